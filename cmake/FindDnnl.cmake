@@ -1,0 +1,26 @@
+# Finds oneDNN and defines Dnnl::dnnl. Debian's own package configuration insists on OpenCL headers, which
+# a CPU build does not need, so this module looks for the library itself.
+#   Dnnl_FOUND, Dnnl_VERSION, target Dnnl::dnnl
+find_path(Dnnl_INCLUDE_DIR dnnl.hpp)
+find_library(Dnnl_LIBRARY NAMES dnnl)
+if(Dnnl_INCLUDE_DIR)
+  foreach(version_file dnnl_version.h oneapi/dnnl/dnnl_version.h)
+    if(EXISTS ${Dnnl_INCLUDE_DIR}/${version_file})
+      file(STRINGS ${Dnnl_INCLUDE_DIR}/${version_file} lines REGEX "#define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")
+      foreach(line ${lines})
+        if(line MATCHES "DNNL_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)")
+          set(Dnnl_VERSION_${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+        endif()
+      endforeach()
+    endif()
+  endforeach()
+  set(Dnnl_VERSION ${Dnnl_VERSION_MAJOR}.${Dnnl_VERSION_MINOR}.${Dnnl_VERSION_PATCH})
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Dnnl REQUIRED_VARS Dnnl_LIBRARY Dnnl_INCLUDE_DIR VERSION_VAR Dnnl_VERSION)
+if(Dnnl_FOUND AND NOT TARGET Dnnl::dnnl)
+  add_library(Dnnl::dnnl UNKNOWN IMPORTED)
+  set_target_properties(Dnnl::dnnl PROPERTIES
+    IMPORTED_LOCATION ${Dnnl_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${Dnnl_INCLUDE_DIR})
+endif()
+mark_as_advanced(Dnnl_INCLUDE_DIR Dnnl_LIBRARY)

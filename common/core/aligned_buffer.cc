@@ -1,0 +1,30 @@
+#include "common/core/aligned_buffer.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "common/core/status.h"
+
+namespace cairn {
+namespace {
+constexpr size_t kHugePage = size_t{2} << 20;
+}  // namespace
+
+AlignedBuffer::AlignedBuffer(int64_t count) : size_(count) {
+  CAIRN_CHECK(count >= 0);
+  if (count == 0) return;
+  size_t bytes = static_cast<size_t>(count) * sizeof(float);
+  const bool huge = bytes >= 2 * kHugePage;
+  const size_t alignment = huge ? kHugePage : kAlignment;
+  bytes = (bytes + alignment - 1) / alignment * alignment;
+  data_ = static_cast<float*>(std::aligned_alloc(alignment, bytes));
+  CAIRN_CHECK(data_ != nullptr);
+  if (huge) madvise(data_, bytes, MADV_HUGEPAGE);
+  std::memset(data_, 0, bytes);
+}
+
+AlignedBuffer::~AlignedBuffer() { std::free(data_); }
+
+}  // namespace cairn

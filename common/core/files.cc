@@ -1,0 +1,68 @@
+#include "common/core/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+namespace {
+
+absl::Status SystemError(absl::string_view what, const std::string& path) {
+  return absl::Status(absl::ErrnoToStatusCode(errno), absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return SystemError("cannot open", path);
+  std::string contents;
+  char chunk[1 << 16];
+  for (;;) {
+    const ssize_t got = read(fd, chunk, sizeof(chunk));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const absl::Status status = SystemError("cannot read", path);
+      close(fd);
+      return status;
+    }
+    if (got == 0) break;
+    contents.append(chunk, static_cast<size_t>(got));
+  }
+  close(fd);
+  return contents;
+}
+
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents) {
+  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return SystemError("cannot create", temporary);
+  size_t written = 0;
+  while (written < contents.size()) {
+    const ssize_t put = write(fd, contents.data() + written, contents.size() - written);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) break;
+    written += static_cast<size_t>(put);
+  }
+  absl::Status status;
+  if (written < contents.size() || fsync(fd) != 0) status = SystemError("cannot write", temporary);
+  close(fd);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = SystemError("cannot rename to", path);
+  }
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+bool FileExists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+}  // namespace cairn

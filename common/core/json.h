@@ -1,0 +1,15 @@
+// JSON text to a document without exceptions. Include <nlohmann/json.hpp> where the document is read.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// Refuses, with INVALID_ARGUMENT naming `source` ("cluster.json") and the line: bad syntax, and a key that an
+// object holds twice (a JSON library silently keeps one of them). `//` and `/* */` comments are skipped.
+absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source);
+
+}  // namespace cairn

@@ -1,0 +1,47 @@
+// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
+// SC 2011). A value depends only on (seed, stream, index), so that initial values, shuffles and generated data
+// are the same whatever the number of servers, workers or threads that ask for them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// Four 32-bit words for one 128-bit counter under one 64-bit key.
+std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+// A stable 64-bit number for a name (FNV-1a): names a stream, for example "init/conv2d/kernel".
+uint64_t StreamOf(absl::string_view name);
+
+// A sequence of numbers. Cheap to make, not thread-safe; two of the same (seed, stream) are equal.
+class Random {
+ public:
+  Random(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
+  Random(uint64_t seed, absl::string_view stream) : Random(seed, StreamOf(stream)) {}
+
+  uint32_t NextUint32();
+  // In [0, bound), without bias (Lemire's method). bound > 0.
+  uint32_t NextBelow(uint32_t bound);
+  // In [0, 1), 24 bits.
+  float NextUniform();
+  // In [low, high).
+  float NextUniform(float low, float high) { return low + (high - low) * NextUniform(); }
+  // Standard normal, by Box and Muller.
+  float NextNormal();
+
+ private:
+  uint64_t seed_;
+  uint64_t stream_;
+  uint64_t block_ = 0;
+  int used_ = 4;
+  std::array<uint32_t, 4> words_{};
+};
+
+// A permutation of 0 .. count-1 (Fisher and Yates).
+std::vector<uint32_t> RandomPermutation(uint32_t count, Random& random);
+
+}  // namespace cairn
