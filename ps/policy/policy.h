@@ -80,6 +80,8 @@ struct UpdateCounters {
   int64_t staleness_max = 0;  // over the accepted ones
   // Accepted gradients by staleness; the last entry counts that and more.
   std::array<int64_t, 16> staleness_histogram{};  // [staleness]
+
+  void Add(const Decision& decision);
 };
 
 class UpdatePolicy {
@@ -111,7 +113,8 @@ struct PolicyConfig {
   int replicas_to_aggregate = 0;         // sync: gradients per round, 0 for one of every live worker
   std::optional<int64_t> max_staleness;  // async: refuse beyond it; none for no limit
   int64_t initial_version = 0;           // of restored variables
-  std::optional<int64_t> final_version;  // no update beyond it; none for no end
+  std::optional<int64_t>
+      final_version;  // no update beyond it, none at all where a job starts there; none for no end
 };
 
 // INVALID_ARGUMENT naming the field, or the mode and the supported ones.
