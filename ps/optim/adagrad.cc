@@ -1,0 +1,62 @@
+#include "ps/optim/adagrad.h"
+
+#include <cmath>
+
+#include "common/core/status.h"
+#include "ps/optim/hyperparameters.h"
+#include "ps/optim/loop.h"
+
+namespace cairn::ps {
+namespace {
+
+constexpr absl::string_view kSlots[] = {"accumulator"};
+
+// Epsilon stands inside the root, as in Keras; TensorFlow 1 has none.
+class Adagrad final : public Optimizer {
+ public:
+  Adagrad(float learning_rate, float initial_accumulator, float epsilon, Isa isa)
+      : learning_rate_(learning_rate),
+        initial_accumulator_(initial_accumulator),
+        epsilon_(epsilon),
+        isa_(isa) {}
+
+  absl::string_view name() const override { return "Adagrad"; }
+  float learning_rate() const override { return learning_rate_; }
+  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  float initial_slot_value(int) const override { return initial_accumulator_; }
+
+  void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
+              absl::Span<float* const> slots, float* new_values) const override {
+    const int64_t count = static_cast<int64_t>(old_values.size());
+    const float* w = old_values.data();
+    const float* g = gradient.data();
+    float* accumulator = slots[0];
+    const float lr = step.learning_rate;
+    const float epsilon = epsilon_;
+    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      const float sum = accumulator[i] + g[i] * g[i];
+      accumulator[i] = sum;
+      new_values[i] = w[i] - (lr * g[i]) / std::sqrt(sum + epsilon);
+    });
+  }
+
+ private:
+  const float learning_rate_;
+  const float initial_accumulator_;
+  const float epsilon_;
+  const Isa isa_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdagrad(const OptimizerConfig& config, Isa isa) {
+  HyperparameterReader read("Adagrad", config);
+  const double learning_rate = read.Take("learning_rate", 0.001, Domain::kNonNegative);
+  const double initial_accumulator = read.Take("initial_accumulator_value", 0.1, Domain::kNonNegative);
+  const double epsilon = read.Take("epsilon", 1e-7, Domain::kPositive);
+  CAIRN_RETURN_IF_ERROR(read.Finish());
+  return std::make_unique<Adagrad>(static_cast<float>(learning_rate), static_cast<float>(initial_accumulator),
+                                   static_cast<float>(epsilon), isa);
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,32 @@
+#include "ps/policy/async_policy.h"
+
+namespace cairn::ps {
+
+std::vector<Decision> AsyncPolicy::OnJoin(int worker, uint64_t incarnation) {
+  roster_.Join(worker, incarnation);
+  return {};
+}
+
+std::vector<Decision> AsyncPolicy::OnLeave(int worker, uint64_t incarnation) {
+  roster_.Leave(worker, incarnation);
+  return {};
+}
+
+std::vector<Decision> AsyncPolicy::OnGradient(const Gradient& gradient) {
+  if (roster_.IsRepeat(gradient.key)) {
+    ++counters_.duplicate;
+    return {};
+  }
+  const VersionWindow window{version_, config_.final_version, config_.max_staleness};
+  Decision decision;
+  if (std::optional<Refuse> refusal = roster_.Admit(gradient, window)) {
+    decision = *refusal;
+  } else {
+    const int64_t staleness = version_ - gradient.base_version;
+    decision = Apply{++version_, {gradient}, staleness};
+  }
+  counters_.Add(decision);
+  return {decision};
+}
+
+}  // namespace cairn::ps

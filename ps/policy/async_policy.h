@@ -1,0 +1,31 @@
+// Asynchronous updates: every gradient is an update of its own, applied when it is complete, however many
+// updates have passed since the version that it was computed from, up to max_staleness.
+#pragma once
+
+#include <vector>
+
+#include "ps/policy/policy.h"
+#include "ps/policy/roster.h"
+
+namespace cairn::ps {
+
+class AsyncPolicy final : public UpdatePolicy {
+ public:
+  // `config` as MakePolicy() accepts it.
+  explicit AsyncPolicy(const PolicyConfig& config) : config_(config), version_(config.initial_version) {}
+
+  std::vector<Decision> OnJoin(int worker, uint64_t incarnation) override;
+  std::vector<Decision> OnLeave(int worker, uint64_t incarnation) override;
+  std::vector<Decision> OnGradient(const Gradient& gradient) override;
+  int64_t version() const override { return version_; }
+  std::vector<int> WaitingFor() const override { return {}; }
+  const UpdateCounters& counters() const override { return counters_; }
+
+ private:
+  const PolicyConfig config_;
+  Roster roster_;
+  int64_t version_;
+  UpdateCounters counters_;
+};
+
+}  // namespace cairn::ps

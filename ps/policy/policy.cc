@@ -1,0 +1,87 @@
+#include "ps/policy/policy.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "ps/policy/async_policy.h"
+#include "ps/policy/sync_policy.h"
+
+namespace cairn::ps {
+namespace {
+
+struct Row {
+  absl::string_view mode;
+  std::unique_ptr<UpdatePolicy> (*make)(const PolicyConfig&);
+};
+constexpr Row kPolicies[] = {
+    {"sync",
+     [](const PolicyConfig& c) -> std::unique_ptr<UpdatePolicy> { return std::make_unique<SyncPolicy>(c); }},
+    {"async",
+     [](const PolicyConfig& c) -> std::unique_ptr<UpdatePolicy> { return std::make_unique<AsyncPolicy>(c); }},
+};
+
+absl::Status AtLeast(absl::string_view field, int64_t value, int64_t lowest) {
+  if (value >= lowest) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", must be at least ", lowest));
+}
+
+absl::Status CheckFields(const PolicyConfig& config) {
+  CAIRN_RETURN_IF_ERROR(AtLeast("expected_workers", config.expected_workers, 1));
+  CAIRN_RETURN_IF_ERROR(AtLeast("replicas_to_aggregate", config.replicas_to_aggregate, 0));
+  CAIRN_RETURN_IF_ERROR(AtLeast("max_staleness", config.max_staleness.value_or(0), 0));
+  CAIRN_RETURN_IF_ERROR(AtLeast("initial_version", config.initial_version, 0));
+  return AtLeast("final_version", config.final_version.value_or(0), 0);
+}
+
+}  // namespace
+
+absl::string_view Describe(Refuse::Reason reason) {
+  switch (reason) {
+    case Refuse::Reason::kStale:
+      return "computed from a version that is too old";
+    case Refuse::Reason::kAhead:
+      return "computed from a version that the servers have not reached";
+    case Refuse::Reason::kNotAMember:
+      return "the worker is not a member, or has left";
+    case Refuse::Reason::kOldIncarnation:
+      return "a restarted worker has taken this one's place";
+    case Refuse::Reason::kSecondInRound:
+      return "the worker already contributes to this round";
+    case Refuse::Reason::kFinished:
+      return "the last update has been applied";
+  }
+  return "unknown reason";
+}
+
+void UpdateCounters::Add(const Decision& decision) {
+  if (const Refuse* refuse = std::get_if<Refuse>(&decision)) {
+    ++(refuse->reason == Refuse::Reason::kStale ? stale : refused_other);
+    return;
+  }
+  const Apply& apply = std::get<Apply>(decision);
+  for (const Gradient& gradient : apply.contributors) {
+    const int64_t staleness = apply.version - 1 - gradient.base_version;
+    ++accepted;
+    staleness_max = std::max(staleness_max, staleness);
+    const int64_t last = static_cast<int64_t>(staleness_histogram.size()) - 1;
+    ++staleness_histogram[static_cast<size_t>(std::min(staleness, last))];
+  }
+}
+
+absl::StatusOr<std::unique_ptr<UpdatePolicy>> MakePolicy(const PolicyConfig& config) {
+  for (const Row& row : kPolicies) {
+    if (row.mode != config.mode) continue;
+    CAIRN_RETURN_IF_ERROR(CheckFields(config));
+    return row.make(config);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown update mode '", config.mode,
+                   "'; supported: ", absl::StrJoin(kPolicies, ", ", [](std::string* out, const Row& row) {
+                     absl::StrAppend(out, row.mode);
+                   })));
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,123 @@
+// Which gradients become an update, and when. One class per policy, one row in the table of policy.cc.
+//
+// A policy is told events (a worker joins, leaves, has a gradient staged on all servers) and answers with
+// decisions that the caller carries out in the given order. It owns no tensors, no locks and no clock; one
+// per job, made by the server that decides, which also serialises the calls. So a table of events tests it.
+//
+//   OnJoin ──► member ──OnGradient──► staged ──► Apply   version + 1
+//                │                      │
+//                └──────OnLeave─────────┴──────► Refuse  the worker is told why
+//
+// Every gradient is answered by exactly one decision, at once or by a later event. The exception is a repeat
+// (a worker, incarnation and step seen before): it is counted and has no decision, the first one's stands.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace cairn::ps {
+
+// Names one push. The steps of one incarnation rise; they reach the policy in that order.
+struct PushKey {
+  int worker = 0;            // index in the list of trainers
+  uint64_t incarnation = 0;  // one life of the worker's process
+  int64_t step = 0;          // the worker's own count of pushes
+
+  friend bool operator==(const PushKey&, const PushKey&) = default;
+};
+
+struct Gradient {
+  PushKey key;
+  int64_t base_version = 0;  // the version of the variables that it was computed from
+  int64_t examples = 0;      // how many examples it is the mean of
+
+  friend bool operator==(const Gradient&, const Gradient&) = default;
+};
+
+// Apply the mean of these to all variables on all servers: the version rises by one.
+struct Apply {
+  int64_t version = 0;                 // after this update
+  std::vector<Gradient> contributors;  // one per worker, in worker order; not empty
+  int64_t staleness = 0;  // updates between the oldest contributor's base version and this update
+
+  friend bool operator==(const Apply&, const Apply&) = default;
+};
+
+// Drop this gradient and tell its worker.
+struct Refuse {
+  enum class Reason {
+    kStale,           // computed from a version that is too old: pull and compute again
+    kAhead,           // computed from a version that these servers have not reached: they were set back
+    kNotAMember,      // the worker never joined, or has left; its staged gradient when it leaves
+    kOldIncarnation,  // a restarted worker has taken this one's place
+    kSecondInRound,   // this worker already contributes to the open round
+    kFinished,        // the job's last update has been applied
+  };
+  PushKey key;
+  Reason reason = Reason::kStale;
+  int64_t staleness = 0;  // version - base_version for kStale, else 0
+
+  friend bool operator==(const Refuse&, const Refuse&) = default;
+};
+// "computed from a version that is too old", to stand in a message to the worker.
+absl::string_view Describe(Refuse::Reason reason);
+
+using Decision = std::variant<Apply, Refuse>;
+
+struct UpdateCounters {
+  int64_t accepted = 0;       // gradients that went into an update
+  int64_t stale = 0;          // refused as kStale
+  int64_t refused_other = 0;  // refused for any other reason
+  int64_t duplicate = 0;      // repeats, counted here alone
+  int64_t staleness_max = 0;  // over the accepted ones
+  // Accepted gradients by staleness; the last entry counts that and more.
+  std::array<int64_t, 16> staleness_histogram{};  // [staleness]
+
+  void Add(const Decision& decision);
+};
+
+class UpdatePolicy {
+ public:
+  virtual ~UpdatePolicy() = default;
+
+  // `worker` now lives as `incarnation`. Whatever an earlier incarnation has staged is refused. Which
+  // incarnation is the current one is the caller's knowledge: the policy believes the latest call. Repeats
+  // change nothing.
+  virtual std::vector<Decision> OnJoin(int worker, uint64_t incarnation) = 0;
+  // A dead or finished worker: its staged gradient is refused, and nobody waits for it any more, also when it
+  // never joined. Ignored when `worker` now lives as another incarnation. To let a round wait for a worker's
+  // return instead, do not call this.
+  virtual std::vector<Decision> OnLeave(int worker, uint64_t incarnation) = 0;
+  // `gradient` is complete on all servers.
+  virtual std::vector<Decision> OnGradient(const Gradient& gradient) = 0;
+
+  // Updates decided so far, those before a restart included.
+  virtual int64_t version() const = 0;
+  // The workers that the next update waits for, ascending; for messages. Empty when it waits for none in
+  // particular.
+  virtual std::vector<int> WaitingFor() const = 0;
+  virtual const UpdateCounters& counters() const = 0;
+};
+
+struct PolicyConfig {
+  std::string mode;                      // "sync" or "async"
+  int expected_workers = 1;              // >= 1; sync: no round closes before each has joined once (or left)
+  int replicas_to_aggregate = 0;         // sync: gradients per round, 0 for one of every live worker
+  std::optional<int64_t> max_staleness;  // async: refuse beyond it; none for no limit
+  int64_t initial_version = 0;           // of restored variables
+  std::optional<int64_t>
+      final_version;  // no update beyond it, none at all where a job starts there; none for no end
+};
+
+// INVALID_ARGUMENT naming the field, or the mode and the supported ones.
+absl::StatusOr<std::unique_ptr<UpdatePolicy>> MakePolicy(const PolicyConfig& config);
+
+}  // namespace cairn::ps

@@ -1,0 +1,50 @@
+// Synchronous rounds: an update is the mean over one gradient from each of several workers, all computed from
+// the current version.
+//
+//   waiting for the expected workers ──all joined once (or left)──► round open ──enough staged──► closed:
+//   Apply
+//                                                                       ▲                           │
+//                                                                       └───────── version + 1 ─────┘
+//
+// A round needs min(replicas_to_aggregate, live workers) gradients and takes the first that arrive; with
+// backup workers (replicas_to_aggregate below the number of workers) the late ones are refused as stale.
+#pragma once
+
+#include <vector>
+
+#include "ps/policy/policy.h"
+#include "ps/policy/roster.h"
+
+namespace cairn::ps {
+
+class SyncPolicy final : public UpdatePolicy {
+ public:
+  // `config` as MakePolicy() accepts it.
+  explicit SyncPolicy(const PolicyConfig& config) : config_(config), version_(config.initial_version) {}
+
+  std::vector<Decision> OnJoin(int worker, uint64_t incarnation) override;
+  std::vector<Decision> OnLeave(int worker, uint64_t incarnation) override;
+  std::vector<Decision> OnGradient(const Gradient& gradient) override;
+  int64_t version() const override { return version_; }
+  std::vector<int> WaitingFor() const override;
+  const UpdateCounters& counters() const override { return counters_; }
+
+ private:
+  VersionWindow Window() const { return {version_, config_.final_version, /*max_staleness=*/0}; }
+  bool Started() const;  // every expected worker was heard of
+  // Gradients that the open round needs.
+  int RoundSize() const;
+  const Gradient* StagedOf(int worker) const;  // null for none
+  void RefuseStaged(int worker, Refuse::Reason reason, std::vector<Decision>& decisions);
+  void CloseRoundIfComplete(std::vector<Decision>& decisions);
+  // Counts `decisions` on their way out.
+  std::vector<Decision> Counted(std::vector<Decision> decisions);
+
+  const PolicyConfig config_;
+  Roster roster_;
+  int64_t version_;
+  std::vector<Gradient> staged_;  // for the open round: in order of arrival, at most one per live worker
+  UpdateCounters counters_;
+};
+
+}  // namespace cairn::ps
