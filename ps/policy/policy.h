@@ -31,7 +31,7 @@ struct PushKey {
   uint64_t incarnation = 0;  // one life of the worker's process
   int64_t step = 0;          // the worker's own count of pushes
 
-  friend bool operator==(const PushKey&, const PushKey&) = default;
+  friend auto operator<=>(const PushKey&, const PushKey&) = default;
 };
 
 struct Gradient {

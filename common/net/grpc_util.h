@@ -1,0 +1,35 @@
+// What clients and servers must agree on when they open gRPC channels, and the two kinds of status.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/server_builder.h"
+#include "grpcpp/support/status.h"
+
+namespace cairn::net {
+
+// Raised when a frame or a call changes its meaning.
+inline constexpr int kProtocolVersion = 1;
+
+absl::Status FromGrpc(const grpc::Status& status);
+grpc::Status ToGrpc(const absl::Status& status);
+
+// A channel that notices a dead peer within 30 s, reconnects within 2 s of a server's return, resolves names again when it
+// does, and is not shared with other channels to the same address. Does not block.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
+
+// The server's side of the same agreement. `reuse_port`: another socket may hold the port too.
+void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port);
+
+void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds timeout);
+
+// glibc's malloc returns large blocks to the system at once, and gRPC asks for them anew for each message: first touch
+// then costs more than the copy. Call at the start of main.
+void TuneMalloc();
+
+}  // namespace cairn::net

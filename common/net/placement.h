@@ -1,0 +1,89 @@
+// Which server holds which rows of which variable, and where in its values.
+//
+// A server's values are one flat run of floats (its arena): its slices one after another. Pushes and pulls address the
+// arena, so small variables travel packed together and nothing costs a message per variable. The chief decides with
+// PlaceVariables(); everybody else learns it from the servers and maps through a Layout. Values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cairn/v1/job.pb.h"
+#include "common/core/shape.h"
+
+namespace cairn::net {
+
+// A variable as its user sees it: whole, at `offset` of the user's flat buffer.
+struct VariableInfo {
+  std::string name;
+  Shape shape;
+  int64_t offset = 0;  // elements
+};
+
+// Rows [row_begin, row_end) of a variable, at `offset` of its server's arena.
+struct Slice {
+  std::string name;
+  Shape shape;  // of the whole variable
+  int64_t row_begin = 0;
+  int64_t row_end = 0;
+  int64_t offset = 0;  // elements
+
+  int64_t elements() const { return (row_end - row_begin) * shape.row_elements(); }
+  v1::VariableSlice ToProto() const;
+  // INVALID_ARGUMENT naming the variable for rows outside its shape.
+  static absl::StatusOr<Slice> FromProto(const v1::VariableSlice& proto);
+};
+
+struct PlacementOptions {
+  int servers = 1;
+  // Variables larger than this are split by rows, but never into more parts than there are servers. 0: the larger of
+  // 256 KiB and an even share of all bytes.
+  int64_t split_bytes = 0;
+};
+
+// Slices per server [servers], balanced by bytes: the largest part goes first, each to the server with the fewest bytes
+// so far. Depends on nothing but its arguments. Within a server, slices keep the variables' order.
+std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
+                                               const PlacementOptions& options);
+
+// A run of elements that is contiguous both in the user's flat buffer and in a server's arena.
+struct Extent {
+  int server = 0;
+  int64_t server_offset = 0;  // elements, in the arena
+  int64_t local_offset = 0;   // elements, in the flat buffer
+  int64_t count = 0;          // elements
+};
+
+// Maps between a user's flat buffer and the servers' arenas.
+class Layout {
+ public:
+  // `slices` [server]: what every server says that it holds. FAILED_PRECONDITION naming the variable when the
+  // servers lack rows of one, hold rows twice, or know it under another shape. Variables on the servers that the user does not
+  // have are left out.
+  static absl::StatusOr<Layout> Create(absl::Span<const VariableInfo> variables,
+                                       absl::Span<const std::vector<Slice>> slices);
+
+  int servers() const { return static_cast<int>(arena_sizes_.size()); }
+  int64_t arena_size(int server) const { return arena_sizes_[static_cast<size_t>(server)]; }
+  // Extents of variable `index` (order of `variables`), in the order of its rows.
+  absl::Span<const Extent> extents_of(int variable) const {
+    return extents_by_variable_[static_cast<size_t>(variable)];
+  }
+  // Extents of a server, by rising server_offset.
+  absl::Span<const Extent> extents_on(int server) const {
+    return extents_by_server_[static_cast<size_t>(server)];
+  }
+  // The user has everything that `server` holds, so a push can cover its arena.
+  bool covers(int server) const;
+
+ private:
+  std::vector<int64_t> arena_sizes_;                      // [server]
+  std::vector<std::vector<Extent>> extents_by_variable_;  // [variable]
+  std::vector<std::vector<Extent>> extents_by_server_;    // [server]
+};
+
+}  // namespace cairn::net

@@ -1,0 +1,43 @@
+// Collects the chunks of one push or write until they are complete.
+//
+// Owned by the session whose stream brings them; one thread. Nothing of it is visible to others before the shard takes
+// it, so a stream that breaks half-way leaves no trace.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "common/core/aligned_buffer.h"
+#include "common/net/frame.h"
+#include "ps/buffer_pool.h"
+
+namespace cairn::ps {
+
+class Accumulator {
+ public:
+  // `pool`'s buffers have the size of the server's values.
+  explicit Accumulator(BufferPool& pool) : pool_(pool) {}
+
+  // INVALID_ARGUMENT, without effect, when the payload is no whole number of floats, lies outside the values, or
+  // repeats elements that have already come.
+  absl::Status Add(int64_t offset, net::Payload payload);
+
+  // Elements received so far.
+  int64_t received() const { return received_; }
+  bool complete() const { return received_ == pool_.buffer_size(); }
+
+  // Received runs by offset: offset -> end.
+  const std::map<int64_t, int64_t>& runs() const { return runs_; }
+  // The elements; only those in runs() mean something. Null when nothing has come.
+  std::shared_ptr<const AlignedBuffer> Take() { return std::move(buffer_); }
+
+ private:
+  BufferPool& pool_;
+  std::shared_ptr<AlignedBuffer> buffer_;
+  std::map<int64_t, int64_t> runs_;  // disjoint, not touching
+  int64_t received_ = 0;
+};
+
+}  // namespace cairn::ps

@@ -1,0 +1,65 @@
+#include "ps/membership.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace cairn::ps {
+
+uint64_t Membership::Join(int worker, uint64_t incarnation, TimePoint now) {
+  Member& member = members_[worker];
+  if (incarnation == 0) incarnation = member.incarnation + 1;
+  if (incarnation < member.incarnation) return 0;
+  member = {.incarnation = incarnation, .state = State::kLive, .last_heard = now, .step = 0};
+  return incarnation;
+}
+
+bool Membership::Heartbeat(int worker, uint64_t incarnation, int64_t step, TimePoint now) {
+  const auto found = members_.find(worker);
+  if (found == members_.end()) return false;
+  Member& member = found->second;
+  if (member.incarnation != incarnation || member.state != State::kLive) return false;
+  member.last_heard = now;
+  member.step = step;
+  return true;
+}
+
+bool Membership::Leave(int worker, uint64_t incarnation) {
+  const auto found = members_.find(worker);
+  if (found == members_.end()) return false;
+  Member& member = found->second;
+  if (member.incarnation != incarnation || member.state != State::kLive) return false;
+  member.state = State::kLeft;
+  return true;
+}
+
+std::vector<Membership::Expired> Membership::ExpireOlderThan(TimePoint oldest) {
+  std::vector<Expired> expired;
+  for (auto& [worker, member] : members_) {
+    if (member.state != State::kLive || member.last_heard >= oldest) continue;
+    member.state = State::kExpired;
+    expired.push_back({worker, member.incarnation});
+  }
+  return expired;
+}
+
+bool Membership::AllOthersLeft(int worker, std::string* missing) const {
+  std::vector<std::string> others;
+  for (int other = 0; other < static_cast<int>(tasks_.size()); ++other) {
+    if (other == worker) continue;
+    const auto member = members_.find(other);
+    if (member == members_.end()) {
+      others.push_back(absl::StrCat(NameOf(other), " (never joined)"));
+    } else if (member->second.state == State::kLive) {
+      others.push_back(absl::StrCat(NameOf(other), " (step ", member->second.step, ")"));
+    }
+  }
+  *missing = absl::StrJoin(others, ", ");
+  return others.empty();
+}
+
+std::string Membership::NameOf(int worker) const {
+  const bool known = worker >= 0 && worker < static_cast<int>(tasks_.size());
+  return known ? tasks_[static_cast<size_t>(worker)] : absl::StrCat("an unknown worker ", worker);
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,61 @@
+// Who takes part in a job: leases kept by heartbeats.
+//
+//                 Join                 Leave
+//   (unknown) ──────────► live ─────────────────► left
+//                          │ ▲                      │
+//         lease runs out   ▼ │ Join (new            │ Join
+//                       expired  incarnation)  ◄────┘
+//
+// Not thread-safe: the server's lock guards it. Time is passed in.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/core/clock.h"
+
+namespace cairn::ps {
+
+class Membership {
+ public:
+  // `tasks` [worker]: the names of those that are expected.
+  explicit Membership(std::vector<std::string> tasks) : tasks_(std::move(tasks)) {}
+
+  // A new life of `worker`. `incarnation` 0 draws one: larger than any before. Returns the incarnation, or 0 when
+  // the one given is older than what is known.
+  uint64_t Join(int worker, uint64_t incarnation, TimePoint now);
+  // False when this incarnation is no live member.
+  bool Heartbeat(int worker, uint64_t incarnation, int64_t step, TimePoint now);
+  // False when this incarnation was no live member.
+  bool Leave(int worker, uint64_t incarnation);
+  // Makes members expired that were last heard of before `oldest`, and returns them.
+  struct Expired {
+    int worker;
+    uint64_t incarnation;
+  };
+  std::vector<Expired> ExpireOlderThan(TimePoint oldest);
+
+  // Every expected worker but `worker` has joined once and is live no more. Otherwise `missing` names who is not:
+  // "worker/1 (step 312), worker/2 (never joined)".
+  bool AllOthersLeft(int worker, std::string* missing) const;
+
+  // "worker/1"
+  std::string NameOf(int worker) const;
+
+ private:
+  enum class State { kLive, kLeft, kExpired };
+  struct Member {
+    uint64_t incarnation = 0;
+    State state = State::kLive;
+    TimePoint last_heard;
+    int64_t step = 0;
+  };
+  std::vector<std::string> tasks_;  // [worker]
+  std::map<int, Member> members_;  // [worker]
+};
+
+}  // namespace cairn::ps

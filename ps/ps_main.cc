@@ -1,0 +1,118 @@
+// cairn-ps: one parameter server task.
+
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "common/core/flags.h"
+#include "common/core/log.h"
+#include "common/core/signals.h"
+#include "common/core/status.h"
+#include "common/core/thread.h"
+#include "common/net/cluster_flags.h"
+#include "common/net/cluster_spec.h"
+#include "common/net/grpc_util.h"
+#include "grpcpp/server_builder.h"
+#include "ps/follow.h"
+#include "ps/server.h"
+#include "ps/service.h"
+
+namespace cairn::ps {
+namespace {
+
+// How long streams and calls may take to end when the task stops.
+constexpr auto kDrain = std::chrono::seconds(5);
+
+struct Flags {
+  net::ClusterFlags cluster;
+  std::string listen;
+  bool reuse_port = false;
+  std::string log_level = "info";
+};
+
+// Differs between processes: the time of the start, in microseconds, above the process id.
+uint64_t DrawIncarnation() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto micros = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+  return (micros << 12) | (static_cast<uint64_t>(getpid()) & 0xFFF);
+}
+
+ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalWatcher& signals) {
+  const auto servers = cluster.spec.servers();
+  const int index = cluster.self.index;
+  // A server of a sparse cluster may know its own address only: then its index is beyond the list.
+  const net::HostPort self = cluster.spec.tasks("ps").at(index);
+  const std::string address = flags.listen.empty() ? absl::StrCat("0.0.0.0:", self.port) : flags.listen;
+
+  SteadyClock clock;
+  Server server(
+      {
+          .index = index,
+          .num_servers = static_cast<int>(servers.size()),
+          .cluster_hash = cluster.spec.Hash(),
+          .incarnation = DrawIncarnation(),
+          .connect_to_leader = ConnectByGrpc(servers.front().ToString(), index),
+      },
+      clock);
+  const auto service = MakeService(server);
+  grpc::ServerBuilder builder;
+  net::ConfigureServer(builder, flags.reuse_port);
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service.get());
+  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
+  if (grpc_server == nullptr || port == 0) {
+    LogError("cannot listen on ", address, ": is another process using the port?");
+    return ExitCode::kUsage;
+  }
+  LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
+  LogInfo("Started server with target: grpc://", self.host, ":", port);
+
+  std::optional<ExitCode> end;
+  while (!end.has_value()) {
+    server.Tick();
+    end = server.ended();
+    if (const int signal = signals.WaitFor(std::chrono::milliseconds(100)); signal != 0) {
+      LogInfo("stopping on signal ", signal);
+      end = signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+    }
+  }
+  server.Shutdown();
+  grpc_server->Shutdown(std::chrono::system_clock::now() + kDrain);
+  if (end == ExitCode::kDone) LogInfo("training is over");
+  return *end;
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  SignalWatcher signals({SIGINT, SIGTERM});  // before any thread
+  net::TuneMalloc();
+  Flags flags;
+  CLI::App app("One parameter server task of a Cairn cluster.");
+  net::AddClusterFlags(app, flags.cluster);
+  app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
+  app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
+  AddLogLevelFlag(app, flags.log_level);
+  if (const auto exit = ParseFlags(app, argc, argv)) return static_cast<int>(*exit);
+
+  const auto cluster = net::ResolveCluster(flags.cluster, std::getenv("TF_CONFIG"));
+  if (!cluster.ok()) return UsageError("cairn-ps", cluster.status());
+  if (cluster->self.job != "ps") {
+    return UsageError("cairn-ps", absl::InvalidArgumentError(absl::StrCat(
+                                      "--job_name: this program is a ps, not a ", cluster->self.job)));
+  }
+  StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level));
+  return static_cast<int>(Run(flags, *cluster, signals));
+}
+
+}  // namespace cairn::ps
+
+int main(int argc, char** argv) { return cairn::ps::Main(argc, argv); }

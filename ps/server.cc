@@ -1,0 +1,523 @@
+#include "ps/server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "common/net/grpc_util.h"
+
+namespace cairn::ps {
+namespace {
+
+constexpr double kLongestWaitSeconds = 30;
+constexpr int kMostInlineValues = 1 << 16;
+// How long a failed job's server stays to tell those who have not heard.
+constexpr auto kFailureLinger = std::chrono::seconds(10);
+
+Duration Seconds(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// The sequencer is in this process.
+class LocalPort final : public SequencerPort {
+ public:
+  LocalPort(Sequencer& sequencer, int server) : sequencer_(sequencer), server_(server) {}
+  void ReportStaged(const Gradient& gradient) override { sequencer_.OnStaged(server_, gradient); }
+  void ReportExecuted(int64_t index) override { sequencer_.OnExecuted(server_, index); }
+
+ private:
+  Sequencer& sequencer_;
+  const int server_;
+};
+
+absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request) {
+  std::vector<net::Slice> slices;
+  std::set<std::pair<std::string, int64_t>> seen;
+  int64_t offset = 0;
+  for (const v1::VariableSlice& proto : request.slices()) {
+    CAIRN_ASSIGN_OR_RETURN(net::Slice slice, net::Slice::FromProto(proto));
+    if (!seen.emplace(slice.name, slice.row_begin).second) {
+      return absl::InvalidArgumentError(absl::StrCat("variable '", slice.name, "' is declared twice"));
+    }
+    slice.offset = offset;
+    offset += slice.elements();
+    slices.push_back(std::move(slice));
+  }
+  return slices;
+}
+
+absl::Status CheckJob(const v1::Job& job) {
+  if (job.mode() == v1::MODE_VARIABLES) return absl::OkStatus();
+  if (job.mode() != v1::MODE_SYNC && job.mode() != v1::MODE_ASYNC) {
+    return absl::InvalidArgumentError(absl::StrCat("job: unknown mode ", static_cast<int>(job.mode())));
+  }
+  if (job.workers().empty()) return absl::InvalidArgumentError("job: no workers");
+  if (!(job.lease_seconds() > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(), " s"));
+  }
+  return absl::OkStatus();
+}
+
+PolicyConfig PolicyOf(const v1::Job& job) {
+  PolicyConfig config;
+  config.mode = job.mode() == v1::MODE_SYNC ? "sync" : "async";
+  config.expected_workers = job.workers_size();
+  config.replicas_to_aggregate = job.replicas_to_aggregate();
+  if (job.has_max_staleness()) config.max_staleness = job.max_staleness();
+  if (job.final_version() > 0) config.final_version = job.final_version();
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job, std::vector<net::Slice> slices,
+                                                             uint64_t layout, int server, int num_servers,
+                                                             const LeaderConnector& connect_to_leader) {
+  CAIRN_RETURN_IF_ERROR(CheckJob(job));
+  std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout));
+  Shard::Options shard = {
+      .slices = std::move(slices), .optimizer = nullptr, .final_version = job.final_version()};
+  if (job.mode() == v1::MODE_VARIABLES) {
+    active->shard_ = std::make_shared<Shard>(std::move(shard));
+    return active;
+  }
+
+  const auto& hyperparameters = job.optimizer().hyperparameters();
+  CAIRN_ASSIGN_OR_RETURN(
+      shard.optimizer,
+      MakeOptimizer({.name = job.optimizer().name(), .hyperparameters = {hyperparameters.begin(), hyperparameters.end()}}));
+  active->shard_ = std::make_shared<Shard>(std::move(shard));
+  const bool sequences_itself = job.mode() == v1::MODE_ASYNC;
+  if (sequences_itself || server == 0) {
+    CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job)));
+    active->sequencer_ = std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : num_servers);
+    active->port_ = std::make_unique<LocalPort>(*active->sequencer_, 0);
+    active->shard_->ConnectTo(active->port_.get());
+    CAIRN_CHECK(active->sequencer_->Subscribe(0, 1, active->shard_));
+  } else {
+    active->port_ = connect_to_leader(job, active->shard_);
+    active->shard_->ConnectTo(active->port_.get());
+  }
+  return active;
+}
+
+ActiveJob::~ActiveJob() {
+  port_.reset();  // ends the link to a leader before what it calls goes away
+}
+
+Server::Server(Options options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+
+Server::~Server() { Shutdown(); }
+
+void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectResponse> reply) {
+  if (request.protocol() != net::kProtocolVersion) {
+    reply(absl::FailedPreconditionError(absl::StrCat(name(), " speaks protocol ", net::kProtocolVersion, ", ",
+                                                     request.client(), " speaks ", request.protocol())));
+    return;
+  }
+  if (request.server() != options_.index) {
+    reply(absl::FailedPreconditionError(absl::StrCat("this is ", name(), ", and ", request.client(),
+                                                     " takes it for ps/", request.server(),
+                                                     ": their cluster configurations differ")));
+    return;
+  }
+  if (request.cluster_hash() != 0 && options_.cluster_hash != 0 && request.cluster_hash() != options_.cluster_hash) {
+    reply(absl::FailedPreconditionError(
+        absl::StrCat(name(), " belongs to another cluster than ", request.client(), ": the hash of the servers' addresses is ",
+                     absl::Hex(options_.cluster_hash), " here and ", absl::Hex(request.cluster_hash()), " there")));
+    return;
+  }
+  v1::ConnectResponse response;
+  response.set_protocol(net::kProtocolVersion);
+  response.set_incarnation(options_.incarnation);
+  std::shared_ptr<ActiveJob> job;
+  {
+    MutexLock lock(mutex_);
+    response.set_state(state_);
+    response.set_failure(std::string(failure_.message()));
+    job = job_;
+  }
+  if (job != nullptr) {
+    *response.mutable_job() = job->job();
+    response.set_layout(job->layout());
+    for (const net::Slice& slice : job->shard().store().slices()) *response.add_slices() = slice.ToProto();
+    response.set_version(job->shard().store().current().version);
+    v1::Counters& counters = *response.mutable_counters();
+    if (job->sequencer() != nullptr) {
+      const UpdateCounters updates = job->sequencer()->counters();
+      counters.set_accepted(updates.accepted);
+      counters.set_stale(updates.stale);
+      counters.set_rejected(updates.refused_other);
+      counters.set_staleness_max(updates.staleness_max);
+    }
+    counters.set_duplicate(job->shard().duplicates());
+  }
+  reply(std::move(response));
+}
+
+void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> reply) {
+  auto slices = ReadSlices(request);
+  if (!slices.ok()) {
+    reply(Annotate(slices.status(), name()));
+    return;
+  }
+  std::shared_ptr<ActiveJob> replaced;  // ends outside the lock
+  absl::Status status;
+  v1::CreateResponse response;
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    if (shut_down_) {
+      status = absl::UnavailableError("the server is stopping");
+    } else if (state_ == v1::STATE_READY && job_->job().mode() == v1::MODE_VARIABLES &&
+               request.job().mode() == v1::MODE_VARIABLES) {
+      replaced = job_;
+      status = AddVariables(request, *std::move(slices));
+    } else if (state_ != v1::STATE_EMPTY && state_ != v1::STATE_INITIALISING) {
+      status = absl::FailedPreconditionError(absl::StrCat("job ", job_->job().run_id(), " is under way, at version ",
+                                                          job_->shard().store().current().version));
+    } else {
+      replaced = job_;
+      auto job = ActiveJob::Create(request.job(), *std::move(slices), last_layout_ + 1, options_.index,
+                                   options_.num_servers, options_.connect_to_leader);
+      status = job.status();
+      if (job.ok()) {
+        ++last_layout_;
+        job_ = *std::move(job);
+        members_ = Membership({job_->job().workers().begin(), job_->job().workers().end()});
+        state_ = v1::STATE_INITIALISING;
+        if (job_->job().mode() == v1::MODE_VARIABLES) {
+          status = AddVariables(request, {});
+          state_ = v1::STATE_READY;
+        }
+        CollectWaiters(clock_.Now(), calls);
+      }
+    }
+    if (status.ok()) response.set_layout(job_->layout());
+  }
+  for (auto& call : calls) call();
+  if (status.ok()) {
+    reply(std::move(response));
+  } else {
+    reply(Annotate(status, name()));
+  }
+}
+
+absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<net::Slice> added) {
+  const VariableStore& old_store = job_->shard().store();
+  std::vector<net::Slice> slices = old_store.slices();
+  const int64_t old_size = old_store.size();
+  const bool first = added.empty();  // the job was made with its slices: only the values are missing
+  for (net::Slice& slice : added) {
+    const auto same = [&](const net::Slice& other) { return other.name == slice.name; };
+    if (std::any_of(slices.begin(), slices.end(), same)) {
+      return absl::AlreadyExistsError(absl::StrCat("variable '", slice.name, "' exists"));
+    }
+    slice.offset += old_size;
+    slices.push_back(std::move(slice));
+  }
+  int64_t size = 0;
+  for (const net::Slice& slice : slices) size += slice.elements();
+  const int64_t fresh = first ? size : size - old_size;
+  if (request.values_size() != fresh || fresh > kMostInlineValues) {
+    return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values for ", fresh,
+                                                   " new elements (at most ", kMostInlineValues, ")"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job_->job(), std::move(slices), last_layout_ + 1, options_.index,
+                                                      options_.num_servers, nullptr));
+  AlignedBuffer values(size);
+  const int64_t kept = size - fresh;
+  std::copy_n(old_store.current().data->data(), kept, values.data());
+  std::copy_n(request.values().data(), fresh, values.data() + kept);
+  const VariableStore::Run everything = {0, size};
+  next->shard().store().Write(values, {&everything, 1});
+  ++last_layout_;
+  job_ = std::move(next);
+  return absl::OkStatus();
+}
+
+void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply) {
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    if (shut_down_) {
+      calls.push_back([&reply] { reply(absl::UnavailableError("the server is stopping")); });
+    } else {
+      const TimePoint now = clock_.Now();
+      const double seconds = std::clamp(request.wait_seconds(), 0.0, kLongestWaitSeconds);
+      waiters_.push_back({request, now + Seconds(seconds), std::move(reply)});
+      CollectWaiters(now, calls);
+    }
+  }
+  for (auto& call : calls) call();
+}
+
+bool Server::Holds(const v1::WaitRequest& request, std::string* missing) const {
+  switch (request.condition()) {
+    case v1::CONDITION_READY:
+      *missing = state_ == v1::STATE_EMPTY ? "the chief has not declared the job"
+                                           : "the chief has not written the variables";
+      return state_ == v1::STATE_READY || state_ == v1::STATE_FINISHED;
+    case v1::CONDITION_ALL_OTHERS_LEFT:
+      return members_.AllOthersLeft(request.worker(), missing);
+    default:
+      *missing = absl::StrCat("unknown condition ", static_cast<int>(request.condition()));
+      return false;
+  }
+}
+
+void Server::CollectWaiters(TimePoint now, Calls& calls) {
+  std::vector<Waiter> still;
+  for (Waiter& waiter : waiters_) {
+    v1::WaitResponse response;
+    response.set_holds(Holds(waiter.request, response.mutable_missing()));
+    if (state_ == v1::STATE_FAILED) {
+      calls.push_back([reply = std::move(waiter.reply), failure = failure_]() mutable { reply(failure); });
+    } else if (response.holds() || now >= waiter.deadline) {
+      calls.push_back([reply = std::move(waiter.reply), response]() mutable { reply(std::move(response)); });
+    } else {
+      still.push_back(std::move(waiter));
+    }
+  }
+  waiters_ = std::move(still);
+}
+
+absl::Status Server::CheckReady() const {
+  if (shut_down_) return absl::UnavailableError(absl::StrCat(name(), " is stopping"));
+  if (state_ == v1::STATE_FAILED) return failure_;
+  if (state_ == v1::STATE_EMPTY || state_ == v1::STATE_INITIALISING) {
+    return absl::FailedPreconditionError(absl::StrCat(name(), " has no variables yet"));
+  }
+  return absl::OkStatus();
+}
+
+void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply) {
+  absl::Status status;
+  v1::JoinResponse response;
+  std::shared_ptr<ActiveJob> job;
+  {
+    MutexLock lock(mutex_);
+    status = CheckReady();
+    if (status.ok() && (request.worker() < 0 || request.worker() >= job_->job().workers_size())) {
+      status = absl::InvalidArgumentError(absl::StrCat(request.task(), " is not among the ", job_->job().workers_size(),
+                                                       " workers of the job"));
+    }
+    if (status.ok()) {
+      const uint64_t incarnation =
+          members_.Join(request.worker(), request.incarnation(), clock_.Now());
+      response.set_incarnation(incarnation);
+      if (incarnation == 0) {
+        status = absl::AbortedError(absl::StrCat(request.task(), " has been restarted since: incarnation ",
+                                                 request.incarnation(), " is not its newest"));
+      }
+      job = job_;
+    }
+  }
+  if (!status.ok()) {
+    reply(std::move(status));
+    return;
+  }
+  LogInfo(request.task(), " joined (incarnation ", response.incarnation(), ")");
+  if (job->sequencer() != nullptr) job->sequencer()->Join(request.worker(), response.incarnation());
+  reply(std::move(response));
+}
+
+std::string Server::WaitingFor(Sequencer& sequencer) const {
+  std::vector<std::string> missing;
+  for (int worker : sequencer.WaitingFor()) missing.push_back(members_.NameOf(worker));
+  for (int server : sequencer.UnreachedServers()) missing.push_back(absl::StrCat("ps/", server));
+  return absl::StrJoin(missing, ", ");
+}
+
+void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply) {
+  v1::HeartbeatResponse response;
+  absl::Status status;
+  {
+    MutexLock lock(mutex_);
+    if (shut_down_) {
+      status = absl::UnavailableError(absl::StrCat(name(), " is stopping"));
+    } else if (job_ == nullptr ||
+               !members_.Heartbeat(request.worker(), request.incarnation(), request.step(), clock_.Now())) {
+      status = absl::AbortedError(absl::StrCat(name(), ": incarnation ", request.incarnation(), " of ",
+                                               members_.NameOf(request.worker()), " is no member of the job"));
+    } else {
+      response.set_state(state_);
+      response.set_failure(std::string(failure_.message()));
+      response.set_version(job_->shard().store().current().version);
+      response.set_server_incarnation(options_.incarnation);
+      if (job_->sequencer() != nullptr) response.set_waiting_for(WaitingFor(*job_->sequencer()));
+    }
+  }
+  if (status.ok()) {
+    reply(std::move(response));
+  } else {
+    reply(std::move(status));
+  }
+}
+
+void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply) {
+  std::shared_ptr<ActiveJob> job;
+  std::string task;
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    if (job_ != nullptr && members_.Leave(request.worker(), request.incarnation())) {
+      job = job_;
+      task = members_.NameOf(request.worker());
+    }
+    CollectWaiters(clock_.Now(), calls);
+  }
+  for (auto& call : calls) call();
+  if (job != nullptr) {
+    LogInfo(task, " left", request.message().empty() ? "" : ": ", request.message());
+    if (job->sequencer() != nullptr) job->sequencer()->Leave(request.worker(), request.incarnation());
+    if (request.reason() == v1::LEAVE_REASON_FAILED) {
+      Fail(absl::InternalError(absl::StrCat(task, " failed: ", request.message())));
+    }
+  }
+  reply(v1::LeaveResponse());
+}
+
+void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply) {
+  std::shared_ptr<ActiveJob> job;
+  absl::Status status;
+  {
+    MutexLock lock(mutex_);
+    status = CheckReady();
+    job = job_;
+  }
+  if (status.ok() && job->sequencer() == nullptr) {
+    status = absl::FailedPreconditionError(absl::StrCat(name(), " does not sequence this job"));
+  }
+  if (!status.ok()) {
+    reply(std::move(status));
+    return;
+  }
+  job->sequencer()->WriteMark(request.token());
+  reply(v1::MarkResponse());
+}
+
+void Server::Finish(const v1::FinishRequest& /*request*/, Reply<v1::FinishResponse> reply) {
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != v1::STATE_FAILED) state_ = v1::STATE_FINISHED;
+    CollectWaiters(clock_.Now(), calls);
+  }
+  for (auto& call : calls) call();
+  reply(v1::FinishResponse());
+}
+
+absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobForLayout(uint64_t layout) const {
+  MutexLock lock(mutex_);
+  if (shut_down_) return absl::UnavailableError(absl::StrCat(name(), " is stopping"));
+  if (state_ == v1::STATE_FAILED) return failure_;
+  if (job_ == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), " has no variables yet"));
+  if (job_->layout() != layout) {
+    return absl::AbortedError(
+        absl::StrCat("the variables of ", name(), " have changed: layout ", layout, " is now ", job_->layout()));
+  }
+  return job_;
+}
+
+void Server::OnInitialised(const std::shared_ptr<ActiveJob>& job) {
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    if (job_ != job || state_ != v1::STATE_INITIALISING) return;
+    state_ = v1::STATE_READY;
+    CollectWaiters(clock_.Now(), calls);
+  }
+  for (auto& call : calls) call();
+}
+
+bool Server::ready() const {
+  MutexLock lock(mutex_);
+  return state_ == v1::STATE_READY;
+}
+
+absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobToFollow(const std::string& run_id) const {
+  MutexLock lock(mutex_);
+  if (shut_down_ || job_ == nullptr || job_->job().run_id() != run_id || job_->sequencer() == nullptr) {
+    return absl::UnavailableError(absl::StrCat(name(), " does not sequence job ", run_id));
+  }
+  return job_;
+}
+
+void Server::Fail(absl::Status failure) {
+  std::shared_ptr<ActiveJob> job;
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == v1::STATE_FAILED || state_ == v1::STATE_FINISHED) return;
+    LogError("the job failed: ", failure.message());
+    state_ = v1::STATE_FAILED;
+    failure_ = failure;
+    failed_at_ = clock_.Now();
+    job = job_;
+    CollectWaiters(failed_at_, calls);
+  }
+  for (auto& call : calls) call();
+  if (job != nullptr) job->shard().Fail(std::move(failure));
+}
+
+void Server::Tick() {
+  const TimePoint now = clock_.Now();
+  std::shared_ptr<ActiveJob> job;
+  std::vector<Membership::Expired> expired;
+  std::vector<std::string> names;  // [expired]
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    job = job_;
+    if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) {
+      expired = members_.ExpireOlderThan(now - Seconds(job->job().lease_seconds()));
+      for (const auto& gone : expired) names.push_back(members_.NameOf(gone.worker));
+    }
+    CollectWaiters(now, calls);
+  }
+  for (auto& call : calls) call();
+  for (size_t i = 0; i < expired.size(); ++i) {
+    LogWarning(names[i], " was not heard of for ", job->job().lease_seconds(), " s: it leaves the job");
+    if (job->sequencer() != nullptr) job->sequencer()->Leave(expired[i].worker, expired[i].incarnation);
+  }
+  if (job != nullptr) {
+    if (absl::Status failure = job->shard().failure(); !failure.ok()) Fail(std::move(failure));
+  }
+}
+
+std::optional<ExitCode> Server::ended() const {
+  MutexLock lock(mutex_);
+  if (state_ == v1::STATE_FINISHED) return ExitCode::kDone;
+  if (state_ == v1::STATE_FAILED) {
+    std::string missing;
+    if (members_.AllOthersLeft(-1, &missing) || clock_.Now() - failed_at_ > kFailureLinger) return ExitCode::kFailure;
+  }
+  return std::nullopt;
+}
+
+void Server::Shutdown() {
+  std::shared_ptr<ActiveJob> job;
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    if (shut_down_) return;
+    shut_down_ = true;
+    job = job_;
+    for (Waiter& waiter : waiters_) {
+      calls.push_back([reply = std::move(waiter.reply), this]() mutable {
+        reply(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
+      });
+    }
+    waiters_.clear();
+  }
+  for (auto& call : calls) call();
+  if (job != nullptr) job->shard().Fail(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,136 @@
+// One parameter server task: its job, who takes part in it, and how it ends. Knows no gRPC; the service adapts its calls,
+// and tests use it directly.
+//
+//   EMPTY ──Create──► INITIALISING ──values written──► READY ──Finish──► FINISHED
+//                      (Create again starts anew)        └──Leave(FAILED), NaN──► FAILED
+//
+// Thread-safe. Calls do not block: a call that must wait keeps its reply and returns. Replies come from any thread, outside
+// all locks. Lock order: the server's, then the sequencer's, then a shard's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "cairn/v1/parameter_server.pb.h"
+#include "common/core/clock.h"
+#include "common/core/mutex.h"
+#include "common/core/status.h"
+#include "ps/membership.h"
+#include "ps/sequencer.h"
+#include "ps/shard.h"
+
+namespace cairn::ps {
+
+template <typename Response>
+using Reply = absl::AnyInvocable<void(absl::StatusOr<Response>)>;
+
+// A job and what this server keeps for it. Immutable but for the parts that synchronise themselves; sessions hold it
+// while they use it, also when the server has moved on to another.
+class ActiveJob {
+ public:
+  // Makes the port to the job's sequencer for a server that is not the sequencer.
+  using LeaderConnector = std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>)>;
+  static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
+                                                           uint64_t layout, int server, int num_servers,
+                                                           const LeaderConnector& connect_to_leader);
+  ~ActiveJob();
+
+  const v1::Job& job() const { return job_; }
+  uint64_t layout() const { return layout_; }
+  Shard& shard() { return *shard_; }
+  // Null in MODE_VARIABLES and where another server sequences.
+  Sequencer* sequencer() { return sequencer_.get(); }
+
+ private:
+  ActiveJob(v1::Job job, uint64_t layout) : job_(std::move(job)), layout_(layout) {}
+
+  const v1::Job job_;
+  const uint64_t layout_;
+  std::shared_ptr<Shard> shard_;
+  std::unique_ptr<Sequencer> sequencer_;
+  std::unique_ptr<SequencerPort> port_;
+};
+
+class Server {
+ public:
+  struct Options {
+    int index = 0;
+    int num_servers = 1;
+    uint64_t cluster_hash = 0;  // 0: clients' is not compared
+    uint64_t incarnation = 1;   // differs between processes
+    ActiveJob::LeaderConnector connect_to_leader;  // needed where index > 0
+  };
+  // `clock` must outlive the server.
+  Server(Options options, const Clock& clock);
+  ~Server();
+
+  // The calls of parameter_server.proto, with the statuses described there.
+  void Connect(const v1::ConnectRequest& request, Reply<v1::ConnectResponse> reply);
+  void Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> reply);
+  void Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply);
+  void Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply);
+  void Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply);
+  void Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply);
+  void Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply);
+  void Finish(const v1::FinishRequest& request, Reply<v1::FinishResponse> reply);
+
+  // The job under this layout, for a session. FAILED_PRECONDITION without a job, ABORTED when the variables have
+  // changed since (connect again).
+  absl::StatusOr<std::shared_ptr<ActiveJob>> JobForLayout(uint64_t layout) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The first values of `job` are complete.
+  void OnInitialised(const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // For a follower: the sequencer of `run_id`. UNAVAILABLE while this server does not have that job.
+  absl::StatusOr<std::shared_ptr<ActiveJob>> JobToFollow(const std::string& run_id) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Expires leases and waits. The owner calls it several times a second.
+  void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // How this task ends: kDone after Finish, kFailure when the job failed and everybody has been told.
+  std::optional<ExitCode> ended() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Answers everything that waits with UNAVAILABLE. Calls that come later are answered so too.
+  void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Waiter {
+    v1::WaitRequest request;
+    TimePoint deadline;
+    Reply<v1::WaitResponse> reply;
+  };
+  using Calls = std::vector<absl::AnyInvocable<void()>>;
+
+  std::string name() const { return absl::StrCat("ps/", options_.index); }
+  bool Holds(const v1::WaitRequest& request, std::string* missing) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Moves the waiters whose condition holds, or whose time is up at `now`, to `calls`.
+  void CollectWaiters(TimePoint now, Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // FAILED_PRECONDITION, or the failure, unless the job is ready.
+  absl::Status CheckReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AddVariables(const v1::CreateRequest& request, std::vector<net::Slice> slices)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(absl::Status failure) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string WaitingFor(Sequencer& sequencer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  const Clock& clock_;
+
+  mutable Mutex mutex_;
+  v1::State state_ ABSL_GUARDED_BY(mutex_) = v1::STATE_EMPTY;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  TimePoint failed_at_ ABSL_GUARDED_BY(mutex_);
+  bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<ActiveJob> job_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_layout_ ABSL_GUARDED_BY(mutex_) = 0;
+  Membership members_ ABSL_GUARDED_BY(mutex_){{}};
+  std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn::ps

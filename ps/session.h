@@ -1,0 +1,63 @@
+// One client's stream of frames (session.proto), whatever carries it.
+//
+// Made by the transport for each stream and owned through shared_ptr, because replies may come after the stream is gone.
+// OnFrame() from one thread at a time. Answers go to the sink from any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "cairn/v1/session.pb.h"
+#include "common/net/frame.h"
+#include "ps/server.h"
+
+namespace cairn::ps {
+
+// The way back to the client. Thread-safe; frames arrive in the order of the calls. After the stream has ended it drops them.
+class SessionSink {
+ public:
+  virtual ~SessionSink() = default;
+  // `owner` keeps the payload's memory alive and unchanged.
+  virtual void Send(const v1::ServerHeader& header, net::FloatSpans payload,
+                    const std::shared_ptr<const void>& owner) = 0;
+};
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  // `server` must outlive the session; `sink` too, or be replaced by OnClosed().
+  Session(Server& server, std::shared_ptr<SessionSink> sink) : server_(server), sink_(std::move(sink)) {}
+
+  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED for a frame that breaks the protocol: the stream must end with it. Requests that
+  // fail are answered by their `done` instead.
+  absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
+
+ private:
+  // A request whose chunks are arriving.
+  struct Open {
+    std::shared_ptr<ActiveJob> job;
+    std::unique_ptr<OpenPush> push;       // one of the two
+    std::unique_ptr<Accumulator> write;
+    bool initialise = false;
+    absl::Status failure;  // the rest of the request is skipped
+  };
+
+  void BeginPush(uint64_t request_id, const v1::PushBegin& begin);
+  void BeginWrite(uint64_t request_id, const v1::WriteBegin& begin);
+  void Read(uint64_t request_id, const v1::ReadBegin& begin);
+  absl::Status OnChunk(uint64_t request_id, int64_t offset, net::Payload payload);
+  void End(uint64_t request_id, Open open);
+  void FinishWrite(uint64_t request_id, Open open);
+
+  void SendDone(uint64_t request_id, v1::Done done);
+  void SendFailure(uint64_t request_id, const absl::Status& failure);
+  // Elements [begin, end) of `values` in chunks.
+  void SendValues(uint64_t request_id, const Values& values, int64_t begin, int64_t end);
+
+  Server& server_;
+  const std::shared_ptr<SessionSink> sink_;
+  std::map<uint64_t, Open> open_;  // [request_id]
+};
+
+}  // namespace cairn::ps

@@ -1,0 +1,162 @@
+// One server's part of a job: its variables, the pushes it holds, and the execution of the round log. The heart of a
+// parameter server; knows no gRPC.
+//
+//   BeginPush ─► chunks ─► FinishPush ─► staged ──(round log)──► Apply   ─► new version, reply
+//                                           │                └─► Refuse  ─► reply
+//                                           └─ reported to the sequencer
+//
+// Thread-safe. The log is executed by whichever thread finds it not being executed (Flush, FinishPush); arithmetic
+// runs outside the lock, under the `executing_` flag. Replies are called outside the lock, by the executing
+// thread; they must not block.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/core/mutex.h"
+#include "ps/accumulator.h"
+#include "ps/ledger.h"
+#include "ps/sequencer.h"
+#include "ps/variable_store.h"
+
+namespace cairn::ps {
+
+// How a client is told of a refusal.
+v1::Outcome OutcomeOf(Refuse::Reason reason);
+
+struct PushRequest {
+  Gradient gradient;
+  bool read_values = false;  // answer with the values that the decision left
+};
+
+struct PushResult {
+  v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
+  bool duplicate = false;
+  int64_t staleness = 0;
+  int64_t version = 0;  // after the decision
+  bool finished = false;
+  Values values;  // data is null unless asked for
+};
+
+struct ReadResult {
+  Values values;
+  bool finished = false;
+};
+
+using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
+using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
+
+// A push whose chunks are arriving. Owned by the session; one thread.
+class OpenPush {
+ public:
+  OpenPush(const PushRequest& request, BufferPool& pool, bool discard)
+      : request_(request), accumulator_(pool), discard_(discard) {}
+  // As Accumulator::Add(). The chunks of a push that was seen before are not kept.
+  absl::Status AddChunk(int64_t offset, net::Payload payload) {
+    return discard_ ? absl::OkStatus() : accumulator_.Add(offset, payload);
+  }
+
+ private:
+  friend class Shard;
+  PushRequest request_;
+  Accumulator accumulator_;
+  const bool discard_;
+};
+
+class Shard final : public LogSink {
+ public:
+  struct Options {
+    std::vector<net::Slice> slices;
+    std::unique_ptr<Optimizer> optimizer;  // null: nothing is trained
+    int64_t final_version = 0;             // 0: no end
+  };
+  explicit Shard(Options options);
+
+  // Where staged pushes are reported. Once, before the first push; `port` outlives the shard's use.
+  void ConnectTo(SequencerPort* port) { port_ = port; }
+
+  VariableStore& store() { return store_; }
+  const VariableStore& store() const { return store_; }
+
+  // --- Pushes ---
+  std::unique_ptr<OpenPush> BeginPush(const PushRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  // INVALID_ARGUMENT in the reply when chunks are missing. Otherwise the reply comes with the decision.
+  void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // --- Reads and writes ---
+  // Without a mark: the current values, at once. With one: the values at that point of the log, when it is reached.
+  // ABORTED for a mark whose values are not kept any more.
+  void Read(const std::string& mark, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes the place of the values that have come; takes effect between two entries of the log.
+  void Write(std::unique_ptr<Accumulator> data, absl::AnyInvocable<void()> done) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // --- The log ---
+  void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Flush() override ABSL_LOCKS_EXCLUDED(mutex_);
+  // The first entry that has not been appended, and the pushes whose decision has not: what a follower tells a leader
+  // that it has found again.
+  int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<Gradient> StagedGradients() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Ends the job: everything that waits and all that comes is answered with `failure`. The first failure stays.
+  void Fail(absl::Status failure) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  int64_t duplicates() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Staged {
+    Gradient gradient;
+    std::shared_ptr<const AlignedBuffer> data;  // null when it has no examples
+    // A repeat of the push waits for the same decision.
+    struct Waiting {
+      bool read_values;
+      bool duplicate;
+      PushReply reply;
+    };
+    std::vector<Waiting> waiting;
+  };
+  struct PendingWrite {
+    std::unique_ptr<Accumulator> data;
+    absl::AnyInvocable<void()> done;
+  };
+  // Calls to make when the lock is released.
+  using Replies = std::vector<absl::AnyInvocable<void()>>;
+
+  void ExecuteQueue() ABSL_LOCKS_EXCLUDED(mutex_);
+  void ExecuteApply(const Apply& apply, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ExecuteMark(const Mark& mark, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The decision about one push: into the ledger, and to those who wait for it.
+  void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values, Replies& replies)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool finished(int64_t version) const { return final_version_ > 0 && version >= final_version_; }
+
+  const std::unique_ptr<Optimizer> optimizer_;
+  const int64_t final_version_;
+  VariableStore store_;
+  SequencerPort* port_ = nullptr;  // constant after ConnectTo()
+
+  mutable Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  Ledger ledger_ ABSL_GUARDED_BY(mutex_);
+  std::map<PushKey, Staged> staged_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::variant<LogEntry, PendingWrite>> queue_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool executing_ ABSL_GUARDED_BY(mutex_) = false;
+  // Values kept for readers of a mark that have not come yet, oldest first, and readers whose mark has not.
+  std::deque<std::pair<std::string, Values>> marks_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<ReadReply>> awaiting_mark_ ABSL_GUARDED_BY(mutex_);
+  int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cairn::ps

@@ -1,0 +1,158 @@
+#include "worker/client/client.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "worker/client/grpc_transport.h"
+#include "worker/client/request.h"
+#include "worker/client/server_session.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr Timeout kCallTimeout = std::chrono::seconds(30);
+// How often a call starts anew because somebody else changed the variables under it.
+constexpr int kTries = 5;
+
+template <typename Function>
+auto RetryWhileAborted(Function function) {
+  auto result = function();
+  for (int i = 1; i < kTries && result.code() == absl::StatusCode::kAborted; ++i) result = function();
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::string>& servers,
+                                                        ConnectionOptions options) {
+  std::vector<std::unique_ptr<ServerStub>> stubs;
+  for (const std::string& address : servers) stubs.push_back(MakeGrpcStub(address));
+  return Connect(std::move(stubs), std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::vector<std::unique_ptr<ServerStub>> servers,
+                                                        ConnectionOptions options) {
+  if (servers.empty()) return absl::InvalidArgumentError("no parameter server to connect to");
+  CAIRN_ASSIGN_OR_RETURN(auto connection, Connection::Open(std::move(servers), std::move(options)));
+  return std::unique_ptr<Client>(new Client(std::move(connection)));
+}
+
+absl::StatusOr<std::vector<ListedVariable>> Client::List() {
+  CAIRN_ASSIGN_OR_RETURN(auto described, connection_->DescribeAll());
+  CAIRN_ASSIGN_OR_RETURN(auto slices, SlicesOf(described));
+  std::map<std::string, std::vector<std::pair<int64_t, int>>> places;  // name -> (row, server)
+  std::map<std::string, Shape> shapes;
+  for (size_t server = 0; server < slices.size(); ++server) {
+    for (const net::Slice& slice : slices[server]) {
+      places[slice.name].emplace_back(slice.row_begin, static_cast<int>(server));
+      shapes[slice.name] = slice.shape;
+    }
+  }
+  std::vector<ListedVariable> variables;
+  for (auto& [name, rows] : places) {
+    std::sort(rows.begin(), rows.end());
+    ListedVariable variable = {name, shapes[name], {}};
+    for (const auto& [row, server] : rows) variable.servers.push_back(server);
+    variables.push_back(std::move(variable));
+  }
+  return variables;
+}
+
+absl::StatusOr<Client::Located> Client::Locate(const std::string& name) {
+  CAIRN_ASSIGN_OR_RETURN(auto described, connection_->DescribeAll());
+  CAIRN_ASSIGN_OR_RETURN(auto slices, SlicesOf(described));
+  Located located;
+  bool found = false;
+  std::vector<std::string> known;
+  for (const auto& on_server : slices) {
+    for (const net::Slice& slice : on_server) {
+      known.push_back(slice.name);
+      if (slice.name != name) continue;
+      found = true;
+      located.shape = slice.shape;
+    }
+  }
+  if (!found) {
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    return absl::NotFoundError(absl::StrCat("no variable '", name, "' on the servers; there ",
+                                            known.empty() ? "are none" : absl::StrCat("are ", absl::StrJoin(known, ", "))));
+  }
+  const net::VariableInfo variable = {name, located.shape, 0};
+  CAIRN_ASSIGN_OR_RETURN(net::Layout layout, net::Layout::Create({&variable, 1}, slices));
+  located.extents.assign(layout.extents_of(0).begin(), layout.extents_of(0).end());
+  for (const v1::ConnectResponse& response : described) located.layouts.push_back(response.layout());
+  return located;
+}
+
+absl::Status Client::Create(const std::string& name, const Shape& shape, absl::Span<const float> values) {
+  return RetryWhileAborted([&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(auto described, connection_->DescribeAll());
+    CAIRN_ASSIGN_OR_RETURN(auto slices, SlicesOf(described));
+    std::vector<int64_t> load(slices.size(), 0);
+    for (size_t server = 0; server < slices.size(); ++server) {
+      for (const net::Slice& slice : slices[server]) {
+        load[server] += slice.elements();
+        if (slice.name == name) return absl::AlreadyExistsError(absl::StrCat("variable '", name, "' exists"));
+      }
+    }
+    const int server = static_cast<int>(std::min_element(load.begin(), load.end()) - load.begin());
+    v1::CreateRequest request;
+    request.mutable_job()->set_mode(v1::MODE_VARIABLES);
+    const int64_t rows = shape.rank() == 0 ? 1 : shape.dim(0);
+    *request.add_slices() = net::Slice{name, shape, 0, rows, 0}.ToProto();
+    request.mutable_values()->Add(values.begin(), values.end());
+    v1::CreateResponse response;
+    return connection_->stub(server).Create(request, &response, kCallTimeout);
+  });
+}
+
+absl::StatusOr<std::vector<float>> Client::Read(const std::string& name) {
+  std::vector<float> values;
+  const absl::Status status = RetryWhileAborted([&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(Located located, Locate(name));
+    values.assign(static_cast<size_t>(located.shape.num_elements()), 0.0f);
+    for (const net::Extent& extent : located.extents) {
+      if (extent.count == 0) continue;
+      v1::ClientHeader header;
+      header.mutable_read()->set_layout(located.layouts[static_cast<size_t>(extent.server)]);
+      header.mutable_read()->set_offset(extent.server_offset);
+      header.mutable_read()->set_count(extent.count);
+      PendingDone done;
+      ServerSession session(connection_->stub(extent.server));
+      CAIRN_RETURN_IF_ERROR(
+          session.Begin(std::move(header), ReceiveInto({&extent, 1}, absl::MakeSpan(values)), done.Callback()));
+      CAIRN_RETURN_IF_ERROR(Annotate(done.Wait(kCallTimeout).status(), connection_->NameOf(extent.server)));
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return values;
+}
+
+absl::Status Client::Write(const std::string& name, absl::Span<const float> values) {
+  return RetryWhileAborted([&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(Located located, Locate(name));
+    if (static_cast<int64_t>(values.size()) != located.shape.num_elements()) {
+      return absl::InvalidArgumentError(absl::StrCat("variable '", name, "' of shape ", located.shape.ToString(), " takes ",
+                                                     located.shape.num_elements(), " values, not ", values.size()));
+    }
+    for (const net::Extent& extent : located.extents) {
+      v1::ClientHeader header;
+      header.mutable_write()->set_layout(located.layouts[static_cast<size_t>(extent.server)]);
+      PendingDone done;
+      ServerSession session(connection_->stub(extent.server));
+      CAIRN_ASSIGN_OR_RETURN(const uint64_t id, session.Begin(std::move(header), nullptr, done.Callback()));
+      SendExtents(session, id, {&extent, 1}, values);
+      session.SendEnd(id);
+      CAIRN_RETURN_IF_ERROR(Annotate(done.Wait(kCallTimeout).status(), connection_->NameOf(extent.server)));
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace cairn::client

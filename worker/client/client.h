@@ -1,0 +1,63 @@
+// The public client library: named variables on parameter servers.
+//
+//   auto client = cairn::client::Client::Connect({"ps0:2222", "ps1:2222"});
+//   client->Create("a", Shape({}), {3.0f});
+//   client->Write("a", {10.0f});
+//   std::vector<float> a = *client->Read("a");
+//
+// Works with servers that train (reading and overwriting the model's variables) and with servers that only hold variables
+// (Create). Calls block, each with a limit. Thread-safe. TrainingClient is its sister for workers.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/core/shape.h"
+#include "worker/client/connection.h"
+
+namespace cairn::client {
+
+struct ListedVariable {
+  std::string name;
+  Shape shape;
+  std::vector<int> servers;  // that hold parts of it, in the order of its rows
+};
+
+class Client {
+ public:
+  // `servers`: "host:port" of every ps of the cluster, in the order of their task index.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::vector<std::string>& servers,
+                                                         ConnectionOptions options = {});
+  // The same over any transport.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(std::vector<std::unique_ptr<ServerStub>> servers,
+                                                         ConnectionOptions options = {});
+
+  absl::StatusOr<std::vector<ListedVariable>> List();
+
+  // A new variable of float32, whole on the server that holds least. `values` [shape.num_elements()], at most 65,536.
+  // ALREADY_EXISTS when there is one of that name, FAILED_PRECONDITION when the servers train a model.
+  absl::Status Create(const std::string& name, const Shape& shape, absl::Span<const float> values);
+  // Current values [num_elements]. NOT_FOUND when there is no such variable.
+  absl::StatusOr<std::vector<float>> Read(const std::string& name);
+  // Replaces all values, atomically on each server. INVALID_ARGUMENT when the number of values is not the variable's.
+  absl::Status Write(const std::string& name, absl::Span<const float> values);
+
+ private:
+  explicit Client(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
+
+  struct Located {
+    Shape shape;
+    std::vector<net::Extent> extents;  // by rows; local_offset from the variable's start
+    std::vector<uint64_t> layouts;     // [server]
+  };
+  absl::StatusOr<Located> Locate(const std::string& name);
+
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace cairn::client

@@ -1,0 +1,151 @@
+#include "worker/client/connection.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "common/net/backoff.h"
+#include "common/net/grpc_util.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr Timeout kCallTimeout = std::chrono::seconds(10);
+constexpr auto kSayEvery = std::chrono::seconds(10);
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+// "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection
+// refused" -> "connection refused".
+std::string Reason(const absl::Status& status) {
+  const absl::string_view message = status.message();
+  if (absl::IsDeadlineExceeded(status)) return "no answer in time";
+  if (message.find("Connection refused") != absl::string_view::npos) return "connection refused";
+  if (message.find("DNS resolution failed") != absl::string_view::npos ||
+      message.find("Domain name not found") != absl::string_view::npos) {
+    return "its name cannot be resolved";
+  }
+  if (message.find("No route to host") != absl::string_view::npos) return "no route to the host";
+  return std::string(message);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::unique_ptr<ServerStub>> stubs,
+                                                             ConnectionOptions options) {
+  std::unique_ptr<Connection> connection(new Connection(std::move(stubs), std::move(options)));
+  const TimePoint start = Now();
+  const TimePoint deadline = start + connection->options_.connect_timeout;
+  TimePoint next_said = start + kSayEvery;
+  net::Backoff backoff(StreamOf(connection->options_.task));
+  std::vector<int> unreached;
+  for (int server = 0; server < connection->num_servers(); ++server) unreached.push_back(server);
+  for (;;) {
+    std::vector<int> still;
+    std::vector<std::string> reasons;
+    for (int server : unreached) {
+      v1::ConnectResponse response;
+      const absl::Status status = connection->Handshake(server, &response);
+      if (status.ok()) {
+        connection->incarnations_[static_cast<size_t>(server)] = response.incarnation();
+      } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+        still.push_back(server);
+        reasons.push_back(absl::StrCat(connection->NameOf(server), ": ", Reason(status)));
+      } else {
+        return Annotate(status, connection->NameOf(server));
+      }
+    }
+    if (still.empty()) return connection;
+    unreached = std::move(still);
+    if (Now() >= deadline) {
+      return absl::UnavailableError(
+          absl::StrCat("not reached within ", std::chrono::duration_cast<std::chrono::seconds>(deadline - start).count(),
+                       " s: ", absl::StrJoin(reasons, "; ")));
+    }
+    if (Now() >= next_said) {
+      next_said += kSayEvery;
+      connection->Say(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; ")));
+    }
+    std::this_thread::sleep_until(std::min<TimePoint>(deadline, Now() + backoff.Next()));
+  }
+}
+
+absl::Status Connection::Handshake(int server, v1::ConnectResponse* response) {
+  v1::ConnectRequest request;
+  request.set_protocol(net::kProtocolVersion);
+  request.set_cluster_hash(options_.cluster_hash);
+  request.set_server(server);
+  request.set_client(options_.task);
+  return stub(server).Connect(request, response, kCallTimeout);
+}
+
+absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
+  v1::ConnectResponse response;
+  CAIRN_RETURN_IF_ERROR(Annotate(Handshake(server, &response), NameOf(server)));
+  if (response.incarnation() != incarnations_[static_cast<size_t>(server)]) {
+    return absl::AbortedError(absl::StrCat(NameOf(server), " has been restarted and has lost its variables"));
+  }
+  return response;
+}
+
+absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
+  std::vector<v1::ConnectResponse> responses;
+  for (int server = 0; server < num_servers(); ++server) {
+    CAIRN_ASSIGN_OR_RETURN(responses.emplace_back(), Describe(server));
+  }
+  return responses;
+}
+
+absl::Status Connection::WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
+                                   absl::FunctionRef<absl::Status()> watch) {
+  const TimePoint start = Now();
+  const TimePoint deadline = start + timeout;
+  TimePoint next_said = start + kSayEvery;
+  net::Backoff backoff(StreamOf(options_.task));
+  for (;;) {
+    v1::WaitRequest request;
+    request.set_condition(condition);
+    request.set_worker(worker);
+    request.set_wait_seconds(1);
+    v1::WaitResponse response;
+    const absl::Status status = stub(server).Wait(request, &response, kCallTimeout);
+    std::string missing = absl::StrCat(NameOf(server), ": ", response.missing());
+    if (status.ok() && response.holds()) return absl::OkStatus();
+    if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+      missing = absl::StrCat(NameOf(server), ": ", Reason(status));
+      std::this_thread::sleep_for(backoff.Next());
+    } else if (!status.ok()) {
+      return Annotate(status, NameOf(server));
+    }
+    CAIRN_RETURN_IF_ERROR(watch());
+    if (Now() >= deadline) {
+      return absl::UnavailableError(absl::StrCat(
+          "waited ", std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), " s for ", missing));
+    }
+    if (Now() >= next_said) {
+      next_said += kSayEvery;
+      Say(absl::StrCat("waiting for ", missing));
+    }
+  }
+}
+
+std::string Connection::NameOf(int server) const {
+  return absl::StrCat("ps/", server, " at ", stubs_[static_cast<size_t>(server)]->address());
+}
+
+absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(const std::vector<v1::ConnectResponse>& described) {
+  std::vector<std::vector<net::Slice>> slices;
+  for (const v1::ConnectResponse& response : described) {
+    slices.emplace_back();
+    for (const v1::VariableSlice& proto : response.slices()) {
+      CAIRN_ASSIGN_OR_RETURN(net::Slice slice, net::Slice::FromProto(proto));
+      slices.back().push_back(std::move(slice));
+    }
+  }
+  return slices;
+}
+
+}  // namespace cairn::client

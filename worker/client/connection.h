@@ -1,0 +1,72 @@
+// All servers of a cluster: reached, shaken hands with, and watched for restarts.
+//
+// Owned by the clients of this folder. Calls block, each with a limit; thread-safe after Open().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cairn/v1/parameter_server.pb.h"
+#include "common/core/clock.h"
+#include "common/net/placement.h"
+#include "worker/client/transport.h"
+
+namespace cairn::client {
+
+struct ConnectionOptions {
+  std::string task = "client";  // "worker/1": for the servers' messages
+  uint64_t cluster_hash = 0;    // 0: not compared
+  // How long to try to reach every server, and to wait for what others must do before training starts.
+  Duration connect_timeout = std::chrono::seconds(300);
+  // What is said while it waits, about every 10 s: "waiting for ps/1 at host:2222: connection refused". May be null.
+  std::function<void(const std::string&)> say;
+};
+
+class Connection {
+ public:
+  // Reaches all `stubs` [server], trying again while they cannot be reached. UNAVAILABLE naming the servers that were not
+  // reached in time and why; FAILED_PRECONDITION when the handshake fails.
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(std::vector<std::unique_ptr<ServerStub>> stubs,
+                                                          ConnectionOptions options);
+
+  int num_servers() const { return static_cast<int>(stubs_.size()); }
+  ServerStub& stub(int server) { return *stubs_[static_cast<size_t>(server)]; }
+  const ConnectionOptions& options() const { return options_; }
+
+  // What a server says of itself now. ABORTED when it is not the process that was there when we opened: it has been
+  // restarted and has lost its variables.
+  absl::StatusOr<v1::ConnectResponse> Describe(int server);
+  absl::StatusOr<std::vector<v1::ConnectResponse>> DescribeAll();
+
+  // Waits until the condition holds on `server`, at most for `timeout`, saying every 10 s what is missing. `watch` runs
+  // between; its error ends the wait.
+  absl::Status WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
+                         absl::FunctionRef<absl::Status()> watch);
+
+  // "ps/1 at host:2222"
+  std::string NameOf(int server) const;
+  void Say(const std::string& text) const {
+    if (options_.say) options_.say(text);
+  }
+
+ private:
+  Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options)
+      : stubs_(std::move(stubs)), options_(std::move(options)), incarnations_(stubs_.size(), 0) {}
+  absl::Status Handshake(int server, v1::ConnectResponse* response);
+
+  const std::vector<std::unique_ptr<ServerStub>> stubs_;  // [server]
+  const ConnectionOptions options_;
+  std::vector<uint64_t> incarnations_;  // [server]; constant after Open()
+};
+
+// The slices that servers describe. Fails as net::Slice::FromProto does.
+absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(const std::vector<v1::ConnectResponse>& described);
+
+}  // namespace cairn::client

@@ -1,0 +1,75 @@
+#include "worker/client/server_session.h"
+
+#include <utility>
+
+#include "common/core/status.h"
+
+namespace cairn::client {
+
+ServerSession::ServerSession(ServerStub& stub) : stream_(stub.OpenStream(*this)) {}
+
+ServerSession::~ServerSession() { stream_.reset(); }
+
+absl::StatusOr<uint64_t> ServerSession::Begin(v1::ClientHeader header, OnChunk on_chunk, OnDone on_done) {
+  {
+    MutexLock lock(mutex_);
+    if (!status_.ok()) return status_;
+    header.set_request_id(++last_id_);
+    requests_[header.request_id()] = {std::move(on_chunk), std::move(on_done)};
+  }
+  stream_->Send(header, {});
+  return header.request_id();
+}
+
+void ServerSession::SendChunk(uint64_t request_id, int64_t offset, net::FloatSpans chunk) {
+  v1::ClientHeader header;
+  header.set_request_id(request_id);
+  header.mutable_chunk()->set_offset(offset);
+  stream_->Send(header, chunk);
+}
+
+void ServerSession::SendEnd(uint64_t request_id) {
+  v1::ClientHeader header;
+  header.set_request_id(request_id);
+  header.mutable_end();
+  stream_->Send(header, {});
+}
+
+absl::Status ServerSession::status() const {
+  MutexLock lock(mutex_);
+  return status_;
+}
+
+void ServerSession::OnFrame(const v1::ServerHeader& header, net::Payload payload) {
+  OnDone on_done;
+  absl::StatusOr<v1::Done> result = header.done();
+  {
+    MutexLock lock(mutex_);
+    const auto found = requests_.find(header.request_id());
+    if (found == requests_.end()) return;  // failed here before its last frame came
+    if (header.has_chunk()) {
+      absl::Status status = found->second.on_chunk ? found->second.on_chunk(header.chunk().offset(), payload)
+                                                   : absl::InternalError("values that were not asked for");
+      if (status.ok()) return;
+      result = std::move(status);
+    } else if (header.done().code() != 0) {
+      result = absl::Status(static_cast<absl::StatusCode>(header.done().code()), header.done().message());
+    }
+    on_done = std::move(found->second.on_done);
+    requests_.erase(found);
+  }
+  on_done(std::move(result));
+}
+
+void ServerSession::OnClosed(const absl::Status& status) {
+  std::map<uint64_t, Request> abandoned;
+  const absl::Status reason = status.ok() ? absl::CancelledError("the session was closed") : status;
+  {
+    MutexLock lock(mutex_);
+    status_ = reason;
+    abandoned.swap(requests_);
+  }
+  for (auto& [id, request] : abandoned) request.on_done(reason);
+}
+
+}  // namespace cairn::client

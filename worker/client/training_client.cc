@@ -1,0 +1,475 @@
+#include "worker/client/training_client.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "common/net/backoff.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr Timeout kCallTimeout = std::chrono::seconds(10);
+constexpr auto kSayEvery = std::chrono::seconds(10);
+// Gradients are sent when so many elements of a server have been announced: small variables share a frame.
+constexpr int64_t kSendElements = int64_t{16} << 10;
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+int64_t TotalElements(const std::vector<net::VariableInfo>& variables) {
+  int64_t total = 0;
+  for (const net::VariableInfo& variable : variables) total += variable.shape.num_elements();
+  return total;
+}
+
+// "mode: async here, sync on the servers", or nothing when they agree.
+void Compare(absl::string_view what, const std::string& here, const std::string& there,
+             std::vector<std::string>* differences) {
+  if (here != there) differences->push_back(absl::StrCat(what, ": ", here, " here, ", there, " on the servers"));
+}
+
+}  // namespace
+
+TrainingClient::TrainingClient(std::unique_ptr<Connection> connection, std::vector<net::VariableInfo> variables,
+                               TrainingOptions options)
+    : connection_(std::move(connection)),
+      variables_(std::move(variables)),
+      options_(std::move(options)),
+      size_(TotalElements(variables_)),
+      parameters_(size_),
+      incoming_(size_),
+      pushes_(static_cast<size_t>(connection_->num_servers())) {}
+
+TrainingClient::~TrainingClient() {
+  std::vector<Push> pushes;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+    pushes.swap(pushes_);
+  }
+  heartbeats_.Join();
+  pushes.clear();  // ends the streams, outside the lock that their last callbacks take
+}
+
+absl::Status TrainingClient::CheckSameJob(const v1::Job& ours, const v1::Job& theirs) const {
+  std::vector<std::string> differences;
+  Compare("mode", v1::Mode_Name(ours.mode()), v1::Mode_Name(theirs.mode()), &differences);
+  Compare("model", ours.model_sha256().substr(0, 12), theirs.model_sha256().substr(0, 12), &differences);
+  Compare("workers", absl::StrJoin(ours.workers(), " "), absl::StrJoin(theirs.workers(), " "), &differences);
+  Compare("replicas to aggregate", absl::StrCat(ours.replicas_to_aggregate()),
+          absl::StrCat(theirs.replicas_to_aggregate()), &differences);
+  Compare("max staleness", absl::StrCat(ours.has_max_staleness() ? ours.max_staleness() : -1),
+          absl::StrCat(theirs.has_max_staleness() ? theirs.max_staleness() : -1), &differences);
+  Compare("last version", absl::StrCat(ours.final_version()), absl::StrCat(theirs.final_version()), &differences);
+  Compare("batch size", absl::StrCat(ours.batch_size()), absl::StrCat(theirs.batch_size()), &differences);
+  Compare("epochs", absl::StrCat(ours.epochs()), absl::StrCat(theirs.epochs()), &differences);
+  Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
+  Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
+  for (const auto& [name, value] : ours.optimizer().hyperparameters()) {
+    const auto found = theirs.optimizer().hyperparameters().find(name);
+    Compare(name, absl::StrCat(value),
+            found == theirs.optimizer().hyperparameters().end() ? "unset" : absl::StrCat(found->second), &differences);
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the servers train another job than ", options_.task, ": ", absl::StrJoin(differences, "; ")));
+}
+
+absl::Status TrainingClient::LearnLayout(const std::vector<v1::ConnectResponse>& described) {
+  CAIRN_ASSIGN_OR_RETURN(auto slices, SlicesOf(described));
+  CAIRN_ASSIGN_OR_RETURN(net::Layout layout, net::Layout::Create(variables_, slices));
+  layout_ids_.clear();
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    if (!layout.covers(server)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(connection_->NameOf(server), " holds variables that the model lacks"));
+    }
+    layout_ids_.push_back(described[static_cast<size_t>(server)].layout());
+  }
+  layout_ = std::move(layout);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingClient::Initialise(const v1::Job& job, absl::Span<const float> initial) {
+  CAIRN_ASSIGN_OR_RETURN(auto described, connection_->DescribeAll());
+  int ready = 0;
+  int64_t version = 0;
+  for (const v1::ConnectResponse& response : described) {
+    if (response.state() == v1::STATE_FAILED) return absl::InternalError(response.failure());
+    if (response.state() == v1::STATE_FINISHED) return absl::FailedPreconditionError("training is over");
+    if (response.state() == v1::STATE_READY) {
+      ++ready;
+      CAIRN_RETURN_IF_ERROR(CheckSameJob(job, response.job()));
+    }
+    version = std::max(version, response.version());
+  }
+  if (ready == connection_->num_servers()) return absl::OkStatus();
+  if (version > 0) {
+    return absl::AbortedError(absl::StrCat(connection_->num_servers() - ready, " of ", connection_->num_servers(),
+                                           " servers have lost their variables, others stand at version ", version));
+  }
+  // Servers that a former chief made ready, when others were not, have made no update: workers wait for all of
+  // them. But they refuse another job.
+  v1::Job run = job;
+  for (const v1::ConnectResponse& response : described) {
+    if (response.state() == v1::STATE_READY) run.set_run_id(response.job().run_id());
+  }
+  const auto slices = net::PlaceVariables(
+      variables_, {.servers = connection_->num_servers(), .split_bytes = options_.split_bytes});
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    if (described[static_cast<size_t>(server)].state() == v1::STATE_READY) continue;
+    v1::CreateRequest request;
+    *request.mutable_job() = run;
+    for (const net::Slice& slice : slices[static_cast<size_t>(server)]) *request.add_slices() = slice.ToProto();
+    v1::CreateResponse response;
+    CAIRN_RETURN_IF_ERROR(connection_->stub(server).Create(request, &response, kCallTimeout));
+  }
+  CAIRN_ASSIGN_OR_RETURN(described, connection_->DescribeAll());
+  CAIRN_RETURN_IF_ERROR(LearnLayout(described));
+  return WriteInitial(initial);
+}
+
+absl::Status TrainingClient::WriteInitial(absl::Span<const float> initial) {
+  std::vector<PendingDone> done(static_cast<size_t>(connection_->num_servers()));
+  std::vector<std::unique_ptr<ServerSession>> sessions;
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    sessions.push_back(std::make_unique<ServerSession>(connection_->stub(server)));
+    v1::ClientHeader header;
+    header.mutable_write()->set_layout(layout_ids_[static_cast<size_t>(server)]);
+    header.mutable_write()->set_initialise(true);
+    CAIRN_ASSIGN_OR_RETURN(const uint64_t id, sessions.back()->Begin(std::move(header), nullptr,
+                                                                     done[static_cast<size_t>(server)].Callback()));
+    SendExtents(*sessions.back(), id, layout_->extents_on(server), initial);
+    sessions.back()->SendEnd(id);
+  }
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    const auto timeout = std::chrono::duration_cast<Timeout>(connection_->options().connect_timeout);
+    CAIRN_RETURN_IF_ERROR(Annotate(done[static_cast<size_t>(server)].Wait(timeout).status(),
+                                   absl::StrCat("writing initial values to ", connection_->NameOf(server))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingClient::WaitReady(const v1::Job& job) {
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    CAIRN_RETURN_IF_ERROR(connection_->WaitUntil(server, v1::CONDITION_READY, options_.worker,
+                                                 connection_->options().connect_timeout, &absl::OkStatus));
+  }
+  CAIRN_ASSIGN_OR_RETURN(auto described, connection_->DescribeAll());
+  for (const v1::ConnectResponse& response : described) {
+    if (response.state() == v1::STATE_FINISHED) return absl::FailedPreconditionError("training is over");
+    CAIRN_RETURN_IF_ERROR(CheckSameJob(job, response.job()));
+    if (response.job().run_id() != described[0].job().run_id()) {
+      return absl::FailedPreconditionError(absl::StrCat("the servers disagree about the run: ", response.job().run_id(),
+                                                        " and ", described[0].job().run_id()));
+    }
+  }
+  CAIRN_RETURN_IF_ERROR(LearnLayout(described));
+  job_ = described[0].job();
+  return absl::OkStatus();
+}
+
+absl::Status TrainingClient::Join() {
+  v1::JoinRequest request;
+  request.set_worker(options_.worker);
+  request.set_task(options_.task);
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    request.set_incarnation(incarnation_);
+    v1::JoinResponse response;
+    CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(server).Join(request, &response, kCallTimeout),
+                                   absl::StrCat("joining at ", connection_->NameOf(server))));
+    incarnation_ = response.incarnation();
+  }
+  heartbeats_ = Thread("heartbeats", [this] { Heartbeats(); });
+  return Pull();
+}
+
+absl::Status TrainingClient::Pull() {
+  CAIRN_RETURN_IF_ERROR(PullInto(incoming_, &version_, &finished_));
+  std::swap(parameters_, incoming_);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingClient::PullInto(AlignedBuffer& buffer, int64_t* version, bool* finished) {
+  std::string mark;
+  if (job_.mode() == v1::MODE_SYNC) {
+    mark = absl::StrCat(options_.task, "#", incarnation_, ".", ++reads_);
+    v1::MarkRequest request;
+    request.set_token(mark);
+    v1::MarkResponse response;
+    CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(0).Mark(request, &response, kCallTimeout), "pull"));
+  }
+  std::vector<PendingDone> done(static_cast<size_t>(connection_->num_servers()));
+  std::vector<std::unique_ptr<ServerSession>> sessions;
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    sessions.push_back(std::make_unique<ServerSession>(connection_->stub(server)));
+    v1::ClientHeader header;
+    header.mutable_read()->set_layout(layout_ids_[static_cast<size_t>(server)]);
+    header.mutable_read()->set_mark(mark);
+    CAIRN_RETURN_IF_ERROR(sessions.back()->Begin(std::move(header),
+                                                 ReceiveInto(layout_->extents_on(server), buffer.span()),
+                                                 done[static_cast<size_t>(server)].Callback()));
+  }
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    const auto timeout = std::chrono::duration_cast<Timeout>(options_.step_timeout);
+    auto result = done[static_cast<size_t>(server)].Wait(timeout);
+    if (!result.ok()) return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
+    if (server > 0 && job_.mode() == v1::MODE_SYNC && result->version() != *version) {
+      return absl::InternalError(absl::StrCat("pull: version ", *version, " on ps/0 and ", result->version(), " on ",
+                                              connection_->NameOf(server)));
+    }
+    if (server == 0) {
+      *version = result->version();
+      *finished = result->finished();
+    }
+  }
+  return absl::OkStatus();
+}
+
+ServerSession::OnDone TrainingClient::OnPushDone(int server, uint64_t attempt) {
+  return [this, server, attempt](absl::StatusOr<v1::Done> result) {
+    MutexLock lock(mutex_);
+    if (attempt != attempt_ || pushes_.empty()) return;
+    pushes_[static_cast<size_t>(server)].done = std::move(result);
+    changed_.NotifyAll();
+  };
+}
+
+void TrainingClient::StartPush(int server) {
+  Push& push = pushes_[static_cast<size_t>(server)];
+  push.done.reset();
+  push.announced.clear();
+  push.announced_elements = 0;
+  v1::ClientHeader header;
+  v1::PushBegin& begin = *header.mutable_push();
+  begin.set_layout(layout_ids_[static_cast<size_t>(server)]);
+  begin.set_worker(options_.worker);
+  begin.set_incarnation(incarnation_);
+  begin.set_step(step_);
+  begin.set_base_version(version_);
+  begin.set_examples(examples_);
+  begin.set_read_values(true);
+  const auto id = push.session->Begin(std::move(header), ReceiveInto(layout_->extents_on(server), incoming_.span()),
+                                      OnPushDone(server, attempt_));
+  if (id.ok()) {
+    push.request_id = *id;
+  } else {
+    push.done = id.status();
+  }
+}
+
+void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t examples) {
+  CAIRN_CHECK(static_cast<int64_t>(gradients.size()) == size_);
+  gradients_ = gradients;
+  examples_ = examples;
+  ++step_;
+  std::vector<std::unique_ptr<ServerSession>> broken;  // closed outside the lock
+  MutexLock lock(mutex_);
+  heartbeat_step_ = step_;
+  ++attempt_;
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    Push& push = pushes_[static_cast<size_t>(server)];
+    if (push.session == nullptr || !push.session->status().ok()) {
+      broken.push_back(std::move(push.session));
+      push.session = std::make_unique<ServerSession>(connection_->stub(server));
+    }
+    StartPush(server);
+  }
+}
+
+void TrainingClient::Announce(int variable) {
+  if (examples_ == 0) return;
+  MutexLock lock(mutex_);
+  for (const net::Extent& extent : layout_->extents_of(variable)) {
+    Push& push = pushes_[static_cast<size_t>(extent.server)];
+    push.announced.push_back(extent);
+    push.announced_elements += extent.count;
+    if (push.announced_elements >= kSendElements) SendAnnounced(extent.server);
+  }
+}
+
+void TrainingClient::SendAnnounced(int server) {
+  Push& push = pushes_[static_cast<size_t>(server)];
+  std::sort(push.announced.begin(), push.announced.end(),
+            [](const net::Extent& a, const net::Extent& b) { return a.server_offset < b.server_offset; });
+  SendExtents(*push.session, push.request_id, push.announced, gradients_);
+  push.announced.clear();
+  push.announced_elements = 0;
+}
+
+absl::StatusOr<StepResult> TrainingClient::FinishStep() {
+  const TimePoint deadline = Now() + options_.step_timeout;
+  {
+    MutexLock lock(mutex_);
+    for (int server = 0; server < connection_->num_servers(); ++server) {
+      SendAnnounced(server);
+      Push& push = pushes_[static_cast<size_t>(server)];
+      push.session->SendEnd(push.request_id);
+    }
+  }
+  StepResult result;
+  int64_t version = 0;
+  bool finished = false, pull_again = false;
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    auto done = AwaitPush(server, deadline);
+    if (!done.ok()) return Annotate(done.status(), absl::StrCat("step ", step_, " of ", options_.task));
+    if (done->outcome() == v1::OUTCOME_REJECTED) {
+      return absl::AbortedError(absl::StrCat("step ", step_, " of ", options_.task, ": ", connection_->NameOf(server),
+                                             " does not know this worker any more"));
+    }
+    result.duplicate |= done->duplicate();
+    pull_again |= !done->has_values();
+    result.staleness = std::max(result.staleness, done->staleness());
+    if (server == 0) {
+      result.outcome = done->outcome();
+      version = done->version();
+      finished = done->finished();
+    }
+    pull_again |= job_.mode() == v1::MODE_SYNC && done->version() != version;
+  }
+  // A repeated push whose answer was lost comes back without values: read them anew, of one version.
+  if (pull_again) CAIRN_RETURN_IF_ERROR(PullInto(incoming_, &version, &finished));
+  std::swap(parameters_, incoming_);
+  version_ = version;
+  finished_ = finished || result.outcome == v1::OUTCOME_FINISHED;
+  counters_.accepted += result.outcome == v1::OUTCOME_ACCEPTED;
+  counters_.stale += result.outcome == v1::OUTCOME_STALE;
+  counters_.duplicate += result.duplicate;
+  if (result.outcome == v1::OUTCOME_ACCEPTED) {
+    counters_.staleness_max = std::max(counters_.staleness_max, result.staleness);
+  }
+  return result;
+}
+
+absl::StatusOr<v1::Done> TrainingClient::AwaitPush(int server, TimePoint deadline) {
+  net::Backoff backoff(StreamOf(options_.task));
+  TimePoint next_said = Now() + kSayEvery;
+  TimePoint next_complaint = Now();
+  for (;;) {
+    absl::Status broken;
+    {
+      MutexLock lock(mutex_);
+      Push& push = pushes_[static_cast<size_t>(server)];
+      while (!push.done.has_value()) {
+        if (!failure_.ok()) return failure_;
+        if (Now() >= deadline) {
+          return absl::DeadlineExceededError(absl::StrCat("no answer from ", connection_->NameOf(server),
+                                                          waiting_for_.empty() ? "" : "; the round waits for ",
+                                                          waiting_for_));
+        }
+        if (Now() >= next_said) {
+          next_said += kSayEvery;
+          connection_->Say(absl::StrCat("step ", step_, " waits for ", connection_->NameOf(server),
+                                        waiting_for_.empty() ? "" : "; the round waits for ", waiting_for_));
+        }
+        changed_.WaitUntil(mutex_, std::min(deadline, next_said));
+      }
+      if (push.done->ok()) return **push.done;
+      broken = push.done->status();
+    }
+    if (!absl::IsUnavailable(broken)) return Annotate(broken, connection_->NameOf(server));
+    if (Now() >= deadline) return Annotate(broken, connection_->NameOf(server));
+    if (Now() >= next_complaint) {
+      next_complaint = Now() + kSayEvery;
+      connection_->Say(absl::StrCat("step ", step_, ": ", connection_->NameOf(server), ": ", broken.message(),
+                                    "; the push will be sent again"));
+    }
+    std::this_thread::sleep_for(backoff.Next());
+    if (absl::Status status = failure(); !status.ok()) return status;
+    if (absl::Status status = RepeatPush(server); !status.ok() && !absl::IsUnavailable(status)) return status;
+  }
+}
+
+absl::Status TrainingClient::RepeatPush(int server) {
+  // A server that was restarted has lost what it held: nothing to repeat.
+  CAIRN_RETURN_IF_ERROR(connection_->Describe(server).status());
+  auto session = std::make_unique<ServerSession>(connection_->stub(server));
+  MutexLock lock(mutex_);
+  Push& push = pushes_[static_cast<size_t>(server)];
+  session.swap(push.session);  // the old one has ended: nothing of it is called any more
+  StartPush(server);
+  if (examples_ > 0) {
+    const auto extents = layout_->extents_on(server);
+    push.announced.assign(extents.begin(), extents.end());
+    SendAnnounced(server);
+  }
+  push.session->SendEnd(push.request_id);
+  return absl::OkStatus();
+}
+
+void TrainingClient::Heartbeats() {
+  const auto period =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(job_.lease_seconds() / 4));
+  const auto timeout = std::chrono::duration_cast<Timeout>(period);
+  for (;;) {
+    v1::HeartbeatRequest request;
+    request.set_worker(options_.worker);
+    request.set_incarnation(incarnation_);
+    {
+      MutexLock lock(mutex_);
+      const TimePoint next = Now() + period;
+      while (!stopping_ && Now() < next) changed_.WaitUntil(mutex_, next);
+      if (stopping_) return;
+      request.set_step(heartbeat_step_);
+    }
+    for (int server = 0; server < connection_->num_servers(); ++server) {
+      v1::HeartbeatResponse response;
+      absl::Status status = connection_->stub(server).Heartbeat(request, &response, timeout);
+      if (status.ok() && response.state() == v1::STATE_FAILED) status = absl::InternalError(response.failure());
+      MutexLock lock(mutex_);
+      if (status.ok()) {
+        if (server == 0) waiting_for_ = response.waiting_for();
+      } else if (absl::IsAborted(status) || absl::IsInternal(status)) {
+        if (failure_.ok()) failure_ = status;
+        changed_.NotifyAll();
+      }  // else it cannot be reached now; a step that needs it says so
+    }
+  }
+}
+
+absl::Status TrainingClient::failure() const {
+  MutexLock lock(mutex_);
+  return failure_;
+}
+
+void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
+  if (incarnation_ == 0) return;
+  v1::LeaveRequest request;
+  request.set_worker(options_.worker);
+  request.set_incarnation(incarnation_);
+  request.set_reason(reason);
+  request.set_message(message);
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    v1::LeaveResponse response;
+    (void)connection_->stub(server).Leave(request, &response, std::chrono::seconds(2));
+  }
+  MutexLock lock(mutex_);
+  stopping_ = true;
+  changed_.NotifyAll();
+}
+
+absl::Status TrainingClient::WaitForOthers(Duration timeout) {
+  return connection_->WaitUntil(0, v1::CONDITION_ALL_OTHERS_LEFT, options_.worker, timeout, [this] { return failure(); });
+}
+
+absl::Status TrainingClient::Finish() {
+  absl::Status first;
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    v1::FinishResponse response;
+    first.Update(Annotate(connection_->stub(server).Finish(v1::FinishRequest(), &response, kCallTimeout),
+                          absl::StrCat("ending ", connection_->NameOf(server))));
+  }
+  return first;
+}
+
+absl::StatusOr<v1::Counters> TrainingClient::ServerCounters() {
+  CAIRN_ASSIGN_OR_RETURN(v1::ConnectResponse response, connection_->Describe(0));
+  return response.counters();
+}
+
+}  // namespace cairn::client

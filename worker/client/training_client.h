@@ -1,0 +1,163 @@
+// A worker's side of training: declares or learns the job, keeps the lease, and exchanges gradients for values.
+//
+//   Open ─► [chief: Initialise] ─► WaitReady ─► Join ─► { BeginStep, Announce..., FinishStep } ─► Leave ─► [chief: Finish]
+//
+// One step is one round trip per server: the gradients go up while backward still runs, and the values that the
+// update left come back in the answer. Values arrive in a second buffer and are swapped in by FinishStep, so
+// parameters() never changes under a running computation.
+//
+// Calls come from one thread, but for Announce (any). Every call that waits has a limit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cairn/v1/job.pb.h"
+#include "common/core/aligned_buffer.h"
+#include "common/core/clock.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+#include "common/net/placement.h"
+#include "worker/client/connection.h"
+#include "worker/client/request.h"
+#include "worker/client/server_session.h"
+
+namespace cairn::client {
+
+struct TrainingOptions {
+  int worker = 0;      // position among the cluster's trainers, the chief first
+  std::string task;    // "worker/0"
+  Duration step_timeout = std::chrono::seconds(600);
+  int64_t split_bytes = 0;  // net::PlacementOptions::split_bytes
+};
+
+struct StepResult {
+  v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
+  int64_t staleness = 0;
+  bool duplicate = false;  // an answer came to a repeated push
+};
+
+// What this worker's pushes came to. Sums over steps.
+struct PushCounters {
+  int64_t accepted = 0;
+  int64_t stale = 0;
+  int64_t duplicate = 0;
+  int64_t staleness_max = 0;
+};
+
+class TrainingClient {
+ public:
+  // `variables`: the model's, with offsets in a flat buffer without gaps.
+  TrainingClient(std::unique_ptr<Connection> connection, std::vector<net::VariableInfo> variables,
+                 TrainingOptions options);
+  // Leaves nothing behind but, without Leave(), a lease that runs out.
+  ~TrainingClient();
+
+  // --- Before training ---
+
+  // The chief's: makes the servers ready unless they are. Only a cluster in which no server has made an update is
+  // (re)initialised; ABORTED when some servers have lost their variables while others have not, FAILED_PRECONDITION when
+  // they train a job other than `job` (but for its run_id). `initial` [sum of the variables].
+  absl::Status Initialise(const v1::Job& job, absl::Span<const float> initial);
+  // Everybody's: waits for all servers to have variables, then checks that their job is `job` and that they hold
+  // `variables`.
+  absl::Status WaitReady(const v1::Job& job);
+  // Becomes a member, starts heartbeats, and pulls the values: parameters() and version() are set.
+  absl::Status Join();
+
+  // --- Steps ---
+
+  // Values of one version, in the variables' order. Constant between FinishStep and FinishStep.
+  absl::Span<const float> parameters() const { return parameters_.span(); }
+  int64_t version() const { return version_; }
+  // The job has made its last update.
+  bool finished() const { return finished_; }
+
+  // Opens a push of the gradients in `gradients` (parallel to parameters()) of `examples` examples computed from
+  // parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed.
+  void BeginStep(absl::Span<const float> gradients, int64_t examples);
+  // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0 examples
+  // not needed.
+  void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for the answers; afterwards parameters() are the values that the decision about the push left. Broken
+  // streams are opened again and pushes repeated until the step's limit: DEADLINE_EXCEEDED or UNAVAILABLE then name the
+  // server and what the round waits for. ABORTED when a server has been restarted or this worker has lost its lease.
+  absl::StatusOr<StepResult> FinishStep();
+
+  // Pulls the current values: of one version on all servers in a synchronous job.
+  absl::Status Pull();
+
+  const PushCounters& counters() const { return counters_; }
+
+  // --- The end ---
+
+  // Best effort: tells the servers, within a few seconds.
+  void Leave(v1::LeaveReason reason, const std::string& message);
+  // The chief's: waits until all other workers have left or lost their lease.
+  absl::Status WaitForOthers(Duration timeout);
+  // The chief's: tells every server that training is over.
+  absl::Status Finish();
+  // Counters as ps/0 has them.
+  absl::StatusOr<v1::Counters> ServerCounters();
+
+ private:
+  // One server's part of the step under way.
+  struct Push {
+    std::unique_ptr<ServerSession> session;
+    std::vector<net::Extent> announced;  // not sent yet
+    int64_t announced_elements = 0;
+    uint64_t request_id = 0;
+    std::optional<absl::StatusOr<v1::Done>> done;  // guarded by mutex_
+  };
+
+  absl::Status CheckSameJob(const v1::Job& ours, const v1::Job& theirs) const;
+  absl::Status LearnLayout(const std::vector<v1::ConnectResponse>& described);
+  absl::Status WriteInitial(absl::Span<const float> initial);
+  void StartPush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status RepeatPush(int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<v1::Done> AwaitPush(int server, TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  ServerSession::OnDone OnPushDone(int server, uint64_t attempt);
+  absl::Status PullInto(AlignedBuffer& buffer, int64_t* version, bool* finished);
+  void Heartbeats();
+  absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::unique_ptr<Connection> connection_;
+  const std::vector<net::VariableInfo> variables_;
+  const TrainingOptions options_;
+  const int64_t size_;  // elements of all variables
+
+  // Constant from WaitReady() or Join() on.
+  v1::Job job_;
+  std::optional<net::Layout> layout_;
+  std::vector<uint64_t> layout_ids_;  // [server]
+  uint64_t incarnation_ = 0;
+
+  // The calling thread's.
+  AlignedBuffer parameters_, incoming_;
+  int64_t version_ = 0;
+  bool finished_ = false;
+  int64_t step_ = 0;
+  int64_t reads_ = 0;
+  absl::Span<const float> gradients_;
+  int64_t examples_ = 0;
+  PushCounters counters_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);     // found by the heartbeats: the job ended, or the lease is lost
+  std::string waiting_for_ ABSL_GUARDED_BY(mutex_);  // as ps/0 last said
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t heartbeat_step_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<Push> pushes_ ABSL_GUARDED_BY(mutex_);  // [server]
+  Thread heartbeats_;
+};
+
+}  // namespace cairn::client
