@@ -26,6 +26,9 @@ enum class Layout {
   kBlocked16,  // [n, ceil(c/16), h, w, 16], padding channels are 0
 };
 
+// Channels that lie together: 1, 8 or 16.
+int64_t BlockOf(Layout layout);
+
 // An activation's logical shape, batch first, channels last, and its layout. Blocked layouts need rank 4.
 struct TensorDesc {
   Shape shape;

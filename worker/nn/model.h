@@ -3,31 +3,26 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "common/core/shape.h"
+#include "worker/nn/compile_config.h"
 #include "worker/nn/layer.h"
 
 namespace cairn::nn {
 
-// A Keras object that only parameters describe: an optimizer with its hyperparameters, a loss with its options.
-struct KerasObject {
-  std::string class_name;                 // "Adam", "SparseCategoricalCrossentropy"
-  std::map<std::string, double> config;   // numbers and booleans of its config; nulls are absent
-};
+// One use of a layer in the network. Nodes stand in an order in which inputs come before their users.
+struct Node {
+  static constexpr int kModelInput = -1;
 
-// `compile_config` of the model file, each part optional.
-struct CompileConfig {
-  std::optional<KerasObject> optimizer;
-  std::optional<KerasObject> loss;
-  std::vector<std::string> metrics;
+  std::unique_ptr<const Layer> layer;
+  std::vector<int> inputs;     // nodes, or kModelInput
+  Shape output_shape;          // without the batch
+  std::vector<int> variables;  // of Model::variables(), in the layer's order
 };
 
 // One trainable variable of the whole model, in Keras' order.
@@ -43,13 +38,13 @@ class Model {
   // INVALID_ARGUMENT naming `source`, the layer and the field that is wrong; an unknown layer's error lists the
   // supported ones.
   static absl::StatusOr<Model> FromJson(absl::string_view text, absl::string_view source);
-  // The same for a file: Keras' JSON, or a .keras archive (its config.json).
+  // The same for a file: Keras' JSON, or a .keras archive (its config.json; the weights in it are not read).
   static absl::StatusOr<Model> FromFile(const std::string& path);
 
   const std::string& name() const { return name_; }
-  const Shape& input_shape() const { return input_shape_; }    // without the batch
-  const Shape& output_shape() const { return output_shape_; }  // without the batch
-  absl::Span<const std::unique_ptr<Layer>> layers() const { return layers_; }
+  const Shape& input_shape() const { return input_shape_; }                       // without the batch
+  const Shape& output_shape() const { return nodes_.back().output_shape; }        // without the batch
+  const std::vector<Node>& nodes() const { return nodes_; }                       // at least one
   const std::vector<ModelVariable>& variables() const { return variables_; }
   int64_t num_parameters() const { return num_parameters_; }
   const CompileConfig& compile_config() const { return compile_config_; }
@@ -61,18 +56,18 @@ class Model {
   std::vector<float> InitialParameters(uint64_t seed) const;
 
  private:
+  friend class ModelBuilder;  // model_json.cc
   Model() = default;
   std::string name_;
   Shape input_shape_;
-  Shape output_shape_;
-  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<Node> nodes_;
   std::vector<ModelVariable> variables_;
   int64_t num_parameters_ = 0;
   CompileConfig compile_config_;
   std::string canonical_json_;
 };
 
-// Keras' `model.summary()` table.
+// Keras' `model.summary()` table, as Keras 3 prints it on a terminal of 80 columns.
 std::string SummaryTable(const Model& model);
 
 }  // namespace cairn::nn

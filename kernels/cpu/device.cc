@@ -1,0 +1,134 @@
+#include "kernels/cpu/device.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/core/aligned_buffer.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/ops.h"
+
+namespace cairn::kernels {
+namespace {
+
+int64_t PhysicalMemoryBytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string ProcessorName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!absl::StartsWith(line, "model name")) continue;
+    const size_t colon = line.find(':');
+    if (colon != std::string::npos) return std::string(absl::StripAsciiWhitespace(line.substr(colon + 1)));
+  }
+  return "unknown processor";
+}
+
+class CpuMemory final : public DeviceMemory {
+ public:
+  CpuMemory(int64_t num_floats, std::atomic<int64_t>& bytes_in_use)
+      : bytes_in_use_(bytes_in_use), buffer_(num_floats) {
+    bytes_in_use_ += bytes();
+  }
+  ~CpuMemory() override { bytes_in_use_ -= bytes(); }
+  float* data() override { return buffer_.data(); }
+  int64_t num_floats() const override { return buffer_.size(); }
+
+ private:
+  int64_t bytes() const { return buffer_.size() * static_cast<int64_t>(sizeof(float)); }
+  std::atomic<int64_t>& bytes_in_use_;
+  AlignedBuffer buffer_;
+};
+
+class CpuOps final : public OpFactory {
+ public:
+  explicit CpuOps(onednn::Context& context) : context_(context) {}
+  absl::StatusOr<std::unique_ptr<Conv2D>> MakeConv2D(const Conv2DParams& params) override {
+    return cpu::MakeConv2D(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<MaxPool2D>> MakeMaxPool2D(const MaxPool2DParams& params) override {
+    return cpu::MakeMaxPool2D(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<Dense>> MakeDense(const DenseParams& params) override {
+    return cpu::MakeDense(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from, const TensorDesc& to) override {
+    return cpu::MakeReorder(context_, from, to);
+  }
+  absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes) override {
+    return cpu::MakeSoftmax(batch, classes);
+  }
+  absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
+      const SparseCrossEntropyParams& params) override {
+    return cpu::MakeSparseCrossEntropy(params);
+  }
+
+ private:
+  onednn::Context& context_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(int index, int threads)
+      : name_(absl::StrCat("/cpu:", index)), context_(threads), ops_(context_) {}
+
+  const std::string& name() const override { return name_; }
+
+  std::string Description() const override {
+    return absl::StrFormat("%s: %s, %s, oneDNN %s, %d thread%s, %.1f GiB of memory", name_, ProcessorName(),
+                           onednn::InstructionSet(), onednn::Version(), context_.threads(),
+                           context_.threads() == 1 ? "" : "s",
+                           static_cast<double>(PhysicalMemoryBytes()) / (1 << 30));
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t num_floats, absl::string_view what) override {
+    const int64_t in_use = bytes_in_use_, limit = PhysicalMemoryBytes();
+    if (num_floats < 0 || num_floats > (limit - in_use) / static_cast<int64_t>(sizeof(float))) {
+      return absl::ResourceExhaustedError(
+          absl::StrFormat("%s on %s: %d floats asked, %d bytes in use, the machine has %d bytes", what, name_,
+                          num_floats, in_use, limit));
+    }
+    return std::make_unique<CpuMemory>(num_floats, bytes_in_use_);
+  }
+
+  absl::Status CopyToDevice(const void* host, void* device, int64_t bytes) override {
+    return Copy(host, device, bytes);
+  }
+  absl::Status CopyToHost(const void* device, void* host, int64_t bytes) override {
+    return Copy(device, host, bytes);
+  }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  bool host_memory_is_device_memory() const override { return true; }
+  OpFactory& ops() override { return ops_; }
+
+ private:
+  static absl::Status Copy(const void* from, void* to, int64_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+
+  const std::string name_;
+  std::atomic<int64_t> bytes_in_use_ = 0;
+  onednn::Context context_;
+  CpuOps ops_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads) {
+  if (index < 0 || threads < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("/cpu:", index, " with ", threads, " threads: expected at least 1 thread"));
+  }
+  return std::make_unique<CpuDevice>(index, threads);
+}
+
+}  // namespace cairn::kernels

@@ -1,0 +1,302 @@
+#include "kernels/cpu/onednn.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::kernels::onednn {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::prop_kind;
+
+absl::Status StatusOf(dnnl_status_t status, const char* what) {
+  switch (status) {
+    case dnnl_success: return absl::OkStatus();
+    case dnnl_out_of_memory: return absl::ResourceExhaustedError(absl::StrCat("oneDNN ", what, ": no memory"));
+    case dnnl_invalid_arguments:
+      return absl::InvalidArgumentError(absl::StrCat("oneDNN ", what, ": invalid arguments"));
+    case dnnl_unimplemented: return absl::UnimplementedError(absl::StrCat("oneDNN ", what, ": not implemented"));
+    default: return absl::InternalError(absl::StrCat("oneDNN ", what, ": error ", static_cast<int>(status)));
+  }
+}
+
+// The one place where exceptions of the library end.
+template <typename Make>
+auto Guarded(const char* what, Make make) -> absl::StatusOr<decltype(make())> {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    return StatusOf(error.status, what);
+  }
+}
+
+bool IsReference(const dnnl::primitive_desc_base& desc) {
+  return std::string(desc.impl_info_str()).rfind("ref", 0) == 0;
+}
+
+// Makes a descriptor for the candidates in turn; see the header for which one wins.
+template <typename Candidate, typename Make>
+auto FirstFast(const char* what, std::initializer_list<Candidate> candidates, Make make)
+    -> absl::StatusOr<decltype(make(*candidates.begin()))> {
+  absl::StatusOr<decltype(make(*candidates.begin()))> best = absl::InternalError("no candidates");
+  for (const Candidate& candidate : candidates) {
+    auto made = Guarded(what, [&] { return make(candidate); });
+    if (made.ok() && !IsReference(*made)) return made;
+    if (!best.ok()) best = std::move(made);
+  }
+  return best;
+}
+
+dnnl::primitive_attr Attributes(bool relu) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (relu) {
+    dnnl::post_ops after;
+    after.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
+    attributes.set_post_ops(after);
+  }
+  return attributes;
+}
+
+MemoryDesc BiasDesc(int64_t units, bool use_bias) {
+  return use_bias ? Describe({units}, Format::x) : MemoryDesc();
+}
+
+// Formats for the activations of a convolution: the library's choice first.
+constexpr auto kImageFormats = {Format::any, Format::nChw16c, Format::nChw8c, Format::nhwc, Format::nchw};
+// Formats for a dense kernel {units, inputs}: Keras' [inputs, units] first.
+constexpr auto kDenseFormats = {Format::io, Format::any};
+
+}  // namespace
+
+std::string Version() {
+  const dnnl_version_t* version = dnnl_version();
+  return absl::StrCat(version->major, ".", version->minor, ".", version->patch);
+}
+
+std::string InstructionSet() {
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41: return "SSE4.1";
+    case dnnl_cpu_isa_avx: return "AVX";
+    case dnnl_cpu_isa_avx2: return "AVX2";
+    case dnnl_cpu_isa_avx2_vnni: return "AVX2 with VNNI";
+    default: return "AVX-512";
+  }
+}
+
+Context::Context(int threads)
+    : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+
+void Context::UseThreads() const {
+  if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
+}
+
+void Context::ReserveScratch(size_t bytes) {
+  const auto floats = static_cast<int64_t>((bytes + sizeof(float) - 1) / sizeof(float));
+  if (floats > scratch_.size()) scratch_ = AlignedBuffer(floats);
+}
+
+absl::StatusOr<Primitive> Primitive::Create(Context& context, const dnnl::primitive_desc_base& desc,
+                                            std::initializer_list<Argument> arguments) {
+  return Guarded("primitive", [&] {
+    Primitive made;
+    made.context_ = &context;
+    made.primitive_ = dnnl::primitive(desc.get());
+    made.implementation_ = desc.impl_info_str();
+    const auto bind = [&](int index, const MemoryDesc& memory) {
+      made.memories_.push_back(memory.get_size() == 0
+                                   ? dnnl::memory()
+                                   : dnnl::memory(memory, context.engine(), DNNL_MEMORY_NONE));
+      made.bound_.push_back({index, made.memories_.back().get(true)});
+    };
+    for (const Argument& argument : arguments) bind(argument.index, argument.desc);
+    context.ReserveScratch(desc.scratchpad_desc().get_size());
+    bind(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc());
+    return made;
+  });
+}
+
+absl::Status Primitive::Run(std::initializer_list<const void*> pointers) {
+  CAIRN_CHECK(pointers.size() + 1 == bound_.size());
+  context_->UseThreads();
+  // The C functions: the C++ wrapper would build a map and a vector for every call.
+  const auto point = [](const dnnl_exec_arg_t& argument, const void* pointer) {
+    if (argument.memory == nullptr) return absl::OkStatus();
+    return StatusOf(dnnl_memory_set_data_handle(argument.memory, const_cast<void*>(pointer)), "set_data_handle");
+  };
+  size_t argument = 0;
+  for (const void* pointer : pointers) CAIRN_RETURN_IF_ERROR(point(bound_[argument++], pointer));
+  CAIRN_RETURN_IF_ERROR(point(bound_.back(), context_->scratch()));
+  return StatusOf(dnnl_primitive_execute(primitive_.get(), context_->stream().get(),
+                                         static_cast<int>(bound_.size()), bound_.data()),
+                  implementation_.c_str());
+}
+
+absl::StatusOr<Staging> Staging::Create(Context& context, Direction direction, const MemoryDesc& owner,
+                                        const MemoryDesc& primitive) {
+  Staging staging;
+  if (owner == primitive) return staging;
+  const MemoryDesc& from = direction == Direction::kIn ? owner : primitive;
+  const MemoryDesc& to = direction == Direction::kIn ? primitive : owner;
+  CAIRN_ASSIGN_OR_RETURN(auto desc, MakeReorder(context, from, to));
+  CAIRN_ASSIGN_OR_RETURN(staging.copy_,
+                         Primitive::Create(context, desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}));
+  staging.buffer_ = AlignedBuffer(NumFloats(primitive));
+  return staging;
+}
+
+absl::StatusOr<const float*> Staging::Load(const float* owner) {
+  if (!copy_.has_value()) return owner;
+  CAIRN_RETURN_IF_ERROR(copy_->Run({owner, buffer_.data()}));
+  return buffer_.data();
+}
+
+absl::Status Staging::Store(float* owner) {
+  if (!copy_.has_value()) return absl::OkStatus();
+  return copy_->Run({buffer_.data(), owner});
+}
+
+MemoryDesc ActivationDesc(const TensorDesc& desc) {
+  const Shape& shape = desc.shape;
+  if (shape.rank() != 4) return Describe(Dims(shape.dims().begin(), shape.dims().end()), Format::nc);
+  const Dims dims = {shape[0], shape[3], shape[1], shape[2]};
+  switch (desc.layout) {
+    case Layout::kBlocked8: return Describe(dims, Format::nChw8c);
+    case Layout::kBlocked16: return Describe(dims, Format::nChw16c);
+    // One channel: both formats are the same bytes, and the fast first convolution asks for this one.
+    case Layout::kRowMajor: return Describe(dims, shape[3] == 1 ? Format::nchw : Format::nhwc);
+  }
+  return {};
+}
+
+std::optional<Layout> LayoutOf(const MemoryDesc& desc, const Shape& shape) {
+  for (Layout layout : {Layout::kRowMajor, Layout::kBlocked16, Layout::kBlocked8}) {
+    if (desc == ActivationDesc({.shape = shape, .layout = layout})) return layout;
+  }
+  return std::nullopt;
+}
+
+MemoryDesc Describe(const Dims& dims, Format format) { return {dims, dnnl::memory::data_type::f32, format}; }
+
+int64_t NumFloats(const MemoryDesc& desc) {
+  return static_cast<int64_t>((desc.get_size() + sizeof(float) - 1) / sizeof(float));
+}
+
+// From here on: the calls that differ between versions 2 and 3. Version 3 takes the engine first and the
+// descriptor's fields directly, without the `desc` object.
+
+absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(const Context& context,
+                                                                                 const ConvolutionArgs& args) {
+  using Convolution = dnnl::convolution_forward;
+  return FirstFast("convolution forward", kImageFormats, [&](Format format) {
+    const Convolution::desc desc(prop_kind::forward_training, algorithm::convolution_direct,
+                                 Describe(args.source, format), Describe(args.kernel, Format::any),
+                                 BiasDesc(args.kernel[0], args.use_bias), Describe(args.destination, format),
+                                 args.strides, args.pad_before, args.pad_after);
+    return Convolution::primitive_desc(desc, Attributes(args.relu), context.engine());
+  });
+}
+
+absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionBackwardData(
+    const Context& context, const ConvolutionArgs& args, const dnnl::convolution_forward::primitive_desc& forward) {
+  using Convolution = dnnl::convolution_backward_data;
+  return FirstFast("convolution backward data", kImageFormats, [&](Format format) {
+    const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
+                                 Describe(args.kernel, Format::any), Describe(args.destination, format),
+                                 args.strides, args.pad_before, args.pad_after);
+    return Convolution::primitive_desc(desc, Attributes(false), context.engine(), forward);
+  });
+}
+
+absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvolutionBackwardWeights(
+    const Context& context, const ConvolutionArgs& args, const dnnl::convolution_forward::primitive_desc& forward) {
+  using Convolution = dnnl::convolution_backward_weights;
+  return FirstFast("convolution backward weights", kImageFormats, [&](Format format) {
+    const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
+                                 Describe(args.kernel, Format::any), BiasDesc(args.kernel[0], args.use_bias),
+                                 Describe(args.destination, format), args.strides, args.pad_before,
+                                 args.pad_after);
+    return Convolution::primitive_desc(desc, Attributes(false), context.engine(), forward);
+  });
+}
+
+absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeMaxPoolingForward(const Context& context,
+                                                                            const PoolingArgs& args) {
+  return Guarded("max pooling forward", [&] {
+    const dnnl::pooling_forward::desc desc(prop_kind::forward_training, algorithm::pooling_max, args.source,
+                                           args.destination, args.strides, args.window, args.pad_before,
+                                           args.pad_after);
+    return dnnl::pooling_forward::primitive_desc(desc, Attributes(false), context.engine());
+  });
+}
+
+absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeMaxPoolingBackward(
+    const Context& context, const PoolingArgs& args, const dnnl::pooling_forward::primitive_desc& forward) {
+  return Guarded("max pooling backward", [&] {
+    const dnnl::pooling_backward::desc desc(algorithm::pooling_max, args.source, args.destination, args.strides,
+                                            args.window, args.pad_before, args.pad_after);
+    return dnnl::pooling_backward::primitive_desc(desc, Attributes(false), context.engine(), forward);
+  });
+}
+
+absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForward(
+    const Context& context, const InnerProductArgs& args) {
+  return FirstFast("inner product forward", kDenseFormats, [&](Format format) {
+    const dnnl::inner_product_forward::desc desc(
+        prop_kind::forward_training, Describe({args.batch, args.inputs}, Format::nc),
+        Describe({args.units, args.inputs}, format), BiasDesc(args.units, args.use_bias),
+        Describe({args.batch, args.units}, Format::nc));
+    return dnnl::inner_product_forward::primitive_desc(desc, Attributes(args.relu), context.engine());
+  });
+}
+
+absl::StatusOr<dnnl::inner_product_backward_data::primitive_desc> MakeInnerProductBackwardData(
+    const Context& context, const InnerProductArgs& args,
+    const dnnl::inner_product_forward::primitive_desc& forward) {
+  return FirstFast("inner product backward data", kDenseFormats, [&](Format format) {
+    const dnnl::inner_product_backward_data::desc desc(Describe({args.batch, args.inputs}, Format::nc),
+                                                       Describe({args.units, args.inputs}, format),
+                                                       Describe({args.batch, args.units}, Format::nc));
+    return dnnl::inner_product_backward_data::primitive_desc(desc, Attributes(false), context.engine(), forward);
+  });
+}
+
+absl::StatusOr<dnnl::inner_product_backward_weights::primitive_desc> MakeInnerProductBackwardWeights(
+    const Context& context, const InnerProductArgs& args,
+    const dnnl::inner_product_forward::primitive_desc& forward) {
+  return FirstFast("inner product backward weights", kDenseFormats, [&](Format format) {
+    const dnnl::inner_product_backward_weights::desc desc(
+        Describe({args.batch, args.inputs}, Format::nc), Describe({args.units, args.inputs}, format),
+        BiasDesc(args.units, args.use_bias), Describe({args.batch, args.units}, Format::nc));
+    return dnnl::inner_product_backward_weights::primitive_desc(desc, Attributes(false), context.engine(),
+                                                                forward);
+  });
+}
+
+absl::StatusOr<Primitive> MakeReluBackward(Context& context, const MemoryDesc& activation) {
+  auto made = Guarded("relu backward", [&] {
+    constexpr auto kRelu = algorithm::eltwise_relu_use_dst_for_bwd;
+    const dnnl::eltwise_forward::desc forward(prop_kind::forward_training, kRelu, activation, 0.0f);
+    const dnnl::eltwise_forward::primitive_desc hint(forward, Attributes(false), context.engine());
+    const dnnl::eltwise_backward::desc desc(kRelu, activation, activation, 0.0f);
+    return dnnl::eltwise_backward::primitive_desc(desc, Attributes(false), context.engine(), hint);
+  });
+  CAIRN_RETURN_IF_ERROR(made);
+  return Primitive::Create(
+      context, *made,
+      {{DNNL_ARG_DST, activation}, {DNNL_ARG_DIFF_DST, activation}, {DNNL_ARG_DIFF_SRC, activation}});
+}
+
+absl::StatusOr<dnnl::reorder::primitive_desc> MakeReorder(const Context& context, const MemoryDesc& from,
+                                                          const MemoryDesc& to) {
+  return Guarded("reorder", [&] {
+    return dnnl::reorder::primitive_desc(context.engine(), from, context.engine(), to, Attributes(false));
+  });
+}
+
+}  // namespace cairn::kernels::onednn

@@ -1,0 +1,37 @@
+// From one layout to another by oneDNN; padding channels of a blocked result become 0.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/ops.h"
+
+namespace cairn::kernels::cpu {
+namespace {
+
+class OnednnReorder final : public Reorder {
+ public:
+  explicit OnednnReorder(onednn::Primitive copy) : copy_(std::move(copy)) {}
+  absl::Status Run(const float* from, float* to) override { return copy_.Run({from, to}); }
+
+ private:
+  onednn::Primitive copy_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
+                                                     const TensorDesc& to) {
+  context.UseThreads();
+  if (from.shape != to.shape || from.shape.rank() != 4) {
+    return absl::InvalidArgumentError(absl::StrCat("reorder from ", from.ToString(), " to ", to.ToString(),
+                                                   ": expected one shape of rank 4"));
+  }
+  const onednn::MemoryDesc source = onednn::ActivationDesc(from), destination = onednn::ActivationDesc(to);
+  CAIRN_ASSIGN_OR_RETURN(const auto desc, onednn::MakeReorder(context, source, destination));
+  CAIRN_ASSIGN_OR_RETURN(auto copy, onednn::Primitive::Create(
+                                        context, desc, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, destination}}));
+  return std::make_unique<OnednnReorder>(std::move(copy));
+}
+
+}  // namespace cairn::kernels::cpu

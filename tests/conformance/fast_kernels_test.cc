@@ -1,0 +1,68 @@
+// The seed network must run on oneDNN's compiled kernels: its reference code is right, and 200 times slower. What
+// ran is read from the library's own log.
+#include <dnnl.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "kernels/cpu/device.h"
+#include "tests/conformance/backends.h"
+#include "worker/nn/model.h"
+#include "worker/nn/replica.h"
+
+namespace cairn::conformance {
+namespace {
+
+// The log lines of the primitives that one training step runs.
+std::vector<std::string> PrimitivesOfOneStep(const nn::Model& model, int64_t batch_size) {
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica = nn::Replica::Create(model, {.from_logits = true}, *device).value();
+  const std::vector<float> parameters = model.InitialParameters(1);
+  std::vector<float> gradients(parameters.size());
+  const std::vector<float> inputs(static_cast<size_t>(batch_size * model.input_shape().num_elements()), 0.5f);
+  const std::vector<int32_t> labels(static_cast<size_t>(batch_size), 0);
+
+  testing::internal::CaptureStdout();
+  dnnl::set_verbose(1);
+  const auto sums = replica->ForwardBackward(
+      parameters, {.examples = batch_size, .inputs = inputs, .labels = labels}, absl::MakeSpan(gradients),
+      [](int) {});
+  dnnl::set_verbose(0);
+  const std::string log = testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(sums.ok()) << sums.status();
+
+  std::vector<std::string> primitives;
+  for (absl::string_view line : absl::StrSplit(log, '\n')) {
+    if (absl::StrContains(line, ",exec,cpu,")) primitives.emplace_back(line);
+  }
+  return primitives;
+}
+
+TEST(FastKernels, TheSeedNetworkNeverRunsReferenceCode) {
+  const nn::Model model =
+      nn::Model::FromFile(CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.json").value();
+  for (int64_t batch_size : {1, 32, 64}) {
+    int convolutions = 0;
+    for (const std::string& primitive : PrimitivesOfOneStep(model, batch_size)) {
+      EXPECT_FALSE(absl::StrContains(primitive, ",ref")) << primitive;
+      EXPECT_FALSE(absl::StrContains(primitive, ",simple")) << primitive;
+      if (absl::StrContains(primitive, ",convolution,")) ++convolutions;
+    }
+    EXPECT_EQ(convolutions, 8) << "three forward, three kernels' gradients, two inputs' gradients";
+  }
+}
+
+TEST(FastKernels, ActivationsBetweenConvolutionsAreNeverReordered) {
+  const nn::Model model =
+      nn::Model::FromFile(CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.json").value();
+  int reorders = 0;
+  for (const std::string& primitive : PrimitivesOfOneStep(model, 64)) {
+    if (absl::StrContains(primitive, ",reorder,") && absl::StrContains(primitive, ",64x64x3x3,") == false &&
+        absl::StrContains(primitive, ",64x32x3x3,") == false && absl::StrContains(primitive, ",32x1x3x3,") == false) {
+      ++reorders;
+    }
+  }
+  EXPECT_EQ(reorders, 0) << "only kernels, and the last image on its way to Flatten ([64,3,3,64], too), may be";
+}
+
+}  // namespace
+}  // namespace cairn::conformance

@@ -1,0 +1,95 @@
+// Max pooling: windows that overlap, that leave a rest, that reach into the padding; equal values; every layout.
+#include "tests/conformance/backends.h"
+
+namespace cairn::conformance {
+namespace {
+
+using kernels::Layout;
+using kernels::TensorDesc;
+using reference::Tensor;
+
+class MaxPool2DConformance : public ConformanceTest {
+ protected:
+  void Check(const Tensor& x, const reference::Windows& windows, Layout layout) {
+    const TensorDesc x_desc = {x.shape, layout};
+    SCOPED_TRACE(testing::Message() << x_desc.ToString() << ", window " << windows.height << "x" << windows.width
+                                    << ", strides " << windows.stride_height << "x" << windows.stride_width
+                                    << (windows.same ? " same" : " valid"));
+    auto op = device().ops().MakeMaxPool2D(
+        {.input = x_desc,
+         .pool_height = windows.height,
+         .pool_width = windows.width,
+         .stride_height = windows.stride_height,
+         .stride_width = windows.stride_width,
+         .padding = windows.same ? kernels::Padding::kSame : kernels::Padding::kValid});
+    ASSERT_TRUE(op.ok()) << op.status();
+    const TensorDesc y_desc = (*op)->output();
+    const reference::Pooled pooled = reference::MaxPool2D(x, windows);
+    ASSERT_EQ(y_desc.shape, pooled.y.shape);
+    const auto x_memory = Put(x, layout), y_memory = Poisoned(y_desc.num_floats());
+    ASSERT_TRUE((*op)->Forward(x_memory->data(), y_memory->data()).ok());
+    ExpectNear(Get(*y_memory, y_desc), pooled.y.values, 0);  // exact: nothing is computed
+
+    const Tensor dy = RandomTensor(pooled.y.shape, 9);
+    const auto dy_memory = Put(dy, y_desc.layout), dx_memory = Poisoned(x_desc.num_floats());
+    ASSERT_TRUE((*op)->Backward(dy_memory->data(), dx_memory->data()).ok());
+    ExpectNear(Get(*dx_memory, x_desc), reference::MaxPool2DBackward(x, pooled, dy).values,
+               windows.height * windows.width);
+  }
+};
+
+// Values that floats hold exactly, so that the reference decides the same maxima.
+Tensor Exact(const Shape& shape, int64_t distinct) {
+  Tensor tensor = RandomTensor(shape, 5);
+  for (double& value : tensor.values) {
+    value = std::floor(value * static_cast<double>(distinct)) / 1024;
+  }
+  return tensor;
+}
+
+TEST_P(MaxPool2DConformance, ShapesOfTheSeedNetwork) {
+  for (Layout layout : {Layout::kRowMajor, Layout::kBlocked8, Layout::kBlocked16}) {
+    Check(Exact({64, 26, 26, 32}, 1000), {2, 2, 2, 2, false}, layout);
+    Check(Exact({64, 11, 11, 64}, 1000), {2, 2, 2, 2, false}, layout);
+  }
+}
+
+TEST_P(MaxPool2DConformance, WindowsStridesAndPadding) {
+  for (bool same : {false, true}) {
+    for (const auto& [height, width] : {std::pair{2, 2}, {3, 3}, {1, 2}, {3, 1}}) {
+      for (const auto& [stride_height, stride_width] : {std::pair{1, 1}, {2, 2}, {3, 2}}) {
+        for (int64_t channels : {1, 3, 8, 16, 21}) {
+          for (Layout layout : {Layout::kRowMajor, Layout::kBlocked8, Layout::kBlocked16}) {
+            Check(Exact({2, 7, 8, channels}, 1000), {height, width, stride_height, stride_width, same}, layout);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MaxPool2DConformance, OfEqualMaximaTheFirstTakesTheGradient) {
+  for (Layout layout : {Layout::kRowMajor, Layout::kBlocked8, Layout::kBlocked16}) {
+    Check(Exact({3, 8, 8, 16}, 2), {2, 2, 2, 2, false}, layout);
+    Check(Exact({3, 7, 7, 5}, 2), {3, 3, 1, 1, true}, layout);
+  }
+}
+
+TEST_P(MaxPool2DConformance, NegativeValuesAreNotBeatenByPadding) {
+  Tensor x = Exact({1, 5, 5, 3}, 1000);
+  for (double& value : x.values) value -= 10;
+  Check(x, {3, 3, 2, 2, true}, Layout::kRowMajor);
+  Check(x, {3, 3, 2, 2, true}, Layout::kBlocked16);
+}
+
+TEST_P(MaxPool2DConformance, EveryBatchFrom1To65) {
+  for (int64_t batch = 1; batch <= 65; ++batch) {
+    Check(Exact({batch, 5, 4, 16}, 1000), {2, 2, 2, 2, false}, Layout::kBlocked16);
+  }
+}
+
+INSTANTIATE_CONFORMANCE(MaxPool2DConformance);
+
+}  // namespace
+}  // namespace cairn::conformance

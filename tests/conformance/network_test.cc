@@ -1,0 +1,148 @@
+// A whole small network: its gradients against finite differences of a double-precision forward pass that shares no
+// code with it, and the same numbers on every run.
+#include <cmath>
+#include <limits>
+#include <cstring>
+
+#include "common/core/random.h"
+#include "tests/conformance/backends.h"
+#include "worker/nn/model.h"
+#include "worker/nn/replica.h"
+
+namespace cairn::conformance {
+namespace {
+
+using reference::Tensor;
+
+constexpr int64_t kClasses = 4;
+
+// Layers whose channels are no multiples of a block, both paddings, strides, a softmax at the end.
+constexpr char kNetwork[] = R"({
+  "class_name": "Sequential",
+  "config": {"layers": [
+    {"class_name": "Conv2D", "config": {"batch_shape": [null, 9, 8, 2], "filters": 5, "kernel_size": 3,
+                                        "padding": "same", "activation": "relu"}},
+    {"class_name": "MaxPooling2D", "config": {"pool_size": [2, 2]}},
+    {"class_name": "Conv2D", "config": {"filters": 18, "kernel_size": [2, 3], "strides": 1, "activation": "relu",
+                                        "use_bias": false}},
+    {"class_name": "Flatten"},
+    {"class_name": "Dense", "config": {"units": 7, "activation": "relu"}},
+    {"class_name": "Dense", "config": {"units": 4, "activation": "%s"}}
+  ]}
+})";
+
+nn::Model MakeModel(bool softmax) {
+  std::string json = kNetwork;
+  json.replace(json.find("%s"), 2, softmax ? "softmax" : "linear");
+  return nn::Model::FromJson(json, "network").value();
+}
+
+// The mean loss in double, written out layer by layer.
+double MeanLoss(const nn::Model& model, const std::vector<double>& parameters, const Tensor& inputs,
+                const std::vector<int32_t>& labels, bool softmax) {
+  const auto variable = [&](size_t index) {
+    const nn::ModelVariable& description = model.variables()[index];
+    Tensor tensor(description.shape);
+    for (size_t i = 0; i < tensor.values.size(); ++i) {
+      tensor.values[i] = parameters[static_cast<size_t>(description.offset) + i];
+    }
+    return tensor;
+  };
+  Tensor y = reference::Conv2D(inputs, {3, 3, 1, 1, true}, variable(0), variable(1).values);
+  reference::Relu(y);
+  y = reference::MaxPool2D(y, {2, 2, 2, 2, false}).y;
+  y = reference::Conv2D(y, {2, 3, 1, 1, false}, variable(2), {});
+  reference::Relu(y);
+  y.shape = {y.shape[0], y.shape.row_elements()};
+  y = reference::Dense(y, variable(3), variable(4).values);
+  reference::Relu(y);
+  y = reference::Dense(y, variable(5), variable(6).values);
+  if (softmax) y = reference::Softmax(y);
+  double sum = 0;
+  for (size_t n = 0; n < labels.size(); ++n) {
+    sum += reference::CrossEntropy(&y.values[n * kClasses], kClasses, labels[n], !softmax);
+  }
+  return sum / static_cast<double>(labels.size());
+}
+
+class NetworkConformance : public ConformanceTest {
+ protected:
+  static constexpr int64_t kExamples = 5;
+
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    for (float& value : inputs_float_) value = 0;
+    for (size_t i = 0; i < inputs_.values.size(); ++i) {
+      inputs_float_.push_back(static_cast<float>(inputs_.values[i]));
+      inputs_.values[i] = inputs_float_.back();
+    }
+  }
+  nn::BatchView Batch() const {
+    return {.examples = kExamples, .inputs = inputs_float_, .labels = labels_};
+  }
+
+  Tensor inputs_ = RandomTensor({kExamples, 9, 8, 2}, 11);
+  std::vector<float> inputs_float_;
+  const std::vector<int32_t> labels_ = {0, 3, 1, 2, 3};
+};
+
+TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
+  for (bool softmax : {false, true}) {
+    const nn::Model model = MakeModel(softmax);
+    std::vector<float> parameters = model.InitialParameters(3);
+    Random random(3, "biases");  // not 0, where relu has its edge
+    for (const nn::ModelVariable& variable : model.variables()) {
+      if (variable.shape.rank() > 1) continue;
+      for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
+        parameters[static_cast<size_t>(variable.offset + i)] = random.NextUniform(-0.3f, 0.3f);
+      }
+    }
+    auto replica = nn::Replica::Create(model, {.from_logits = !softmax}, device()).value();
+    std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
+    const auto sums =
+        replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(gradients), [](int) {});
+    ASSERT_TRUE(sums.ok()) << sums.status();
+
+    const std::vector<double> exact(parameters.begin(), parameters.end());
+    EXPECT_NEAR(sums->loss / kExamples, MeanLoss(model, exact, inputs_, labels_, softmax), 1e-6);
+    for (const nn::ModelVariable& variable : model.variables()) {
+      double error = 0, size = 0;
+      for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
+        constexpr double kStep = 1e-6;
+        const auto at = static_cast<size_t>(variable.offset + i);
+        std::vector<double> high = exact, low = exact;
+        high[at] += kStep;
+        low[at] -= kStep;
+        const double expected = (MeanLoss(model, high, inputs_, labels_, softmax) -
+                                 MeanLoss(model, low, inputs_, labels_, softmax)) /
+                                (2 * kStep);
+        error = std::max(error, std::fabs(gradients[at] - expected));
+        size = std::max(size, std::fabs(expected));
+      }
+      EXPECT_GT(size, 0) << variable.name;
+      EXPECT_LE(error, 1e-5 * size) << variable.name << ", softmax " << softmax;
+    }
+  }
+}
+
+TEST_P(NetworkConformance, TheSameStepTwiceIsTheSameBitForBit) {
+  const nn::Model model = MakeModel(false);
+  const std::vector<float> parameters = model.InitialParameters(3);
+  std::vector<float> first(parameters.size()), second(parameters.size());
+  auto replica = nn::Replica::Create(model, {.from_logits = true}, device()).value();
+  const auto once = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(first), [](int) {});
+  const auto twice = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(second), [](int) {});
+  ASSERT_TRUE(once.ok() && twice.ok());
+  EXPECT_EQ(once->loss, twice->loss);
+  EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
+
+  auto other_device = GetParam()->create();
+  auto other = nn::Replica::Create(model, {.from_logits = true}, *other_device).value();
+  ASSERT_TRUE(other->ForwardBackward(parameters, Batch(), absl::MakeSpan(second), [](int) {}).ok());
+  EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
+}
+
+INSTANTIATE_CONFORMANCE(NetworkConformance);
+
+}  // namespace
+}  // namespace cairn::conformance

@@ -1,0 +1,132 @@
+#include "worker/nn/compile_config.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/nn/config_reader.h"
+
+namespace cairn::nn {
+namespace {
+
+using nlohmann::json;
+
+struct ShortName {
+  const char* name;
+  const char* class_name;
+};
+constexpr ShortName kShortNames[] = {
+    {"adam", "Adam"},
+    {"adamw", "AdamW"},
+    {"adagrad", "Adagrad"},
+    {"adadelta", "Adadelta"},
+    {"adamax", "Adamax"},
+    {"nadam", "Nadam"},
+    {"rmsprop", "RMSprop"},
+    {"sgd", "SGD"},
+    {"ftrl", "Ftrl"},
+    {"lion", "Lion"},
+    {"sparse_categorical_crossentropy", "SparseCategoricalCrossentropy"},
+    {"categorical_crossentropy", "CategoricalCrossentropy"},
+    {"mean_squared_error", "MeanSquaredError"},
+    {"mse", "MeanSquaredError"},
+};
+
+std::string ClassNameOf(const std::string& name) {
+  for (const ShortName& row : kShortNames) {
+    if (name == row.name) return row.class_name;
+  }
+  return name;
+}
+
+// Strings in the config of an optimizer or a loss: those that change nothing for us, and the values of those that do.
+absl::Status CheckString(const std::string& key, const std::string& value) {
+  if (key == "name") return absl::OkStatus();
+  if (key == "reduction" && (value == "sum_over_batch_size" || value == "auto")) return absl::OkStatus();
+  if (key == "dtype" && value == "float32") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, ": \"", value, "\" is not supported", key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
+}
+
+absl::StatusOr<KerasObject> ParseObject(const json& document) {
+  if (document.is_string()) return KerasObject{.class_name = ClassNameOf(document.get<std::string>())};
+  if (!document.is_object() || !document.contains("class_name") || !document["class_name"].is_string()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected a name or an object with class_name, got ", document.dump()));
+  }
+  KerasObject object = {.class_name = ClassNameOf(document["class_name"].get<std::string>())};
+  const json config = document.value("config", json());
+  if (!config.is_object() && !config.is_null()) {
+    return absl::InvalidArgumentError(absl::StrCat("config: expected an object, got ", config.dump()));
+  }
+  for (const auto& [key, value] : config.items()) {
+    if (value.is_null()) continue;
+    if (value.is_string()) {
+      CAIRN_RETURN_IF_ERROR(CheckString(key, value.get<std::string>()));
+    } else if (value.is_number()) {
+      object.config[key] = value.get<double>();
+    } else if (value.is_boolean()) {
+      object.config[key] = value.get<bool>() ? 1 : 0;
+    } else if (key == "learning_rate") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("learning_rate: the schedule ", value.value("class_name", json("of this form")).dump(),
+                       " is not supported, only a number"));
+    } else if (key != "dtype" || value.value("/config/name"_json_pointer, "") != "float32") {
+      return absl::InvalidArgumentError(absl::StrCat(key, ": ", value.dump(), " is not supported"));
+    }
+  }
+  return object;
+}
+
+// Keras writes ["accuracy"], or one list per output, or objects of metric classes.
+absl::Status AppendMetrics(const json& document, std::vector<std::string>& metrics) {
+  if (document.is_null()) return absl::OkStatus();
+  if (document.is_array()) {
+    for (const json& entry : document) CAIRN_RETURN_IF_ERROR(AppendMetrics(entry, metrics));
+    return absl::OkStatus();
+  }
+  if (document.is_string()) {
+    metrics.push_back(document.get<std::string>());
+    return absl::OkStatus();
+  }
+  if (document.is_object()) {
+    const json name = document.value("/config/name"_json_pointer, document.value("class_name", json()));
+    if (name.is_string()) {
+      metrics.push_back(name.get<std::string>());
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("expected names of metrics, got ", document.dump()));
+}
+
+}  // namespace
+
+absl::StatusOr<CompileConfig> ParseCompileConfig(const json& document) {
+  CompileConfig config;
+  ConfigReader reader(document);
+  const auto read_object = [&](const char* field, std::optional<KerasObject>& target) {
+    const json& value = reader.Raw(field);
+    if (value.is_null()) return;
+    auto parsed = ParseObject(value);
+    if (parsed.ok()) {
+      target = *std::move(parsed);
+    } else {
+      reader.Fail(field, parsed.status().message());
+    }
+  };
+  read_object("optimizer", config.optimizer);
+  read_object("loss", config.loss);
+  for (const char* field : {"metrics", "weighted_metrics"}) {
+    if (const auto status = AppendMetrics(reader.Raw(field), config.metrics); !status.ok()) {
+      reader.Fail(field, status.message());
+    }
+  }
+  reader.RefuseUnlessNull({"loss_weights"});
+  // How Keras runs a step: this program has its own way.
+  reader.Ignore({"run_eagerly", "steps_per_execution", "jit_compile", "auto_scale_loss"});
+  CAIRN_RETURN_IF_ERROR(reader.Finish());
+  return config;
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,49 @@
+// Keras' initializers: how a variable's first values are drawn.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/core/shape.h"
+
+namespace cairn::nn {
+
+// A distribution whose spread may depend on the variable's shape (Keras' VarianceScaling).
+struct InitializerSpec {
+  enum class Distribution {
+    kConstant,         // `center`
+    kUniform,          // [center - spread, center + spread)
+    kNormal,           // mean `center`, standard deviation `spread`
+    kTruncatedNormal,  // the same, drawn again beyond two standard deviations
+  };
+  enum class Fan {
+    kNone,     // `spread` as it stands
+    kIn,       // VarianceScaling: `spread` is Keras' scale, divided by the fan
+    kOut,
+    kAverage,
+  };
+  Distribution distribution = Distribution::kConstant;
+  Fan fan = Fan::kNone;
+  double center = 0;
+  double spread = 0;
+  std::optional<uint64_t> seed{};  // from the model file; used in place of the job's seed
+};
+
+// From Keras' JSON: a name ("glorot_uniform", "GlorotUniform") or an object with class_name and config.
+// INVALID_ARGUMENT says what is wrong; an unknown initializer's error lists the supported ones.
+absl::StatusOr<InitializerSpec> ParseInitializer(const nlohmann::json& json);
+
+// What is drawn for a variable of this shape: `spread` is resolved and `fan` is kNone. Fans as Keras counts them:
+// [in, out] for matrices, times the receptive field for convolutions [..., in, out].
+InitializerSpec ResolveFan(const InitializerSpec& spec, const Shape& shape);
+
+// Fills `values` [shape.num_elements()]. They depend on (seed, variable name) alone.
+void Initialize(const InitializerSpec& spec, const Shape& shape, uint64_t seed, absl::string_view variable,
+                absl::Span<float> values);
+
+}  // namespace cairn::nn

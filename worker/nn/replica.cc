@@ -1,0 +1,165 @@
+#include "worker/nn/replica.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/nn/plan.h"
+
+namespace cairn::nn {
+namespace {
+
+// A device's copy of data that the host keeps; on the CPU the host's memory itself, and nothing is copied.
+class DeviceCopy {
+ public:
+  explicit DeviceCopy(kernels::Device& device) : device_(device) {}
+
+  // Room for `num_floats`; memory is only replaced by larger memory.
+  absl::Status Reserve(int64_t num_floats, absl::string_view what) {
+    if (device_.host_memory_is_device_memory() || (memory_ != nullptr && memory_->num_floats() >= num_floats)) {
+      return absl::OkStatus();
+    }
+    CAIRN_ASSIGN_OR_RETURN(memory_, device_.Allocate(num_floats, what));
+    return absl::OkStatus();
+  }
+  // Where the device reads `host` [count] of 4-byte elements.
+  template <typename T>
+  absl::StatusOr<const T*> Upload(const T* host, int64_t count) {
+    static_assert(sizeof(T) == sizeof(float));
+    if (memory_ == nullptr) return host;
+    CAIRN_RETURN_IF_ERROR(device_.CopyToDevice(host, memory_->data(), count * int64_t{sizeof(T)}));
+    return reinterpret_cast<const T*>(memory_->data());
+  }
+  // Where the device writes what will be downloaded to `host`.
+  float* Target(float* host) { return memory_ == nullptr ? host : memory_->data(); }
+  absl::Status Download(int64_t offset, int64_t count, float* host) {
+    if (memory_ == nullptr) return absl::OkStatus();
+    return device_.CopyToHost(memory_->data() + offset, host + offset, count * int64_t{sizeof(float)});
+  }
+
+ private:
+  kernels::Device& device_;
+  std::unique_ptr<kernels::DeviceMemory> memory_;
+};
+
+class DeviceReplica final : public Replica {
+ public:
+  DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device)
+      : model_(model),
+        loss_(loss),
+        device_(device),
+        parameters_(device),
+        gradients_(device),
+        inputs_(device),
+        labels_(device) {}
+
+  absl::StatusOr<kernels::LossSums> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
+                                                    absl::Span<float> gradients,
+                                                    absl::FunctionRef<void(int variable)> on_gradient) override {
+    CAIRN_RETURN_IF_ERROR(Check(parameters, batch));
+    if (static_cast<int64_t>(gradients.size()) != model_.num_parameters()) {
+      return absl::InvalidArgumentError(absl::StrCat(gradients.size(), " gradients for ",
+                                                     model_.num_parameters(), " parameters"));
+    }
+    if (batch.examples == 0) return NoExamples(gradients, on_gradient);
+    CAIRN_ASSIGN_OR_RETURN(Plan * plan, PlanFor(batch.examples));
+    CAIRN_RETURN_IF_ERROR(gradients_.Reserve(model_.num_parameters(), "gradients"));
+    CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(parameters, batch));
+    kernels::LossSums sums;
+    const auto announce = [&](int index) -> absl::Status {
+      const ModelVariable& variable = model_.variables()[static_cast<size_t>(index)];
+      CAIRN_RETURN_IF_ERROR(
+          gradients_.Download(variable.offset, variable.shape.num_elements(), gradients.data()));
+      CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+      on_gradient(index);
+      return absl::OkStatus();
+    };
+    CAIRN_RETURN_IF_ERROR(plan->ForwardBackward(uploaded.parameters, uploaded.batch,
+                                                gradients_.Target(gradients.data()), &sums, announce));
+    CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    return sums;
+  }
+
+  absl::StatusOr<kernels::LossSums> Evaluate(absl::Span<const float> parameters,
+                                             const BatchView& batch) override {
+    CAIRN_RETURN_IF_ERROR(Check(parameters, batch));
+    if (batch.examples == 0) return kernels::LossSums{};
+    CAIRN_ASSIGN_OR_RETURN(Plan * plan, PlanFor(batch.examples));
+    CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(parameters, batch));
+    kernels::LossSums sums;
+    CAIRN_RETURN_IF_ERROR(plan->Evaluate(uploaded.parameters, uploaded.batch, &sums));
+    CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    return sums;
+  }
+
+ private:
+  struct Uploaded {
+    const float* parameters;
+    Plan::Batch batch;
+  };
+
+  absl::Status Check(absl::Span<const float> parameters, const BatchView& batch) const {
+    const int64_t values = batch.examples * model_.input_shape().num_elements();
+    if (batch.examples < 0 || static_cast<int64_t>(batch.inputs.size()) != values ||
+        static_cast<int64_t>(batch.labels.size()) != batch.examples) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a batch of ", batch.examples, " examples of ", model_.input_shape().ToString(), " has ",
+                       batch.inputs.size(), " values and ", batch.labels.size(), " labels"));
+    }
+    if (static_cast<int64_t>(parameters.size()) != model_.num_parameters()) {
+      return absl::InvalidArgumentError(absl::StrCat(parameters.size(), " values for the model's ",
+                                                     model_.num_parameters(), " parameters"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Plan*> PlanFor(int64_t examples) {
+    std::unique_ptr<Plan>& plan = plans_[examples];
+    if (plan == nullptr) {
+      auto made = Plan::Create(model_, loss_, device_, examples);
+      if (!made.ok()) return Annotate(made.status(), absl::StrCat("a batch of ", examples, " on ", device_.name()));
+      plan = *std::move(made);
+    }
+    return plan.get();
+  }
+
+  absl::StatusOr<Uploaded> Upload(absl::Span<const float> parameters, const BatchView& batch) {
+    const auto values = static_cast<int64_t>(batch.inputs.size());
+    CAIRN_RETURN_IF_ERROR(parameters_.Reserve(model_.num_parameters(), "parameters"));
+    CAIRN_RETURN_IF_ERROR(inputs_.Reserve(values, "inputs"));
+    CAIRN_RETURN_IF_ERROR(labels_.Reserve(batch.examples, "labels"));
+    Uploaded uploaded;
+    CAIRN_ASSIGN_OR_RETURN(uploaded.parameters, parameters_.Upload(parameters.data(), model_.num_parameters()));
+    CAIRN_ASSIGN_OR_RETURN(uploaded.batch.inputs, inputs_.Upload(batch.inputs.data(), values));
+    CAIRN_ASSIGN_OR_RETURN(uploaded.batch.labels, labels_.Upload(batch.labels.data(), batch.examples));
+    return uploaded;
+  }
+
+  // A worker without examples takes part in a round all the same.
+  kernels::LossSums NoExamples(absl::Span<float> gradients, absl::FunctionRef<void(int variable)> on_gradient) const {
+    std::fill(gradients.begin(), gradients.end(), 0.0f);
+    for (int variable = static_cast<int>(model_.variables().size()); variable-- > 0;) on_gradient(variable);
+    return {};
+  }
+
+  const Model& model_;
+  const LossSpec loss_;
+  kernels::Device& device_;
+  DeviceCopy parameters_, gradients_, inputs_, labels_;
+  std::map<int64_t, std::unique_ptr<Plan>> plans_;  // [batch size]
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const LossSpec& loss,
+                                                         kernels::Device& device) {
+  if (model.output_shape().rank() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("the network's output ", model.output_shape().ToString(),
+                                                   " is not one score per class: the loss needs [classes]"));
+  }
+  return std::make_unique<DeviceReplica>(model, loss, device);
+}
+
+}  // namespace cairn::nn
