@@ -61,13 +61,13 @@ absl::StatusOr<PartialTask> TaskOfDocument(const json& document, absl::string_vi
   if (found == document.end() || found->is_null()) return task;
   if (!found->is_object()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(source, ": \"task\" must be an object like {\"type\": \"worker\", \"index\": 0}, not a ",
+        absl::StrCat(source, ": \"task\" must be an object like {\"type\": \"worker\", \"index\": 0}, found ",
                      found->type_name()));
   }
   if (const auto type = found->find("type"); type != found->end() && !type->is_null()) {
     if (!type->is_string()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(source, ": task.type must be a string, not a ", type->type_name()));
+          absl::StrCat(source, ": task.type must be a string, found ", type->type_name()));
     }
     auto job = CanonicalJob(type->get_ref<const std::string&>());
     if (!job.ok()) return Annotate(job.status(), absl::StrCat(source, ": task.type"));

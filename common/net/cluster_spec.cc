@@ -60,7 +60,7 @@ absl::StatusOr<std::vector<std::pair<int, const json*>>> TasksOf(const json& val
     }
   } else if (!value.is_null()) {  // null: how Go writes an empty list
     return absl::InvalidArgumentError(
-        absl::StrCat("must be a list of \"host:port\" or an object from index to \"host:port\", not a ",
+        absl::StrCat("must be a list of \"host:port\" or an object from index to \"host:port\", found ",
                      value.type_name()));
   }
   return tasks;
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<std::pair<int, const json*>>> TasksOf(const json& val
 absl::Status AddTask(ClusterSpec& spec, const TaskId& task, const json& address) {
   if (!address.is_string()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        task.ToString(), ": the address must be a string \"host:port\", not a ", address.type_name()));
+        task.ToString(), ": the address must be a string \"host:port\", found ", address.type_name()));
   }
   const auto parsed = HostPort::Parse(address.get_ref<const std::string&>());
   if (!parsed.ok()) return Annotate(parsed.status(), task.ToString());
@@ -133,7 +133,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::FromJobs(const json& jobs, absl::string
   if (!jobs.is_object()) {
     return Refuse(source,
                   absl::StrCat("a cluster is an object like {\"ps\": [\"localhost:2222\"], \"worker\": "
-                               "[\"localhost:2223\"]}, not a ",
+                               "[\"localhost:2223\"]}, found ",
                                jobs.type_name()));
   }
   ClusterSpec spec;

@@ -66,10 +66,10 @@ class ClusterSpec {
 
 // What the command line says about the cluster; unset members are empty.
 struct ClusterFlags {
-  std::string cluster_file;       // --cluster
-  std::string job_name;           // --job_name
-  std::optional<int> task_index;  // --task_index
-  std::vector<std::string> ps_hosts, worker_hosts, chief_hosts, evaluator_hosts;
+  std::string cluster_file{};       // --cluster
+  std::string job_name{};           // --job_name
+  std::optional<int> task_index{};  // --task_index
+  std::vector<std::string> ps_hosts{}, worker_hosts{}, chief_hosts{}, evaluator_hosts{};
 };
 
 struct ResolvedCluster {

@@ -26,7 +26,7 @@ class Dataset {
 struct DataOptions {
   // A directory with IDX files (plain or .gz) under MNIST's names, or a Keras .npz file, or a directory
   // holding mnist.npz.
-  std::string path;
+  std::string path{};
   // Inputs are multiplied by this; NaN means 1/255 for byte images and 1 for floats, which is what Keras'
   // MNIST example does by hand.
   float input_scale = std::numeric_limits<float>::quiet_NaN();
