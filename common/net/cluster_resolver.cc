@@ -1,6 +1,4 @@
 // ResolveCluster of cluster_spec.h: where a task's cluster comes from, and which of its tasks it is.
-#include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -8,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/files.h"
 #include "common/core/json.h"
 #include "common/core/status.h"
@@ -37,22 +36,13 @@ absl::StatusOr<std::string> CanonicalJob(absl::string_view name) {
 
 // The index of a TF_CONFIG's task: a number, or a string that holds one.
 absl::StatusOr<int> TaskIndexOf(const json& value) {
-  int64_t index = 0;
-  const bool is_number = value.is_number_integer() ||
-                         (value.is_string() && absl::SimpleAtoi(value.get_ref<const std::string&>(), &index));
-  if (!is_number)
-    return absl::InvalidArgumentError(
-        absl::StrCat(value.dump(-1, ' ', true, json::error_handler_t::replace), " is no index"));
-  if (value.is_number_unsigned()) {
-    index =
-        static_cast<int64_t>(std::min<uint64_t>(value.get<uint64_t>(), std::numeric_limits<int64_t>::max()));
-  } else if (value.is_number_integer()) {
-    index = value.get<int64_t>();
+  const std::string quoted = value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+  int index = 0;
+  if (!absl::SimpleAtoi(value.is_string() ? value.get_ref<const std::string&>() : quoted, &index)) {
+    return absl::InvalidArgumentError(absl::StrCat(quoted, " is no index"));
   }
   if (index < 0) return absl::InvalidArgumentError(absl::StrCat(index, " is negative"));
-  if (index > std::numeric_limits<int>::max())
-    return absl::InvalidArgumentError(absl::StrCat(index, " is too large"));
-  return static_cast<int>(index);
+  return index;
 }
 
 absl::StatusOr<PartialTask> TaskOfDocument(const json& document, absl::string_view source) {
@@ -97,8 +87,9 @@ absl::StatusOr<PartialTask> TaskOfFlags(const ClusterFlags& flags) {
 
 // Flags over the document. An index belongs to its job: another --job_name does not inherit it.
 PartialTask Override(const PartialTask& document, const PartialTask& flags) {
-  if (flags.job.empty() || flags.job == document.job)
+  if (flags.job.empty() || flags.job == document.job) {
     return {document.job, flags.index ? flags.index : document.index};
+  }
   return flags;
 }
 
@@ -128,11 +119,11 @@ absl::Status CheckMembership(const ClusterSpec& spec, const TaskId& self, absl::
   }
   const int first = tasks.begin()->first, last = tasks.rbegin()->first;
   std::string range = absl::StrCat(first);
-  if (last + 1 - first == static_cast<int>(tasks.size())) {
-    if (last > first) absl::StrAppend(&range, " to ", last);
-  } else {
-    for (auto task = std::next(tasks.begin()); task != tasks.end(); ++task)
-      absl::StrAppend(&range, ", ", task->first);
+  const bool no_gaps = last - first + 1 == static_cast<int>(tasks.size());
+  if (no_gaps && last > first) absl::StrAppend(&range, " to ", last);
+  if (!no_gaps) {
+    range = absl::StrJoin(tasks, ", ",
+                          [](std::string* out, const auto& task) { absl::StrAppend(out, task.first); });
   }
   return absl::InvalidArgumentError(absl::StrCat(source, ": this task is ", self.ToString(),
                                                  ", but the cluster has ", self.job, " ", range, " only"));

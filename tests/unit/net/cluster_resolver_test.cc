@@ -131,7 +131,7 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": "first"}})",
        R"(TF_CONFIG: task.index: "first" is no index)"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 18446744073709551615}})",
-       "TF_CONFIG: task.index: 9223372036854775807 is too large"},
+       "TF_CONFIG: task.index: 18446744073709551615 is no index"},
       {R"({"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}})",
        "TF_CONFIG: this task is chief/0, but the cluster has no chief"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "worker", "index": 0}})",

@@ -117,11 +117,8 @@ TEST(ClusterSpec, TheChiefTrainsFirstTheEvaluatorNever) {
 }
 
 TEST(ClusterSpec, ServersComeInIndexOrderAlsoBeyondNine) {
-  std::string text;
-  for (int i = 11; i >= 0; --i)
-    text += "\"" + std::to_string(i) + "\": \"h:" + std::to_string(100 + i) + "\",";
-  text.pop_back();
-  const ClusterSpec spec = Spec("{\"ps\": {" + text + "}}");
+  ClusterSpec spec;
+  for (int i = 11; i >= 0; --i) ASSERT_TRUE(spec.Add({"ps", i}, {"h", 100 + i}).ok());
   ASSERT_EQ(spec.servers().size(), 12u);
   EXPECT_EQ(spec.servers()[2].port, 102);
   EXPECT_EQ(spec.servers()[10].port, 110);
