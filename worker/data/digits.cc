@@ -100,15 +100,15 @@ int64_t Between(int low, int high, Random& random) {
 // A writer's hand: where a point of the model comes to lie. Factors are in 1/1024.
 struct Hand {
   explicit Hand(Random& random)
-      : width(Between(13 * 256, 18 * 256, random)),
-        height(Between(17 * 256, 21 * 256, random)),
-        slant(Between(-150, 380, random)),  // most people lean to the right
-        slope(Between(-110, 110, random)),
-        centre{(kDigitSide - 1) * kPixel / 2 + Between(-384, 384, random),
-               (kDigitSide - 1) * kPixel / 2 + Between(-384, 384, random)} {}
+      : width(Between(10 * 256, 20 * 256, random)),
+        height(Between(14 * 256, 21 * 256, random)),
+        slant(Between(-320, 560, random)),  // most people lean to the right
+        slope(Between(-250, 250, random)),
+        centre{(kDigitSide - 1) * kPixel / 2 + Between(-512, 512, random),
+               (kDigitSide - 1) * kPixel / 2 + Between(-512, 512, random)} {}
 
   Point Place(const ModelPoint& point, Random& random) const {
-    constexpr int kTremor = 5;
+    constexpr int kTremor = 8;
     const int64_t x = (point.x - 50 + Between(-kTremor, kTremor, random)) * width / 100;
     const int64_t y = (point.y - 50 + Between(-kTremor, kTremor, random)) * height / 100;
     return {centre.x + x - y * slant / 1024, centre.y + y + x * slope / 1024};
