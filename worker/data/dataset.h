@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -18,17 +18,18 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual const Shape& example_shape() const = 0;  // [28,28,1]
-  virtual int64_t num_classes() const = 0;         // largest label + 1
-  // Writes example `index`'s inputs, scaled, to `inputs` [example_shape().num_elements()] and returns its label.
+  virtual int64_t num_classes() const = 0;  // largest label + 1, also of examples beyond DataOptions::limit
+  // Writes example `index`, scaled, to `inputs` [example_shape().num_elements()] and returns its label.
   virtual int32_t Read(int64_t index, absl::Span<float> inputs) const = 0;
 };
 
 struct DataOptions {
-  // A directory with IDX files (plain or .gz) under MNIST's names, or a Keras .npz file, or a directory holding mnist.npz.
-  std::string path;
-  // Inputs are multiplied by this; NaN means 1/255 for byte images and 1 for floats, which is what Keras' MNIST
-  // example does by hand.
-  float input_scale;
+  // A directory with IDX files (plain or .gz) under MNIST's names, or a Keras .npz file, or a directory
+  // holding mnist.npz.
+  std::string path{};
+  // Inputs are multiplied by this; NaN means 1/255 for byte images and 1 for floats, which is what Keras'
+  // MNIST example does by hand.
+  float input_scale = std::numeric_limits<float>::quiet_NaN();
   // Read this many examples of the training set and of the validation set; 0 is all.
   int64_t limit = 0;
 };
@@ -38,7 +39,7 @@ struct TrainingData {
   std::unique_ptr<Dataset> validation;  // null when there is none
 };
 
-// NOT_FOUND listing the names that were looked for, or INVALID_ARGUMENT naming the file and what is wrong in it.
+// NOT_FOUND listing the names that were looked for, or INVALID_ARGUMENT naming the file and its fault.
 absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& options);
 
 }  // namespace cairn::data

@@ -1,0 +1,247 @@
+#include "worker/data/npz.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/unit/data/npz_files.h"
+#include "worker/data/dataset.h"
+
+namespace cairn::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <typename T>
+std::vector<T> Elements(const Array& array) {
+  std::vector<T> values(array.bytes.size() / sizeof(T));
+  std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
+  return values;
+}
+
+// Writes one member "x.npy" and reads it back.
+absl::StatusOr<Array> ReadX(const std::string& npy, zip_int32_t method = ZIP_CM_STORE) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x.npy", npy}}, method);
+  const auto file = NpzFile::Open(dir / "a.npz");
+  if (!file.ok()) return file.status();
+  return file->Read("x");
+}
+
+TEST(NpzFile, ReadsStoredAndDeflatedMembers) {
+  const std::string npy = Npy("|u1", "(40, 50)", std::string(2000, '\x05'));
+  for (const zip_int32_t method : {ZIP_CM_STORE, ZIP_CM_DEFLATE}) {
+    const auto array = ReadX(npy, method);
+    ASSERT_TRUE(array.ok()) << array.status();
+    EXPECT_EQ(array->shape, Shape({40, 50}));
+    EXPECT_EQ(array->bytes, std::vector<uint8_t>(2000, 5));
+  }
+}
+
+TEST(NpzFile, ReadsEveryTypeOfEitherByteOrder) {
+  const auto read = [](const std::string& descr, const std::string& data) {
+    auto array = ReadX(Npy(descr, "(1,)", data));
+    EXPECT_TRUE(array.ok()) << array.status();
+    return *array;
+  };
+  EXPECT_THAT(Elements<uint8_t>(read("|u1", "\xFF")), ElementsAre(255));
+  EXPECT_THAT(Elements<uint8_t>(read("|b1", "\x01")), ElementsAre(1));
+  EXPECT_THAT(Elements<int8_t>(read("|i1", "\xFF")), ElementsAre(-1));
+  EXPECT_THAT(Elements<int16_t>(read("<i2", Bytes({1, 2}))), ElementsAre(0x0201));
+  EXPECT_THAT(Elements<int16_t>(read(">i2", Bytes({1, 2}))), ElementsAre(0x0102));
+  EXPECT_THAT(Elements<int32_t>(read("<i4", Bytes({254, 255, 255, 255}))), ElementsAre(-2));
+  EXPECT_THAT(Elements<int64_t>(read("<i8", Bytes({7, 0, 0, 0, 1, 0, 0, 0}))),
+              ElementsAre((int64_t{1} << 32) + 7));
+  EXPECT_THAT(Elements<float>(read("<f4", Bytes({0, 0, 0xC0, 0x3F}))), ElementsAre(1.5f));
+  EXPECT_THAT(Elements<float>(read(">f4", Bytes({0x3F, 0xC0, 0, 0}))), ElementsAre(1.5f));
+  EXPECT_THAT(Elements<double>(read("<f8", Bytes({0, 0, 0, 0, 0, 0, 0x04, 0xC0}))), ElementsAre(-2.5));
+}
+
+TEST(NpzFile, ReadsEveryHeaderThatNumPyWrites) {
+  const char* const kHeaders[] = {
+      "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }",
+      "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}",
+      "{'shape': (2, 3), 'fortran_order': False, 'descr': '|u1'}",
+      "{\"descr\": \"|u1\",\"fortran_order\":False,\"shape\":( 2 ,3 , ) }",
+      "{'descr': '|u1', 'fortran_order': False, 'shape': (2L, 3L), }",  // Python 2
+  };
+  for (const char* header : kHeaders) {
+    for (const int version : {1, 2, 3}) {
+      const auto array = ReadX(NpyWithHeader(header, "abcdef", version));
+      ASSERT_TRUE(array.ok()) << header << array.status();
+      EXPECT_EQ(array->shape, Shape({2, 3}));
+    }
+  }
+  EXPECT_EQ(ReadX(Npy("|u1", "()", "a"))->shape, Shape());
+  EXPECT_EQ(ReadX(Npy("|u1", "(0, 5)", ""))->shape, Shape({0, 5}));
+}
+
+TEST(NpzFile, BrokenArraysAreRefusedByName) {
+  const auto headed = [](const char* dictionary) { return NpyWithHeader(dictionary, "abcdef"); };
+  const std::string good = Npy("|u1", "(2, 3)", "abcdef");
+  const struct {
+    std::string npy;
+    const char* words;
+  } kCases[] = {
+      {"", "ends within its npy header"},
+      {good.substr(0, 7), "ends within its npy header"},
+      {good.substr(0, 9), "ends within its npy header"},
+      {good.substr(0, 40), "ends within its npy header"},
+      {"PK" + good, "is not an npy array: its magic number is wrong"},
+      {NpyWithHeader("{}", "", 4), "has npy version 4; 1 to 3 are known"},
+      {"\x93NUMPY" + Bytes({2, 0, 0, 0, 0, 0x70}), "has an npy header of 1879048192 bytes"},
+      {good.substr(0, good.size() - 1),
+       "is cut short: its header promises uint8 [2,3] = 6 bytes, 5 are there"},
+      {good + "g", "its header promises uint8 [2,3] = 6 bytes, but more bytes follow"},
+      {Npy("|O", "(1,)", "x"), "holds pickled Python objects (dtype object), which are not read"},
+      {Npy("<U4", "(1,)", "x"), "has dtype '<U4'; supported are uint8"},
+      {Npy("<u8", "(1,)", "x"), "has dtype '<u8'; supported are uint8"},
+      {Npy("<f2", "(1,)", "x"), "has dtype '<f2'; supported are uint8"},
+      {Npy("", "(1,)", "x"), "has dtype ''; supported are uint8"},
+      {headed("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}"), "holds structures"},
+      {headed("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3)}"), "is in Fortran order"},
+      {headed("{'descr': '|u1', 'fortran_order': 0, 'shape': (2, 3)}"),
+       "fortran_order is neither True nor False"},
+      {headed("['descr']"), "it is no dictionary"},
+      {headed("{'descr': '|u1', 'shape': (2, 3)}"), "descr, fortran_order or shape is missing"},
+      {headed("{'descr': '|u1', 'descr': '|u1'}"), "'descr' stands twice"},
+      {headed("{'descr': '|u1', 'strides': (2, 3)}"), "unknown key 'strides'"},
+      {headed("{'descr': '|u1' 'shape': (2, 3)}"), "a comma is missing"},
+      {headed("{'descr': '|u1, }"), "descr is no string"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': [2, 3]}"), "shape is no tuple"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (2 3)}"), "a comma is missing in shape"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (-2, 3)}"), "an extent is no number"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)} x"), "text follows the dictionary"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}"),
+       "more than 8 dimensions"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999999999,)}"),
+       "an extent is no number"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296)}"),
+       "more than 2^40 elements"},
+      {headed("{'descr': '<f8', 'fortran_order': False, 'shape': (17179869184,)}"), "more than the limit of"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296,)}"),
+       "a file of this size cannot hold"},
+      {headed("{"), "a key is missing"},
+  };
+  for (const auto& test : kCases) {
+    const auto status = ReadX(test.npy).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << test.words;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a.npz: x: "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(test.words));
+  }
+}
+
+TEST(NpzFile, AMissingArrayIsNotFoundAndThoseThereAreListed) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x.npy", ""}, {"y.npy", ""}});
+  const auto status = NpzFile::Open(dir / "a.npz")->Read("z").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a.npz: has no array z; it has: x, y"));
+}
+
+TEST(NpzFile, WhatIsNoZipArchiveIsRefusedByName) {
+  const TemporaryDirectory dir;
+  EXPECT_EQ(NpzFile::Open(dir / "missing.npz").status().code(), absl::StatusCode::kNotFound);
+  WriteText(dir / "text.npz", "not a zip archive at all, though it is long enough to be one");
+  WriteNpz(dir / "good.npz", {{"x.npy", Npy("|u1", "(2, 3)", "abcdef")}});
+  const std::string good = ReadText(dir / "good.npz");
+  WriteText(dir / "cut.npz", good.substr(0, good.size() - 10));
+  WriteText(dir / "empty.npz", "");
+  for (const char* name : {"text.npz", "cut.npz", "empty.npz"}) {
+    const auto status = NpzFile::Open(dir / name).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(dir / name + ": is not a readable zip archive"));
+  }
+}
+
+// Byte `at` of the local header (found by "PK\3\4") and of the directory entry ("PK\1\2") become `value`.
+std::string WithPatchedSize(std::string archive, uint32_t size) {
+  const size_t local = archive.find("PK\x03\x04"), central = archive.find("PK\x01\x02");
+  for (int i = 0; i < 4; ++i) {
+    archive[local + 22 + static_cast<size_t>(i)] = static_cast<char>(size >> (8 * i));
+    archive[central + 24 + static_cast<size_t>(i)] = static_cast<char>(size >> (8 * i));
+  }
+  return archive;
+}
+
+TEST(NpzFile, AMemberCannotClaimMoreThanItCanUnpackTo) {
+  const TemporaryDirectory dir;
+  const std::string npy = Npy("|u1", "(4000000000,)", std::string(1000, 'x'));
+  for (const zip_int32_t method : {ZIP_CM_STORE, ZIP_CM_DEFLATE}) {
+    WriteNpz(dir / "a.npz", {{"x.npy", npy}}, method);
+    WriteText(dir / "bomb.npz", WithPatchedSize(ReadText(dir / "a.npz"), 0xF0000000));
+    const auto file = NpzFile::Open(dir / "bomb.npz");
+    if (!file.ok()) continue;  // libzip may see through it earlier
+    EXPECT_THAT(std::string(file->Read("x").status().message()), HasSubstr("bytes"));
+  }
+}
+
+TEST(NpzFile, ADamagedMemberFailsItsChecksum) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x.npy", Npy("|u1", "(6,)", "abcdef")}});
+  std::string archive = ReadText(dir / "a.npz");
+  archive[archive.find("abcdef")] = 'X';
+  WriteText(dir / "b.npz", archive);
+  EXPECT_THAT(std::string(NpzFile::Open(dir / "b.npz")->Read("x").status().message()),
+              HasSubstr("x: cannot be unpacked: CRC error"));
+}
+
+std::map<std::string, std::string> SmallMnist() {
+  return {{"x_train.npy", Npy("|u1", "(2, 2, 2)", Bytes({0, 51, 102, 255, 1, 2, 3, 4}))},
+          {"y_train.npy", Npy("|u1", "(2,)", Bytes({3, 1}))},
+          {"x_test.npy", Npy("|u1", "(1, 2, 2)", Bytes({255, 255, 0, 0}))},
+          {"y_test.npy", Npy("<i8", "(1,)", Bytes({9, 0, 0, 0, 0, 0, 0, 0}))}};
+}
+
+TEST(LoadTrainingDataFromNpz, ReadsKerasMnistFromTheFileOrItsDirectory) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "mnist.npz", SmallMnist(), ZIP_CM_DEFLATE);
+  for (const std::string& path : {dir.path(), dir / "mnist.npz"}) {
+    const auto data = LoadTrainingData({.path = path});
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
+    std::vector<float> inputs(4);
+    EXPECT_EQ(data->train->Read(0, absl::MakeSpan(inputs)), 3);
+    EXPECT_THAT(inputs, ElementsAre(0.0f, 51.0f / 255.0f, 102.0f / 255.0f, 1.0f));
+    EXPECT_EQ(data->validation->Read(0, absl::MakeSpan(inputs)), 9);
+  }
+}
+
+TEST(LoadTrainingDataFromNpz, TheValidationSetMayBeMissing) {
+  const TemporaryDirectory dir;
+  auto members = SmallMnist();
+  members.erase("x_test.npy");
+  WriteNpz(dir / "a.npz", members);
+  EXPECT_THAT(std::string(LoadTrainingData({.path = dir / "a.npz"}).status().message()),
+              HasSubstr("has no array x_test; it has: x_train, y_test, y_train"));
+  members.erase("y_test.npy");
+  WriteNpz(dir / "a.npz", members);
+  const auto data = LoadTrainingData({.path = dir / "a.npz"});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->validation, nullptr);
+}
+
+TEST(LoadTrainingDataFromNpz, LabelsMayBeAColumnAsInCifar) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("<f8", "(2, 1, 1, 3)", std::string(48, '\0'))},
+                           {"y_train.npy", Npy("|u1", "(2, 1)", Bytes({5, 6}))}});
+  const auto data = LoadTrainingData({.path = dir / "a.npz"});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->example_shape(), Shape({1, 1, 3}));
+  std::vector<float> inputs(3);
+  EXPECT_EQ(data->train->Read(1, absl::MakeSpan(inputs)), 6);
+}
+
+TEST(LoadTrainingDataFromNpz, BadLabelsNameTheArray) {
+  const TemporaryDirectory dir;
+  auto members = SmallMnist();
+  members["y_train.npy"] = Npy("<f4", "(2,)", std::string(8, '\0'));
+  WriteNpz(dir / "a.npz", members);
+  EXPECT_THAT(std::string(LoadTrainingData({.path = dir / "a.npz"}).status().message()),
+              HasSubstr("a.npz: y_train: labels are float32; they must be integers"));
+}
+
+}  // namespace
+}  // namespace cairn::data

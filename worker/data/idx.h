@@ -1,0 +1,20 @@
+// The IDX format of MNIST (http://yann.lecun.com/exdb/mnist): two zero bytes, a type, the rank, the extents
+// as big-endian 32-bit numbers, then the elements, big-endian and row-major.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/data/array.h"
+
+namespace cairn::data {
+
+// Plain or gzip'd. INVALID_ARGUMENT naming the file when it is not exactly one IDX array; NOT_FOUND.
+absl::StatusOr<Array> ReadIdx(const std::string& path);
+
+// Writes `array`, of uint8, as a plain file, atomically.
+absl::Status WriteIdx(const std::string& path, const Array& array);
+
+}  // namespace cairn::data

@@ -1,0 +1,163 @@
+// The .npy half of npz.h: magic, version, a header like
+//   {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), }
+// padded with spaces and ended by a newline, then the elements.
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/core/status.h"
+#include "worker/data/npz.h"
+
+namespace cairn::data {
+namespace {
+
+constexpr int64_t kMaxHeaderBytes = 1 << 16;
+constexpr int kMaxRank = 8;
+
+struct NpyHeader {
+  ElementType type = ElementType::kUint8;
+  ByteOrder order = ByteOrder::kLittle;
+  Shape shape;
+};
+
+absl::Status DescribeType(absl::string_view descr, NpyHeader& header) {
+  struct Row {
+    const char* kind;
+    ElementType type;
+  };
+  constexpr Row kRows[] = {{"u1", ElementType::kUint8},   {"b1", ElementType::kUint8},
+                           {"i1", ElementType::kInt8},    {"i2", ElementType::kInt16},
+                           {"i4", ElementType::kInt32},   {"i8", ElementType::kInt64},
+                           {"f4", ElementType::kFloat32}, {"f8", ElementType::kFloat64}};
+  if (absl::EndsWith(descr, "O")) {
+    return absl::InvalidArgumentError("holds pickled Python objects (dtype object), which are not read");
+  }
+  if (descr.size() == 3 && absl::StrContains("<>|=", descr.substr(0, 1))) {
+    for (const Row& row : kRows) {
+      if (descr.substr(1) != row.kind) continue;
+      header.type = row.type;
+      header.order = descr[0] == '>' ? ByteOrder::kBig : ByteOrder::kLittle;
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("has dtype '", absl::CHexEscape(descr),
+                                                 "'; supported are uint8, int8 to int64, float32, float64"));
+}
+
+// Reads the few forms of Python that NumPy writes here, front to back.
+class HeaderParser {
+ public:
+  explicit HeaderParser(absl::string_view text) : text_(text) {}
+
+  absl::StatusOr<NpyHeader> Parse() {
+    NpyHeader header;
+    bool has_descr = false, has_order = false, has_shape = false;
+    if (!Take("{")) return Malformed("it is no dictionary");
+    while (!Take("}")) {
+      const auto key = TakeString();
+      if (!key || !Take(":")) return Malformed("a key is missing");
+      bool* seen = *key == "descr"           ? &has_descr
+                   : *key == "fortran_order" ? &has_order
+                   : *key == "shape"         ? &has_shape
+                                             : nullptr;
+      if (seen == nullptr) return Malformed(absl::StrCat("unknown key '", absl::CHexEscape(*key), "'"));
+      if (std::exchange(*seen, true)) return Malformed(absl::StrCat("'", *key, "' stands twice"));
+      if (*key == "descr") {
+        if (Take("["))
+          return absl::InvalidArgumentError("holds structures (a record dtype), which are not read");
+        const auto descr = TakeString();
+        if (!descr) return Malformed("descr is no string");
+        CAIRN_RETURN_IF_ERROR(DescribeType(*descr, header));
+      } else if (*key == "fortran_order") {
+        if (Take("True")) {
+          return absl::InvalidArgumentError("is in Fortran order; save it with numpy.ascontiguousarray");
+        }
+        if (!Take("False")) return Malformed("fortran_order is neither True nor False");
+      } else {
+        CAIRN_ASSIGN_OR_RETURN(header.shape, TakeShape());
+      }
+      if (!Take(",") && !StartsWith("}")) return Malformed("a comma is missing");
+    }
+    SkipSpace();
+    if (!text_.empty()) return Malformed("text follows the dictionary");
+    if (!has_descr || !has_order || !has_shape) return Malformed("descr, fortran_order or shape is missing");
+    return header;
+  }
+
+ private:
+  static absl::Status Malformed(absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("has a malformed npy header: ", what));
+  }
+  void SkipSpace() {
+    while (!text_.empty() && absl::StrContains(" \t\n\r", text_.substr(0, 1))) text_.remove_prefix(1);
+  }
+  bool StartsWith(absl::string_view token) {
+    SkipSpace();
+    return absl::StartsWith(text_, token);
+  }
+  bool Take(absl::string_view token) {
+    SkipSpace();
+    return absl::ConsumePrefix(&text_, token);
+  }
+  std::optional<absl::string_view> TakeString() {
+    SkipSpace();
+    if (text_.empty() || (text_[0] != '\'' && text_[0] != '"')) return std::nullopt;
+    const size_t end = text_.find(text_[0], 1);
+    if (end == absl::string_view::npos) return std::nullopt;
+    const absl::string_view inside = text_.substr(1, end - 1);
+    text_.remove_prefix(end + 1);
+    return inside;
+  }
+  absl::StatusOr<Shape> TakeShape() {
+    Shape shape;
+    if (!Take("(")) return Malformed("shape is no tuple");
+    while (!Take(")")) {
+      SkipSpace();
+      size_t digits = 0;
+      while (digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9') ++digits;
+      int64_t extent = 0;
+      if (!absl::SimpleAtoi(text_.substr(0, digits), &extent)) return Malformed("an extent is no number");
+      text_.remove_prefix(digits);
+      absl::ConsumePrefix(&text_, "L");  // Python 2's long
+      if (shape.rank() == kMaxRank) return Malformed(absl::StrCat("more than ", kMaxRank, " dimensions"));
+      shape.Append(extent);
+      if (!Take(",") && !StartsWith(")")) return Malformed("a comma is missing in shape");
+    }
+    return shape;
+  }
+
+  absl::string_view text_;
+};
+
+}  // namespace
+
+absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
+  std::array<uint8_t, 8> magic;
+  CAIRN_RETURN_IF_ERROR(ReadExactly(reader, absl::MakeSpan(magic), "its npy header"));
+  if (std::memcmp(magic.data(), "\x93NUMPY", 6) != 0) {
+    return absl::InvalidArgumentError("is not an npy array: its magic number is wrong");
+  }
+  const int version = magic[6];
+  if (version < 1 || version > 3) {
+    return absl::InvalidArgumentError(absl::StrCat("has npy version ", version, "; 1 to 3 are known"));
+  }
+  std::array<uint8_t, 4> size{};
+  CAIRN_RETURN_IF_ERROR(
+      ReadExactly(reader, absl::MakeSpan(size).subspan(0, version == 1 ? 2 : 4), "its npy header"));
+  const int64_t header_bytes = size[0] | (size[1] << 8) | (size[2] << 16) | (int64_t{size[3]} << 24);
+  if (header_bytes > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("has an npy header of ", header_bytes, " bytes"));
+  }
+  std::string text(static_cast<size_t>(header_bytes), '\0');
+  CAIRN_RETURN_IF_ERROR(
+      ReadExactly(reader, {reinterpret_cast<uint8_t*>(text.data()), text.size()}, "its npy header"));
+  CAIRN_ASSIGN_OR_RETURN(const NpyHeader header, HeaderParser(text).Parse());
+  return ReadElements(reader, header.type, header.shape, header.order);
+}
+
+}  // namespace cairn::data
