@@ -104,10 +104,10 @@ TEST(ApplyMean, AnEmptyRangeIsAllFinite) {
 
 TEST(ApplyMean, AgreesWithANaiveMeanInDouble) {
   const int64_t count = 5001;
-  const int64_t examples[] = {32, 32, 17, 1, 64};
+  const int64_t examples[] = {32, 32, 17, 1, 64, 0, 3, 5, 64, 2};
   std::vector<std::vector<float>> gradients;
   std::vector<WeightedGradient> weighted;
-  for (int n = 1; n <= 5; ++n) {
+  for (int n = 1; n <= 10; ++n) {
     gradients.push_back(RandomFloats(count, static_cast<uint64_t>(n)));
     weighted.push_back({gradients.back().data(), examples[n - 1]});
     const std::vector<float> actual = NegativeMean(weighted, count);
