@@ -14,7 +14,7 @@ namespace cairn::ps {
 
 struct WeightedGradient {
   const float* values;  // parallel to the range's values
-  int64_t examples;     // >= 0: how many examples this gradient is the mean of
+  int64_t examples;     // how many this gradient is the mean of; in [0, 2^32), which the caller has checked
 };
 
 struct UpdateRange {

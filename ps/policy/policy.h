@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,7 +36,7 @@ struct PushKey {
 };
 
 struct Gradient {
-  PushKey key;
+  PushKey key = {};
   int64_t base_version = 0;  // the version of the variables that it was computed from
   int64_t examples = 0;      // how many examples it is the mean of
 
@@ -108,13 +109,14 @@ class UpdatePolicy {
 };
 
 struct PolicyConfig {
-  std::string mode;                      // "sync" or "async"
-  int expected_workers = 1;              // >= 1; sync: no round closes before each has joined once (or left)
-  int replicas_to_aggregate = 0;         // sync: gradients per round, 0 for one of every live worker
-  std::optional<int64_t> max_staleness;  // async: refuse beyond it; none for no limit
-  int64_t initial_version = 0;           // of restored variables
-  std::optional<int64_t>
-      final_version;  // no update beyond it, none at all where a job starts there; none for no end
+  std::string mode;               // "sync" or "async"
+  int expected_workers = 1;       // >= 1; sync: no round closes before each has joined once (or left)
+  int replicas_to_aggregate = 0;  // sync: gradients per round, 0 for one of every live worker
+  // async: a gradient more updates behind than this is refused; none for no limit.
+  std::optional<int64_t> max_staleness = std::nullopt;
+  int64_t initial_version = 0;  // of restored variables
+  // The version of the job's last update; a job restored there, or beyond, applies nothing. None for no end.
+  std::optional<int64_t> final_version = std::nullopt;
 };
 
 // INVALID_ARGUMENT naming the field, or the mode and the supported ones.

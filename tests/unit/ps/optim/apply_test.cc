@@ -1,0 +1,212 @@
+#include "ps/optim/apply.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "common/core/random.h"
+#include "gtest/gtest.h"
+#include "tests/unit/ps/optim/trained_variable.h"
+
+namespace cairn::ps {
+namespace {
+
+const OptimizerConfig kSubtract{"SGD", {{"learning_rate", 1}}};  // new = old - mean
+
+// What ApplyMean makes of variables that are 0 under kSubtract: minus the mean.
+std::vector<float> NegativeMean(const std::vector<WeightedGradient>& gradients, int64_t count,
+                                Isa isa = WidestIsa()) {
+  const auto sgd = MakeOptimizer(kSubtract, isa).value();
+  const std::vector<float> zeros(static_cast<size_t>(count));
+  std::vector<float> result(zeros.size());
+  EXPECT_EQ(ApplyMean(*sgd, {1, 1}, gradients, {count, zeros.data(), {}, result.data()}, isa), kAllFinite);
+  return result;
+}
+
+std::vector<float> RandomFloats(int64_t count, uint64_t seed) {
+  Random random(seed, "apply_test");
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(random.NextNormal());
+  return values;
+}
+
+bool SameBits(const float* a, const std::vector<float>& b) {
+  return std::memcmp(a, b.data(), b.size() * sizeof(float)) == 0;
+}
+
+TEST(ApplyMean, EqualExamplesGiveThePlainMean) {
+  const std::vector<float> a = {1, 8}, b = {3, -4};
+  EXPECT_EQ(NegativeMean({{a.data(), 7}, {b.data(), 7}}, 2), (std::vector<float>{-2, -2}));
+}
+
+TEST(ApplyMean, DifferentExamplesWeight) {
+  const std::vector<float> a = {4}, b = {8};
+  EXPECT_EQ(NegativeMean({{a.data(), 96}, {b.data(), 32}}, 1), (std::vector<float>{-5}));
+}
+
+TEST(ApplyMean, ASingleGradientIsItsOwnMeanToTheBit) {
+  const std::vector<float> gradient = RandomFloats(5000, 1);
+  const std::vector<float> mean = NegativeMean({{gradient.data(), 7}}, 5000);
+  for (size_t i = 0; i < mean.size(); ++i) ASSERT_EQ(mean[i], -gradient[i]);
+}
+
+TEST(ApplyMean, EqualExamplesOfAnyNumberAreUnweightedToTheBit) {
+  const std::vector<float> a = RandomFloats(100, 1), b = RandomFloats(100, 2), c = RandomFloats(100, 3);
+  const std::vector<float> mean = NegativeMean({{a.data(), 31}, {b.data(), 31}, {c.data(), 31}}, 100);
+  for (size_t i = 0; i < mean.size(); ++i) ASSERT_EQ(mean[i], -((a[i] + b[i] + c[i]) / 3));
+}
+
+TEST(ApplyMean, KWorkersWithBatchBEqualOneWorkerWithBatchKTimesB) {
+  // Sums over 4 examples each, integers: the worker's mean and the mean of means are exact.
+  const std::vector<float> batch_sums[] = {{4, 8, -12}, {20, 0, 4}, {-8, 16, 4}, {0, 0, 8}};
+  std::vector<std::vector<float>> means;
+  std::vector<float> one_worker(3);
+  for (const auto& sums : batch_sums) {
+    means.push_back({sums[0] / 4, sums[1] / 4, sums[2] / 4});
+    for (size_t i = 0; i < 3; ++i) one_worker[i] += sums[i] / 16;
+  }
+  EXPECT_EQ(NegativeMean(
+                {{means[0].data(), 4}, {means[1].data(), 4}, {means[2].data(), 4}, {means[3].data(), 4}}, 3),
+            NegativeMean({{one_worker.data(), 16}}, 3));
+}
+
+TEST(ApplyMean, SumsInTheGivenOrder) {
+  const std::vector<float> huge = {1e8f}, minus_huge = {-1e8f}, one = {1};
+  EXPECT_EQ(NegativeMean({{huge.data(), 1}, {minus_huge.data(), 1}, {one.data(), 1}, {one.data(), 1}}, 1)[0],
+            -0.5f);
+  EXPECT_EQ(NegativeMean({{huge.data(), 1}, {one.data(), 1}, {minus_huge.data(), 1}, {one.data(), 1}}, 1)[0],
+            -0.25f);
+}
+
+TEST(ApplyMean, AContributorWithoutExamplesIsNotRead) {
+  const std::vector<float> a = {4};
+  EXPECT_EQ(NegativeMean({{nullptr, 0}, {a.data(), 3}}, 1), (std::vector<float>{-4}));
+}
+
+TEST(ApplyMean, WithoutAnyExampleTheMeanIsZeroAndMomentumGoesOn) {
+  TrainedVariable variable({"SGD", {{"learning_rate", 1}, {"momentum", 0.5}}}, {0});
+  variable.Step({4});  // momentum and value -4
+  float* const slots[] = {variable.slots()[0].data()};
+  const WeightedGradient nothing[] = {{nullptr, 0}};
+  EXPECT_EQ(ApplyMean(variable.optimizer(), {2, 1}, nothing,
+                      {1, variable.values().data(), slots, variable.values().data()}),
+            kAllFinite);
+  EXPECT_EQ(variable.values()[0], -6);
+}
+
+TEST(ApplyMean, AnEmptyRangeIsAllFinite) {
+  const WeightedGradient gradient[] = {{nullptr, 1}};
+  EXPECT_EQ(ApplyMean(*MakeOptimizer(kSubtract).value(), {1, 1}, gradient, {0, nullptr, {}, nullptr}),
+            kAllFinite);
+}
+
+TEST(ApplyMean, AgreesWithANaiveMeanInDouble) {
+  const int64_t count = 5001;
+  const int64_t examples[] = {32, 32, 17, 1, 64, 0, 3, 5, 64, 2};
+  std::vector<std::vector<float>> gradients;
+  std::vector<WeightedGradient> weighted;
+  for (int n = 1; n <= 10; ++n) {
+    gradients.push_back(RandomFloats(count, static_cast<uint64_t>(n)));
+    weighted.push_back({gradients.back().data(), examples[n - 1]});
+    const std::vector<float> actual = NegativeMean(weighted, count);
+    for (size_t i = 0; i < actual.size(); ++i) {
+      double sum = 0, total = 0;
+      for (const WeightedGradient& g : weighted) {
+        sum += static_cast<double>(g.values[i]) * static_cast<double>(g.examples);
+        total += static_cast<double>(g.examples);
+      }
+      ASSERT_NEAR(actual[i], -sum / total, 2e-6) << "element " << i << " of " << n << " contributors";
+    }
+  }
+}
+
+class NonFiniteAt : public testing::TestWithParam<int64_t> {};
+
+TEST_P(NonFiniteAt, TheFirstBadElementIsReported) {
+  const int64_t count = 5000;
+  const auto sgd = MakeOptimizer(kSubtract).value();
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()}) {
+    const std::vector<float> good(count, 1);
+    std::vector<float> gradient(count, 1);
+    gradient[static_cast<size_t>(GetParam())] = bad;
+    gradient[count - 1] = bad;
+    std::vector<float> result(count);
+    const WeightedGradient gradients[] = {{good.data(), 1}, {gradient.data(), 1}};
+    for (Isa isa : SupportedIsas()) {
+      EXPECT_EQ(ApplyMean(*sgd, {1, 1}, gradients, {count, good.data(), {}, result.data()}, isa), GetParam());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Positions, NonFiniteAt, testing::Values(0, 1, 17, 2047, 2048, 4098, 4999));
+
+TEST(ApplyMean, ASumThatOverflowsIsReported) {
+  const std::vector<float> largest = {1, std::numeric_limits<float>::max()};
+  const WeightedGradient gradients[] = {{largest.data(), 1}, {largest.data(), 1}};
+  std::vector<float> values = {0, 0};
+  EXPECT_EQ(
+      ApplyMean(*MakeOptimizer(kSubtract).value(), {1, 1}, gradients, {2, values.data(), {}, values.data()}),
+      1);
+}
+
+TEST(ApplyMean, TheLargestFiniteGradientIsAccepted) {
+  const std::vector<float> largest = {std::numeric_limits<float>::max(), -std::numeric_limits<float>::max()};
+  EXPECT_EQ(NegativeMean({{largest.data(), 1}}, 2)[0], -std::numeric_limits<float>::max());
+}
+
+// One variable of three gradients, updated as the pieces that `cuts` make of it.
+struct Updated {
+  std::vector<float> values;
+  std::vector<std::vector<float>> slots;
+};
+
+Updated UpdateInPieces(const OptimizerConfig& config, int64_t count, std::vector<int64_t> cuts, Isa isa) {
+  TrainedVariable variable(config, RandomFloats(count, 10), isa);
+  const std::vector<float> a = RandomFloats(count, 11), b = RandomFloats(count, 12),
+                           c = RandomFloats(count, 13);
+  std::vector<float> next(static_cast<size_t>(count));
+  cuts.push_back(count);
+  int64_t begin = 0;
+  for (int64_t end : cuts) {
+    const WeightedGradient gradients[] = {
+        {a.data() + begin, 31}, {b.data() + begin, 32}, {c.data() + begin, 5}};
+    std::vector<float*> slots = variable.slot_pointers();
+    for (float*& slot : slots) slot += begin;
+    EXPECT_EQ(ApplyMean(variable.optimizer(), {3, 0.1f}, gradients,
+                        {end - begin, variable.values().data() + begin, slots, next.data() + begin}, isa),
+              kAllFinite);
+    begin = end;
+  }
+  return {next, variable.slots()};
+}
+
+class ApplyInPieces : public testing::TestWithParam<OptimizerConfig> {};
+
+TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
+  const int64_t count = 6151;  // prime
+  const Updated whole = UpdateInPieces(GetParam(), count, {}, Isa::kBaseline);
+  const std::vector<int64_t> cut_lists[] = {
+      {}, {1}, {6150}, {3, 20, 53}, {2047, 2048, 2050}, {1000, 1016, 1033, 4097}, {0, 5, 5, 6000}};
+  for (Isa isa : SupportedIsas()) {
+    for (const std::vector<int64_t>& cuts : cut_lists) {
+      const Updated pieces = UpdateInPieces(GetParam(), count, cuts, isa);
+      EXPECT_TRUE(SameBits(pieces.values.data(), whole.values))
+          << IsaName(isa) << ", " << cuts.size() << " cuts";
+      for (size_t s = 0; s < whole.slots.size(); ++s) {
+        EXPECT_TRUE(SameBits(pieces.slots[s].data(), whole.slots[s])) << IsaName(isa) << ", slot " << s;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, ApplyInPieces,
+                         testing::Values(OptimizerConfig{"SGD", {}},
+                                         OptimizerConfig{"SGD", {{"momentum", 0.9}}},
+                                         OptimizerConfig{"SGD", {{"momentum", 0.9}, {"nesterov", 1}}},
+                                         OptimizerConfig{"Adam", {}}, OptimizerConfig{"Adagrad", {}}));
+
+}  // namespace
+}  // namespace cairn::ps

@@ -1,0 +1,165 @@
+#include "ps/optim/optimizer.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/core/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/ps/optim/trained_variable.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string ErrorOf(const OptimizerConfig& config) {
+  const auto optimizer = MakeOptimizer(config);
+  if (optimizer.ok()) return "accepted";
+  EXPECT_EQ(optimizer.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(optimizer.status().message());
+}
+
+TEST(MakeOptimizer, NamesAreKerasClassNamesInAnyCase) {
+  for (const char* name : {"adam", "Adam", "ADAM"}) {
+    EXPECT_EQ(MakeOptimizer({name, {}}).value()->name(), "Adam");
+  }
+  EXPECT_EQ(MakeOptimizer({"sgd", {}}).value()->name(), "SGD");
+}
+
+TEST(MakeOptimizer, AnUnknownNameListsTheSupportedOnes) {
+  EXPECT_EQ(ErrorOf({"Lion", {}}), "unknown optimizer 'Lion'; supported: SGD, Adam, Adagrad");
+}
+
+TEST(MakeOptimizer, AnUnknownHyperparameterIsNamed) {
+  EXPECT_EQ(ErrorOf({"SGD", {{"beta_1", 0.9}}}),
+            "optimizer SGD: unknown hyperparameter 'beta_1'; known: learning_rate, momentum, nesterov");
+}
+
+TEST(MakeOptimizer, AHyperparameterOutOfRangeIsNamedWithItsRange) {
+  struct Row {
+    OptimizerConfig config;
+    std::string what;
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Row rows[] = {
+      {{"SGD", {{"learning_rate", -1}}}, "'learning_rate' is -1, must be a finite number of at least 0"},
+      {{"SGD", {{"learning_rate", infinity}}}, "'learning_rate' is inf"},
+      {{"SGD", {{"learning_rate", 1e300}}}, "'learning_rate' is 1e+300"},  // as a float infinite
+      {{"SGD", {{"momentum", 1.5}}}, "'momentum' is 1.5, must be in [0, 1]"},
+      {{"SGD", {{"momentum", 0.9}, {"nesterov", 0.5}}}, "'nesterov' is 0.5, must be 0 or 1"},
+      {{"Adam", {{"beta_1", 1}}}, "'beta_1' is 1, must be in [0, 1)"},
+      {{"Adam", {{"beta_2", -0.1}}}, "'beta_2' is -0.1, must be in [0, 1)"},
+      {{"Adam", {{"epsilon", 0}}}, "'epsilon' is 0, must be a finite number above 0"},
+      {{"Adam", {{"epsilon", 1e-60}}}, "'epsilon' is 1e-60"},  // as a float 0
+      {{"Adam", {{"epsilon", std::numeric_limits<double>::quiet_NaN()}}}, "'epsilon' is nan"},
+      {{"Adagrad", {{"initial_accumulator_value", -1}}}, "'initial_accumulator_value' is -1"},
+  };
+  for (const Row& row : rows) EXPECT_THAT(ErrorOf(row.config), HasSubstr(row.what));
+}
+
+// What model.to_json() of Keras 3 writes for a compiled model, its nulls dropped.
+TEST(MakeOptimizer, AKerasConfigWithItsSwitchesOffIsAccepted) {
+  EXPECT_EQ(ErrorOf({"Adam",
+                     {{"learning_rate", 0.001},
+                      {"beta_1", 0.9},
+                      {"beta_2", 0.999},
+                      {"epsilon", 1e-7},
+                      {"amsgrad", 0},
+                      {"weight_decay", 0},
+                      {"use_ema", 0},
+                      {"ema_momentum", 0.99},
+                      {"ema_overwrite_frequency", 100},
+                      {"jit_compile", 1},
+                      {"is_legacy_optimizer", 0}}}),
+            "accepted");
+}
+
+TEST(MakeOptimizer, AFeatureOfKerasThatCairnLacksIsRefusedByName) {
+  for (const char* name : {"weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "decay"}) {
+    EXPECT_THAT(ErrorOf({"SGD", {{name, 0.5}}}), AllOf(HasSubstr(name), HasSubstr("Cairn lacks")));
+  }
+  for (const char* name : {"use_ema", "amsgrad"}) {
+    EXPECT_THAT(ErrorOf({"Adam", {{name, 1}}}), AllOf(HasSubstr(name), HasSubstr("Cairn lacks")));
+  }
+  for (const char* name : {"loss_scale_factor", "gradient_accumulation_steps"}) {
+    EXPECT_THAT(ErrorOf({"Adam", {{name, 4}}}), AllOf(HasSubstr(name), HasSubstr("Cairn lacks")));
+  }
+}
+
+// Every rule that the loops have; each must give the same bits however it is run.
+class EveryOptimizer : public testing::TestWithParam<OptimizerConfig> {};
+
+// Magnitudes from denormal to 1000, both signs.
+std::vector<float> RandomFloats(int64_t count, const char* stream) {
+  Random random(/*seed=*/5, stream);
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) {
+    const float magnitude = std::pow(10.0f, random.NextUniform(-41, 3));
+    values.push_back(random.NextBelow(2) == 0 ? magnitude : -magnitude);
+  }
+  return values;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST_P(EveryOptimizer, GivesTheSameBitsOnEveryInstructionSet) {
+  for (int64_t count : {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 63, 65, 1000}) {
+    const std::vector<float> values = RandomFloats(count, "values");
+    TrainedVariable expected(GetParam(), values, Isa::kBaseline);
+    for (int step = 0; step < 3; ++step) expected.Step(RandomFloats(count, step == 1 ? "g1" : "g2"));
+    for (Isa isa : SupportedIsas()) {
+      TrainedVariable actual(GetParam(), values, isa);
+      for (int step = 0; step < 3; ++step) actual.Step(RandomFloats(count, step == 1 ? "g1" : "g2"));
+      EXPECT_TRUE(SameBits(actual.values(), expected.values())) << count << " elements, " << IsaName(isa);
+      for (size_t s = 0; s < expected.slots().size(); ++s) {
+        EXPECT_TRUE(SameBits(actual.slots()[s], expected.slots()[s]))
+            << count << " elements, " << IsaName(isa);
+      }
+    }
+  }
+}
+
+TEST_P(EveryOptimizer, InPlaceGivesTheSameBitsAsOutOfPlace) {
+  const int64_t count = 1001;
+  const std::vector<float> gradient = RandomFloats(count, "gradient");
+  TrainedVariable expected(GetParam(), RandomFloats(count, "values"));
+  expected.Step(gradient);
+  TrainedVariable in_place(GetParam(), RandomFloats(count, "values"));
+  in_place.optimizer().Update({1, in_place.optimizer().learning_rate()}, in_place.values(), gradient,
+                              in_place.slot_pointers(), in_place.values().data());
+  EXPECT_TRUE(SameBits(in_place.values(), expected.values()));
+}
+
+TEST_P(EveryOptimizer, LeavesTheOldValuesAlone) {
+  const std::vector<float> old_values = RandomFloats(100, "values");
+  const std::vector<float> before = old_values;
+  TrainedVariable variable(GetParam(), old_values);
+  std::vector<float> next(100);
+  variable.optimizer().Update({1, 0.5f}, old_values, RandomFloats(100, "gradient"), variable.slot_pointers(),
+                              next.data());
+  EXPECT_TRUE(SameBits(old_values, before));
+  EXPECT_FALSE(SameBits(next, before));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, EveryOptimizer,
+    testing::Values(OptimizerConfig{"SGD", {{"learning_rate", 0.3}}},
+                    OptimizerConfig{"SGD", {{"learning_rate", 0.3}, {"momentum", 0.9}}},
+                    OptimizerConfig{"SGD", {{"learning_rate", 0.3}, {"momentum", 0.9}, {"nesterov", 1}}},
+                    OptimizerConfig{"Adam", {{"learning_rate", 0.3}}},
+                    OptimizerConfig{"Adagrad", {{"learning_rate", 0.3}}}));
+
+TEST(Isa, TheBaselineIsAlwaysSupportedAndTheWidestIsLast) {
+  EXPECT_EQ(SupportedIsas().front(), Isa::kBaseline);
+  EXPECT_EQ(SupportedIsas().back(), WidestIsa());
+}
+
+}  // namespace
+}  // namespace cairn::ps

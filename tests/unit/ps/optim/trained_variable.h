@@ -1,0 +1,60 @@
+// A variable with its slots under one optimizer: what these tests step and look at.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "ps/optim/optimizer.h"
+
+namespace cairn::ps {
+
+class TrainedVariable {
+ public:
+  TrainedVariable(const OptimizerConfig& config, std::vector<float> initial_values, Isa isa = WidestIsa())
+      : optimizer_(MakeOptimizer(config, isa).value()), values_(std::move(initial_values)) {
+    for (size_t s = 0; s < optimizer_->slot_names().size(); ++s) {
+      slots_.emplace_back(values_.size(), optimizer_->initial_slot_value(static_cast<int>(s)));
+    }
+  }
+
+  void Step(const std::vector<float>& gradient) {
+    std::vector<float*> slots = slot_pointers();
+    std::vector<float> next(values_.size());
+    optimizer_->Update({++t_, optimizer_->learning_rate()}, values_, gradient, slots, next.data());
+    values_ = std::move(next);
+  }
+
+  const Optimizer& optimizer() const { return *optimizer_; }
+  std::vector<float>& values() { return values_; }
+  std::vector<std::vector<float>>& slots() { return slots_; }
+  std::vector<float*> slot_pointers() {
+    std::vector<float*> pointers;
+    for (std::vector<float>& slot : slots_) pointers.push_back(slot.data());
+    return pointers;
+  }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<float> values_;
+  std::vector<std::vector<float>> slots_;
+  int64_t t_ = 0;
+};
+
+// Absolute 1e-6: what TensorFlow's own optimizer tests ask of values about 1.
+inline void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected,
+                       double tolerance = 1e-6) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], tolerance) << "element " << i;
+}
+
+// A gradient that changes from step to step, in sign too.
+inline std::vector<float> WavyGradient(int step) {
+  const float k = static_cast<float>(step);
+  return {0.1f * k, -0.5f + 0.07f * k, 1.0f / k, (step % 2 == 0) ? 0.25f : -0.125f};
+}
+
+}  // namespace cairn::ps
