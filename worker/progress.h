@@ -21,8 +21,10 @@ class Progress {
   struct Options {
     int fd = 1;
     bool terminal = false;      // redraw, with a bar
+    bool color = true;          // on a terminal, in Keras' colors; without, what is left of the bar is thin
     int64_t display_every = 0;  // not on a terminal: a line every so many steps too; 0 is never
   };
+  // `clock` outlives it.
   Progress(const Options& options, const Clock& clock);
 
   // "Epoch 1/5". `steps` is the epoch's length as this worker sees it.
@@ -30,10 +32,26 @@ class Progress {
   // `step` steps of the epoch are done. Draws at most every 50 ms.
   void Update(int64_t step, const ShownMetrics& metrics);
   // "938/938 ━━━━━━━━━━━━━━━━━━━━ 12s 13ms/step - accuracy: 0.9512 - loss: 0.1570 - val_accuracy: ..."
+  // Elsewhere "938/938 - 12s - 13ms/step - accuracy: ...". Both count the time since StartEpoch.
   void EndEpoch(const ShownMetrics& metrics);
 
  private:
+  void DrawBar(const ShownMetrics& metrics, bool last);
+  void PrintLine(const ShownMetrics& metrics);
+  // Seconds per step, without the epoch's first, which warms everything up, as soon as there is a second.
+  double SecondsPerStep() const;
   void Write(const std::string& text);
+
+  const Options options_;
+  const Clock& clock_;
+  // Of the current epoch.
+  int64_t steps_ = 0;
+  int64_t step_ = 0;
+  TimePoint start_;
+  TimePoint after_first_step_;
+  int64_t first_step_ = 0;  // the step that after_first_step_ was taken at; 0 before it
+  TimePoint next_draw_;
+  int64_t drawn_width_ = 0;  // columns of the line on the terminal
 };
 
 }  // namespace cairn::worker

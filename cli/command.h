@@ -1,0 +1,26 @@
+// A subcommand of `cairn`. One file each, one row each in the table of main.cc.
+#pragma once
+
+#include <memory>
+
+namespace CLI {
+class App;
+}
+
+namespace cairn::cli {
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  // Declares its flags on `app`, once, before the command line is read.
+  virtual void Declare(CLI::App& app) = 0;
+  // Does the work with the flags that were read; returns the exit code. `app` is the one that Declare saw.
+  virtual int Run(const CLI::App& app) = 0;
+};
+
+std::unique_ptr<Command> MakeDigitsCommand();
+std::unique_ptr<Command> MakeModelCommand();
+std::unique_ptr<Command> MakeTrainCommand();
+std::unique_ptr<Command> MakeVersionCommand();
+
+}  // namespace cairn::cli

@@ -1,0 +1,55 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "common/core/flags.h"
+#include "worker/data/digits.h"
+
+namespace cairn::cli {
+namespace {
+
+// For whoever has no MNIST at hand and no way to fetch it.
+class DigitsCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.add_option("DIR", directory_, "Where to write the four files")->required()->type_name("DIR");
+    app.add_option("--train", num_train_, "Examples to train on")
+        ->check(WholeNumberFrom(1))
+        ->capture_default_str()
+        ->type_name("N");
+    app.add_option("--validation", num_validation_, "Examples to validate with")
+        ->check(WholeNumberFrom(1))
+        ->capture_default_str()
+        ->type_name("N");
+    app.add_option("--seed", seed_, "The same seed draws the same digits")
+        ->check(WholeNumberFrom(0))
+        ->capture_default_str()
+        ->type_name("N");
+  }
+
+  int Run(const CLI::App&) override {
+    const absl::Status status = data::WriteSyntheticDigits(directory_, num_train_, num_validation_, seed_);
+    if (!status.ok()) {
+      std::fprintf(stderr, "cairn digits: %s\n", std::string(status.message()).c_str());
+      return static_cast<int>(ExitCode::kFailure);
+    }
+    std::printf("%s: %s examples to train on, %s to validate with\n", directory_.c_str(),
+                absl::StrCat(num_train_).c_str(), absl::StrCat(num_validation_).c_str());
+    return 0;
+  }
+
+ private:
+  std::string directory_;
+  int64_t num_train_ = 60000;
+  int64_t num_validation_ = 10000;
+  uint64_t seed_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeDigitsCommand() {
+  return std::make_unique<DigitsCommand>();
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,67 @@
+#include "cli/local_cluster.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace cairn::cli {
+namespace {
+
+std::string Address(int port) {
+  return absl::StrCat("127.0.0.1:", port);
+}
+
+std::string Addresses(const std::vector<int>& ports) {
+  return absl::StrJoin(ports, ",", [](std::string* out, int port) { out->append(Address(port)); });
+}
+
+std::vector<std::string> Environment(std::vector<std::string> environment) {
+  const char* const policy = "OMP_WAIT_POLICY=";
+  const bool has = std::any_of(environment.begin(), environment.end(),
+                               [&](const std::string& entry) { return absl::StartsWith(entry, policy); });
+  if (!has) environment.push_back(absl::StrCat(policy, "passive"));
+  return environment;
+}
+
+// Program, place in the cluster, log level.
+std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index) {
+  return {absl::StrCat(args.program_directory, "/cairn-", job),
+          absl::StrCat("--job_name=", job),
+          absl::StrCat("--task_index=", index),
+          absl::StrCat("--ps_hosts=", Addresses(args.server_ports)),
+          absl::StrCat("--worker_hosts=", Addresses(args.worker_ports)),
+          absl::StrCat("--log_level=", args.log_level)};
+}
+
+}  // namespace
+
+std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
+  const std::vector<std::string> environment = Environment(args.environment);
+  std::vector<Supervisor::Task> tasks;
+  for (size_t i = 0; i < args.server_ports.size(); ++i) {
+    std::vector<std::string> command = CommonCommand(args, "ps", i);
+    command.push_back(absl::StrCat("--listen=", Address(args.server_ports[i])));
+    command.push_back("--reuse_port");
+    tasks.push_back(
+        {.role = Supervisor::Role::kServer,
+         .child = {.name = absl::StrCat("ps/", i), .command = command, .environment = environment}});
+  }
+  for (size_t i = 0; i < args.worker_ports.size(); ++i) {
+    const bool chief = i == 0;
+    std::vector<std::string> command = CommonCommand(args, "worker", i);
+    command.push_back(absl::StrCat("--model=", args.model));
+    command.insert(command.end(), args.train_flags.begin(), args.train_flags.end());
+    command.push_back(absl::StrCat("--threads=", args.threads));
+    if (chief && !args.summary.empty()) command.push_back(absl::StrCat("--summary=", args.summary));
+    tasks.push_back({.role = chief ? Supervisor::Role::kChief : Supervisor::Role::kWorker,
+                     .child = {.name = absl::StrCat("worker/", i),
+                               .command = command,
+                               .environment = environment,
+                               .shares_stdout = chief}});
+  }
+  return tasks;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,47 @@
+// `cairn`, the command line: reads which subcommand is meant and runs it.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "common/core/flags.h"
+
+namespace cairn::cli {
+namespace {
+
+struct Row {
+  const char* name;
+  const char* what;
+  std::unique_ptr<Command> (*make)();
+};
+
+constexpr Row kCommands[] = {
+    {"train", "Train on this machine: starts servers and workers and shows their progress", MakeTrainCommand},
+    {"model", "Show a model's layers and parameters", MakeModelCommand},
+    {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
+    {"version", "Print the version", MakeVersionCommand},
+};
+
+int Main(int argc, char** argv) {
+  CLI::App app("Trains neural networks with parameter servers", "cairn");
+  app.require_subcommand(0, 1);
+  std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
+  for (const Row& row : kCommands) {
+    CLI::App* subcommand = app.add_subcommand(row.name, row.what);
+    commands.emplace_back(subcommand, row.make());
+    commands.back().second->Declare(*subcommand);
+  }
+  if (const auto code = ParseCommandLine(app, argc, argv)) return static_cast<int>(*code);
+  for (const auto& [subcommand, command] : commands) {
+    if (subcommand->parsed()) return command->Run(*subcommand);
+  }
+  return static_cast<int>(UsageError("cairn", "which command? `cairn --help` lists them"));
+}
+
+}  // namespace
+}  // namespace cairn::cli
+
+int main(int argc, char** argv) {
+  return cairn::cli::Main(argc, argv);
+}

@@ -1,0 +1,36 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/command.h"
+#include "common/core/flags.h"
+#include "worker/nn/model.h"
+
+namespace cairn::cli {
+namespace {
+
+class ModelCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.add_option("MODEL", path_, "Keras' JSON, or a .keras file")->required()->type_name("FILE");
+  }
+
+  int Run(const CLI::App&) override {
+    const auto model = nn::Model::FromFile(path_);
+    if (!model.ok()) return static_cast<int>(UsageError("cairn model", model.status().message()));
+    const std::string table = nn::SummaryTable(*model);
+    std::fwrite(table.data(), 1, table.size(), stdout);
+    if (table.empty() || table.back() != '\n') std::putchar('\n');
+    return 0;
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeModelCommand() {
+  return std::make_unique<ModelCommand>();
+}
+
+}  // namespace cairn::cli

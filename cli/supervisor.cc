@@ -1,0 +1,217 @@
+#include "cli/supervisor.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr int kRetryable = static_cast<int>(ExitCode::kRetryable);
+constexpr int kFailure = static_cast<int>(ExitCode::kFailure);
+
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? absl::StrCat("SIG", name) : absl::StrCat("signal ", signal);
+}
+
+std::string Describe(const ChildEnd& end) {
+  return end.signal != 0 ? absl::StrCat("was killed by ", SignalName(end.signal))
+                         : absl::StrCat("ended with exit code ", end.exit_code);
+}
+
+int CodeOf(const ChildEnd& end) {
+  switch (end.signal) {
+    case 0:
+      return end.exit_code;
+    case SIGKILL:  // somebody else's doing, the kernel's out-of-memory killer for one: the task is lost
+    case SIGTERM:
+    case SIGINT:
+    case SIGHUP:
+      return kRetryable;
+    default:
+      return kFailure;
+  }
+}
+
+std::string Seconds(Duration duration) {
+  return absl::StrCat(std::chrono::duration<double>(duration).count(), " s");
+}
+
+std::string Names(const std::vector<const Child*>& children) {
+  return absl::StrJoin(children, ", ",
+                       [](std::string* out, const Child* child) { out->append(child->name()); });
+}
+
+}  // namespace
+
+int Supervisor::Run(const std::vector<Task>& tasks) {
+  SignalQueue signals;
+  if (!StartAll(tasks)) KillAll();
+  while (!Running().empty()) {
+    WaitForEvents(signals);
+    while (const std::optional<int> signal = signals.Next()) OnSignal(*signal);
+    for (Member& member : members_) Relay(member.child->ReadOutput());
+    ReapEnded();
+    OnDeadline();
+  }
+  if (!verdict_.empty()) Say(verdict_);
+  return exit_code_.value_or(0);
+}
+
+bool Supervisor::StartAll(const std::vector<Task>& tasks) {
+  for (const Task& task : tasks) {
+    auto child = Child::Start(task.child);
+    if (!child.ok()) {
+      exit_code_ = kFailure;
+      verdict_ = std::string(child.status().message());
+      return false;
+    }
+    members_.push_back({task.role, *std::move(child)});
+  }
+  return true;
+}
+
+void Supervisor::WaitForEvents(const SignalQueue& signals) {
+  std::vector<pollfd> events = {{signals.fd(), POLLIN, 0}};
+  for (const Member& member : members_) {
+    if (member.child->output_fd() >= 0) events.push_back({member.child->output_fd(), POLLIN, 0});
+  }
+  int timeout = -1;  // no limit while all is well: every task limits its own waits
+  if (deadline_.has_value()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - SteadyClock().Now()).count();
+    timeout = static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+  }
+  poll(events.data(), events.size(), timeout);  // an error is a spurious wake
+}
+
+void Supervisor::OnSignal(int signal) {
+  if (signal == SIGCHLD) return;  // ReapEnded looks anyway
+  if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) {
+    Say(absl::StrCat(SignalName(signal), " again: killing ", Running().size(), " tasks"));
+    KillAll();
+    return;
+  }
+  exit_code_ = static_cast<int>(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated);
+  verdict_ = absl::StrCat("stopped by ", SignalName(signal));
+  Say(absl::StrCat(SignalName(signal), ": stopping within ", Seconds(options_.grace), "; once more kills"));
+  Stop(signal == SIGINT ? SIGINT : SIGTERM);
+}
+
+void Supervisor::ReapEnded() {
+  std::vector<const Member*> ended;
+  for (Member& member : members_) {
+    if (!member.child->TryReap()) continue;
+    Relay(member.child->FinishOutput());
+    ended.push_back(&member);
+  }
+  // Of failures seen at once the one that is no consequence of another's is the reason.
+  std::stable_sort(ended.begin(), ended.end(), [](const Member* a, const Member* b) {
+    return (CodeOf(*a->child->end()) == kRetryable) < (CodeOf(*b->child->end()) == kRetryable);
+  });
+  for (const Member* member : ended) OnEnd(*member);
+  if (phase_ == Phase::kStopping && !servers_told_ && !WorkersRunning()) {
+    servers_told_ = true;
+    for (const Member* member : Running()) member->child->Signal(stop_signal_);
+  }
+}
+
+void Supervisor::OnEnd(const Member& member) {
+  if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) return;  // as told
+  const Child& child = *member.child;
+  if (!child.end()->clean()) {
+    const std::string before =
+        early_server_.empty() ? "" : absl::StrCat(early_server_, " ended before the workers, then ");
+    Fail(CodeOf(*child.end()), absl::StrCat(before, child.name(), " ", Describe(*child.end())), &child);
+  } else if (member.role == Role::kChief) {
+    EnterEnding();
+  } else if (member.role == Role::kServer && WorkersRunning()) {
+    // At the regular end a server that was told so may be faster than the worker that told it.
+    if (early_server_.empty()) early_server_ = child.name();
+    EnterEnding();
+  }
+}
+
+void Supervisor::OnDeadline() {
+  if (!deadline_.has_value() || SteadyClock().Now() < *deadline_) return;
+  std::vector<const Child*> late;
+  for (const Member* member : Running()) late.push_back(member->child.get());
+  if (late.empty()) return;
+  if (phase_ == Phase::kEnding) {
+    const std::string since =
+        early_server_.empty() ? "the chief's end" : absl::StrCat("the end of ", early_server_);
+    Fail(kFailure, absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since),
+         late[0]);
+  } else if (phase_ == Phase::kStopping) {
+    Say(absl::StrCat(Names(late), " did not stop within ", Seconds(options_.grace), ": killing"));
+    KillAll();
+  }
+}
+
+void Supervisor::EnterEnding() {
+  if (phase_ != Phase::kRunning) return;
+  phase_ = Phase::kEnding;
+  deadline_ = SteadyClock().Now() + options_.end_limit;
+}
+
+void Supervisor::Fail(int code, const std::string& text, const Child* child) {
+  exit_code_ = code;
+  verdict_ = text;
+  for (const std::string& line : child->output().last_lines()) absl::StrAppend(&verdict_, "\n  | ", line);
+  if (!Running().empty()) Say(absl::StrCat(text, "; stopping the rest"));
+  Stop(SIGTERM);
+}
+
+void Supervisor::Stop(int signal) {
+  phase_ = Phase::kStopping;
+  deadline_ = SteadyClock().Now() + options_.grace;
+  stop_signal_ = signal;
+  for (const Member* member : Running()) {
+    if (member->role != Role::kServer) member->child->Signal(signal);
+  }
+}
+
+void Supervisor::KillAll() {
+  phase_ = Phase::kKilling;
+  deadline_.reset();  // SIGKILL cannot be refused
+  for (const Member* member : Running()) member->child->Signal(SIGKILL);
+}
+
+std::vector<const Supervisor::Member*> Supervisor::Running() const {
+  std::vector<const Member*> running;
+  for (const Member& member : members_) {
+    if (member.child->running()) running.push_back(&member);
+  }
+  return running;
+}
+
+bool Supervisor::WorkersRunning() const {
+  const auto running = Running();
+  return std::any_of(running.begin(), running.end(),
+                     [](const Member* m) { return m->role != Role::kServer; });
+}
+
+void Supervisor::Say(const std::string& text) {
+  Relay(absl::StrCat(options_.program, ": ", text, "\n"));
+}
+
+void Supervisor::Relay(const std::string& lines) {
+  if (lines.empty()) return;
+  const std::string text = absl::StrCat(options_.clears_line ? "\r\x1b[K" : "", lines);
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = write(options_.log_fd, text.data() + written, text.size() - written);
+    if (count < 0 && errno != EINTR) return;  // nobody reads: the children matter more
+    if (count > 0) written += static_cast<size_t>(count);
+  }
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,84 @@
+// Starts the tasks of a cluster on this machine, watches them, and sees to it that none is left.
+//
+//             a child fails, SIGINT, SIGTERM                 grace over, or a second signal
+//   kRunning ─────────────────────────────────▶ kStopping ─────────────────────────────────▶ kKilling
+//      │  the chief is done, or                     ▲ │                                          │
+//      ▼  a server ended early                      │ └─────────────── all ended ────────────────┤
+//   kEnding ── a child fails, or end_limit over ────┘                                            ▼
+//      └───────────────────────────────────────── all ended ───────────────────────────────▶ the exit code
+//
+// kStopping passes the signal on to the workers, and to the servers when no worker is left. One thread; Run
+// blocks it until every child is reaped.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/child.h"
+#include "cli/signals.h"
+#include "common/core/clock.h"
+
+namespace cairn::cli {
+
+class Supervisor {
+ public:
+  enum class Role { kServer, kChief, kWorker };
+  struct Task {
+    Role role;
+    Child::Args child;
+  };
+  struct Options {
+    std::string program = "cairn train";  // before every line of ours
+    int log_fd = 2;                       // the children's lines, and ours
+    // On a terminal that also shows the chief's progress line: clears it before a line of ours.
+    bool clears_line = false;
+    Duration grace = std::chrono::seconds(10);      // from a stop to SIGKILL
+    Duration end_limit = std::chrono::seconds(30);  // from the chief's end, or a server's, to everybody's
+  };
+  explicit Supervisor(Options options) : options_(std::move(options)) {}
+
+  // Returns the launcher's exit code: 0 when all tasks ended with 0; the code of the first task that failed;
+  // 130 or 143 after a signal. A task killed by a signal counts as lost (138), or as broken (1) when the
+  // signal was its own doing, such as SIGSEGV. The reason goes to `log_fd`, with the last lines of the task
+  // that failed.
+  int Run(const std::vector<Task>& tasks);
+
+ private:
+  enum class Phase { kRunning, kEnding, kStopping, kKilling };
+  struct Member {
+    Role role;
+    std::unique_ptr<Child> child;
+  };
+
+  bool StartAll(const std::vector<Task>& tasks);
+  void WaitForEvents(const SignalQueue& signals);
+  void OnSignal(int signal);
+  void ReapEnded();
+  void OnEnd(const Member& member);
+  void OnDeadline();
+
+  void EnterEnding();
+  void Fail(int code, const std::string& text, const Child* child);
+  void Stop(int signal);
+  void KillAll();
+
+  std::vector<const Member*> Running() const;
+  bool WorkersRunning() const;
+  void Relay(const std::string& lines);
+  void Say(const std::string& text);
+
+  const Options options_;
+  std::vector<Member> members_;
+  Phase phase_ = Phase::kRunning;
+  std::optional<TimePoint> deadline_;  // of the phase
+  int stop_signal_ = 0;
+  bool servers_told_ = false;     // kStopping: the signal went to the servers too
+  std::string early_server_;      // ended with 0 while workers ran; empty: none
+  std::optional<int> exit_code_;  // set once, by whatever ended the run first
+  std::string verdict_;           // said last
+};
+
+}  // namespace cairn::cli

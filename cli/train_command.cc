@@ -1,0 +1,167 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/cores.h"
+#include "cli/local_cluster.h"
+#include "cli/ports.h"
+#include "cli/supervisor.h"
+#include "common/core/flags.h"
+#include "worker/nn/model.h"
+#include "worker/options.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn train";
+
+// What the launcher decides for the workers itself.
+constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level="};
+
+int Fault(absl::string_view text) {
+  return static_cast<int>(UsageError(kProgram, text));
+}
+
+int Failure(const absl::Status& status) {
+  std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+  return static_cast<int>(ExitCode::kFailure);
+}
+
+// Where we are installed; the programs that we start are beside us.
+absl::StatusOr<std::string> ProgramDirectory() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    return absl::InternalError(absl::StrCat("cannot tell where cairn is installed: ", error.message()));
+  for (const char* program : {"cairn-ps", "cairn-worker"}) {
+    const std::string path = self.parent_path() / program;
+    if (access(path.c_str(), X_OK) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", path));
+  }
+  return self.parent_path().string();
+}
+
+absl::StatusOr<std::vector<ReservedPort>> ReservePorts(int count) {
+  std::vector<ReservedPort> ports;
+  for (int i = 0; i < count; ++i) {
+    CAIRN_ASSIGN_OR_RETURN(ReservedPort port, ReservedPort::Reserve());
+    ports.push_back(std::move(port));
+  }
+  return ports;
+}
+
+std::vector<int> Numbers(const std::vector<ReservedPort>& ports) {
+  std::vector<int> numbers;
+  for (const ReservedPort& port : ports) numbers.push_back(port.port());
+  return numbers;
+}
+
+std::vector<std::string> OurEnvironment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
+class TrainCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    const std::string group = "Cluster on this machine";
+    CLI::Option* model = app.add_option("MODEL", model_, "The same as --model")->type_name("FILE");
+    app.add_option("--ps", num_servers_, "Parameter servers")
+        ->check(WholeNumberFrom(1))
+        ->capture_default_str()
+        ->type_name("N")
+        ->group(group);
+    app.add_option("--workers", num_workers_, "Workers; they share the cores")
+        ->check(WholeNumberFrom(1))
+        ->capture_default_str()
+        ->type_name("N")
+        ->group(group);
+    app.add_flag("--verbose", verbose_, "Show what all tasks tell, not only warnings")->group(group);
+    AddTrainOptions(app, options_);
+    model->excludes(app.get_option("--model"));
+  }
+
+  int Run(const CLI::App& app) override {
+    if (!model_.empty()) options_.model = model_;
+    if (options_.model.empty()) return Fault("which model? `cairn train MODEL.json --data_dir DIR`");
+    if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());
+    if (options_.replicas_to_aggregate > num_workers_) {
+      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
+                                num_workers_, " workers"));
+    }
+    std::error_code error;
+    if (!std::filesystem::exists(options_.data_dir, error)) {
+      return Fault(absl::StrCat("--data_dir: there is no '", options_.data_dir, "'"));
+    }
+    if (const auto model = nn::Model::FromFile(options_.model); !model.ok())
+      return Fault(model.status().message());
+    return Launch(app);
+  }
+
+ private:
+  int Launch(const CLI::App& app) const {
+    const auto directory = ProgramDirectory();
+    if (!directory.ok()) return Failure(directory.status());
+    const auto server_ports = ReservePorts(num_servers_);
+    const auto worker_ports = ReservePorts(num_workers_);
+    if (!server_ports.ok() || !worker_ports.ok()) {
+      return Failure(server_ports.ok() ? worker_ports.status() : server_ports.status());
+    }
+
+    Supervisor supervisor(
+        {.program = kProgram, .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO)});
+    return supervisor.Run(PlanLocalCluster({
+        .program_directory = *directory,
+        .server_ports = Numbers(*server_ports),
+        .worker_ports = Numbers(*worker_ports),
+        .model = options_.model,
+        .train_flags = WorkerFlags(app),
+        .summary = options_.summary,
+        .log_level = LogLevel(app),
+        .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
+        .environment = OurEnvironment(),
+    }));
+  }
+
+  // What the command line says about training, for every worker alike.
+  static std::vector<std::string> WorkerFlags(const CLI::App& app) {
+    CLI::App declares;
+    worker::TrainOptions unused;
+    AddTrainOptions(declares, unused);
+    std::vector<std::string> flags = GivenFlags(app, declares);
+    flags.erase(std::remove_if(flags.begin(), flags.end(),
+                               [](const std::string& flag) {
+                                 return std::any_of(
+                                     std::begin(kOwnFlags), std::end(kOwnFlags),
+                                     [&](const char* own) { return absl::StartsWith(flag, own); });
+                               }),
+                flags.end());
+    return flags;
+  }
+
+  std::string LogLevel(const CLI::App& app) const {
+    if (!app.get_option("--log_level")->empty()) return options_.log_level;
+    return verbose_ ? "info" : "warning";
+  }
+
+  std::string model_;
+  int num_servers_ = 1;
+  int num_workers_ = 1;
+  bool verbose_ = false;
+  worker::TrainOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeTrainCommand() {
+  return std::make_unique<TrainCommand>();
+}
+
+}  // namespace cairn::cli

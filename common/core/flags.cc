@@ -1,0 +1,183 @@
+#include "common/core/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+namespace cairn {
+namespace {
+
+std::string Dashed(absl::string_view name) {
+  return absl::StrReplaceAll(name, {{"_", "-"}});
+}
+
+CLI::Validator Number(std::string what, std::function<bool(double)> accepts) {
+  CLI::Validator validator(
+      [what, accepts](const std::string& text) {
+        double value = 0;
+        if (absl::SimpleAtod(text, &value) && accepts(value)) return std::string();
+        return absl::StrCat("'", text, "' is no ", what);
+      },
+      "NUMBER");
+  return validator;
+}
+
+// Levenshtein's distance, for "did you mean".
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+// The subcommand that was being read, or the program itself.
+const CLI::App& Innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : Innermost(*chosen.back());
+}
+
+std::string FullName(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : absl::StrCat(FullName(*app.get_parent()), " ", app.get_name());
+}
+
+std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
+  if (argument.rfind("-", 0) != 0) return absl::StrCat("unexpected argument '", argument, "'");
+  const std::string flag = argument.substr(0, argument.find('='));
+  std::string nearest;
+  size_t distance = 3;  // farther is no slip of the finger
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const size_t candidate = EditDistance(Dashed(flag), absl::StrCat("--", Dashed(name)));
+      if (candidate >= distance) continue;
+      distance = candidate;
+      nearest = absl::StrCat("--", option->get_lnames()[0]);
+    }
+  }
+  return absl::StrCat("unknown flag ", flag,
+                      nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"));
+}
+
+std::string Describe(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> strangers = app.remaining();
+    if (!strangers.empty()) return DescribeStranger(app, strangers.front());
+  }
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    return absl::StrCat(text.substr(0, text.find(':')),
+                        absl::EndsWith(text, " missing") ? " needs a value" : " is given more than once");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string FlagNames(absl::string_view name) {
+  const std::string dashed = Dashed(name);
+  return dashed == name ? absl::StrCat("--", name) : absl::StrCat("--", name, ",--", dashed);
+}
+
+std::string SwitchNames(absl::string_view name) {
+  return absl::StrCat(FlagNames(name), ",!",
+                      absl::StrReplaceAll(FlagNames(absl::StrCat("no", name)), {{",", ",!"}}));
+}
+
+CLI::Validator WholeNumberFrom(int64_t minimum) {
+  return CLI::Validator(
+      [minimum](const std::string& text) {
+        int64_t value = 0;
+        if (absl::SimpleAtoi(text, &value) && value >= minimum) return std::string();
+        return absl::StrCat("'", text, "' is no whole number of at least ", minimum);
+      },
+      "");
+}
+
+CLI::Validator NumberFrom(double minimum) {
+  return Number(absl::StrCat("number of at least ", minimum), [=](double v) { return v >= minimum; });
+}
+CLI::Validator NumberAbove(double bound) {
+  return Number(absl::StrCat("number above ", bound), [=](double v) { return v > bound; });
+}
+CLI::Validator NumberBetween(double minimum, double bound) {
+  return Number(absl::StrCat("number from ", minimum, " to below ", bound),
+                [=](double v) { return v >= minimum && v < bound; });
+}
+
+CLI::Validator OneOf(std::initializer_list<const char*> words) {
+  const std::vector<std::string> allowed(words.begin(), words.end());
+  return CLI::Validator(
+      [allowed](const std::string& text) {
+        if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return std::string();
+        return absl::StrCat("'", text, "' is none of ", absl::StrJoin(allowed, ", "));
+      },
+      absl::StrJoin(allowed, "|"));
+}
+
+CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level) {
+  return app.add_option(FlagNames("log_level"), level, "What to tell on stderr")
+      ->check(OneOf({"debug", "info", "warning", "error"}))
+      ->capture_default_str();
+}
+
+LogLevel LogLevelOf(absl::string_view name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "warning") return LogLevel::kWarning;
+  CAIRN_CHECK(name == "error");
+  return LogLevel::kError;
+}
+
+std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv) {
+  app.set_version_flag("--version", absl::StrCat(app.get_name(), " ", Version()),
+                       "Print the version and exit");
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {
+      app.exit(error);
+      return ExitCode::kDone;
+    }
+    const CLI::App& innermost = Innermost(app);
+    return UsageError(FullName(innermost), Describe(innermost, error));
+  }
+}
+
+ExitCode UsageError(absl::string_view program, absl::string_view fault) {
+  const std::string line = absl::StrCat(
+      program, ": ", absl::StrJoin(absl::StrSplit(fault, '\n', absl::SkipWhitespace()), " "), "\n");
+  std::fputs(line.c_str(), stderr);
+  return ExitCode::kUsage;
+}
+
+std::vector<std::string> GivenFlags(const CLI::App& parsed, const CLI::App& declares) {
+  std::vector<std::string> arguments;
+  for (const CLI::Option* declared : declares.get_options()) {
+    const CLI::Option* option = parsed.get_option_no_throw(declared->get_name());
+    if (option == nullptr || option->empty() || declared == declares.get_help_ptr()) continue;
+    arguments.push_back(absl::StrCat(declared->get_name(), "=", absl::StrJoin(option->results(), ",")));
+  }
+  return arguments;
+}
+
+absl::string_view Version() {
+  return CAIRN_VERSION;
+}
+
+}  // namespace cairn

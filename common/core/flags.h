@@ -1,0 +1,57 @@
+// The command line of every program: CLI11 with one way to spell a flag, one way to refuse and one way to
+// end.
+//
+// Used by each main before anything else runs; one thread. Include <CLI/CLI.hpp> where flags are declared.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+
+namespace CLI {
+class App;
+class Option;
+class Validator;
+}  // namespace CLI
+
+namespace cairn {
+
+// "data_dir" -> "--data_dir,--data-dir": what CLI::App::add_option wants.
+std::string FlagNames(absl::string_view name);
+// "shuffle" -> "--shuffle,!--noshuffle": what CLI::App::add_flag wants.
+std::string SwitchNames(absl::string_view name);
+
+// Checks of a flag's value; their fault reads "--epochs: 'x' is no whole number of at least 1".
+CLI::Validator WholeNumberFrom(int64_t minimum);
+CLI::Validator NumberFrom(double minimum);
+CLI::Validator NumberAbove(double bound);
+CLI::Validator NumberBetween(double minimum, double bound);  // [minimum, bound)
+CLI::Validator OneOf(std::initializer_list<const char*> words);
+
+// --log_level debug|info|warning|error. `level` keeps its value when the flag is not given.
+CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level);
+LogLevel LogLevelOf(absl::string_view name);  // one of the four words
+
+// Reads the command line into the variables that `app` was told of. Empty: go on. Otherwise end with this
+// code: kDone after --help or --version, whose text went to stdout; kUsage after one line on stderr,
+// "cairn-ps: <fault>". Does not throw. `app` has the program's name.
+std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
+// The same refusal for what only a later look can tell: prints "cairn-ps: <fault>" in one line, returns
+// kUsage.
+ExitCode UsageError(absl::string_view program, absl::string_view fault);
+
+// The flags among `names` that the command line gave, as arguments for another program: {"--epochs=5",
+// "--sync_replicas=true"}. `declares` tells which: an App that declares them, in the order wanted.
+std::vector<std::string> GivenFlags(const CLI::App& parsed, const CLI::App& declares);
+
+// "0.1.0"
+absl::string_view Version();
+
+}  // namespace cairn

@@ -1,0 +1,174 @@
+// The launcher's small parts: ports, cores, lines, and the plan of a local cluster.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cores.h"
+#include "cli/local_cluster.h"
+#include "cli/output_lines.h"
+#include "cli/ports.h"
+
+namespace cairn::cli {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Whether a socket can listen on the port of 127.0.0.1.
+bool CanListen(int port, bool reuse_port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int one = 1;
+  if (reuse_port) setsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool listens =
+      bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && listen(socket, 1) == 0;
+  close(socket);
+  return listens;
+}
+
+TEST(ReservedPort, OnlyWhoReusesPortsCanListenOnIt) {
+  const auto port = ReservedPort::Reserve();
+  ASSERT_TRUE(port.ok()) << port.status();
+  EXPECT_FALSE(CanListen(port->port(), /*reuse_port=*/false));
+  EXPECT_TRUE(CanListen(port->port(), /*reuse_port=*/true));
+}
+
+TEST(ReservedPort, TwoAreDifferentAndTheyAreFreeAfterwards) {
+  int number = 0;
+  {
+    const auto one = ReservedPort::Reserve();
+    const auto two = ReservedPort::Reserve();
+    EXPECT_NE(one->port(), two->port());
+    number = one->port();
+  }
+  EXPECT_TRUE(CanListen(number, /*reuse_port=*/false));
+}
+
+// A /proc and /sys of files.
+class CpuQuotaTest : public testing::Test {
+ protected:
+  CpuQuotaTest() : root_(testing::TempDir() + "cairn_quota_XXXXXX") {
+    EXPECT_NE(mkdtemp(root_.data()), nullptr);
+  }
+  ~CpuQuotaTest() override { std::filesystem::remove_all(root_); }
+  void Put(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  std::string root_;
+};
+
+TEST_F(CpuQuotaTest, NoControlGroupsAreNoLimit) {
+  EXPECT_EQ(CpuQuota(root_), std::nullopt);
+}
+
+TEST_F(CpuQuotaTest, Version2TakesTheTightestOfTheGroupsAbove) {
+  Put("/proc/self/cgroup", "0::/pods/mine\n");
+  Put("/sys/fs/cgroup/pods/mine/cpu.max", "max 100000\n");
+  EXPECT_EQ(CpuQuota(root_), std::nullopt);
+  Put("/sys/fs/cgroup/pods/cpu.max", "150000 100000\n");
+  EXPECT_EQ(CpuQuota(root_), 1.5);
+  Put("/sys/fs/cgroup/pods/mine/cpu.max", "50000 100000\n");
+  EXPECT_EQ(CpuQuota(root_), 0.5);
+}
+
+TEST_F(CpuQuotaTest, Version1ReadsTheCpuControllersGroup) {
+  Put("/proc/self/cgroup", "12:memory:/m\n4:cpu,cpuacct:/docker/abc\n");
+  Put("/sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "-1\n");
+  Put("/sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(CpuQuota(root_), std::nullopt);
+  Put("/sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "200000\n");
+  EXPECT_EQ(CpuQuota(root_), 2.0);
+}
+
+TEST_F(CpuQuotaTest, InAContainerThePathIsTheHostsAndTheMountSpeaks) {
+  Put("/proc/self/cgroup", "4:cpu:/docker/abc\n");
+  Put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
+  Put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(CpuQuota(root_), 3.0);
+}
+
+TEST(UsableCores, IsAtLeastOne) {
+  EXPECT_GE(UsableCores(), 1);
+}
+
+TEST(OutputLines, LinesComeOutWholeAndPrefixed) {
+  OutputLines lines("ps/0");
+  EXPECT_EQ(lines.Add("hel"), "");
+  EXPECT_EQ(lines.Add("lo\nyou\nth"), "[ps/0] hello\n[ps/0] you\n");
+  EXPECT_EQ(lines.Finish(), "[ps/0] th\n");
+  EXPECT_EQ(lines.Finish(), "");
+  EXPECT_THAT(lines.last_lines(), ElementsAre("hello", "you", "th"));
+}
+
+TEST(OutputLines, OnlyTheLastAreKept) {
+  OutputLines lines("ps/0");
+  lines.Add("1\n2\n3\n4\n5\n6\n");
+  EXPECT_THAT(lines.last_lines(), ElementsAre("2", "3", "4", "5", "6"));
+}
+
+TEST(OutputLines, ALineWithoutEndIsCut) {
+  OutputLines lines("x");
+  EXPECT_EQ(lines.Add(std::string(OutputLines::kLongest + 1, 'a')),
+            absl::StrCat("[x] ", std::string(OutputLines::kLongest, 'a'), "\n"));
+  EXPECT_EQ(lines.Finish(), "[x] a\n");
+}
+
+LocalClusterArgs OneServerTwoWorkers() {
+  return {.program_directory = "/opt/bin",
+          .server_ports = {1000},
+          .worker_ports = {2000, 2001},
+          .model = "m.json",
+          .train_flags = {"--epochs=2"},
+          .summary = "out.json",
+          .log_level = "warning",
+          .threads = 3,
+          .environment = {"HOME=/root"}};
+}
+
+TEST(LocalCluster, EveryTaskKnowsItsPlace) {
+  const auto tasks = PlanLocalCluster(OneServerTwoWorkers());
+  ASSERT_EQ(tasks.size(), 3u);
+  EXPECT_THAT(tasks[0].child.command,
+              ElementsAre("/opt/bin/cairn-ps", "--job_name=ps", "--task_index=0", "--ps_hosts=127.0.0.1:1000",
+                          "--worker_hosts=127.0.0.1:2000,127.0.0.1:2001", "--log_level=warning",
+                          "--listen=127.0.0.1:1000", "--reuse_port"));
+  EXPECT_THAT(tasks[2].child.command,
+              ElementsAre("/opt/bin/cairn-worker", "--job_name=worker", "--task_index=1",
+                          "--ps_hosts=127.0.0.1:1000", "--worker_hosts=127.0.0.1:2000,127.0.0.1:2001",
+                          "--log_level=warning", "--model=m.json", "--epochs=2", "--threads=3"));
+  EXPECT_EQ(tasks[1].child.name, "worker/0");
+}
+
+TEST(LocalCluster, OnlyTheChiefSummarizesAndDraws) {
+  const auto tasks = PlanLocalCluster(OneServerTwoWorkers());
+  EXPECT_THAT(tasks[1].child.command, Contains("--summary=out.json"));
+  EXPECT_TRUE(tasks[1].child.shares_stdout);
+  EXPECT_EQ(tasks[1].role, Supervisor::Role::kChief);
+  EXPECT_THAT(tasks[2].child.command, Not(Contains(HasSubstr("--summary"))));
+  EXPECT_FALSE(tasks[2].child.shares_stdout);
+  EXPECT_FALSE(tasks[0].child.shares_stdout);
+}
+
+TEST(LocalCluster, IdleThreadsSleepUnlessTheUserWantsOtherwise) {
+  LocalClusterArgs args = OneServerTwoWorkers();
+  EXPECT_THAT(PlanLocalCluster(args)[1].child.environment,
+              ElementsAre("HOME=/root", "OMP_WAIT_POLICY=passive"));
+  args.environment = {"OMP_WAIT_POLICY=active"};
+  EXPECT_THAT(PlanLocalCluster(args)[1].child.environment, ElementsAre("OMP_WAIT_POLICY=active"));
+}
+
+}  // namespace
+}  // namespace cairn::cli

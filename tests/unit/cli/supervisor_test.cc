@@ -1,0 +1,180 @@
+#include "cli/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/cli/launched.h"
+
+namespace cairn::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr auto kServer = Supervisor::Role::kServer;
+constexpr auto kChief = Supervisor::Role::kChief;
+constexpr auto kWorker = Supervisor::Role::kWorker;
+
+// Sleeps until it is told to end.
+constexpr char kRuns[] = "echo ready >&2; exec sleep 1000";
+// Does not listen to anything less than SIGKILL; nor does what it started.
+constexpr char kStubborn[] = "trap '' TERM INT; echo ready >&2; sleep 1000; sleep 1000";
+
+TEST(Supervisor, AllTasksDoneIsSuccess) {
+  Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kChief, "worker/0", "exit 0"),
+                     Script(kWorker, "worker/1", "exit 0")},
+                    {});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_EQ(launched.log(), "");
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, TheFirstFailureIsItsOwnExitCode) {
+  Launched launched({Script(kServer, "ps/0", kRuns), Script(kChief, "worker/0", kRuns),
+                     Script(kWorker, "worker/1", "echo first >&2; echo 'no variable x' >&2; exit 3")},
+                    {});
+  EXPECT_EQ(launched.Wait(), 3);
+  EXPECT_THAT(launched.log(),
+              EndsWith("cairn train: worker/1 ended with exit code 3\n  | first\n  | no variable x\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, ATaskKilledFromOutsideIsLostAndRetryable) {
+  Launched launched({Script(kServer, "ps/0", "kill -KILL $$"), Script(kChief, "worker/0", kRuns)}, {});
+  EXPECT_EQ(launched.Wait(), 138);
+  EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 was killed by SIGKILL\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, ATaskThatCrashesIsAPermanentFailure) {
+  Launched launched({Script(kServer, "ps/0", kRuns), Script(kChief, "worker/0", "kill -SEGV $$")}, {});
+  EXPECT_EQ(launched.Wait(), 1);
+  EXPECT_THAT(launched.log(), HasSubstr("cairn train: worker/0 was killed by SIGSEGV\n"));
+}
+
+TEST(Supervisor, AServerThatEndsEarlyIsAFailureEvenWithZero) {
+  Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kChief, "worker/0", kRuns)},
+                    {.end_limit = milliseconds(200)});
+  EXPECT_EQ(launched.Wait(), 1);
+  EXPECT_THAT(launched.log(), HasSubstr("cairn train: worker/0 still ran 0.2 s after the end of ps/0"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, AWorkerThatFailsForAnEarlyServerIsNotBlamedAlone) {
+  Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kChief, "worker/0", "sleep 0.5; exit 138")},
+                    {});
+  EXPECT_EQ(launched.Wait(), 138);
+  EXPECT_THAT(launched.log(),
+              HasSubstr("ps/0 ended before the workers, then worker/0 ended with exit code 138"));
+}
+
+TEST(Supervisor, AtTheRegularEndAServerMayBeFasterThanTheWorkers) {
+  Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kChief, "worker/0", "sleep 0.3; exit 0")}, {});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_EQ(launched.log(), "");
+}
+
+TEST(Supervisor, WhoHangsAfterTheChiefIsNamedAndKilled) {
+  Launched launched({Script(kServer, "ps/0", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+                     Script(kChief, "worker/0", "exit 0"), Script(kWorker, "worker/1", kStubborn)},
+                    {.grace = milliseconds(200), .end_limit = milliseconds(200)});
+  EXPECT_EQ(launched.Wait(), 1);
+  EXPECT_THAT(launched.log(), HasSubstr("ps/0, worker/1 still ran 0.2 s after the chief's end"));
+  EXPECT_THAT(launched.log(), HasSubstr("worker/1 did not stop within 0.2 s: killing"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, InterruptGoesToTheWorkersFirstAndToTheServersAfterThem) {
+  const auto obedient = [](const std::string& last_words) {
+    return "trap 'echo " + last_words + " >&2; exit 130' INT; echo ready >&2; while :; do sleep 0.05; done";
+  };
+  Launched launched({Script(kServer, "ps/0", obedient("server stops")),
+                     Script(kChief, "worker/0",
+                            "trap 'sleep 0.3; echo chief stops >&2; exit 130' INT; "
+                            "echo ready >&2; while :; do sleep 0.05; done")},
+                    {.grace = minutes(1)});
+  ASSERT_TRUE(launched.Logs("[ps/0] ready"));
+  ASSERT_TRUE(launched.Logs("[worker/0] ready"));
+  launched.Signal(SIGINT);
+  EXPECT_EQ(launched.Wait(), 130);
+  EXPECT_LT(launched.log().find("[worker/0] chief stops"), launched.log().find("[ps/0] server stops"));
+  EXPECT_THAT(launched.log(), EndsWith("cairn train: stopped by SIGINT\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, WhoDoesNotStopWithinTheGraceIsKilled) {
+  Launched launched({Script(kServer, "ps/0", kRuns), Script(kChief, "worker/0", kStubborn)},
+                    {.grace = milliseconds(200)});
+  ASSERT_TRUE(launched.Logs("[worker/0] ready"));
+  launched.Signal(SIGTERM);
+  EXPECT_EQ(launched.Wait(), 143);
+  EXPECT_THAT(launched.log(), HasSubstr("worker/0 did not stop within 0.2 s: killing"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, ASecondSignalKillsAtOnce) {
+  Launched launched({Script(kServer, "ps/0", kStubborn), Script(kChief, "worker/0", kStubborn)},
+                    {.grace = minutes(10)});
+  ASSERT_TRUE(launched.Logs("[ps/0] ready"));
+  ASSERT_TRUE(launched.Logs("[worker/0] ready"));
+  launched.Signal(SIGINT);
+  ASSERT_TRUE(launched.Logs("once more kills"));
+  launched.Signal(SIGINT);
+  EXPECT_EQ(launched.Wait(), 130);
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, KilledItselfItLeavesNothingBehind) {
+  Launched launched({Script(kServer, "ps/0", "trap '' TERM INT; echo ready >&2; exec sleep 1000"),
+                     Script(kChief, "worker/0", "trap '' TERM INT; echo ready >&2; exec sleep 1000")},
+                    {});
+  ASSERT_TRUE(launched.Logs("[ps/0] ready"));
+  ASSERT_TRUE(launched.Logs("[worker/0] ready"));
+  launched.Signal(SIGKILL);
+  EXPECT_EQ(launched.Wait(), -SIGKILL);
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, WhatATaskLeftRunningIsKilledWithIt) {
+  Launched launched({Script(kChief, "worker/0", "sleep 1000 & exit 0")}, {});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, OnlyTheChiefSharesStdout) {
+  Launched launched(
+      {Script(kServer, "ps/0", "echo server"), Script(kChief, "worker/0", "echo result; echo log >&2"),
+       Script(kWorker, "worker/1", "echo other; printf unfinished")},
+      {});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_EQ(launched.out(), "result\n");
+  EXPECT_THAT(launched.log(), HasSubstr("[ps/0] server\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("[worker/0] log\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("[worker/1] other\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("[worker/1] unfinished\n"));
+}
+
+TEST(Supervisor, AProgramThatIsNotThereStopsWhatWasStarted) {
+  Supervisor::Task missing = Script(kChief, "worker/0", "");
+  missing.child.command = {"/no/such/cairn-worker"};
+  Launched launched({Script(kServer, "ps/0", kRuns), missing}, {});
+  EXPECT_EQ(launched.Wait(), 1);
+  EXPECT_THAT(
+      launched.log(),
+      EndsWith("cairn train: cannot start /no/such/cairn-worker for worker/0: No such file or directory\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, AChildThatFloodsItsOutputDoesNotStopTheWatch) {
+  Launched launched(
+      {Script(kServer, "ps/0", "while :; do echo flood; done"), Script(kChief, "worker/0", "exit 4")}, {});
+  EXPECT_EQ(launched.Wait(), 4);
+  EXPECT_THAT(launched.log(), Not(HasSubstr("[worker/0] flood")));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+}  // namespace
+}  // namespace cairn::cli

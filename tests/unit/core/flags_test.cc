@@ -1,0 +1,132 @@
+#include "common/core/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Outcome {
+  std::optional<ExitCode> code;
+  std::string out;
+  std::string err;
+};
+
+Outcome Parse(CLI::App& app, std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "/usr/bin/whatever");
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Outcome outcome;
+  outcome.code = ParseCommandLine(app, static_cast<int>(arguments.size()), arguments.data());
+  outcome.out = testing::internal::GetCapturedStdout();
+  outcome.err = testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+class Flags : public testing::Test {
+ protected:
+  Flags() {
+    app_.add_option(FlagNames("batch_size"), batch_size_)->check(WholeNumberFrom(1));
+    app_.add_option(FlagNames("step_timeout"), timeout_)->check(NumberAbove(0));
+    app_.add_option(FlagNames("mode"), mode_)->check(OneOf({"sync", "async"}));
+    app_.add_flag(SwitchNames("log_it"), log_it_);
+  }
+  CLI::App app_{"A program", "cairn-test"};
+  int64_t batch_size_ = 32;
+  double timeout_ = 1;
+  std::string mode_ = "async";
+  bool log_it_ = true;
+};
+
+TEST_F(Flags, BothSpellingsAreOneFlag) {
+  EXPECT_EQ(Parse(app_, {"--batch-size", "64"}).code, std::nullopt);
+  EXPECT_EQ(batch_size_, 64);
+  EXPECT_EQ(Parse(app_, {"--batch_size=16"}).code, std::nullopt);
+  EXPECT_EQ(batch_size_, 16);
+}
+
+TEST_F(Flags, ASwitchHasTwoSpellingsOfNoToo) {
+  EXPECT_EQ(Parse(app_, {"--nolog-it"}).code, std::nullopt);
+  EXPECT_FALSE(log_it_);
+  EXPECT_EQ(Parse(app_, {"--log_it"}).code, std::nullopt);
+  EXPECT_TRUE(log_it_);
+}
+
+TEST_F(Flags, HelpGoesToStdoutAndEndsWell) {
+  const Outcome outcome = Parse(app_, {"--help"});
+  EXPECT_EQ(outcome.code, ExitCode::kDone);
+  EXPECT_THAT(outcome.out, HasSubstr("--batch_size,--batch-size"));
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(Flags, VersionNamesTheProgram) {
+  const Outcome outcome = Parse(app_, {"--version"});
+  EXPECT_EQ(outcome.code, ExitCode::kDone);
+  EXPECT_EQ(outcome.out, "cairn-test " + std::string(Version()) + "\n");
+}
+
+TEST_F(Flags, FaultsAreOneLineThatNamesTheFlag) {
+  const std::vector<std::pair<std::vector<const char*>, std::string>> faults = {
+      {{"--batch_size", "0"}, "--batch_size: '0' is no whole number of at least 1"},
+      {{"--batch-size=-3"}, "--batch_size: '-3' is no whole number of at least 1"},
+      {{"--batch_size", "-3"}, "--batch_size: '-3' is no whole number of at least 1"},
+      {{"--batch_size", "1e9"}, "--batch_size: '1e9' is no whole number of at least 1"},
+      {{"--step_timeout", "nan"}, "--step_timeout: 'nan' is no number above 0"},
+      {{"--mode", "hogwild"}, "--mode: 'hogwild' is none of sync, async"},
+      {{"--bach_size", "3"}, "unknown flag --bach_size, did you mean --batch_size?"},
+      {{"--learning_rate=3"}, "unknown flag --learning_rate"},
+      {{"stray"}, "unexpected argument 'stray'"},
+      {{"--batch_size"}, "--batch_size needs a value"},
+      {{"--batch_size", "1", "--batch-size", "2"}, "--batch_size is given more than once"},
+  };
+  for (const auto& [arguments, fault] : faults) {
+    const Outcome outcome = Parse(app_, arguments);
+    EXPECT_EQ(outcome.code, ExitCode::kUsage) << fault;
+    EXPECT_EQ(outcome.err, "cairn-test: " + fault + "\n");
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+TEST_F(Flags, AFaultInASubcommandNamesIt) {
+  CLI::App outer("All", "cairn");
+  outer.require_subcommand(1);
+  outer.add_subcommand("train", "Train")->add_option(FlagNames("epochs"))->check(WholeNumberFrom(1));
+  EXPECT_EQ(Parse(outer, {"train", "--epochs", "x"}).err,
+            "cairn train: --epochs: 'x' is no whole number of at least 1\n");
+  EXPECT_EQ(Parse(outer, {"train", "--epoch", "1"}).err,
+            "cairn train: unknown flag --epoch, did you mean --epochs?\n");
+}
+
+TEST_F(Flags, GivenFlagsAreThoseOfTheCommandLineOnly) {
+  ASSERT_EQ(Parse(app_, {"--nolog_it", "--mode", "sync"}).code, std::nullopt);
+  EXPECT_THAT(GivenFlags(app_, app_), ElementsAre("--mode=sync", "--log_it=false"));
+}
+
+TEST_F(Flags, GivenFlagsSayTheSameWhenReadAgain) {
+  ASSERT_EQ(Parse(app_, {"--nolog_it", "--batch-size", "7"}).code, std::nullopt);
+  const std::vector<std::string> given = GivenFlags(app_, app_);
+  batch_size_ = 1;
+  log_it_ = true;
+  std::vector<const char*> again;
+  for (const std::string& argument : given) again.push_back(argument.c_str());
+  ASSERT_EQ(Parse(app_, again).code, std::nullopt);
+  EXPECT_EQ(batch_size_, 7);
+  EXPECT_FALSE(log_it_);
+}
+
+TEST(LogLevelFlag, ItsWordsAreLevels) {
+  CLI::App app("A program", "cairn-test");
+  std::string level = "info";
+  AddLogLevelFlag(app, level);
+  ASSERT_EQ(Parse(app, {"--log-level=warning"}).code, std::nullopt);
+  EXPECT_EQ(LogLevelOf(level), LogLevel::kWarning);
+  EXPECT_THAT(Parse(app, {"--log_level=loud"}).err, HasSubstr("none of debug, info, warning, error"));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,168 @@
+#include "worker/progress.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+
+namespace cairn::worker {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class FakeClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+  void Advance(Duration duration) { now_ += duration; }
+
+ private:
+  TimePoint now_{seconds(1000)};
+};
+
+// Progress into a pipe whose other end is read between the calls.
+class ProgressTest : public testing::Test {
+ protected:
+  ProgressTest() { EXPECT_EQ(pipe(ends_), 0); }
+  ~ProgressTest() override {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  Progress OnTerminal() { return Progress({.fd = ends_[1], .terminal = true, .color = false}, clock_); }
+  Progress InAFile(int64_t display_every = 0) {
+    return Progress({.fd = ends_[1], .display_every = display_every}, clock_);
+  }
+  // What was written since the last call.
+  std::string Shown() {
+    EXPECT_EQ(write(ends_[1], "$", 1), 1);  // an end mark, so that an empty pipe does not block
+    std::string text;
+    while (text.empty() || text.back() != '$') {
+      char buffer[4096];
+      const ssize_t count = read(ends_[0], buffer, sizeof buffer);
+      if (count <= 0) return "read failed";
+      text.append(buffer, static_cast<size_t>(count));
+    }
+    text.pop_back();
+    return text;
+  }
+
+  FakeClock clock_;
+  int ends_[2];
+};
+
+TEST_F(ProgressTest, ElsewhereThanOnATerminalAnEpochIsOneLine) {
+  Progress progress = InAFile();
+  progress.StartEpoch(1, 5, 938);
+  EXPECT_EQ(Shown(), "Epoch 1/5\n");
+  clock_.Advance(milliseconds(500));
+  progress.Update(1, {{"accuracy", 0.1}, {"loss", 2.3}});
+  clock_.Advance(milliseconds(937 * 12));
+  progress.Update(938, {{"accuracy", 0.95124}, {"loss", 0.157}});
+  EXPECT_EQ(Shown(), "");
+  progress.EndEpoch({{"accuracy", 0.95124}, {"loss", 0.157}, {"val_accuracy", 0.9}, {"val_loss", 0.0005}});
+  EXPECT_EQ(Shown(),
+            "938/938 - 12s - 12ms/step - accuracy: 0.9512 - loss: 0.1570 - val_accuracy: 0.9000 - "
+            "val_loss: 5.0000e-04\n");
+}
+
+TEST_F(ProgressTest, DisplayEveryAddsLines) {
+  Progress progress = InAFile(/*display_every=*/10);
+  progress.StartEpoch(1, 1, 25);
+  for (int64_t step = 1; step <= 25; ++step) {
+    clock_.Advance(seconds(2));
+    progress.Update(step, {{"loss", 1.0}});
+  }
+  progress.EndEpoch({{"loss", 1.0}});
+  EXPECT_EQ(Shown(),
+            "Epoch 1/1\n10/25 - 20s - 2s/step - loss: 1.0000\n20/25 - 40s - 2s/step - loss: 1.0000\n"
+            "25/25 - 50s - 2s/step - loss: 1.0000\n");
+}
+
+TEST_F(ProgressTest, OnATerminalTheBarGrowsAndTheTimeLeftShrinks) {
+  Progress progress = OnTerminal();
+  progress.StartEpoch(2, 5, 100);
+  Shown();
+  clock_.Advance(seconds(1));
+  progress.Update(1, {{"loss", 2.0}});
+  EXPECT_EQ(Shown(), "\r  1/100 ──────────────────── 1:39 1s/step - loss: 2.0000");
+  clock_.Advance(milliseconds(490));
+  progress.Update(50, {{"loss", 1.5}});
+  EXPECT_EQ(Shown(), "\r 50/100 ━━━━━━━━━━────────── 0s 10ms/step - loss: 1.5000");
+}
+
+TEST_F(ProgressTest, TheLastDrawEndsTheLineWithTheTimeTaken) {
+  Progress progress = OnTerminal();
+  progress.StartEpoch(1, 1, 4);
+  Shown();
+  for (int64_t step = 1; step <= 4; ++step) {
+    clock_.Advance(microseconds(250));
+    progress.Update(step, {{"loss", 1.0}});
+  }
+  EXPECT_EQ(Shown(), "\r1/4 ━━━━━─────────────── 0s 250us/step - loss: 1.0000");
+  progress.EndEpoch({{"loss", 0.5}, {"val_loss", 0.75}});
+  EXPECT_EQ(Shown(), "\r4/4 ━━━━━━━━━━━━━━━━━━━━ 0s 250us/step - loss: 0.5000 - val_loss: 0.7500\n");
+}
+
+TEST_F(ProgressTest, ItRedrawsAtMostEveryFiftyMilliseconds) {
+  Progress progress = OnTerminal();
+  progress.StartEpoch(1, 1, 1000);
+  progress.Update(1, {});
+  Shown();
+  clock_.Advance(milliseconds(49));
+  progress.Update(2, {});
+  EXPECT_EQ(Shown(), "");
+  clock_.Advance(milliseconds(1));
+  progress.Update(3, {});
+  EXPECT_EQ(Shown(), "\r   3/1000 ──────────────────── 24s 25ms/step");
+}
+
+TEST_F(ProgressTest, LongTimesLeftAreHoursAndMinutes) {
+  Progress progress = OnTerminal();
+  progress.StartEpoch(1, 1, 1000);
+  Shown();
+  clock_.Advance(seconds(10));
+  progress.Update(1, {});
+  EXPECT_EQ(Shown(), "\r   1/1000 ──────────────────── 2:46:30 10s/step");
+}
+
+TEST_F(ProgressTest, AShorterLineCoversALongerOne) {
+  Progress progress = OnTerminal();
+  progress.StartEpoch(1, 1, 10);
+  progress.Update(1, {{"loss", 100.0}});
+  Shown();
+  clock_.Advance(seconds(1));
+  progress.Update(2, {{"loss", 1.0}});
+  EXPECT_EQ(Shown(), "\r 2/10 ━━━━──────────────── 8s 1s/step - loss: 1.0000  ");
+}
+
+TEST_F(ProgressTest, InColorTheCountIsBoldAndTheBarGreenAndWhite) {
+  Progress progress({.fd = ends_[1], .terminal = true}, clock_);
+  progress.StartEpoch(1, 1, 2);
+  Shown();
+  clock_.Advance(seconds(3));
+  progress.Update(1, {});
+  EXPECT_EQ(
+      Shown(),
+      "\r\x1b[1m1/2\x1b[0m \x1b[32m━━━━━━━━━━\x1b[0m\x1b[37m━━━━━━━━━━\x1b[0m \x1b[1m3s\x1b[0m 3s/step");
+}
+
+TEST_F(ProgressTest, AnEpochThatStopsEarlySaysHowFarItCame) {
+  Progress progress = InAFile();
+  progress.StartEpoch(1, 1, 100);
+  Shown();
+  clock_.Advance(seconds(1));
+  progress.Update(40, {});
+  progress.EndEpoch({});
+  EXPECT_EQ(Shown(), " 40/100 - 1s - 25ms/step\n");
+}
+
+TEST_F(ProgressTest, ADisplayThatHasGoneDoesNotStopTheTraining) {
+  Progress progress({.fd = -1, .terminal = true}, clock_);
+  progress.StartEpoch(1, 1, 2);
+  progress.Update(1, {});
+  progress.EndEpoch({});
+}
+
+}  // namespace
+}  // namespace cairn::worker

@@ -1,0 +1,160 @@
+#include "worker/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/flags.h"
+
+namespace cairn::worker {
+namespace {
+
+void AddWhat(CLI::App& app, TrainOptions& options) {
+  const std::string group = "What to train";
+  app.add_option(FlagNames("model"), options.model, "The model: Keras' JSON, or a .keras file")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option(FlagNames("data_dir"), options.data_dir,
+                 "Directory with MNIST's IDX files or mnist.npz; or a .npz")
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option(FlagNames("input_scale"), options.input_scale,
+                 "Inputs are multiplied by this [1/255 for bytes, 1 for floats]")
+      ->check(NumberAbove(0))
+      ->type_name("X")
+      ->group(group);
+  app.add_option(FlagNames("limit_examples"), options.limit_examples,
+                 "Use only so many of each set; 0 is all")
+      ->check(WholeNumberFrom(0))
+      ->type_name("N")
+      ->group(group);
+}
+
+void AddHowLong(CLI::App& app, TrainOptions& options) {
+  const std::string group = "How long";
+  const auto add = [&](const char* name, int64_t& value, int64_t minimum, const char* what) {
+    app.add_option(FlagNames(name), value, what)
+        ->check(WholeNumberFrom(minimum))
+        ->capture_default_str()
+        ->type_name("N")
+        ->group(group);
+  };
+  add("batch_size", options.batch_size, 1, "Examples per step and worker");
+  add("epochs", options.epochs, 1, "Passes over the training set");
+  add("train_steps", options.train_steps, 0, "Global steps; 0: as many as the epochs take");
+}
+
+void AddHow(CLI::App& app, TrainOptions& options) {
+  const std::string group = "How updates are made";
+  CLI::Option* mode = app.add_option(FlagNames("mode"), options.mode, "When gradients are applied")
+                          ->check(OneOf({"sync", "async"}))
+                          ->capture_default_str()
+                          ->group(group);
+  app.add_flag_function(
+         SwitchNames("sync_replicas"), [&options](int64_t yes) { options.mode = yes > 0 ? "sync" : "async"; },
+         "The same as --mode sync, or --mode async")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->excludes(mode)
+      ->group(group);
+  app.add_option(FlagNames("replicas_to_aggregate"), options.replicas_to_aggregate,
+                 "sync: a round closes with so many gradients; 0 is all workers")
+      ->check(WholeNumberFrom(0))
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("max_staleness"), options.max_staleness,
+                 "async: refuse gradients older than so many versions; -1 is no limit")
+      ->check(WholeNumberFrom(-1))
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("optimizer"), options.optimizer, "Instead of the model file's")
+      ->type_name("NAME")
+      ->group(group);
+  const auto add_rate = [&](const char* name, std::optional<double>& rate, const CLI::Validator& check) {
+    app.add_option_function<double>(
+           FlagNames(name), [&rate](const double& value) { rate = value; }, "Instead of the model file's")
+        ->check(check)
+        ->type_name("X")
+        ->group(group);
+  };
+  add_rate("learning_rate", options.learning_rate, NumberFrom(0));
+  add_rate("momentum", options.momentum, NumberBetween(0, 1));
+  app.add_option(FlagNames("loss"), options.loss, "Instead of the model file's")
+      ->type_name("NAME")
+      ->group(group);
+  app.add_option(FlagNames("seed"), options.seed, "Of initial values and of the order of examples")
+      ->check(WholeNumberFrom(0))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("shard_tail"), options.shard_tail,
+                 "What workers do with examples that do not divide")
+      ->check(OneOf({"exact", "pad", "drop"}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag(SwitchNames("shuffle"), options.shuffle, "A new order of the examples in each epoch [yes]")
+      ->group(group);
+}
+
+void AddWhatItTells(CLI::App& app, TrainOptions& options) {
+  const std::string group = "What it tells";
+  app.add_flag(SwitchNames("validation"), options.validation,
+               "Evaluate the validation set after each epoch [yes]")
+      ->group(group);
+  app.add_option(FlagNames("display_every"), options.display_every,
+                 "On no terminal, a line every so many steps; 0: one line per epoch")
+      ->check(WholeNumberFrom(0))
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("summary"), options.summary, "Write one JSON object about the run at its end")
+      ->type_name("FILE")
+      ->group(group);
+  AddLogLevelFlag(app, options.log_level)->group(group);
+}
+
+void AddLimits(CLI::App& app, TrainOptions& options) {
+  const std::string group = "Limits and resources";
+  app.add_option(FlagNames("threads"), options.threads, "Threads that compute; 0 divides the host's cores")
+      ->check(WholeNumberFrom(0))
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("connect_timeout"), options.connect_timeout_seconds,
+                 "Until servers are reached, variables ready and workers joined")
+      ->check(NumberAbove(0))
+      ->capture_default_str()
+      ->type_name("SECONDS")
+      ->group(group);
+  app.add_option(FlagNames("step_timeout"), options.step_timeout_seconds,
+                 "For the servers' answer to one step")
+      ->check(NumberAbove(0))
+      ->capture_default_str()
+      ->type_name("SECONDS")
+      ->group(group);
+}
+
+}  // namespace
+
+void AddTrainOptions(CLI::App& app, TrainOptions& options) {
+  AddWhat(app, options);
+  AddHowLong(app, options);
+  AddHow(app, options);
+  AddWhatItTells(app, options);
+  AddLimits(app, options);
+}
+
+absl::Status Validate(const TrainOptions& options) {
+  if (options.model.empty()) return absl::InvalidArgumentError("--model is missing");
+  if (options.data_dir.empty()) return absl::InvalidArgumentError("--data_dir is missing");
+  if (options.mode != "sync" && options.replicas_to_aggregate > 0) {
+    return absl::InvalidArgumentError(
+        "--replicas_to_aggregate needs --sync_replicas: async rounds do not exist");
+  }
+  if (options.mode == "sync" && options.max_staleness >= 0) {
+    return absl::InvalidArgumentError(
+        "--max_staleness does not go with --sync_replicas: no late gradient is applied");
+  }
+  if (!options.optimizer.empty() && options.optimizer == "adam" && options.momentum.has_value()) {
+    return absl::InvalidArgumentError("--momentum does not go with --optimizer adam");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,142 @@
+#include "worker/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+// The texts are those of Keras 3's utils/progbar.py, with verbose=1 on a terminal and verbose=2 elsewhere.
+
+namespace cairn::worker {
+namespace {
+
+constexpr int64_t kBarWidth = 20;
+constexpr Duration kRedrawInterval = std::chrono::milliseconds(50);
+constexpr char kBold[] = "\x1b[1m";
+constexpr char kGreen[] = "\x1b[32m";
+constexpr char kWhite[] = "\x1b[37m";
+constexpr char kPlain[] = "\x1b[0m";
+
+double Seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+std::string FormatMetrics(const ShownMetrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) {
+    absl::StrAppend(&text, " - ", name, ": ",
+                    std::abs(value) > 1e-3 ? absl::StrFormat("%.4f", value) : absl::StrFormat("%.4e", value));
+  }
+  return text;
+}
+
+std::string FormatStepTime(double seconds) {
+  if (seconds >= 1 || seconds == 0) return absl::StrFormat("%.0fs/step", seconds);
+  if (seconds >= 1e-3) return absl::StrFormat("%.0fms/step", seconds * 1e3);
+  return absl::StrFormat("%.0fus/step", seconds * 1e6);
+}
+
+std::string FormatTimeLeft(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  if (seconds > 3600) return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole % 3600 / 60, whole % 60);
+  if (seconds > 60) return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
+  return absl::StrFormat("%ds", whole);
+}
+
+// " 12/938": the count takes as many columns as the total.
+std::string FormatCount(int64_t step, int64_t steps) {
+  return absl::StrFormat("%*d/%d", static_cast<int>(absl::StrCat(steps).size()), step, steps);
+}
+
+std::string Repeat(const char* character, int64_t times) {
+  std::string text;
+  for (int64_t i = 0; i < times; ++i) text += character;
+  return text;
+}
+
+}  // namespace
+
+Progress::Progress(const Options& options, const Clock& clock) : options_(options), clock_(clock) {}
+
+void Progress::StartEpoch(int64_t epoch, int64_t epochs, int64_t steps) {
+  steps_ = steps;
+  step_ = 0;
+  first_step_ = 0;
+  start_ = clock_.Now();
+  next_draw_ = start_;
+  drawn_width_ = 0;
+  Write(absl::StrCat("Epoch ", epoch, "/", epochs, "\n"));
+}
+
+void Progress::Update(int64_t step, const ShownMetrics& metrics) {
+  step_ = step;
+  const TimePoint now = clock_.Now();
+  if (first_step_ == 0 && step > 0) {
+    first_step_ = step;
+    after_first_step_ = now;
+  }
+  if (!options_.terminal) {
+    const bool due = options_.display_every > 0 && step % options_.display_every == 0 && step < steps_;
+    if (due) PrintLine(metrics);
+    return;
+  }
+  if (now < next_draw_) return;
+  next_draw_ = now + kRedrawInterval;
+  DrawBar(metrics, /*last=*/false);
+}
+
+void Progress::EndEpoch(const ShownMetrics& metrics) {
+  if (options_.terminal) {
+    DrawBar(metrics, /*last=*/true);
+  } else {
+    PrintLine(metrics);
+  }
+}
+
+double Progress::SecondsPerStep() const {
+  if (step_ == 0) return 0;
+  const TimePoint now = clock_.Now();
+  if (step_ > first_step_) return Seconds(now - after_first_step_) / static_cast<double>(step_ - first_step_);
+  return Seconds(now - start_) / static_cast<double>(step_);
+}
+
+void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
+  const auto paint = [&](const char* color, const std::string& text) {
+    return options_.color && !text.empty() ? absl::StrCat(color, text, kPlain) : text;
+  };
+  const double per_step = SecondsPerStep();
+  const int64_t done = steps_ > 0 ? std::min(kBarWidth, kBarWidth * step_ / steps_) : 0;
+  const std::string count = FormatCount(step_, steps_);
+  const std::string time = last ? absl::StrFormat("%.0fs", Seconds(clock_.Now() - start_))
+                                : FormatTimeLeft(per_step * static_cast<double>(steps_ - step_));
+  const std::string tail = absl::StrCat(" ", FormatStepTime(per_step), FormatMetrics(metrics));
+
+  // Columns, not bytes: the bar's character has three bytes.
+  const auto width = static_cast<int64_t>(count.size() + 1 + kBarWidth + 1 + time.size() + tail.size());
+  const std::string padding(static_cast<size_t>(std::max<int64_t>(0, drawn_width_ - width)), ' ');
+  drawn_width_ = width;
+  Write(absl::StrCat("\r", paint(kBold, count), " ", paint(kGreen, Repeat("━", done)),
+                     paint(kWhite, Repeat(options_.color ? "━" : "─", kBarWidth - done)), " ",
+                     paint(kBold, time), tail, padding, last ? "\n" : ""));
+}
+
+void Progress::PrintLine(const ShownMetrics& metrics) {
+  Write(absl::StrFormat("%s - %.0fs - %s%s\n", FormatCount(step_, steps_), Seconds(clock_.Now() - start_),
+                        FormatStepTime(SecondsPerStep()), FormatMetrics(metrics)));
+}
+
+void Progress::Write(const std::string& text) {
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = ::write(options_.fd, text.data() + written, text.size() - written);
+    if (count < 0 && errno != EINTR) return;  // a display that has gone must not stop the training
+    if (count > 0) written += static_cast<size_t>(count);
+  }
+}
+
+}  // namespace cairn::worker
