@@ -132,7 +132,7 @@ void Trainer::StartEpochOf(int64_t position) {
       sync() || parts_.options.train_steps > 0 ? parts_.job.final_version()
                                                : parts_.options.epochs * loader_.batches_per_epoch();
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
-  parts_.progress->StartEpoch(epoch_, std::max(epochs, epoch_ + 1), loader_.batches_per_epoch());
+  parts_.progress->StartEpoch(epoch_ + 1, std::max(epochs, epoch_ + 1), loader_.batches_per_epoch());
 }
 
 absl::Status Trainer::EndEpoch() {
