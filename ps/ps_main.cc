@@ -93,6 +93,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 int Main(int argc, char** argv) {
   SignalQueue signals({SIGINT, SIGTERM});
   net::TuneMalloc();
+  net::QuietGrpc();
   Flags flags;
   CLI::App app("One parameter server task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags.cluster);

@@ -184,6 +184,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
 int Main(int argc, char** argv) {
   SignalQueue signals({SIGINT, SIGTERM});
   net::TuneMalloc();
+  net::QuietGrpc();
   TrainOptions options;
   net::ClusterFlags flags;
   CLI::App app("One worker task of a Cairn cluster.", kProgram);

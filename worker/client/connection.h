@@ -27,9 +27,9 @@ struct ConnectionOptions {
   // How long to try to reach every server, and to wait for what others must do before training starts.
   Duration connect_timeout = std::chrono::seconds(300);
   // What is said while it waits, about every 10 s: "waiting for ps/1 at host:2222: connection refused". May be null.
-  std::function<void(const std::string&)> say;
+  std::function<void(const std::string&)> say{};
   // Asked several times a second while it waits; true ends the wait with CANCELLED. May be null.
-  std::function<bool()> stop;
+  std::function<bool()> stop{};
 };
 
 class Connection {
