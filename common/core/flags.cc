@@ -26,7 +26,7 @@ CLI::Validator Number(std::string what, std::function<bool(double)> accepts) {
         if (absl::SimpleAtod(text, &value) && accepts(value)) return std::string();
         return absl::StrCat("'", text, "' is no ", what);
       },
-      "NUMBER");
+      "");
   return validator;
 }
 
@@ -57,7 +57,10 @@ std::string FullName(const CLI::App& app) {
 }
 
 std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
-  if (argument.rfind("-", 0) != 0) return absl::StrCat("unexpected argument '", argument, "'");
+  if (argument.rfind("-", 0) != 0) {
+    const bool has_commands = !app.get_subcommands([](const CLI::App*) { return true; }).empty();
+    return absl::StrCat(has_commands ? "unknown command '" : "unexpected argument '", argument, "'");
+  }
   const std::string flag = argument.substr(0, argument.find('='));
   std::string nearest;
   size_t distance = 3;  // farther is no slip of the finger
@@ -71,6 +74,24 @@ std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
   }
   return absl::StrCat("unknown flag ", flag,
                       nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"));
+}
+
+// In --help a flag stands once, in its `_` spelling, and a switch as --[no]shuffle.
+class OneSpelling final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional || option->get_lnames().empty())
+      return CLI::Formatter::make_option_name(option, is_positional);
+    const std::string& name = option->get_lnames()[0];
+    const std::string shown = absl::StrCat(option->get_fnames().empty() ? "--" : "--[no]", name);
+    return option->get_snames().empty() ? shown : absl::StrCat("-", option->get_snames()[0], ", ", shown);
+  }
+};
+
+void UseFormatter(CLI::App& app, const std::shared_ptr<OneSpelling>& formatter) {
+  app.formatter(formatter);
+  for (CLI::App* subcommand : app.get_subcommands([](CLI::App*) { return true; }))
+    UseFormatter(*subcommand, formatter);
 }
 
 std::string Describe(const CLI::App& app, const CLI::ParseError& error) {
@@ -146,6 +167,7 @@ LogLevel LogLevelOf(absl::string_view name) {
 std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv) {
   app.set_version_flag("--version", absl::StrCat(app.get_name(), " ", Version()),
                        "Print the version and exit");
+  UseFormatter(app, std::make_shared<OneSpelling>());
   try {
     app.parse(argc, argv);
     return std::nullopt;
