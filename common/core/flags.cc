@@ -19,15 +19,14 @@ std::string Dashed(absl::string_view name) {
   return absl::StrReplaceAll(name, {{"_", "-"}});
 }
 
-CLI::Validator Number(std::string what, std::function<bool(double)> accepts) {
-  CLI::Validator validator(
+CLI::Validator Number(const std::string& what, const std::function<bool(double)>& accepts) {
+  return CLI::Validator(
       [what, accepts](const std::string& text) {
         double value = 0;
         if (absl::SimpleAtod(text, &value) && accepts(value)) return std::string();
         return absl::StrCat("'", text, "' is no ", what);
       },
       "");
-  return validator;
 }
 
 // Levenshtein's distance, for "did you mean".
@@ -57,7 +56,7 @@ std::string FullName(const CLI::App& app) {
 }
 
 std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
-  if (argument.rfind("-", 0) != 0) {
+  if (!absl::StartsWith(argument, "-")) {
     const bool has_commands = !app.get_subcommands([](const CLI::App*) { return true; }).empty();
     return absl::StrCat(has_commands ? "unknown command '" : "unexpected argument '", argument, "'");
   }
@@ -99,7 +98,7 @@ std::string Describe(const CLI::App& app, const CLI::ParseError& error) {
     const std::vector<std::string> strangers = app.remaining();
     if (!strangers.empty()) return DescribeStranger(app, strangers.front());
   }
-  const std::string text = error.what();
+  std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     return absl::StrCat(text.substr(0, text.find(':')),
                         absl::EndsWith(text, " missing") ? " needs a value" : " is given more than once");
