@@ -20,6 +20,7 @@ constexpr Row kCommands[] = {
     {"train", "Train on this machine: starts servers and workers and shows their progress", MakeTrainCommand},
     {"model", "Show a model's layers and parameters", MakeModelCommand},
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
+    {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"version", "Print the version", MakeVersionCommand},
 };
 

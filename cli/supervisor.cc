@@ -54,7 +54,7 @@ std::string Names(const std::vector<const Child*>& children) {
 }  // namespace
 
 int Supervisor::Run(const std::vector<Task>& tasks) {
-  SignalQueue signals;
+  SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGCHLD});
   if (!StartAll(tasks)) KillAll();
   while (!Running().empty()) {
     WaitForEvents(signals);

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cli/child.h"
-#include "cli/signals.h"
+#include "common/core/signals.h"
 #include "common/core/clock.h"
 
 namespace cairn::cli {

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
-#include "cli/cores.h"
+#include "common/core/cores.h"
 #include "cli/local_cluster.h"
 #include "cli/ports.h"
 #include "cli/supervisor.h"

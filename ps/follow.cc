@@ -357,9 +357,9 @@ grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(S
   return FollowerStream::Start(server);
 }
 
-ActiveJob::LeaderConnector ConnectByGrpc(std::string leader_address, int index) {
-  return [leader_address = std::move(leader_address), index](const v1::Job& job, std::shared_ptr<Shard> shard) {
-    return std::make_unique<LeaderLink>(leader_address, index, job, std::move(shard));
+ActiveJob::LeaderConnector ConnectByGrpc(int index) {
+  return [index](const v1::Job& job, std::shared_ptr<Shard> shard) {
+    return std::make_unique<LeaderLink>(job.servers(0), index, job, std::move(shard));
   };
 }
 

@@ -16,8 +16,8 @@ namespace cairn::ps {
 // ps/0's end of one follower's stream, for the service. Belongs to gRPC.
 grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(Server& server);
 
-// The follower's end: connects to ps/0 at `leader_address` ("host:port") for server `index`.
-ActiveJob::LeaderConnector ConnectByGrpc(std::string leader_address, int index);
+// The follower's end: connects server `index` to the job's ps/0.
+ActiveJob::LeaderConnector ConnectByGrpc(int index);
 
 v1::Decision ToProto(const LogEntry& entry);
 // INVALID_ARGUMENT for a decision of no known kind.

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -15,7 +16,6 @@
 #include "common/core/log.h"
 #include "common/core/signals.h"
 #include "common/core/status.h"
-#include "common/core/thread.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
@@ -27,6 +27,7 @@
 namespace cairn::ps {
 namespace {
 
+constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
 
@@ -44,10 +45,8 @@ uint64_t DrawIncarnation() {
   return (micros << 12) | (static_cast<uint64_t>(getpid()) & 0xFFF);
 }
 
-ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalWatcher& signals) {
-  const auto servers = cluster.spec.servers();
+ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {
   const int index = cluster.self.index;
-  // A server of a sparse cluster may know its own address only: then its index is beyond the list.
   const net::HostPort self = cluster.spec.tasks("ps").at(index);
   const std::string address = flags.listen.empty() ? absl::StrCat("0.0.0.0:", self.port) : flags.listen;
 
@@ -55,10 +54,9 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalWatc
   Server server(
       {
           .index = index,
-          .num_servers = static_cast<int>(servers.size()),
           .cluster_hash = cluster.spec.Hash(),
           .incarnation = DrawIncarnation(),
-          .connect_to_leader = ConnectByGrpc(servers.front().ToString(), index),
+          .connect_to_leader = ConnectByGrpc(index),
       },
       clock);
   const auto service = MakeService(server);
@@ -79,8 +77,8 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalWatc
   while (!end.has_value()) {
     server.Tick();
     end = server.ended();
-    if (const int signal = signals.WaitFor(std::chrono::milliseconds(100)); signal != 0) {
-      LogInfo("stopping on signal ", signal);
+    if (const auto signal = signals.WaitFor(std::chrono::milliseconds(100))) {
+      LogInfo("stopping on signal ", *signal);
       end = signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
     }
   }
@@ -93,21 +91,22 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalWatc
 }  // namespace
 
 int Main(int argc, char** argv) {
-  SignalWatcher signals({SIGINT, SIGTERM});  // before any thread
+  SignalQueue signals({SIGINT, SIGTERM});
   net::TuneMalloc();
+  net::QuietGrpc();
   Flags flags;
-  CLI::App app("One parameter server task of a Cairn cluster.");
+  CLI::App app("One parameter server task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags.cluster);
   app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
   app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
   AddLogLevelFlag(app, flags.log_level);
-  if (const auto exit = ParseFlags(app, argc, argv)) return static_cast<int>(*exit);
+  if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
 
   const auto cluster = net::ResolveCluster(flags.cluster, std::getenv("TF_CONFIG"));
-  if (!cluster.ok()) return UsageError("cairn-ps", cluster.status());
+  if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
   if (cluster->self.job != "ps") {
-    return UsageError("cairn-ps", absl::InvalidArgumentError(absl::StrCat(
-                                      "--job_name: this program is a ps, not a ", cluster->self.job)));
+    return static_cast<int>(
+        UsageError(kProgram, absl::StrCat("--job_name: this program is a ps, not a ", cluster->self.job)));
   }
   StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level));
   return static_cast<int>(Run(flags, *cluster, signals));

@@ -57,6 +57,7 @@ absl::Status CheckJob(const v1::Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("job: unknown mode ", static_cast<int>(job.mode())));
   }
   if (job.workers().empty()) return absl::InvalidArgumentError("job: no workers");
+  if (job.servers().empty()) return absl::InvalidArgumentError("job: no servers");
   if (!(job.lease_seconds() > 0)) {
     return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(), " s"));
   }
@@ -76,7 +77,7 @@ PolicyConfig PolicyOf(const v1::Job& job) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job, std::vector<net::Slice> slices,
-                                                             uint64_t layout, int server, int num_servers,
+                                                             uint64_t layout, int server,
                                                              const LeaderConnector& connect_to_leader) {
   CAIRN_RETURN_IF_ERROR(CheckJob(job));
   std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout));
@@ -95,7 +96,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC;
   if (sequences_itself || server == 0) {
     CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job)));
-    active->sequencer_ = std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : num_servers);
+    active->sequencer_ = std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : job.servers_size());
     active->port_ = std::make_unique<LocalPort>(*active->sequencer_, 0);
     active->shard_->ConnectTo(active->port_.get());
     CAIRN_CHECK(active->sequencer_->Subscribe(0, 1, active->shard_));
@@ -154,6 +155,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
       counters.set_stale(updates.stale);
       counters.set_rejected(updates.refused_other);
       counters.set_staleness_max(updates.staleness_max);
+      counters.set_examples(updates.examples);
     }
     counters.set_duplicate(job->shard().duplicates());
   }
@@ -184,7 +186,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
     } else {
       replaced = job_;
       auto job = ActiveJob::Create(request.job(), *std::move(slices), last_layout_ + 1, options_.index,
-                                   options_.num_servers, options_.connect_to_leader);
+                                   options_.connect_to_leader);
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
@@ -229,7 +231,7 @@ absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<
                                                    " new elements (at most ", kMostInlineValues, ")"));
   }
   CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job_->job(), std::move(slices), last_layout_ + 1, options_.index,
-                                                      options_.num_servers, nullptr));
+                                                      nullptr));
   AlignedBuffer values(size);
   const int64_t kept = size - fresh;
   std::copy_n(old_store.current().data->data(), kept, values.data());

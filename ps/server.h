@@ -39,7 +39,7 @@ class ActiveJob {
   // Makes the port to the job's sequencer for a server that is not the sequencer.
   using LeaderConnector = std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>)>;
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
-                                                           uint64_t layout, int server, int num_servers,
+                                                           uint64_t layout, int server,
                                                            const LeaderConnector& connect_to_leader);
   ~ActiveJob();
 
@@ -63,7 +63,6 @@ class Server {
  public:
   struct Options {
     int index = 0;
-    int num_servers = 1;
     uint64_t cluster_hash = 0;  // 0: clients' is not compared
     uint64_t incarnation = 1;   // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // needed where index > 0

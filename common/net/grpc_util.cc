@@ -2,7 +2,10 @@
 
 #include <malloc.h>
 
+#include "absl/strings/str_cat.h"
+#include "common/core/log.h"
 #include "common/net/frame.h"
+#include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -43,6 +46,10 @@ void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port) {
 
 void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
+}
+
+void QuietGrpc() {
+  gpr_set_log_function([](gpr_log_func_args* line) { Log(LogLevel::kDebug, absl::StrCat("grpc: ", line->message)); });
 }
 
 void TuneMalloc() {

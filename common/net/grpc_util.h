@@ -28,6 +28,9 @@ void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port);
 
 void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds timeout);
 
+// gRPC's own log lines become debug lines of ours: what matters of them comes back as a status. Call at the start of main.
+void QuietGrpc();
+
 // glibc's malloc returns large blocks to the system at once, and gRPC asks for them anew for each message: first touch
 // then costs more than the copy. Call at the start of main.
 void TuneMalloc();

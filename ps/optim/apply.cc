@@ -46,8 +46,7 @@ Mean ReduceWeights(absl::Span<const WeightedGradient> gradients) {
 }
 
 // sum[i] = (sum[i] + terms[0] + ... + terms[kTerms - 1]) / divisor, from left to right, over elements
-// [begin, begin + count) of the terms. Several terms at a time: memory delivers more when streams are read
-// together.
+// [begin, begin + count) of the terms.
 template <size_t kTerms>
 void AddTerms(const Term* terms, int64_t begin, int64_t count, float divisor, Isa isa, float* sum) {
   std::array<Term, kTerms> at;
@@ -86,18 +85,6 @@ const float* MeanOfBlock(const Mean& mean, int64_t begin, int64_t count, Isa isa
   return scratch;
 }
 
-// Asks for what the optimizer will touch while the gradients are still being summed. On a Xeon of 2 cores, 64
-// MiB, 4 contributors, this and AddTerms() bring SGD from 0.78 to 0.87 of the memory's floor, momentum from
-// 0.84 to 0.94, Adam from 0.86 to 0.90 (tests/bench/apply_bench.cc).
-void PrefetchForUpdate(const UpdateRange& range, int64_t begin, int64_t count) {
-  constexpr int64_t kFloatsPerCacheLine = 16;
-  for (int64_t i = begin; i < begin + count; i += kFloatsPerCacheLine) {
-    __builtin_prefetch(range.old_values + i);
-    __builtin_prefetch(range.new_values + i, /*rw=*/1);
-    for (float* slot : range.slots) __builtin_prefetch(slot + i, /*rw=*/1);
-  }
-}
-
 constexpr uint32_t kSignBit = 0x80000000;
 constexpr uint32_t kInfinityBits = 0x7f800000;  // NaNs lie above
 
@@ -123,7 +110,6 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
   alignas(64) float scratch[kBlock];
   for (int64_t begin = 0; begin < range.count; begin += kBlock) {
     const int64_t count = std::min(kBlock, range.count - begin);
-    if (mean.terms.size() > 1) PrefetchForUpdate(range, begin, count);
     const float* block_mean = MeanOfBlock(mean, begin, count, isa, scratch);
     const int64_t non_finite = FirstNonFinite(block_mean, count, isa);
     if (non_finite != kAllFinite) return begin + non_finite;

@@ -65,6 +65,7 @@ void UpdateCounters::Add(const Decision& decision) {
   for (const Gradient& gradient : apply.contributors) {
     const int64_t staleness = apply.version - 1 - gradient.base_version;
     ++accepted;
+    examples += gradient.examples;
     staleness_max = std::max(staleness_max, staleness);
     const int64_t last = static_cast<int64_t>(staleness_histogram.size()) - 1;
     ++staleness_histogram[static_cast<size_t>(std::min(staleness, last))];

@@ -75,6 +75,7 @@ using Decision = std::variant<Apply, Refuse>;
 
 struct UpdateCounters {
   int64_t accepted = 0;       // gradients that went into an update
+  int64_t examples = 0;       // in those
   int64_t stale = 0;          // refused as kStale
   int64_t refused_other = 0;  // refused for any other reason
   int64_t duplicate = 0;      // repeats, counted here alone

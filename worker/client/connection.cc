@@ -14,6 +14,8 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
+constexpr auto kFirstTry = std::chrono::milliseconds(20);
+constexpr auto kLongestPause = std::chrono::milliseconds(500);
 constexpr auto kSayEvery = std::chrono::seconds(10);
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
@@ -40,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
   const TimePoint start = Now();
   const TimePoint deadline = start + connection->options_.connect_timeout;
   TimePoint next_said = start + kSayEvery;
-  net::Backoff backoff(StreamOf(connection->options_.task));
+  net::Backoff backoff(StreamOf(connection->options_.task), kFirstTry, kLongestPause);
   std::vector<int> unreached;
   for (int server = 0; server < connection->num_servers(); ++server) unreached.push_back(server);
   for (;;) {
@@ -59,6 +61,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
       }
     }
     if (still.empty()) return connection;
+    if (connection->stopped()) return absl::CancelledError("stopped");
     unreached = std::move(still);
     if (Now() >= deadline) {
       return absl::UnavailableError(
@@ -104,7 +107,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
   const TimePoint start = Now();
   const TimePoint deadline = start + timeout;
   TimePoint next_said = start + kSayEvery;
-  net::Backoff backoff(StreamOf(options_.task));
+  net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
   for (;;) {
     v1::WaitRequest request;
     request.set_condition(condition);
@@ -121,6 +124,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
       return Annotate(status, NameOf(server));
     }
     CAIRN_RETURN_IF_ERROR(watch());
+    if (stopped()) return absl::CancelledError("stopped");
     if (Now() >= deadline) {
       return absl::UnavailableError(absl::StrCat(
           "waited ", std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), " s for ", missing));

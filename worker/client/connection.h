@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,9 @@ struct ConnectionOptions {
   // How long to try to reach every server, and to wait for what others must do before training starts.
   Duration connect_timeout = std::chrono::seconds(300);
   // What is said while it waits, about every 10 s: "waiting for ps/1 at host:2222: connection refused". May be null.
-  std::function<void(const std::string&)> say;
+  std::function<void(const std::string&)> say{};
+  // Asked several times a second while it waits; true ends the wait with CANCELLED. May be null.
+  std::function<bool()> stop{};
 };
 
 class Connection {
@@ -59,6 +62,7 @@ class Connection {
  private:
   Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options)
       : stubs_(std::move(stubs)), options_(std::move(options)), incarnations_(stubs_.size(), 0) {}
+  bool stopped() const { return options_.stop && options_.stop(); }
   absl::Status Handshake(int server, v1::ConnectResponse* response);
 
   const std::vector<std::unique_ptr<ServerStub>> stubs_;  // [server]

@@ -337,12 +337,6 @@ absl::StatusOr<StepResult> TrainingClient::FinishStep() {
   std::swap(parameters_, incoming_);
   version_ = version;
   finished_ = finished || result.outcome == v1::OUTCOME_FINISHED;
-  counters_.accepted += result.outcome == v1::OUTCOME_ACCEPTED;
-  counters_.stale += result.outcome == v1::OUTCOME_STALE;
-  counters_.duplicate += result.duplicate;
-  if (result.outcome == v1::OUTCOME_ACCEPTED) {
-    counters_.staleness_max = std::max(counters_.staleness_max, result.staleness);
-  }
   return result;
 }
 
@@ -425,11 +419,17 @@ void TrainingClient::Heartbeats() {
       if (status.ok()) {
         if (server == 0) waiting_for_ = response.waiting_for();
       } else if (absl::IsAborted(status) || absl::IsInternal(status)) {
-        if (failure_.ok()) failure_ = status;
+        failure_.Update(status);
         changed_.NotifyAll();
       }  // else it cannot be reached now; a step that needs it says so
     }
   }
+}
+
+void TrainingClient::Interrupt(absl::Status reason) {
+  MutexLock lock(mutex_);
+  failure_.Update(std::move(reason));
+  changed_.NotifyAll();
 }
 
 absl::Status TrainingClient::failure() const {

@@ -43,14 +43,6 @@ struct StepResult {
   bool duplicate = false;  // an answer came to a repeated push
 };
 
-// What this worker's pushes came to. Sums over steps.
-struct PushCounters {
-  int64_t accepted = 0;
-  int64_t stale = 0;
-  int64_t duplicate = 0;
-  int64_t staleness_max = 0;
-};
-
 class TrainingClient {
  public:
   // `variables`: the model's, with offsets in a flat buffer without gaps.
@@ -93,7 +85,8 @@ class TrainingClient {
   // Pulls the current values: of one version on all servers in a synchronous job.
   absl::Status Pull();
 
-  const PushCounters& counters() const { return counters_; }
+  // Ends what waits, and what will, with `reason`. Any thread.
+  void Interrupt(absl::Status reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The end ---
 
@@ -147,11 +140,11 @@ class TrainingClient {
   int64_t reads_ = 0;
   absl::Span<const float> gradients_;
   int64_t examples_ = 0;
-  PushCounters counters_;
 
   mutable Mutex mutex_;
   CondVar changed_;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);     // found by the heartbeats: the job ended, or the lease is lost
+  // The job failed or the lease is lost, as the heartbeats found; or an interruption.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::string waiting_for_ ABSL_GUARDED_BY(mutex_);  // as ps/0 last said
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t heartbeat_step_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,9 +1,10 @@
-// The .npy half of npz.h: magic, version, a header like
-//   {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), }
-// padded with spaces and ended by a newline, then the elements.
+#include "worker/data/npy.h"
+
 #include <array>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -11,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
-#include "worker/data/npz.h"
 
 namespace cairn::data {
 namespace {
@@ -49,7 +49,9 @@ absl::Status DescribeType(absl::string_view descr, NpyHeader& header) {
                                                  "'; supported are uint8, int8 to int64, float32, float64"));
 }
 
-// Reads the few forms of Python that NumPy writes here, front to back.
+// Reads the few forms of Python that NumPy writes here, front to back:
+//   {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), }
+// padded with spaces and ended by a newline.
 class HeaderParser {
  public:
   explicit HeaderParser(absl::string_view text) : text_(text) {}

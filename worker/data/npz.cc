@@ -2,13 +2,13 @@
 
 #include <zip.h>
 
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
+#include "worker/data/byte_reader.h"
+#include "worker/data/npy.h"
 
 namespace cairn::data {
 namespace {

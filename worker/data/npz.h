@@ -1,26 +1,21 @@
-// NumPy's .npz: a zip archive of .npy files, each one array with a header in Python's syntax
-// (numpy/lib/format.py).
+// NumPy's .npz: a zip archive of .npy files.
 //
-// Read: stored and deflated members; headers of versions 1 to 3; uint8, bool (as uint8), int8 to int64,
-// float32 and float64, of either byte order. Refused by name: pickled objects, structures, Fortran order,
-// other types, encrypted members, and members that claim to unpack to more than they can.
+// Stored and deflated members, also as numpy.savez writes them (zip64) and as a stream leaves them. Refused
+// by name: encrypted members, other packings, and members that claim to unpack to more than they can.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/data/array.h"
-#include "worker/data/byte_reader.h"
 
 struct zip;
 
 namespace cairn::data {
-
-// One .npy: header and elements, to the end of `reader`.
-absl::StatusOr<Array> ReadNpy(ByteReader& reader);
 
 // One thread at a time.
 class NpzFile {

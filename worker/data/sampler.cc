@@ -59,6 +59,14 @@ Sampler::Sampler(const SamplerOptions& options)
   CAIRN_CHECK(Validate(options).ok());
 }
 
+int64_t Sampler::batches_with_examples() const {
+  // Positions worker, worker + num_workers, ... below positions_.
+  const int64_t examples = positions_ > options_.worker
+                               ? RoundedUpQuotient(positions_ - options_.worker, options_.num_workers)
+                               : 0;
+  return RoundedUpQuotient(examples, options_.batch_size);
+}
+
 std::vector<uint32_t> Sampler::Batch(int64_t epoch, int64_t batch) {
   CAIRN_CHECK(epoch >= 0 && batch >= 0 && batch < batches_per_epoch_);
   if (epoch != cached_epoch_) {

@@ -41,6 +41,8 @@ class Sampler {
 
   // Batches per epoch: the same for every worker, at least 1.
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
+  // How many of them hold examples for this worker: under kExact perhaps one less.
+  int64_t batches_with_examples() const;
   // Example indices of batch `batch` of epoch `epoch`, at most batch_size, perhaps none under kExact.
   // The permutation of the last epoch asked for is kept.
   std::vector<uint32_t> Batch(int64_t epoch, int64_t batch);

@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cores.h"
+#include "common/core/cores.h"
 #include "cli/local_cluster.h"
 #include "cli/output_lines.h"
 #include "cli/ports.h"

@@ -31,6 +31,10 @@ TEST(ParseJson, TheSameKeyInTwoObjectsIsFine) {
   EXPECT_TRUE(ParseJson("{\"a\": {\"k\": 1}, \"b\": {\"k\": 1}}", "c").ok());
 }
 
+TEST(ParseJson, ANumberBeyondDoubleIsAnErrorAndNotAnException) {
+  EXPECT_FALSE(ParseJson("{\"a\": 1e990}", "c").ok());
+}
+
 TEST(ParseJson, InvalidUtf8IsAnErrorAndNotAnException) {
   EXPECT_FALSE(ParseJson("{\"a\": \"\xff\xfe\"}", "c").ok());
 }

@@ -46,7 +46,9 @@ inline std::string IdxHeader(int type, std::initializer_list<uint32_t> extents) 
   return header;
 }
 
+// A new file each time: ext4 waits for the disk when one is truncated and written again.
 inline void WriteText(const std::string& path, const std::string& contents) {
+  std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary) << contents;
 }
 

@@ -29,6 +29,7 @@ inline std::string Npy(const std::string& descr, const std::string& shape, const
 
 inline void WriteNpz(const std::string& path, const std::map<std::string, std::string>& members,
                      zip_int32_t method = ZIP_CM_STORE) {
+  std::filesystem::remove(path);
   int error = 0;
   zip_t* archive = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &error);
   ASSERT_NE(archive, nullptr);

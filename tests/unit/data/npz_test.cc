@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "absl/strings/escaping.h"
 #include "tests/unit/data/npz_files.h"
 #include "worker/data/dataset.h"
 
@@ -38,6 +39,24 @@ TEST(NpzFile, ReadsStoredAndDeflatedMembers) {
     EXPECT_EQ(array->shape, Shape({40, 50}));
     EXPECT_EQ(array->bytes, std::vector<uint8_t>(2000, 5));
   }
+}
+
+// numpy.savez opens every member with force_zip64, which libzip cannot write: Python's zipfile wrote this
+// one.
+TEST(NpzFile, ReadsTheZip64MembersOfNumPy) {
+  const TemporaryDirectory dir;
+  WriteText(
+      dir / "a.npz",
+      absl::HexStringToBytes(
+          "504b03042d0000000000000021000c9e39afffffffffffffffff05001400782e6e707901001000830000000000000083"
+          "00000000000000934e554d5059010076007b276465736372273a20277c7531272c2027666f727472616e5f6f72646572"
+          "273a2046616c73652c20277368617065273a2028332c292c207d20202020202020202020202020202020202020202020"
+          "20202020202020202020202020202020202020202020202020202020202020202020202020200a070809504b01022d03"
+          "2d0000000000000021000c9e39af8300000083000000050000000000000000000000800100000000782e6e7079504b05"
+          "06000000000100010033000000ba0000000000"));
+  const auto array = NpzFile::Open(dir / "a.npz")->Read("x");
+  ASSERT_TRUE(array.ok()) << array.status();
+  EXPECT_THAT(array->bytes, ElementsAre(7, 8, 9));
 }
 
 TEST(NpzFile, ReadsEveryTypeOfEitherByteOrder) {

@@ -183,16 +183,16 @@ Updated UpdateInPieces(const OptimizerConfig& config, int64_t count, std::vector
   return {next, variable.slots()};
 }
 
-class ApplyInPieces : public testing::TestWithParam<OptimizerConfig> {};
+class ApplyInPieces : public testing::TestWithParam<Rule> {};
 
 TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
   const int64_t count = 6151;  // prime
-  const Updated whole = UpdateInPieces(GetParam(), count, {}, Isa::kBaseline);
+  const Updated whole = UpdateInPieces(GetParam().config, count, {}, Isa::kBaseline);
   const std::vector<int64_t> cut_lists[] = {
       {}, {1}, {6150}, {3, 20, 53}, {2047, 2048, 2050}, {1000, 1016, 1033, 4097}, {0, 5, 5, 6000}};
   for (Isa isa : SupportedIsas()) {
     for (const std::vector<int64_t>& cuts : cut_lists) {
-      const Updated pieces = UpdateInPieces(GetParam(), count, cuts, isa);
+      const Updated pieces = UpdateInPieces(GetParam().config, count, cuts, isa);
       EXPECT_TRUE(SameBits(pieces.values.data(), whole.values))
           << IsaName(isa) << ", " << cuts.size() << " cuts";
       for (size_t s = 0; s < whole.slots.size(); ++s) {
@@ -202,11 +202,7 @@ TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, ApplyInPieces,
-                         testing::Values(OptimizerConfig{"SGD", {}},
-                                         OptimizerConfig{"SGD", {{"momentum", 0.9}}},
-                                         OptimizerConfig{"SGD", {{"momentum", 0.9}, {"nesterov", 1}}},
-                                         OptimizerConfig{"Adam", {}}, OptimizerConfig{"Adagrad", {}}));
+INSTANTIATE_TEST_SUITE_P(Rules, ApplyInPieces, EveryRule());
 
 }  // namespace
 }  // namespace cairn::ps

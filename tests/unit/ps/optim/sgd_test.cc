@@ -1,5 +1,6 @@
 #include "ps/optim/sgd.h"
 
+#include <ostream>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -66,9 +67,14 @@ TEST(Sgd, TakesTheRateOfTheStepNotTheConfiguredOne) {
 }
 
 struct MomentumCase {
+  const char* name;
   double momentum;
   bool nesterov;
 };
+
+void PrintTo(const MomentumCase& c, std::ostream* out) {
+  *out << c.name;
+}
 
 class SgdAgainstDouble : public testing::TestWithParam<MomentumCase> {};
 
@@ -93,8 +99,10 @@ TEST_P(SgdAgainstDouble, TenStepsAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, SgdAgainstDouble,
-                         testing::Values(MomentumCase{0, false}, MomentumCase{0.9, false},
-                                         MomentumCase{0.9, true}, MomentumCase{1, false}));
+                         testing::Values(MomentumCase{"Plain", 0, false},
+                                         MomentumCase{"Momentum", 0.9, false},
+                                         MomentumCase{"Nesterov", 0.9, true},
+                                         MomentumCase{"MomentumOfOne", 1, false}));
 
 }  // namespace
 }  // namespace cairn::ps

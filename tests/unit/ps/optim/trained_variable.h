@@ -1,8 +1,9 @@
-// A variable with its slots under one optimizer: what these tests step and look at.
+// What these tests share: every update rule by name, and a variable with its slots under one of them.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,25 @@
 
 namespace cairn::ps {
 
+// A rule that the loops have, with the name that its tests carry.
+struct Rule {
+  const char* name;
+  OptimizerConfig config;
+};
+inline void PrintTo(const Rule& rule, std::ostream* out) {
+  *out << rule.name;
+}
+
+inline auto EveryRule() {
+  return testing::Values(
+      Rule{"Sgd", {"SGD", {{"learning_rate", 0.3}}}},
+      Rule{"Momentum", {"SGD", {{"learning_rate", 0.3}, {"momentum", 0.9}}}},
+      Rule{"Nesterov", {"SGD", {{"learning_rate", 0.3}, {"momentum", 0.9}, {"nesterov", 1}}}},
+      Rule{"Adam", {"Adam", {{"learning_rate", 0.3}}}},
+      Rule{"Adagrad", {"Adagrad", {{"learning_rate", 0.3}}}});
+}
+
+// A variable, its slots and its count of updates.
 class TrainedVariable {
  public:
   TrainedVariable(const OptimizerConfig& config, std::vector<float> initial_values, Isa isa = WidestIsa())

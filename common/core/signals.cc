@@ -1,17 +1,20 @@
-#include "cli/signals.h"
+#include "common/core/signals.h"
 
+#include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/core/status.h"
 
-namespace cairn::cli {
+namespace cairn {
 
-SignalQueue::SignalQueue() {
-  signal(SIGCHLD, SIG_DFL);  // some parents leave it ignored, and then children cannot be waited for
+SignalQueue::SignalQueue(std::initializer_list<int> signals) {
   sigset_t mask;
   sigemptyset(&mask);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&mask, number);
+  for (const int number : signals) {
+    if (number == SIGCHLD) signal(SIGCHLD, SIG_DFL);  // where a parent left it ignored, children cannot be waited for
+    sigaddset(&mask, number);
+  }
   CAIRN_CHECK(pthread_sigmask(SIG_BLOCK, &mask, &old_mask_) == 0);
   fd_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   CAIRN_CHECK(fd_ >= 0);
@@ -30,4 +33,10 @@ std::optional<int> SignalQueue::Next() {
   return static_cast<int>(info.ssi_signo);
 }
 
-}  // namespace cairn::cli
+std::optional<int> SignalQueue::WaitFor(std::chrono::milliseconds limit) {
+  pollfd waiting = {.fd = fd_, .events = POLLIN, .revents = 0};
+  poll(&waiting, 1, static_cast<int>(limit.count()));
+  return Next();
+}
+
+}  // namespace cairn

@@ -1,4 +1,4 @@
-#include "cli/cores.h"
+#include "common/core/cores.h"
 
 #include <sched.h>
 
@@ -12,7 +12,7 @@
 #include "absl/strings/strip.h"
 #include "common/core/files.h"
 
-namespace cairn::cli {
+namespace cairn {
 namespace {
 
 // Version 2: one file, "max 100000" or "150000 100000".
@@ -84,4 +84,4 @@ int UsableCores() {
   return std::max(1, quota.has_value() ? std::min(allowed, static_cast<int>(*quota)) : allowed);
 }
 
-}  // namespace cairn::cli
+}  // namespace cairn

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace cairn::cli {
+namespace cairn {
 
 // The cores that the scheduler lets us run on (taskset, cpuset), or fewer where a control group's quota
 // allows less (docker run --cpus, a Kubernetes limit). At least 1.
@@ -14,4 +14,4 @@ int UsableCores();
 // unlimited. `root` stands before /proc and /sys: "" in earnest, a directory in tests.
 std::optional<double> CpuQuota(const std::string& root);
 
-}  // namespace cairn::cli
+}  // namespace cairn

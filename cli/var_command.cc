@@ -1,0 +1,121 @@
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/command.h"
+#include "common/core/flags.h"
+#include "common/core/status.h"
+#include "common/net/cluster_flags.h"
+#include "common/net/cluster_spec.h"
+#include "common/net/grpc_util.h"
+#include "worker/client/client.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn var";
+
+// "3.5" or "1,2,3".
+absl::StatusOr<std::vector<float>> ParseValues(const std::string& text) {
+  std::vector<float> values;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    float value = 0;
+    if (!absl::SimpleAtof(part, &value)) {
+      return absl::InvalidArgumentError(absl::StrCat("'", part, "' is no number"));
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
+std::string Join(const std::vector<float>& values) {
+  return absl::StrJoin(values, ",", [](std::string* out, float value) { absl::StrAppend(out, value); });
+}
+
+// Named variables on the servers from the shell, whether they train or not.
+class VarCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.require_subcommand(1);
+    set_ = app.add_subcommand("set", "Give a variable a value; a new name makes a new variable");
+    get_ = app.add_subcommand("get", "Print a variable's values");
+    list_ = app.add_subcommand("list", "Print all variables: name, shape, servers");
+    for (CLI::App* command : {set_, get_, list_}) {
+      net::AddClusterFlags(*command, flags_);
+      command->add_option("--timeout", timeout_seconds_, "Seconds to try to reach the servers")
+          ->check(NumberAbove(0))
+          ->capture_default_str()
+          ->type_name("SECONDS");
+    }
+    for (CLI::App* command : {set_, get_}) command->add_option("NAME", name_, "The variable")->required();
+    set_->add_option("VALUE", value_, "A number, or several: 1,2,3")->required();
+  }
+
+  int Run(const CLI::App&) override {
+    const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
+    if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
+    std::vector<float> values;
+    if (set_->parsed()) {
+      auto parsed = ParseValues(value_);
+      if (!parsed.ok()) return static_cast<int>(UsageError(kProgram, parsed.status().message()));
+      values = *std::move(parsed);
+    }
+    net::QuietGrpc();
+    std::vector<std::string> servers;
+    for (const net::HostPort& server : cluster->spec.servers()) servers.push_back(server.ToString());
+    const auto timeout =
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout_seconds_));
+    auto client = client::Client::Connect(
+        servers, {.task = kProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout});
+    absl::Status status = client.status();
+    if (status.ok()) status = set_->parsed() ? Set(**client, values) : get_->parsed() ? Get(**client) : List(**client);
+    if (status.ok()) return 0;
+    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    return static_cast<int>(ExitCodeOf(status));
+  }
+
+ private:
+  absl::Status Set(client::Client& client, const std::vector<float>& values) {
+    const absl::Status status = client.Write(name_, values);
+    if (!absl::IsNotFound(status)) return status;
+    const Shape shape = values.size() == 1 ? Shape({}) : Shape({static_cast<int64_t>(values.size())});
+    return client.Create(name_, shape, values);
+  }
+
+  absl::Status Get(client::Client& client) {
+    CAIRN_ASSIGN_OR_RETURN(const auto values, client.Read(name_));
+    std::printf("%s\n", Join(values).c_str());
+    return absl::OkStatus();
+  }
+
+  absl::Status List(client::Client& client) {
+    CAIRN_ASSIGN_OR_RETURN(const auto variables, client.List());
+    for (const auto& variable : variables) {
+      const auto servers = absl::StrJoin(variable.servers, ",", [](std::string* out, int server) {
+        absl::StrAppend(out, "ps/", server);
+      });
+      std::printf("%s\t%s\t%s\n", variable.name.c_str(), variable.shape.ToString().c_str(), servers.c_str());
+    }
+    return absl::OkStatus();
+  }
+
+  net::ClusterFlags flags_;
+  double timeout_seconds_ = 10;
+  std::string name_, value_;
+  CLI::App *set_ = nullptr, *get_ = nullptr, *list_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeVarCommand() {
+  return std::make_unique<VarCommand>();
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,31 @@
+// Signals as things to read, for a loop that polls or waits.
+//
+// Made at the start of main, before any other thread: threads inherit that the signals are blocked. One at a time.
+// Restores the signal mask when it goes.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <initializer_list>
+#include <optional>
+
+namespace cairn {
+
+class SignalQueue {
+ public:
+  explicit SignalQueue(std::initializer_list<int> signals);
+  ~SignalQueue();
+  SignalQueue(const SignalQueue&) = delete;
+  SignalQueue& operator=(const SignalQueue&) = delete;
+
+  int fd() const { return fd_; }  // readable when a signal waits
+  std::optional<int> Next();      // does not block
+  // The next signal, if one comes within `limit`.
+  std::optional<int> WaitFor(std::chrono::milliseconds limit);
+
+ private:
+  sigset_t old_mask_;
+  int fd_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,16 @@
+// NumPy's .npy: one array behind a header in Python's syntax (numpy/lib/format.py).
+//
+// Read: headers of versions 1 to 3; uint8, bool (as uint8), int8 to int64, float32 and float64, of either
+// byte order. Refused by name: pickled objects, structures, Fortran order, other types.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "worker/data/array.h"
+#include "worker/data/byte_reader.h"
+
+namespace cairn::data {
+
+// Header and elements, to the end of `reader`. INVALID_ARGUMENT saying what is wrong, without a name.
+absl::StatusOr<Array> ReadNpy(ByteReader& reader);
+
+}  // namespace cairn::data

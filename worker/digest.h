@@ -1,0 +1,18 @@
+// SHA-256, in hex.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "worker/nn/model.h"
+
+namespace cairn::worker {
+
+std::string Sha256Hex(absl::string_view bytes);
+
+// Over all variables in the order of their names, little-endian float32: equal for equal parameters, whatever
+// cluster trained them. `parameters` [model.num_parameters()].
+std::string ParametersSha256(const nn::Model& model, absl::Span<const float> parameters);
+
+}  // namespace cairn::worker

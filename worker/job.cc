@@ -1,0 +1,107 @@
+#include "worker/job.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/digest.h"
+
+namespace cairn::worker {
+namespace {
+
+// A worker that is not heard of for so long leaves the round.
+constexpr double kLeaseSeconds = 10;
+
+// Batches of one epoch that hold examples, over all workers: the updates that an asynchronous epoch makes.
+int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers) {
+  int64_t pushes = 0;
+  for (int worker = 0; worker < num_workers; ++worker) {
+    data::SamplerOptions sampler = *MakeSamplerOptions(options, num_examples, num_workers, worker);
+    pushes += data::Sampler(sampler).batches_with_examples();
+  }
+  return pushes;
+}
+
+absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model) {
+  v1::OptimizerConfig config;
+  const auto& compiled = model.compile_config().optimizer;
+  if (options.optimizer.empty() && !compiled.has_value()) {
+    return absl::InvalidArgumentError("the model file names no optimizer: give --optimizer");
+  }
+  // Another optimizer than the file's starts from Keras' defaults; the same one keeps the file's hyperparameters.
+  const bool from_file = compiled.has_value() && (options.optimizer.empty() ||
+                                                  absl::AsciiStrToLower(options.optimizer) ==
+                                                      absl::AsciiStrToLower(compiled->class_name));
+  config.set_name(from_file ? compiled->class_name : options.optimizer);
+  if (from_file) config.mutable_hyperparameters()->insert(compiled->config.begin(), compiled->config.end());
+  if (options.learning_rate.has_value()) (*config.mutable_hyperparameters())["learning_rate"] = *options.learning_rate;
+  if (options.momentum.has_value()) (*config.mutable_hyperparameters())["momentum"] = *options.momentum;
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
+                                                        int num_workers, int worker) {
+  const data::SamplerOptions sampler = {
+      .num_examples = num_examples,
+      .num_workers = num_workers,
+      .worker = worker,
+      .batch_size = options.batch_size,
+      .shuffle = options.shuffle,
+      .seed = options.seed,
+      .tail = options.shard_tail == "pad"    ? data::Tail::kPad
+              : options.shard_tail == "drop" ? data::Tail::kDrop
+                                             : data::Tail::kExact,
+  };
+  CAIRN_RETURN_IF_ERROR(data::Validate(sampler));
+  return sampler;
+}
+
+absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model) {
+  if (!options.loss.empty()) return nn::ParseLoss({.class_name = options.loss});
+  if (model.compile_config().loss.has_value()) return nn::ParseLoss(*model.compile_config().loss);
+  return absl::InvalidArgumentError("the model file names no loss: give --loss");
+}
+
+absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model, const net::ClusterSpec& cluster,
+                                int64_t num_examples) {
+  v1::Job job;
+  const bool sync = options.mode == "sync";
+  job.set_mode(sync ? v1::MODE_SYNC : v1::MODE_ASYNC);
+  job.set_model_sha256(Sha256Hex(model.canonical_json()));
+  const auto trainers = cluster.trainers();
+  for (const net::TaskId& task : trainers) job.add_workers(task.ToString());
+  for (const net::HostPort& server : cluster.servers()) job.add_servers(server.ToString());
+  const int num_workers = static_cast<int>(trainers.size());
+  if (options.replicas_to_aggregate > num_workers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--replicas_to_aggregate: ", options.replicas_to_aggregate, " of ", num_workers, " workers"));
+  }
+  if (sync) {
+    job.set_replicas_to_aggregate(static_cast<int>(options.replicas_to_aggregate > 0 ? options.replicas_to_aggregate
+                                                                                      : num_workers));
+  }
+  if (options.max_staleness >= 0) job.set_max_staleness(options.max_staleness);
+  CAIRN_ASSIGN_OR_RETURN(const auto sampler, MakeSamplerOptions(options, num_examples, num_workers, 0));
+  const int64_t steps_per_epoch =
+      sync ? data::Sampler(sampler).batches_per_epoch() : PushesPerEpoch(options, num_examples, num_workers);
+  job.set_final_version(options.train_steps > 0 ? options.train_steps : options.epochs * steps_per_epoch);
+  CAIRN_ASSIGN_OR_RETURN(*job.mutable_optimizer(), MakeOptimizer(options, model));
+  job.set_batch_size(options.batch_size);
+  job.set_epochs(options.epochs);
+  job.set_seed(options.seed);
+  job.set_lease_seconds(kLeaseSeconds);
+  return job;
+}
+
+std::vector<net::VariableInfo> VariablesOf(const nn::Model& model) {
+  std::vector<net::VariableInfo> variables;
+  for (const nn::ModelVariable& variable : model.variables()) {
+    variables.push_back({variable.name, variable.shape, variable.offset});
+  }
+  return variables;
+}
+
+}  // namespace cairn::worker

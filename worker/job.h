@@ -1,0 +1,33 @@
+// From flags, model file and cluster to the job that the chief describes to the servers. Every worker makes the same one
+// and compares.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cairn/v1/job.pb.h"
+#include "common/net/cluster_spec.h"
+#include "common/net/placement.h"
+#include "worker/data/sampler.h"
+#include "worker/nn/loss.h"
+#include "worker/nn/model.h"
+#include "worker/options.h"
+
+namespace cairn::worker {
+
+// How worker `worker` of `num_workers` samples `num_examples` examples. INVALID_ARGUMENT as data::Validate().
+absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
+                                                        int num_workers, int worker);
+
+// Flags override what the model file's compile_config says. INVALID_ARGUMENT naming what neither gives.
+absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model);
+
+// The job but for its run_id. INVALID_ARGUMENT for flags that do not fit the cluster or the model.
+absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model, const net::ClusterSpec& cluster,
+                                int64_t num_examples);
+
+// The model's variables as the client library wants them.
+std::vector<net::VariableInfo> VariablesOf(const nn::Model& model);
+
+}  // namespace cairn::worker

@@ -1,0 +1,38 @@
+// What a training run came to: the JSON object of --summary.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace cairn::worker {
+
+struct Summary {
+  std::string mode;  // "sync", "async"
+  int ps = 0;
+  int workers = 0;
+  int64_t batch_size = 0;   // per worker
+  int64_t global_step = 0;  // updates made
+  int64_t epochs = 0;
+  int64_t examples = 0;  // in the gradients that made updates, over all workers
+  double seconds = 0;    // of training, evaluation included, on the chief's clock
+  double examples_per_second = 0;
+  // Training's running means over the chief's part of the last epoch.
+  double loss = 0, accuracy = 0;
+  // Of the final parameters; absent without a validation set.
+  std::optional<double> val_loss, val_accuracy;
+  // As ps/0 counted them.
+  int64_t gradients_accepted = 0, gradients_stale = 0, gradients_duplicate = 0, staleness_max = 0;
+  std::string device;
+  int64_t parameters = 0;
+  std::string parameters_sha256;
+};
+
+std::string ToJson(const Summary& summary);
+// "9380 steps, 300000 examples in 12.3 s (24390 examples/s): val_accuracy 0.9901, val_loss 0.0312"
+std::string OneLine(const Summary& summary);
+absl::Status WriteSummary(const Summary& summary, const std::string& path);
+
+}  // namespace cairn::worker

@@ -1,0 +1,209 @@
+// cairn-worker: one worker task; the chief among them also initialises, evaluates and ends the job.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/cores.h"
+#include "common/core/flags.h"
+#include "common/core/log.h"
+#include "common/core/mutex.h"
+#include "common/core/signals.h"
+#include "common/core/status.h"
+#include "common/core/thread.h"
+#include "common/net/cluster_flags.h"
+#include "common/net/cluster_spec.h"
+#include "common/net/grpc_util.h"
+#include "kernels/cpu/device.h"
+#include "worker/client/grpc_transport.h"
+#include "worker/job.h"
+#include "worker/trainer.h"
+
+namespace cairn::worker {
+namespace {
+
+constexpr char kProgram[] = "cairn-worker";
+
+int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
+
+// OpenMP's threads spin while they wait, and take the cores of the processes beside them; what tells them not to is an
+// environment variable that is read before main. So a worker that shares its machine starts itself again with it.
+void WaitPassively(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "passive", 0);
+  execv("/proc/self/exe", argv);  // on failure we go on as we are
+}
+
+// Watches for SIGINT and SIGTERM: the first asks to stop, a second leaves at once.
+class StopOnSignal {
+ public:
+  explicit StopOnSignal(SignalQueue& signals) {
+    thread_ = Thread("signals", [this, &signals] { Watch(signals); });
+  }
+  ~StopOnSignal() {
+    done_ = true;
+    thread_.Join();
+  }
+
+  // The signal that came, or 0.
+  int received() const { return received_; }
+  // `trainer` is stopped when a signal comes, or now if one has come; null before it goes away.
+  void SetTrainer(Trainer* trainer) {
+    MutexLock lock(mutex_);
+    trainer_ = trainer;
+    if (trainer_ != nullptr && received_ != 0) trainer_->Stop();
+  }
+
+ private:
+  void Watch(SignalQueue& signals) {
+    while (!done_) {
+      const auto signal = signals.WaitFor(std::chrono::milliseconds(100));
+      if (!signal.has_value()) continue;
+      if (received_ != 0) _exit(128 + *signal);
+      LogInfo("stopping on signal ", *signal);
+      MutexLock lock(mutex_);
+      received_ = *signal;
+      if (trainer_ != nullptr) trainer_->Stop();
+    }
+  }
+
+  std::atomic<bool> done_{false};
+  std::atomic<int> received_{0};
+  Mutex mutex_;
+  Trainer* trainer_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  Thread thread_;
+};
+
+Duration Seconds(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// What a task's part of the job came to. The chief's result goes to stdout and to --summary.
+ExitCode Report(const absl::StatusOr<Summary>& result, const TrainOptions& options, bool chief, int signal) {
+  if (signal != 0) return static_cast<ExitCode>(128 + signal);
+  if (!result.ok()) {
+    LogError(result.status().message());
+    return ExitCodeOf(result.status());
+  }
+  if (!chief) return ExitCode::kDone;
+  std::printf("%s\n", OneLine(*result).c_str());
+  if (!options.summary.empty()) {
+    if (const absl::Status status = WriteSummary(*result, options.summary); !status.ok()) {
+      LogError("--summary: ", status.message());
+      return ExitCode::kFailure;
+    }
+  }
+  return ExitCode::kDone;
+}
+
+int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, SignalQueue& signals) {
+  // What the user asked for, as far as this machine can tell: faults end with kUsage.
+  const auto model = nn::Model::FromFile(options.model);
+  if (!model.ok()) return Fault(model.status().message());
+  const auto loss = MakeLoss(options, *model);
+  if (!loss.ok()) return Fault(loss.status().message());
+  const auto data = data::LoadTrainingData(
+      {.path = options.data_dir, .input_scale = options.input_scale, .limit = options.limit_examples});
+  if (!data.ok()) return Fault(data.status().message());
+  if (data->train->example_shape().num_elements() != model->input_shape().num_elements()) {
+    return Fault(absl::StrCat("--data_dir: examples have shape ", data->train->example_shape().ToString(),
+                              ", the model takes ", model->input_shape().ToString()));
+  }
+  const auto job = MakeJob(options, *model, cluster.spec, data->train->size());
+  if (!job.ok()) return Fault(job.status().message());
+  const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());
+  const int worker = static_cast<int>(self - job->workers().begin());
+  const auto sampler = MakeSamplerOptions(options, data->train->size(), job->workers_size(), worker);
+  if (!sampler.ok()) return Fault(sampler.status().message());
+
+  const int threads = options.threads > 0 ? options.threads
+                                          : std::max(1, UsableCores() / cluster.spec.tasks_on_host_of(cluster.self));
+  auto device = kernels::CreateCpuDevice(0, threads);
+  if (!device.ok()) return Fault(device.status().message());
+  auto replica = nn::Replica::Create(*model, *loss, **device);
+  if (!replica.ok()) return Fault(replica.status().message());
+
+  LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
+  LogInfo((*device)->name(), ": ", (*device)->Description());
+  LogInfo(options.mode, " training of ", model->name(), ", ", model->num_parameters(), " parameters, to step ",
+          job->final_version());
+
+  // From here on it is the cluster that decides.
+  std::vector<std::unique_ptr<client::ServerStub>> stubs;
+  for (const std::string& address : job->servers()) stubs.push_back(client::MakeGrpcStub(address));
+  StopOnSignal stop(signals);
+  auto connection = client::Connection::Open(
+      std::move(stubs), {.task = cluster.self.ToString(),
+                         .cluster_hash = cluster.spec.Hash(),
+                         .connect_timeout = Seconds(options.connect_timeout_seconds),
+                         .say = [](const std::string& text) { LogWarning(text); },
+                         .stop = [&stop] { return stop.received() != 0; }});
+  const bool chief = cluster.self == cluster.spec.chief();
+  if (!connection.ok()) return static_cast<int>(Report(connection.status(), options, chief, stop.received()));
+
+  const SteadyClock clock;
+  client::TrainingClient client(*std::move(connection), VariablesOf(*model),
+                                {.worker = worker,
+                                 .task = cluster.self.ToString(),
+                                 .step_timeout = Seconds(options.step_timeout_seconds)});
+  std::unique_ptr<Progress> progress;
+  if (chief) {
+    progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
+                                                            .terminal = isatty(STDOUT_FILENO) != 0,
+                                                            .color = std::getenv("NO_COLOR") == nullptr,
+                                                            .display_every = options.display_every},
+                                          clock);
+  }
+  Trainer trainer({.options = options,
+                   .model = *model,
+                   .data = *data,
+                   .sampler = *sampler,
+                   .job = *job,
+                   .device = **device,
+                   .replica = **replica,
+                   .client = client,
+                   .progress = progress.get(),
+                   .clock = clock});
+  stop.SetTrainer(&trainer);
+  const auto result = trainer.Run();
+  stop.SetTrainer(nullptr);
+  return static_cast<int>(Report(result, options, chief, stop.received()));
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  SignalQueue signals({SIGINT, SIGTERM});
+  net::TuneMalloc();
+  net::QuietGrpc();
+  TrainOptions options;
+  net::ClusterFlags flags;
+  CLI::App app("One worker task of a Cairn cluster.", kProgram);
+  net::AddClusterFlags(app, flags);
+  AddTrainOptions(app, options);
+  if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
+  if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
+  if (options.model.empty()) return Fault("--model: which model?");
+
+  const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
+  if (!cluster.ok()) return Fault(cluster.status().message());
+  if (cluster->self.job != "worker" && cluster->self.job != "chief") {
+    return Fault(absl::StrCat("--job_name: this program is a worker or a chief, not a ", cluster->self.job));
+  }
+  if (cluster->spec.tasks_on_host_of(cluster->self) > 1) WaitPassively(argv);
+  StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level));
+  return Run(options, *cluster, signals);
+}
+
+}  // namespace cairn::worker
+
+int main(int argc, char** argv) { return cairn::worker::Main(argc, argv); }
