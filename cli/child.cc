@@ -35,7 +35,7 @@ struct ChildSide {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != side.parent) _exit(1);  // the parent died before the promise was made
   const int nothing = open("/dev/null", O_RDONLY);
-  dup2(nothing, STDIN_FILENO);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   dup2(side.output, STDERR_FILENO);
   if (!side.shares_stdout) dup2(side.output, STDOUT_FILENO);
   signal(SIGTTOU, SIG_IGN);  // a background group may draw on a terminal with `stty tostop`

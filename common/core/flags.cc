@@ -19,15 +19,14 @@ std::string Dashed(absl::string_view name) {
   return absl::StrReplaceAll(name, {{"_", "-"}});
 }
 
-CLI::Validator Number(std::string what, std::function<bool(double)> accepts) {
-  CLI::Validator validator(
+CLI::Validator Number(const std::string& what, const std::function<bool(double)>& accepts) {
+  return CLI::Validator(
       [what, accepts](const std::string& text) {
         double value = 0;
         if (absl::SimpleAtod(text, &value) && accepts(value)) return std::string();
         return absl::StrCat("'", text, "' is no ", what);
       },
-      "NUMBER");
-  return validator;
+      "");
 }
 
 // Levenshtein's distance, for "did you mean".
@@ -57,7 +56,10 @@ std::string FullName(const CLI::App& app) {
 }
 
 std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
-  if (argument.rfind("-", 0) != 0) return absl::StrCat("unexpected argument '", argument, "'");
+  if (!absl::StartsWith(argument, "-")) {
+    const bool has_commands = !app.get_subcommands([](const CLI::App*) { return true; }).empty();
+    return absl::StrCat(has_commands ? "unknown command '" : "unexpected argument '", argument, "'");
+  }
   const std::string flag = argument.substr(0, argument.find('='));
   std::string nearest;
   size_t distance = 3;  // farther is no slip of the finger
@@ -73,12 +75,30 @@ std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
                       nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"));
 }
 
+// In --help a flag stands once, in its `_` spelling, and a switch as --[no]shuffle.
+class OneSpelling final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional || option->get_lnames().empty())
+      return CLI::Formatter::make_option_name(option, is_positional);
+    const std::string& name = option->get_lnames()[0];
+    const std::string shown = absl::StrCat(option->get_fnames().empty() ? "--" : "--[no]", name);
+    return option->get_snames().empty() ? shown : absl::StrCat("-", option->get_snames()[0], ", ", shown);
+  }
+};
+
+void UseFormatter(CLI::App& app, const std::shared_ptr<OneSpelling>& formatter) {
+  app.formatter(formatter);
+  for (CLI::App* subcommand : app.get_subcommands([](CLI::App*) { return true; }))
+    UseFormatter(*subcommand, formatter);
+}
+
 std::string Describe(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::vector<std::string> strangers = app.remaining();
     if (!strangers.empty()) return DescribeStranger(app, strangers.front());
   }
-  const std::string text = error.what();
+  std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     return absl::StrCat(text.substr(0, text.find(':')),
                         absl::EndsWith(text, " missing") ? " needs a value" : " is given more than once");
@@ -146,6 +166,7 @@ LogLevel LogLevelOf(absl::string_view name) {
 std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv) {
   app.set_version_flag("--version", absl::StrCat(app.get_name(), " ", Version()),
                        "Print the version and exit");
+  UseFormatter(app, std::make_shared<OneSpelling>());
   try {
     app.parse(argc, argv);
     return std::nullopt;

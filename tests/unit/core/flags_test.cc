@@ -60,7 +60,8 @@ TEST_F(Flags, ASwitchHasTwoSpellingsOfNoToo) {
 TEST_F(Flags, HelpGoesToStdoutAndEndsWell) {
   const Outcome outcome = Parse(app_, {"--help"});
   EXPECT_EQ(outcome.code, ExitCode::kDone);
-  EXPECT_THAT(outcome.out, HasSubstr("--batch_size,--batch-size"));
+  EXPECT_THAT(outcome.out, HasSubstr("--batch_size "));
+  EXPECT_THAT(outcome.out, HasSubstr("--[no]log_it "));
   EXPECT_EQ(outcome.err, "");
 }
 
@@ -100,6 +101,12 @@ TEST_F(Flags, AFaultInASubcommandNamesIt) {
             "cairn train: --epochs: 'x' is no whole number of at least 1\n");
   EXPECT_EQ(Parse(outer, {"train", "--epoch", "1"}).err,
             "cairn train: unknown flag --epoch, did you mean --epochs?\n");
+}
+
+TEST_F(Flags, AWordThatIsNoCommandIsCalledSo) {
+  CLI::App outer("All", "cairn");
+  outer.add_subcommand("train", "Train");
+  EXPECT_EQ(Parse(outer, {"trian"}).err, "cairn: unknown command 'trian'\n");
 }
 
 TEST_F(Flags, GivenFlagsAreThoseOfTheCommandLineOnly) {

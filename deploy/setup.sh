@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Installs what Cairn is built from, on Debian 12. Says nothing when all of it is there.
+#   deploy/setup.sh                what the programs need
+#   deploy/setup.sh --with-tests   and what the tests need
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache git ca-certificates
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
+  nlohmann-json3-dev libcli11-dev libspdlog-dev zlib1g-dev
+  libzip-dev zipcmp zipmerge ziptool # libzip's CMake file wants its tools installed
+  libdnnl-dev
+)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-19 libomp-19-dev python3)
+
+case "${1-}" in
+  "") ;;
+  --with-tests) packages+=("${test_packages[@]}") ;;
+  *)
+    echo "usage: deploy/setup.sh [--with-tests]" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v apt-get >/dev/null; then
+  echo "setup: this is no Debian; install the counterparts of: ${packages[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [[ $state == installed ]] || missing+=("$package")
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+as_root=()
+if [[ $(id -u) != 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup: neither root nor sudo; ask for: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "setup: installing ${#missing[@]} packages: ${missing[*]}" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { "${as_root[@]}" apt-get update &&
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${missing[@]}"; } \
+  >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "setup: apt-get failed" >&2
+  exit 1
+fi

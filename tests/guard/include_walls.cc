@@ -1,0 +1,145 @@
+#include "tests/guard/include_walls.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace cairn::guard {
+namespace {
+
+struct Room {
+  const char* folder;
+  std::vector<const char*> may_include;  // folders of ours, its own among them
+  bool knows_wire;                       // protobuf and gRPC
+};
+
+// The most special folder comes first: a file belongs to the first room that it lies in.
+const std::vector<Room>& Rooms() {
+  static const auto* const rooms = new std::vector<Room>{
+      {"common/core", {"common/core"}, false},
+      {"common/net", {"common", "proto"}, true},
+      {"kernels", {"common/core", "kernels"}, false},
+      {"ps", {"common", "proto", "ps"}, true},
+      {"worker/data", {"common/core", "worker/data"}, false},
+      {"worker/nn", {"common/core", "kernels", "worker/nn"}, false},
+      {"worker/client", {"common", "proto", "worker/client"}, true},
+      {"worker", {"common", "proto", "kernels", "worker"}, true},
+      {"cli", {"common", "proto", "kernels", "worker", "cli"}, true},
+  };
+  return *rooms;
+}
+
+constexpr const char* kOurFolders[] = {"common", "proto", "kernels", "ps", "worker", "cli", "tests"};
+
+bool LiesIn(absl::string_view path, absl::string_view folder) {
+  return absl::StartsWith(path, folder) && path.size() > folder.size() && path[folder.size()] == '/';
+}
+
+bool IsOfTheWire(absl::string_view include) {
+  return LiesIn(include, "grpc") || LiesIn(include, "grpcpp") || LiesIn(include, "google/protobuf") ||
+         LiesIn(include, "proto") || absl::EndsWith(include, ".pb.h");
+}
+
+bool IsCuda(absl::string_view include) {
+  for (const char* folder : {"cuda", "cub", "cute", "cutlass", "thrust", "nv", "cooperative_groups"}) {
+    if (LiesIn(include, folder)) return true;
+  }
+  for (const char* prefix : {"cuda", "cublas", "cudnn", "curand", "cooperative_groups", "nccl", "nvtx",
+                             "nvml", "device_launch_parameters"}) {
+    if (absl::StartsWith(include, prefix) && include.find('/') == absl::string_view::npos) return true;
+  }
+  return false;
+}
+
+// What stands between the quotes or brackets of an #include line.
+std::optional<absl::string_view> IncludeOf(absl::string_view line) {
+  line = absl::StripLeadingAsciiWhitespace(line);
+  if (!absl::ConsumePrefix(&line, "#")) return std::nullopt;
+  line = absl::StripLeadingAsciiWhitespace(line);
+  if (!absl::ConsumePrefix(&line, "include")) return std::nullopt;
+  line = absl::StripLeadingAsciiWhitespace(line);
+  if (line.empty() || (line[0] != '"' && line[0] != '<')) return std::nullopt;
+  const size_t end = line.find(line[0] == '"' ? '"' : '>', 1);
+  if (end == absl::string_view::npos) return std::nullopt;
+  return line.substr(1, end - 1);
+}
+
+// The rule that `include` breaks in `room`; empty: none.
+std::string BrokenRule(const Room& room, absl::string_view path, absl::string_view include, bool quoted) {
+  if (absl::StrContains(include, "../") ||
+      (quoted && !absl::StrContains(include, "/") && !IsOfTheWire(include) && !IsCuda(include))) {
+    return "includes of ours are written from the root";
+  }
+  if (IsCuda(include) && !LiesIn(path, "kernels/cuda")) return "CUDA's headers belong in kernels/cuda";
+  if (IsOfTheWire(include) && !room.knows_wire)
+    return absl::StrCat(room.folder, " knows neither proto nor gRPC");
+  const bool ours = std::any_of(std::begin(kOurFolders), std::end(kOurFolders),
+                                [&](const char* folder) { return LiesIn(include, folder); });
+  const bool allowed = std::any_of(room.may_include.begin(), room.may_include.end(),
+                                   [&](const char* folder) { return LiesIn(include, folder); });
+  if (ours && !allowed) {
+    return absl::StrCat(room.folder, " may include only ", absl::StrJoin(room.may_include, ", "));
+  }
+  return "";
+}
+
+const Room* RoomOf(absl::string_view path) {
+  for (const Room& room : Rooms()) {
+    if (LiesIn(path, room.folder)) return &room;
+  }
+  return nullptr;
+}
+
+bool IsSource(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  return extension == ".h" || extension == ".cc" || extension == ".cu" || extension == ".cuh";
+}
+
+}  // namespace
+
+std::string Violation::ToString() const {
+  return absl::StrCat(file, ":", line, ": \"", include, "\": ", rule);
+}
+
+std::vector<Violation> CheckFile(absl::string_view path, absl::string_view text) {
+  std::vector<Violation> violations;
+  const Room* room = RoomOf(path);
+  if (room == nullptr) return violations;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    const auto include = IncludeOf(line);
+    if (!include.has_value()) continue;
+    const std::string rule = BrokenRule(*room, path, *include, absl::StrContains(line, '"'));
+    if (!rule.empty()) violations.push_back({std::string(path), number, std::string(*include), rule});
+  }
+  return violations;
+}
+
+TreeReport CheckTree(const std::string& root) {
+  TreeReport report;
+  for (const char* folder : kOurFolders) {
+    const std::filesystem::path top = std::filesystem::path(root) / folder;
+    if (!std::filesystem::exists(top)) continue;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(top)) {
+      const std::string path = std::filesystem::relative(entry.path(), root).string();
+      if (!entry.is_regular_file() || !IsSource(entry.path()) || RoomOf(path) == nullptr) continue;
+      ++report.files;
+      std::stringstream text;
+      text << std::ifstream(entry.path()).rdbuf();
+      const auto violations = CheckFile(path, text.str());
+      report.violations.insert(report.violations.end(), violations.begin(), violations.end());
+    }
+  }
+  return report;
+}
+
+}  // namespace cairn::guard

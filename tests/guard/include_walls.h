@@ -1,0 +1,29 @@
+// The walls of the house: which folder may include which. Knows C++ only as lines that say #include.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace cairn::guard {
+
+struct Violation {
+  std::string file;  // from the root: "ps/shard.cc"
+  int line = 0;
+  std::string include;           // "worker/nn/model.h"
+  std::string rule;              // "ps may include only common, proto, ps"
+  std::string ToString() const;  // "ps/shard.cc:12: \"worker/nn/model.h\": ps may include ..."
+};
+
+// `path` is relative to the root and says which rules hold; files outside of every room obey none.
+std::vector<Violation> CheckFile(absl::string_view path, absl::string_view text);
+
+struct TreeReport {
+  int files = 0;  // that some rule held for
+  std::vector<Violation> violations;
+};
+// All C++ and CUDA sources below `root`.
+TreeReport CheckTree(const std::string& root);
+
+}  // namespace cairn::guard

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Builds and runs all tests, from nothing: release, AddressSanitizer with UndefinedBehaviorSanitizer, ThreadSanitizer,
+# and clang's thread-safety analysis. Ends with "N passed, N failed, N skipped" and fails when anything did.
+#   tests/run.sh [release|dev|tsan|thread-safety]...   only these stages
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+if [[ -n ${CAIRN_MNIST_DIR-} ]]; then CAIRN_MNIST_DIR=$(realpath -e -- "$CAIRN_MNIST_DIR"); fi
+
+stages=("$@")
+if [[ $# -eq 0 ]]; then stages=(release dev tsan thread-safety); fi
+for stage in "${stages[@]}"; do
+  case $stage in
+    release | dev | tsan | thread-safety) ;;
+    *)
+      echo "usage: tests/run.sh [release|dev|tsan|thread-safety]..." >&2
+      exit 2
+      ;;
+  esac
+done
+
+passed=0 failed=0 skipped=0
+failures=()
+say() { echo "== +${SECONDS}s $*"; }
+
+# ThreadSanitizer needs the address layout that kernels before 6.6 had; where the system lets us, we ask for it.
+run=()
+if setarch --addr-no-randomize true 2>/dev/null; then run=(setarch --addr-no-randomize); fi
+
+# build STAGE CMAKE_ARGUMENTS...: quiet unless it fails.
+build() {
+  local stage=$1 log
+  shift
+  mkdir -p build
+  log=build/$stage.log
+  say "$stage: building"
+  if ! { cmake --preset "$stage" "$@" && "${run[@]}" cmake --build --preset "$stage"; } >"$log" 2>&1; then
+    grep -E -A 8 'error|FAILED|CMake Error' "$log" | head -n 60 || tail -n 60 "$log"
+    failed=$((failed + 1))
+    failures+=("$stage: the build (all of it in $log)")
+    return 1
+  fi
+}
+
+# The number that the root element of a JUnit file gives for an attribute.
+junit_count() { grep -o -m 1 "$2=\"[0-9]*\"" "$1" | head -n 1 | tr -dc 0-9; }
+
+run_tests() {
+  local stage=$1 report=$root/build/$1/junit.xml tests bad idle
+  rm -f "$report"
+  say "$stage: testing"
+  "${run[@]}" ctest --preset "$stage" --output-junit "$report" -j "$(nproc)" | grep -vE '^ *(Start |[0-9]+/[0-9]+ Test +#.* Passed )' || true
+  if [[ ! -s $report ]]; then
+    failed=$((failed + 1))
+    failures+=("$stage: ctest left no report")
+    return
+  fi
+  tests=$(junit_count "$report" tests)
+  bad=$(junit_count "$report" failures)
+  idle=$(($(junit_count "$report" skipped) + $(junit_count "$report" disabled)))
+  passed=$((passed + tests - bad - idle))
+  failed=$((failed + bad))
+  skipped=$((skipped + idle))
+  if [[ $bad -gt 0 ]]; then failures+=("$stage: $bad of $tests tests"); fi
+}
+
+deploy/setup.sh --with-tests
+
+for stage in "${stages[@]}"; do
+  case $stage in
+    thread-safety)
+      if build "$stage"; then passed=$((passed + 1)); fi # one test: that it compiles
+      ;;
+    *)
+      if build "$stage" -DCAIRN_BUILD_TESTS=ON; then run_tests "$stage"; fi
+      ;;
+  esac
+done
+
+say "done"
+for failure in "${failures[@]}"; do echo "failed in $failure"; done
+echo "$passed passed, $failed failed, $skipped skipped"
+[[ $failed -eq 0 && $passed -gt 0 ]]
