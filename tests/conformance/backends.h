@@ -43,7 +43,7 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
 reference::Tensor RandomTensor(const Shape& shape, uint64_t seed);
 
 // |got - expected| <= tolerance (1 + |expected|) everywhere. The tolerance grows with the number of terms that each
-// value sums, whose order is the backend's own.
+// value sums, whose order is the backend's own; with 0 terms it is 0.
 void ExpectNear(const std::vector<float>& got, const std::vector<double>& expected, int64_t terms);
 
 std::string BackendName(const testing::TestParamInfo<const Backend*>& info);

@@ -51,17 +51,14 @@ TEST(FastKernels, TheSeedNetworkNeverRunsReferenceCode) {
   }
 }
 
-TEST(FastKernels, ActivationsBetweenConvolutionsAreNeverReordered) {
+TEST(FastKernels, OnlyTheImageOnItsWayToFlattenIsReordered) {
   const nn::Model model =
       nn::Model::FromFile(CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.json").value();
-  int reorders = 0;
-  for (const std::string& primitive : PrimitivesOfOneStep(model, 64)) {
-    if (absl::StrContains(primitive, ",reorder,") && absl::StrContains(primitive, ",64x64x3x3,") == false &&
-        absl::StrContains(primitive, ",64x32x3x3,") == false && absl::StrContains(primitive, ",32x1x3x3,") == false) {
-      ++reorders;
-    }
+  int reorders = 0;  // of activations, which a batch of 47 tells from kernels
+  for (const std::string& primitive : PrimitivesOfOneStep(model, 47)) {
+    if (absl::StrContains(primitive, ",reorder,") && absl::StrContains(primitive, ",47x")) ++reorders;
   }
-  EXPECT_EQ(reorders, 0) << "only kernels, and the last image on its way to Flatten ([64,3,3,64], too), may be";
+  EXPECT_EQ(reorders, 2) << "there, and its gradient back";
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ namespace {
 
 using nlohmann::json;
 
+// What a worker can hold twice, as values and as gradients, on a large machine.
+constexpr int64_t kMostParameters = int64_t{1} << 32;
+
 // Keras' to_snake_case: Conv2D conv2d, MaxPooling2D max_pooling2d.
 std::string SnakeCase(absl::string_view class_name) {
   std::string name;
@@ -152,7 +155,6 @@ class ModelBuilder {
     if (class_name == "InputLayer") {
       if (index != 0) reader.Fail("class_name", "an InputLayer is only supported as the first layer");
       model_.input_shape_ = ReadInputLayer(reader);
-      has_input_ = true;
       return Annotate(reader.Finish(), where);
     }
     // Frozen layers would change what is trained.
@@ -182,6 +184,10 @@ class ModelBuilder {
     node.inputs = {previous < 0 ? Node::kModelInput : previous};
     for (VariableSpec& variable : layer->Variables({input})) {
       CAIRN_ASSIGN_OR_RETURN(const Shape shape, Shape::FromUntrusted(variable.shape.dims()));
+      if (shape.num_elements() > kMostParameters - model_.num_parameters_) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(variable.name, " ", shape.ToString(), " makes more than 2^32 parameters"));
+      }
       node.variables.push_back(static_cast<int>(model_.variables_.size()));
       model_.variables_.push_back({.name = absl::StrCat(layer->name(), "/", variable.name),
                                    .shape = shape,
@@ -197,7 +203,6 @@ class ModelBuilder {
   const json null_;
   Model model_;
   std::set<std::string> names_;
-  bool has_input_ = false;
 };
 
 absl::StatusOr<Model> Model::FromJson(absl::string_view text, absl::string_view source) {

@@ -1,0 +1,91 @@
+#include "worker/nn/compile_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/nn/models.h"
+#include "worker/nn/loss.h"
+#include "worker/nn/model.h"
+
+namespace cairn::nn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::StatusOr<CompileConfig> Parse(const char* text) { return ParseCompileConfig(nlohmann::json::parse(text)); }
+
+std::string FaultOf(const char* text) { return std::string(Parse(text).status().message()); }
+
+TEST(CompileConfig, OfARealExportHasOptimizerLossAndMetrics) {
+  const CompileConfig config = Model::FromFile(kKerasJson).value().compile_config();
+  ASSERT_TRUE(config.optimizer.has_value());
+  EXPECT_EQ(config.optimizer->class_name, "Adam");
+  EXPECT_EQ(config.optimizer->config.at("learning_rate"), 0.0010000000474974513);
+  EXPECT_EQ(config.optimizer->config.at("epsilon"), 1e-07);
+  EXPECT_EQ(config.optimizer->config.at("amsgrad"), 0);
+  EXPECT_EQ(config.optimizer->config.count("weight_decay"), 0u) << "nulls are absent";
+  ASSERT_TRUE(config.loss.has_value());
+  EXPECT_TRUE(ParseLoss(*config.loss).value().from_logits);
+  EXPECT_THAT(config.metrics, ElementsAre("accuracy"));
+}
+
+TEST(CompileConfig, OfAnUncompiledModelIsEmpty) {
+  const auto config = Parse("null");
+  ASSERT_TRUE(config.ok());
+  EXPECT_FALSE(config->optimizer.has_value());
+  EXPECT_FALSE(config->loss.has_value());
+}
+
+TEST(CompileConfig, PlainNamesBecomeKerasClassNames) {
+  const auto config = Parse(R"({"optimizer": "rmsprop", "loss": "sparse_categorical_crossentropy"})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->optimizer->class_name, "RMSprop");
+  EXPECT_EQ(config->loss->class_name, "SparseCategoricalCrossentropy");
+  EXPECT_FALSE(ParseLoss(*config->loss).value().from_logits) << "Keras' default";
+}
+
+TEST(CompileConfig, MetricsMayBeObjectsOrListsPerOutput) {
+  const auto config = Parse(
+      R"({"metrics": [["accuracy"], {"class_name": "SparseCategoricalAccuracy", "config": {"name": "acc"}}]})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->metrics, ElementsAre("accuracy", "acc"));
+}
+
+TEST(CompileConfig, ALearningRateScheduleIsRefusedByName) {
+  EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"learning_rate":
+                          {"class_name": "ExponentialDecay", "config": {}}}}})"),
+              HasSubstr("optimizer: learning_rate: the schedule \"ExponentialDecay\" is not supported"));
+}
+
+TEST(CompileConfig, WhatWouldHaveToBeIgnoredIsRefused) {
+  EXPECT_THAT(FaultOf(R"({"loss": {"class_name": "SparseCategoricalCrossentropy", "config": {"reduction": "sum"}}})"),
+              HasSubstr("loss: reduction: \"sum\" is not supported, only \"sum_over_batch_size\""));
+  EXPECT_THAT(FaultOf(R"({"loss_weights": [0.5, 0.5]})"), HasSubstr("loss_weights: [0.5,0.5] is not supported"));
+  EXPECT_THAT(FaultOf(R"({"loss": ["a", "b"]})"), HasSubstr("loss: expected a name or an object with class_name"));
+  EXPECT_THAT(FaultOf(R"({"optimiser": "adam"})"), HasSubstr("optimiser: unknown field"));
+}
+
+TEST(CompileConfig, FaultsNameTheFileAndTheSection) {
+  const std::string json =
+      R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": 2, "input_shape": [3]}}]},
+          "compile_config": {"loss": 3}})";
+  EXPECT_THAT(std::string(Model::FromJson(json, "m.json").status().message()),
+              HasSubstr("m.json: compile_config: loss: "));
+}
+
+TEST(ParseLoss, AnotherLossIsRefused) {
+  EXPECT_THAT(std::string(ParseLoss({.class_name = "MeanSquaredError"}).status().message()),
+              HasSubstr("loss 'MeanSquaredError' is not supported; supported: SparseCategoricalCrossentropy"));
+}
+
+TEST(ParseLoss, AnIgnoredClassIsRefused) {
+  const auto status =
+      ParseLoss({.class_name = "SparseCategoricalCrossentropy", .config = {{"ignore_class", 255}}}).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ignore_class 255 is not supported"));
+}
+
+}  // namespace
+}  // namespace cairn::nn

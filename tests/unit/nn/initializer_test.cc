@@ -1,0 +1,123 @@
+#include "worker/nn/initializer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace cairn::nn {
+namespace {
+
+using nlohmann::json;
+
+std::vector<float> Draw(const json& description, const Shape& shape, uint64_t seed = 1,
+                        absl::string_view variable = "layer/kernel") {
+  const auto spec = ParseInitializer(description);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  std::vector<float> values(static_cast<size_t>(shape.num_elements()));
+  Initialize(*spec, shape, seed, variable, absl::MakeSpan(values));
+  return values;
+}
+
+struct Moments {
+  double mean = 0, stddev = 0, largest = 0;
+};
+Moments MomentsOf(const std::vector<float>& values) {
+  Moments moments;
+  for (float value : values) moments.mean += value;
+  moments.mean /= static_cast<double>(values.size());
+  for (float value : values) {
+    moments.stddev += (value - moments.mean) * (value - moments.mean);
+    moments.largest = std::max(moments.largest, std::fabs(static_cast<double>(value)));
+  }
+  moments.stddev = std::sqrt(moments.stddev / static_cast<double>(values.size()));
+  return moments;
+}
+
+const Shape kMatrix = {400, 250};         // 100,000 values: moments within 1 %
+const Shape kConvolution = {3, 3, 64, 128};  // fan in 576, fan out 1152
+
+// The limit, the standard deviation and the hard bound are hand arithmetic from Keras' definitions.
+TEST(Initializer, GlorotUniformHasKerasLimit) {
+  const double limit = std::sqrt(6.0 / (400 + 250));
+  const Moments moments = MomentsOf(Draw("glorot_uniform", kMatrix));
+  EXPECT_LE(moments.largest, limit * (1 + 1e-6));
+  EXPECT_GT(moments.largest, limit * 0.999);
+  EXPECT_NEAR(moments.mean, 0, limit * 0.01);
+  EXPECT_NEAR(moments.stddev, limit / std::sqrt(3.0), limit * 0.01);
+}
+
+TEST(Initializer, OfTheSeedNetworksFirstConvolutionIsLimitedAsKerasSavedIt) {
+  // fan in 9, fan out 288: sqrt(6 / 297) = 0.1421; Keras' own file held 0.1415 at most.
+  const Moments moments = MomentsOf(Draw("GlorotUniform", {3, 3, 1, 32}));
+  EXPECT_LE(moments.largest, 0.14214);
+  EXPECT_GT(moments.largest, 0.135);
+}
+
+TEST(Initializer, FansOfAConvolutionCountTheReceptiveField) {
+  EXPECT_NEAR(MomentsOf(Draw("he_uniform", kConvolution)).largest, std::sqrt(6.0 / 576), 1e-4);
+  EXPECT_NEAR(MomentsOf(Draw("lecun_uniform", kConvolution)).largest, std::sqrt(3.0 / 576), 1e-4);
+  EXPECT_NEAR(MomentsOf(Draw("glorot_uniform", kConvolution)).largest, std::sqrt(6.0 / (576 + 1152)), 1e-4);
+}
+
+TEST(Initializer, NormalVariantsAreTruncatedAndKeepTheirVariance) {
+  const std::pair<const char*, double> cases[] = {{"glorot_normal", 2.0 / (400 + 250)},
+                                                  {"he_normal", 2.0 / 400},
+                                                  {"lecun_normal", 1.0 / 400}};
+  for (const auto& [name, variance] : cases) {
+    const Moments moments = MomentsOf(Draw(name, kMatrix));
+    const double stddev = std::sqrt(variance);
+    EXPECT_NEAR(moments.stddev, stddev, stddev * 0.01) << name;
+    EXPECT_LE(moments.largest, 2 * stddev / 0.87962566 * (1 + 1e-6)) << name;
+    EXPECT_GT(moments.largest, 2 * stddev / 0.87962566 * 0.99) << name;
+  }
+}
+
+TEST(Initializer, TruncatedNormalIsNotCorrected) {
+  const Moments moments = MomentsOf(Draw("truncated_normal", kMatrix));
+  EXPECT_LE(moments.largest, 0.1 * (1 + 1e-6));
+  EXPECT_NEAR(moments.stddev, 0.05 * 0.87962566, 0.0005);
+}
+
+TEST(Initializer, RandomNormalHasItsMeanAndTails) {
+  const Moments moments =
+      MomentsOf(Draw({{"class_name", "RandomNormal"}, {"config", {{"mean", 3}, {"stddev", 0.5}}}}, kMatrix));
+  EXPECT_NEAR(moments.mean, 3, 0.01);
+  EXPECT_NEAR(moments.stddev, 0.5, 0.005);
+  EXPECT_GT(moments.largest, 3 + 3 * 0.5);
+}
+
+TEST(Initializer, RandomUniformStaysInItsRange) {
+  const auto values =
+      Draw({{"class_name", "RandomUniform"}, {"config", {{"minval", 1}, {"maxval", 2}, {"seed", nullptr}}}}, kMatrix);
+  EXPECT_GE(*std::min_element(values.begin(), values.end()), 1);
+  EXPECT_LE(*std::max_element(values.begin(), values.end()), 2);
+}
+
+TEST(Initializer, ConstantsAreExact) {
+  EXPECT_EQ(Draw("zeros", {3}), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(Draw("Ones", {2}), (std::vector<float>{1, 1}));
+  EXPECT_EQ(Draw({{"class_name", "Constant"}, {"config", {{"value", 0.25}}}}, {2}),
+            (std::vector<float>{0.25, 0.25}));
+}
+
+TEST(Initializer, ValuesDependOnSeedAndNameAlone) {
+  const auto values = Draw("glorot_uniform", {5, 5}, 1, "a/kernel");
+  EXPECT_EQ(Draw("glorot_uniform", {5, 5}, 1, "a/kernel"), values);
+  EXPECT_NE(Draw("glorot_uniform", {5, 5}, 2, "a/kernel"), values);
+  EXPECT_NE(Draw("glorot_uniform", {5, 5}, 1, "b/kernel"), values);
+}
+
+TEST(Initializer, ASeedInTheModelFileReplacesTheJobs) {
+  const json seeded = {{"class_name", "GlorotUniform"}, {"config", {{"seed", 42}}}};
+  EXPECT_EQ(Draw(seeded, {5, 5}, 1), Draw(seeded, {5, 5}, 2));
+}
+
+TEST(Initializer, ScalarsAndVectorsHaveFansToo) {
+  EXPECT_NEAR(ResolveFan(*ParseInitializer("glorot_uniform"), {4}).spread, std::sqrt(3.0 / 4), 1e-12);
+  EXPECT_NEAR(ResolveFan(*ParseInitializer("glorot_uniform"), {}).spread, std::sqrt(3.0), 1e-12);
+}
+
+}  // namespace
+}  // namespace cairn::nn

@@ -1,0 +1,213 @@
+#include "worker/nn/replica.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "common/core/random.h"
+#include "kernels/cpu/device.h"
+#include "tests/unit/nn/models.h"
+
+namespace cairn::nn {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A CPU whose memory is not the host's: every copy that a GPU needs must be made, or the results are wrong.
+class FarDevice final : public kernels::Device {
+ public:
+  explicit FarDevice(kernels::Device& cpu) : cpu_(cpu) {}
+  const std::string& name() const override { return cpu_.name(); }
+  std::string Description() const override { return cpu_.Description(); }
+  absl::StatusOr<std::unique_ptr<kernels::DeviceMemory>> Allocate(int64_t num_floats,
+                                                                  absl::string_view what) override {
+    return cpu_.Allocate(num_floats, what);
+  }
+  absl::Status CopyToDevice(const void* host, void* device, int64_t bytes) override {
+    bytes_up_ += bytes;
+    return cpu_.CopyToDevice(host, device, bytes);
+  }
+  absl::Status CopyToHost(const void* device, void* host, int64_t bytes) override {
+    bytes_down_ += bytes;
+    return cpu_.CopyToHost(device, host, bytes);
+  }
+  absl::Status Synchronize() override { return cpu_.Synchronize(); }
+  bool host_memory_is_device_memory() const override { return false; }
+  kernels::OpFactory& ops() override { return cpu_.ops(); }
+
+  int64_t bytes_up() const { return bytes_up_; }
+  int64_t bytes_down() const { return bytes_down_; }
+
+ private:
+  kernels::Device& cpu_;
+  int64_t bytes_up_ = 0, bytes_down_ = 0;
+};
+
+class ReplicaTest : public testing::Test {
+ protected:
+  std::unique_ptr<Replica> MakeReplica() {
+    return Replica::Create(model_, {.from_logits = true}, *device_).value();
+  }
+  BatchView Batch(int64_t examples) {
+    Random random(1, "inputs");
+    inputs_.resize(static_cast<size_t>(examples * model_.input_shape().num_elements()));
+    for (float& value : inputs_) value = random.NextUniform();
+    labels_.resize(static_cast<size_t>(examples));
+    for (int32_t& label : labels_) label = static_cast<int32_t>(random.NextBelow(10));
+    return {.examples = examples, .inputs = inputs_, .labels = labels_};
+  }
+
+  const Model model_ = Model::FromFile(kKerasJson).value();
+  const std::unique_ptr<kernels::Device> device_ = kernels::CreateCpuDevice(0, 1).value();
+  const std::vector<float> parameters_ = model_.InitialParameters(1);
+  std::vector<float> gradients_ =
+      std::vector<float>(parameters_.size(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> inputs_;
+  std::vector<int32_t> labels_;
+};
+
+TEST_F(ReplicaTest, AnUntrainedNetworkLosesTheLogarithmOfItsClasses) {
+  const auto sums =
+      MakeReplica()->ForwardBackward(parameters_, Batch(64), absl::MakeSpan(gradients_), [](int) {});
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_EQ(sums->examples, 64);
+  EXPECT_NEAR(sums->loss / 64, std::log(10.0), 0.2);
+  for (float gradient : gradients_) ASSERT_TRUE(std::isfinite(gradient));
+}
+
+TEST_F(ReplicaTest, EveryGradientIsAnnouncedOnceLastLayerFirstAndFinal) {
+  std::vector<int> announced;
+  std::vector<float> at_announcement(gradients_.size());
+  const auto sums =
+      MakeReplica()->ForwardBackward(parameters_, Batch(8), absl::MakeSpan(gradients_), [&](int index) {
+        announced.push_back(index);
+        const ModelVariable& variable = model_.variables()[static_cast<size_t>(index)];
+        const auto begin = static_cast<size_t>(variable.offset);
+        const auto end = begin + static_cast<size_t>(variable.shape.num_elements());
+        for (size_t i = begin; i < end; ++i) at_announcement[i] = gradients_[i];
+      });
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_THAT(announced, ElementsAre(8, 9, 6, 7, 4, 5, 2, 3, 0, 1));
+  EXPECT_EQ(at_announcement, gradients_);
+}
+
+TEST_F(ReplicaTest, StepsDownTheGradientReduceTheLoss) {
+  const auto replica = MakeReplica();
+  const BatchView batch = Batch(32);
+  std::fill(inputs_.begin(), inputs_.end(), 0.0f);
+  for (size_t i = 0; i < labels_.size(); ++i) {  // two bright rows for each class
+    std::fill_n(inputs_.begin() + static_cast<int64_t>(i * 784) + labels_[i] * 56, 56, 1.0f);
+  }
+  std::vector<float> parameters = parameters_;
+  double first = 0, last = 0;
+  for (int step = 0; step < 60; ++step) {
+    const auto sums = replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients_), [](int) {});
+    ASSERT_TRUE(sums.ok()) << sums.status();
+    if (step == 0) first = sums->loss;
+    last = sums->loss;
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i] -= 0.1f * gradients_[i];
+  }
+  EXPECT_LT(last, first / 2);
+}
+
+TEST_F(ReplicaTest, EvaluateGivesTheSumsOfForwardBackward) {
+  const auto replica = MakeReplica();
+  const BatchView batch = Batch(10);
+  const auto trained = replica->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {});
+  const auto evaluated = replica->Evaluate(parameters_, batch);
+  ASSERT_TRUE(trained.ok() && evaluated.ok());
+  EXPECT_EQ(trained->loss, evaluated->loss);
+  EXPECT_EQ(trained->correct, evaluated->correct);
+  EXPECT_EQ(evaluated->examples, 10);
+}
+
+TEST_F(ReplicaTest, UnevenBatchesInAnyOrderDoNotDisturbEachOther) {
+  const auto replica = MakeReplica();
+  std::vector<float> first(gradients_.size()), again(gradients_.size());
+  ASSERT_TRUE(replica->ForwardBackward(parameters_, Batch(64), absl::MakeSpan(first), [](int) {}).ok());
+  ASSERT_TRUE(replica->ForwardBackward(parameters_, Batch(7), absl::MakeSpan(again), [](int) {}).ok());
+  ASSERT_TRUE(replica->Evaluate(parameters_, Batch(1)).ok());
+  ASSERT_TRUE(replica->ForwardBackward(parameters_, Batch(64), absl::MakeSpan(again), [](int) {}).ok());
+  EXPECT_EQ(std::memcmp(first.data(), again.data(), first.size() * sizeof(float)), 0);
+}
+
+TEST_F(ReplicaTest, ABatchWithoutExamplesHasZeroGradientsAndIsAnnounced) {
+  int announced = 0;
+  const auto sums = MakeReplica()->ForwardBackward(parameters_, Batch(0), absl::MakeSpan(gradients_),
+                                                   [&](int) { ++announced; });
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_EQ(sums->examples, 0);
+  EXPECT_EQ(sums->loss, 0);
+  EXPECT_EQ(announced, 10);
+  EXPECT_THAT(gradients_, Each(0.0f));
+}
+
+TEST_F(ReplicaTest, ALabelOutOfRangeIsRefused) {
+  const BatchView batch = Batch(4);
+  labels_[2] = 10;
+  const auto status =
+      MakeReplica()->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("label 10 of example 2"));
+}
+
+TEST_F(ReplicaTest, BuffersOfTheWrongSizeAreRefused) {
+  const auto replica = MakeReplica();
+  BatchView batch = Batch(4);
+  batch.examples = 5;
+  EXPECT_EQ(replica->Evaluate(parameters_, batch).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(replica->Evaluate({}, Batch(4)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(replica->ForwardBackward(parameters_, Batch(4), {}, [](int) {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
+  FarDevice far(*device_);
+  const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
+  const BatchView batch = Batch(16);
+  std::vector<float> near_gradients(gradients_.size());
+  const auto near =
+      MakeReplica()->ForwardBackward(parameters_, batch, absl::MakeSpan(near_gradients), [](int) {});
+  const auto result = replica->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {});
+  ASSERT_TRUE(near.ok() && result.ok());
+  EXPECT_EQ(near->loss, result->loss);
+  EXPECT_EQ(gradients_, near_gradients);
+  EXPECT_EQ(far.bytes_up(), static_cast<int64_t>((parameters_.size() + inputs_.size() + labels_.size()) * 4));
+  EXPECT_EQ(far.bytes_down(), static_cast<int64_t>(gradients_.size() * 4));
+}
+
+TEST(Replica, AnOutputThatIsNoListOfScoresIsRefused) {
+  const Model model =
+      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 5, "input_shape": [4, 3]}})"), "m")
+          .value();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto status = Replica::Create(model, {}, *device).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("[4,5] is not one score per class"));
+}
+
+TEST(Replica, ANetworkThatEndsInABlockedImageIsFlattenedRight) {
+  // Conv2D to 1x1, flattened: the output of the last convolution must leave its blocked layout.
+  const Model model = Model::FromJson(
+      SequentialOf(R"({"class_name": "Conv2D", "config": {"filters": 3, "kernel_size": 2, "input_shape": [2, 2, 16],
+                       "kernel_initializer": "ones"}}, {"class_name": "Flatten"})"), "m").value();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica = Replica::Create(model, {.from_logits = true}, *device).value();
+  std::vector<float> parameters = model.InitialParameters(1);
+  parameters[parameters.size() - 3] = 1;  // biases 1, 2, 0: the second class wins
+  parameters[parameters.size() - 2] = 2;
+  const std::vector<float> inputs(64, 0.25f);
+  const std::vector<int32_t> labels = {1};
+  const auto sums = replica->Evaluate(parameters, {.examples = 1, .inputs = inputs, .labels = labels});
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_EQ(sums->correct, 1);
+  EXPECT_NEAR(sums->loss, std::log(std::exp(-1.0) + 1 + std::exp(-2.0)), 1e-6);
+}
+
+}  // namespace
+}  // namespace cairn::nn

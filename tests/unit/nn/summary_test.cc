@@ -1,0 +1,57 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/nn/models.h"
+#include "worker/nn/model.h"
+
+namespace cairn::nn {
+namespace {
+
+// The widths are those of Keras 3's own summaries on a terminal of 80 columns.
+TEST(SummaryTable, OfTheSeedNetworkLooksLikeKeras3) {
+  EXPECT_EQ(SummaryTable(Model::FromFile(kKerasJson).value()),
+            R"(Model: "sequential"
+┏━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━┓
+┃ Layer (type)                    ┃ Output Shape           ┃       Param # ┃
+┡━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━┩
+│ conv2d (Conv2D)                 │ (None, 26, 26, 32)     │           320 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ max_pooling2d (MaxPooling2D)    │ (None, 13, 13, 32)     │             0 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ conv2d_1 (Conv2D)               │ (None, 11, 11, 64)     │        18,496 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ max_pooling2d_1 (MaxPooling2D)  │ (None, 5, 5, 64)       │             0 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ conv2d_2 (Conv2D)               │ (None, 3, 3, 64)       │        36,928 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ flatten (Flatten)               │ (None, 576)            │             0 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ dense (Dense)                   │ (None, 64)             │        36,928 │
+├─────────────────────────────────┼────────────────────────┼───────────────┤
+│ dense_1 (Dense)                 │ (None, 10)             │           650 │
+└─────────────────────────────────┴────────────────────────┴───────────────┘
+ Total params: 93,322 (364.54 KB)
+ Trainable params: 93,322 (364.54 KB)
+ Non-trainable params: 0 (0.00 B)
+)");
+}
+
+TEST(SummaryTable, LongNamesWrapAtTheBlankAndThenEndInAnEllipsis) {
+  const std::string table = SummaryTable(
+      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {
+                        "name": "a_name_that_is_far_too_long_for_the_column", "units": 1, "input_shape": [2]}})"),
+                      "m")
+          .value());
+  EXPECT_THAT(table, testing::HasSubstr("│ a_name_that_is_far_too_long_fo… │ (None, 1)              │             3 │\n"
+                                        "│ (Dense)                         │                        │               │\n"));
+}
+
+TEST(SummaryTable, MillionsAreGroupedAndMegabytesCounted) {
+  const std::string table = SummaryTable(
+      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 4096, "input_shape": [784]}})"), "m")
+          .value());
+  EXPECT_THAT(table, testing::HasSubstr(" Total params: 3,215,360 (12.27 MB)\n"));
+}
+
+}  // namespace
+}  // namespace cairn::nn
