@@ -136,7 +136,11 @@ std::vector<int> Sequencer::UnreachedServers() const {
 
 void Sequencer::Decide(std::vector<Decision> decisions) {
   for (Decision& decision : decisions) {
-    std::visit([this](auto& what) { Append(std::move(what)); }, decision);
+    if (auto* apply = std::get_if<Apply>(&decision)) {
+      Append(std::move(*apply));
+    } else {
+      Append(std::get<Refuse>(std::move(decision)));
+    }
   }
 }
 
