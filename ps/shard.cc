@@ -10,6 +10,7 @@ namespace {
 
 // Marks whose values are kept for readers that are still on their way. Each may hold a version of all values.
 constexpr size_t kKeptMarks = 64;
+constexpr size_t kMostAwaitedMarks = 1024;
 
 std::string Describe(const PushKey& key) {
   return absl::StrCat("push of worker ", key.worker, " (incarnation ", key.incarnation, "), step ", key.step);
@@ -101,12 +102,15 @@ void Shard::Read(const std::string& mark, ReadReply reply) {
     } else {
       const auto kept =
           std::find_if(marks_.begin(), marks_.end(), [&](const auto& entry) { return entry.first == mark; });
-      if (kept == marks_.end()) {
+      if (kept != marks_.end()) {
+        answer->values = std::move(kept->second);
+        marks_.erase(kept);
+      } else if (awaiting_mark_.size() >= kMostAwaitedMarks) {
+        answer = absl::ResourceExhaustedError("too many reads wait for a mark");
+      } else {
         awaiting_mark_[mark].push_back(std::move(reply));
         return;
       }
-      answer->values = std::move(kept->second);
-      marks_.erase(kept);
     }
   }
   if (answer.ok()) answer->finished = finished(answer->values.version);

@@ -48,7 +48,8 @@ absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& opti
       .num_examples = num_examples,
       .num_workers = num_workers,
       .worker = worker,
-      .batch_size = options.batch_size,
+      // A larger one holds nothing more.
+      .batch_size = std::min(options.batch_size, std::max<int64_t>(1, (num_examples + num_workers - 1) / num_workers)),
       .shuffle = options.shuffle,
       .seed = options.seed,
       .tail = options.shard_tail == "pad"    ? data::Tail::kPad

@@ -118,6 +118,10 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
     return Fault(absl::StrCat("--data_dir: examples have shape ", data->train->example_shape().ToString(),
                               ", the model takes ", model->input_shape().ToString()));
   }
+  if (data->train->num_classes() > model->output_shape().num_elements()) {
+    return Fault(absl::StrCat("--data_dir: labels go up to ", data->train->num_classes() - 1, ", but the model has ",
+                              model->output_shape().num_elements(), " outputs"));
+  }
   const auto job = MakeJob(options, *model, cluster.spec, data->train->size());
   if (!job.ok()) return Fault(job.status().message());
   const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());

@@ -42,6 +42,7 @@ TrainingClient::TrainingClient(std::unique_ptr<Connection> connection, std::vect
       size_(TotalElements(variables_)),
       parameters_(size_),
       incoming_(size_),
+      versions_(static_cast<size_t>(connection_->num_servers()), 0),
       pushes_(static_cast<size_t>(connection_->num_servers())) {}
 
 TrainingClient::~TrainingClient() {
@@ -190,12 +191,6 @@ absl::Status TrainingClient::Join() {
 }
 
 absl::Status TrainingClient::Pull() {
-  CAIRN_RETURN_IF_ERROR(PullInto(incoming_, &version_, &finished_));
-  std::swap(parameters_, incoming_);
-  return absl::OkStatus();
-}
-
-absl::Status TrainingClient::PullInto(AlignedBuffer& buffer, int64_t* version, bool* finished) {
   std::string mark;
   if (job_.mode() == v1::MODE_SYNC) {
     mark = absl::StrCat(options_.task, "#", incarnation_, ".", ++reads_);
@@ -212,22 +207,21 @@ absl::Status TrainingClient::PullInto(AlignedBuffer& buffer, int64_t* version, b
     header.mutable_read()->set_layout(layout_ids_[static_cast<size_t>(server)]);
     header.mutable_read()->set_mark(mark);
     CAIRN_RETURN_IF_ERROR(sessions.back()->Begin(std::move(header),
-                                                 ReceiveInto(layout_->extents_on(server), buffer.span()),
+                                                 ReceiveInto(layout_->extents_on(server), incoming_.span()),
                                                  done[static_cast<size_t>(server)].Callback()));
   }
   for (int server = 0; server < connection_->num_servers(); ++server) {
     const auto timeout = std::chrono::duration_cast<Timeout>(options_.step_timeout);
     auto result = done[static_cast<size_t>(server)].Wait(timeout);
     if (!result.ok()) return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
-    if (server > 0 && job_.mode() == v1::MODE_SYNC && result->version() != *version) {
-      return absl::InternalError(absl::StrCat("pull: version ", *version, " on ps/0 and ", result->version(), " on ",
-                                              connection_->NameOf(server)));
+    versions_[static_cast<size_t>(server)] = result->version();
+    if (job_.mode() == v1::MODE_SYNC && result->version() != versions_[0]) {
+      return absl::InternalError(absl::StrCat("pull: version ", versions_[0], " on ps/0 and ", result->version(),
+                                              " on ", connection_->NameOf(server)));
     }
-    if (server == 0) {
-      *version = result->version();
-      *finished = result->finished();
-    }
+    if (server == 0) finished_ = result->finished();
   }
+  std::swap(parameters_, incoming_);
   return absl::OkStatus();
 }
 
@@ -251,7 +245,7 @@ void TrainingClient::StartPush(int server) {
   begin.set_worker(options_.worker);
   begin.set_incarnation(incarnation_);
   begin.set_step(step_);
-  begin.set_base_version(version_);
+  begin.set_base_version(versions_[static_cast<size_t>(server)]);
   begin.set_examples(examples_);
   begin.set_read_values(true);
   const auto id = push.session->Begin(std::move(header), ReceiveInto(layout_->extents_on(server), incoming_.span()),
@@ -313,8 +307,7 @@ absl::StatusOr<StepResult> TrainingClient::FinishStep() {
     }
   }
   StepResult result;
-  int64_t version = 0;
-  bool finished = false, pull_again = false;
+  bool pull_again = false;
   for (int server = 0; server < connection_->num_servers(); ++server) {
     auto done = AwaitPush(server, deadline);
     if (!done.ok()) return Annotate(done.status(), absl::StrCat("step ", step_, " of ", options_.task));
@@ -325,18 +318,19 @@ absl::StatusOr<StepResult> TrainingClient::FinishStep() {
     result.duplicate |= done->duplicate();
     pull_again |= !done->has_values();
     result.staleness = std::max(result.staleness, done->staleness());
+    versions_[static_cast<size_t>(server)] = done->version();
     if (server == 0) {
       result.outcome = done->outcome();
-      version = done->version();
-      finished = done->finished();
+      finished_ = done->finished() || done->outcome() == v1::OUTCOME_FINISHED;
     }
-    pull_again |= job_.mode() == v1::MODE_SYNC && done->version() != version;
+    pull_again |= job_.mode() == v1::MODE_SYNC && done->version() != versions_[0];
   }
   // A repeated push whose answer was lost comes back without values: read them anew, of one version.
-  if (pull_again) CAIRN_RETURN_IF_ERROR(PullInto(incoming_, &version, &finished));
-  std::swap(parameters_, incoming_);
-  version_ = version;
-  finished_ = finished || result.outcome == v1::OUTCOME_FINISHED;
+  if (pull_again) {
+    CAIRN_RETURN_IF_ERROR(Pull());
+  } else {
+    std::swap(parameters_, incoming_);
+  }
   return result;
 }
 

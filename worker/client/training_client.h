@@ -67,7 +67,7 @@ class TrainingClient {
 
   // Values of one version, in the variables' order. Constant between FinishStep and FinishStep.
   absl::Span<const float> parameters() const { return parameters_.span(); }
-  int64_t version() const { return version_; }
+  int64_t version() const { return versions_[0]; }
   // The job has made its last update.
   bool finished() const { return finished_; }
 
@@ -117,7 +117,6 @@ class TrainingClient {
   absl::Status RepeatPush(int server) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<v1::Done> AwaitPush(int server, TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
   ServerSession::OnDone OnPushDone(int server, uint64_t attempt);
-  absl::Status PullInto(AlignedBuffer& buffer, int64_t* version, bool* finished);
   void Heartbeats();
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -134,7 +133,8 @@ class TrainingClient {
 
   // The calling thread's.
   AlignedBuffer parameters_, incoming_;
-  int64_t version_ = 0;
+  // [server] of parameters_. Asynchronous servers count their own updates; synchronous ones agree.
+  std::vector<int64_t> versions_;
   bool finished_ = false;
   int64_t step_ = 0;
   int64_t reads_ = 0;
