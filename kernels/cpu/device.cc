@@ -32,6 +32,15 @@ std::string ProcessorName() {
   return "unknown processor";
 }
 
+const char* InstructionSetName() {
+  switch (onednn::AvailableInstructionSet()) {
+    case onednn::InstructionSet::kBasic: return "no AVX2";
+    case onednn::InstructionSet::kAvx2: return "AVX2";
+    case onednn::InstructionSet::kAvx512: return "AVX-512";
+  }
+  return "";
+}
+
 class CpuMemory final : public DeviceMemory {
  public:
   CpuMemory(int64_t num_floats, std::atomic<int64_t>& bytes_in_use)
@@ -84,7 +93,7 @@ class CpuDevice final : public Device {
 
   std::string Description() const override {
     return absl::StrFormat("%s: %s, %s, oneDNN %s, %d thread%s, %.1f GiB of memory", name_, ProcessorName(),
-                           onednn::InstructionSet(), onednn::Version(), context_.threads(),
+                           InstructionSetName(), onednn::Version(), context_.threads(),
                            context_.threads() == 1 ? "" : "s",
                            static_cast<double>(PhysicalMemoryBytes()) / (1 << 30));
   }

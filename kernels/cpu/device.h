@@ -1,4 +1,4 @@
-// The CPU backend: convolutions, pooling and matrix products by oneDNN, small loops of our own.
+// The CPU backend: convolutions and matrix products by oneDNN, loops of our own for the rest.
 #pragma once
 
 #include <memory>

@@ -79,13 +79,14 @@ std::string Version() {
   return absl::StrCat(version->major, ".", version->minor, ".", version->patch);
 }
 
-std::string InstructionSet() {
+InstructionSet AvailableInstructionSet() {
   switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_sse41: return "SSE4.1";
-    case dnnl_cpu_isa_avx: return "AVX";
-    case dnnl_cpu_isa_avx2: return "AVX2";
-    case dnnl_cpu_isa_avx2_vnni: return "AVX2 with VNNI";
-    default: return "AVX-512";
+    case dnnl_cpu_isa_all:
+    case dnnl_cpu_isa_sse41:
+    case dnnl_cpu_isa_avx: return InstructionSet::kBasic;
+    case dnnl_cpu_isa_avx2:
+    case dnnl_cpu_isa_avx2_vnni: return InstructionSet::kAvx2;
+    default: return InstructionSet::kAvx512;
   }
 }
 
@@ -222,25 +223,6 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
                                  Describe(args.destination, format), args.strides, args.pad_before,
                                  args.pad_after);
     return Convolution::primitive_desc(desc, Attributes(false), context.engine(), forward);
-  });
-}
-
-absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeMaxPoolingForward(const Context& context,
-                                                                            const PoolingArgs& args) {
-  return Guarded("max pooling forward", [&] {
-    const dnnl::pooling_forward::desc desc(prop_kind::forward_training, algorithm::pooling_max, args.source,
-                                           args.destination, args.strides, args.window, args.pad_before,
-                                           args.pad_after);
-    return dnnl::pooling_forward::primitive_desc(desc, Attributes(false), context.engine());
-  });
-}
-
-absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeMaxPoolingBackward(
-    const Context& context, const PoolingArgs& args, const dnnl::pooling_forward::primitive_desc& forward) {
-  return Guarded("max pooling backward", [&] {
-    const dnnl::pooling_backward::desc desc(algorithm::pooling_max, args.source, args.destination, args.strides,
-                                            args.window, args.pad_before, args.pad_after);
-    return dnnl::pooling_backward::primitive_desc(desc, Attributes(false), context.engine(), forward);
   });
 }
 

@@ -25,8 +25,11 @@ using Dims = dnnl::memory::dims;
 using Format = dnnl::memory::format_tag;
 using MemoryDesc = dnnl::memory::desc;
 
-std::string Version();         // "2.6.3"
-std::string InstructionSet();  // "AVX-512": the best that oneDNN uses here
+std::string Version();  // "2.6.3"
+
+// The best instructions that oneDNN uses here, for our own loops as well: ONEDNN_MAX_CPU_ISA limits both.
+enum class InstructionSet { kBasic, kAvx2, kAvx512 };
+InstructionSet AvailableInstructionSet();
 
 // What the ops of one device share. Made with the device; used by one thread at a time.
 class Context {
@@ -121,15 +124,6 @@ absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionB
     const Context& context, const ConvolutionArgs& args, const dnnl::convolution_forward::primitive_desc& forward);
 absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvolutionBackwardWeights(
     const Context& context, const ConvolutionArgs& args, const dnnl::convolution_forward::primitive_desc& forward);
-
-struct PoolingArgs {
-  MemoryDesc source, destination;
-  Dims window, strides, pad_before, pad_after;
-};
-absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeMaxPoolingForward(const Context& context,
-                                                                            const PoolingArgs& args);
-absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeMaxPoolingBackward(
-    const Context& context, const PoolingArgs& args, const dnnl::pooling_forward::primitive_desc& forward);
 
 // Row-major activations, the kernel [inputs, units] as Keras keeps it where that has fast code.
 struct InnerProductArgs {
