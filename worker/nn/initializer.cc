@@ -113,6 +113,10 @@ absl::StatusOr<InitializerSpec> ParseInitializer(const json& document) {
   Numbers numbers = row->defaults;
   std::optional<uint64_t> seed;
   const json config = is_object ? document.value("config", json::object()) : json::object();
+  if (!config.is_object() && !config.is_null()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("initializer ", row->class_name, ": config: expected an object, got ", config.dump()));
+  }
   for (const auto& [key, value] : config.items()) {
     if (value.is_null()) continue;
     if (key == "seed" && value.is_number_integer()) {

@@ -25,11 +25,8 @@ std::string Repeat(absl::string_view piece, size_t times) {
 
 // "93,322"
 std::string WithCommas(int64_t number) {
-  std::string digits = absl::StrCat(number);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
-  }
-  return digits;
+  if (number < 1000) return absl::StrCat(number);
+  return absl::StrFormat("%s,%03d", WithCommas(number / 1000), number % 1000);
 }
 
 // summary_utils.readable_memory_size

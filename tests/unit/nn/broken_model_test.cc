@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "tests/unit/nn/models.h"
 #include "worker/nn/model.h"
 
@@ -131,7 +135,31 @@ INSTANTIATE_TEST_SUITE_P(
                {"layer 'pool' (MaxPooling2D): input [16] is no image"}},
         Broken{"ConfigIsNoObject", SequentialOf(R"({"class_name": "Dense", "config": 4})"),
                {"layer 0 (Dense): expected an object, got 4"}}),
-    [](const testing::TestParamInfo<Broken>& info) { return info.param.fault; });
+    [](const testing::TestParamInfo<Broken>& tested) { return tested.param.fault; });
+
+// Puts each of these values in the place of each node of a real export. What comes out does not matter, only that it
+// is a model or INVALID_ARGUMENT: no exception, no crash.
+void ReplaceEveryNode(nlohmann::json& document, nlohmann::json& node, int& tried) {
+  const nlohmann::json kept = node;
+  for (const char* value : {"null", "true", "-1", "3", "1e300", "\"x\"", "[]", "{}", "[[1]]", "{\"class_name\": 1}",
+                            "{\"class_name\": \"Dense\", \"config\": [1]}"}) {
+    node = nlohmann::json::parse(value);
+    const auto status = Model::FromJson(document.dump(), "model.json").status();
+    EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kInvalidArgument) << status;
+    ++tried;
+  }
+  node = kept;
+  if (!node.is_structured()) return;
+  for (nlohmann::json& child : node) ReplaceEveryNode(document, child, tried);
+}
+
+TEST(BrokenModelFile, NoNodeOfTheWrongTypeEscapesAsAnException) {
+  std::ifstream file(kKerasJson);
+  nlohmann::json document = nlohmann::json::parse(file);
+  int tried = 0;
+  ReplaceEveryNode(document, document, tried);
+  EXPECT_GT(tried, 3000);
+}
 
 TEST(BrokenModelFile, AnArchiveWithoutConfigSaysSo) {
   // The smallest zip: an empty local header, then rubbish.
