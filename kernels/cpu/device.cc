@@ -34,9 +34,12 @@ std::string ProcessorName() {
 
 const char* InstructionSetName() {
   switch (onednn::AvailableInstructionSet()) {
-    case onednn::InstructionSet::kBasic: return "no AVX2";
-    case onednn::InstructionSet::kAvx2: return "AVX2";
-    case onednn::InstructionSet::kAvx512: return "AVX-512";
+    case onednn::InstructionSet::kBasic:
+      return "no AVX2";
+    case onednn::InstructionSet::kAvx2:
+      return "AVX2";
+    case onednn::InstructionSet::kAvx512:
+      return "AVX-512";
   }
   return "";
 }
@@ -69,7 +72,8 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<Dense>> MakeDense(const DenseParams& params) override {
     return cpu::MakeDense(context_, params);
   }
-  absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from, const TensorDesc& to) override {
+  absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,
+                                                       const TensorDesc& to) override {
     return cpu::MakeReorder(context_, from, to);
   }
   absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes) override {
@@ -98,7 +102,8 @@ class CpuDevice final : public Device {
                            static_cast<double>(PhysicalMemoryBytes()) / (1 << 30));
   }
 
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t num_floats, absl::string_view what) override {
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t num_floats,
+                                                         absl::string_view what) override {
     const int64_t in_use = bytes_in_use_, limit = PhysicalMemoryBytes();
     if (num_floats < 0 || num_floats > (limit - in_use) / static_cast<int64_t>(sizeof(float))) {
       return absl::ResourceExhaustedError(

@@ -1,6 +1,6 @@
-// Max pooling by loops of our own, in whatever layout the input has: in each of them the channels of a block lie
-// together, and the loops run over those. The seed network at batch 64 on one thread of a Xeon
-// (Sapphire Rapids, other load on the machine): 5,300-5,500 images/s in the best step with oneDNN's pooling, 7,000 with
+// Max pooling by loops of our own, in whatever layout the input has: in each of them the channels of a block
+// lie together, and the loops run over those. The seed network at batch 64 on one thread of a Xeon (Sapphire
+// Rapids, other load on the machine): 5,300-5,500 images/s in the best step with oneDNN's pooling, 7,000 with
 // this (step_bench).
 #include <algorithm>
 #include <cstring>
@@ -18,7 +18,8 @@
 namespace cairn::kernels::cpu {
 namespace {
 
-// A slab is [h, w, lanes] floats: one example and one block of channels, or all channels where they are not blocked.
+// A slab is [h, w, lanes] floats: one example and one block of channels, or all channels where they are not
+// blocked.
 struct Slab {
   int64_t height, width, lanes;
   int64_t out_height, out_width;
@@ -49,8 +50,8 @@ inline __attribute__((always_inline)) Clipped Clip(const Slab& slab, int64_t out
           std::min(slab.window_width, slab.width - left)};
 }
 
-// GCC's and clang's vectors: arithmetic on all lanes at once, on whatever registers the processor has. (GCC 12 leaves
-// the same loops over arrays scalar.)
+// GCC's and clang's vectors: arithmetic on all lanes at once, on whatever registers the processor has. (GCC
+// 12 leaves the same loops over arrays scalar.)
 template <typename Element, int kLanes>
 struct VectorOf {
   typedef Element Type __attribute__((vector_size(kLanes * sizeof(Element))));
@@ -64,13 +65,14 @@ using Places = typename VectorOf<Place, kLanes>::Type;
 
 // kLanes neighbouring channels of one window; of equal values the first stays.
 template <int kLanes>
-inline __attribute__((always_inline)) void ForwardWindow(const Slab& slab, const Clipped& window, const float* x,
-                                                         float* y, Place* places) {
+inline __attribute__((always_inline)) void ForwardWindow(const Slab& slab, const Clipped& window,
+                                                         const float* x, float* y, Place* places) {
   Floats<kLanes> largest = Floats<kLanes>{} - std::numeric_limits<float>::infinity();
   Ints<kLanes> where =
       Ints<kLanes>{} + static_cast<int32_t>(window.first_row * slab.window_width + window.first_column);
   for (int64_t row = window.first_row; row < window.last_row; ++row) {
-    const float* from = x + ((window.top + row) * slab.width + window.left + window.first_column) * slab.lanes;
+    const float* from =
+        x + ((window.top + row) * slab.width + window.left + window.first_column) * slab.lanes;
     for (int64_t column = window.first_column; column < window.last_column; ++column, from += slab.lanes) {
       Floats<kLanes> value;
       std::memcpy(&value, from, sizeof(value));
@@ -87,8 +89,8 @@ inline __attribute__((always_inline)) void ForwardWindow(const Slab& slab, const
 
 // Adds dy to the places that the maxima came from.
 template <int kLanes>
-inline __attribute__((always_inline)) void BackwardWindow(const Slab& slab, const Clipped& window, const float* dy,
-                                                          const Place* places, float* dx) {
+inline __attribute__((always_inline)) void BackwardWindow(const Slab& slab, const Clipped& window,
+                                                          const float* dy, const Place* places, float* dx) {
   Floats<kLanes> gradient;
   Places<kLanes> narrow;
   std::memcpy(&gradient, dy, sizeof(gradient));
@@ -106,8 +108,8 @@ inline __attribute__((always_inline)) void BackwardWindow(const Slab& slab, cons
   }
 }
 
-// Calls visit(window, lane, places' and output's offset, number of lanes) for all windows of a slab, in pieces of 16
-// lanes, then 8, then 1.
+// Calls visit(window, lane, places' and output's offset, number of lanes) for all windows of a slab, in
+// pieces of 16 lanes, then 8, then 1.
 template <typename Visit>
 inline __attribute__((always_inline)) void ForEachWindow(const Slab& slab, const Visit& visit) {
   int64_t out = 0;
@@ -115,27 +117,30 @@ inline __attribute__((always_inline)) void ForEachWindow(const Slab& slab, const
     for (int64_t column = 0; column < slab.out_width; ++column, out += slab.lanes) {
       const Clipped window = Clip(slab, row, column);
       int64_t lane = 0;
-      for (; lane + 16 <= slab.lanes; lane += 16) visit(std::integral_constant<int, 16>(), window, lane, out + lane);
-      for (; lane + 8 <= slab.lanes; lane += 8) visit(std::integral_constant<int, 8>(), window, lane, out + lane);
+      for (; lane + 16 <= slab.lanes; lane += 16)
+        visit(std::integral_constant<int, 16>(), window, lane, out + lane);
+      for (; lane + 8 <= slab.lanes; lane += 8)
+        visit(std::integral_constant<int, 8>(), window, lane, out + lane);
       for (; lane < slab.lanes; ++lane) visit(std::integral_constant<int, 1>(), window, lane, out + lane);
     }
   }
 }
 
-inline __attribute__((always_inline)) void ForwardSlab(const Slab& slab, const float* x, float* y, Place* places) {
-  ForEachWindow(slab, [&](auto lanes, const Clipped& window, int64_t lane, int64_t out)
-                          __attribute__((always_inline)) {
-    ForwardWindow<decltype(lanes)::value>(slab, window, x + lane, y + out, places + out);
-  });
+inline __attribute__((always_inline)) void ForwardSlab(const Slab& slab, const float* x, float* y,
+                                                       Place* places) {
+  ForEachWindow(
+      slab, [&](auto lanes, const Clipped& window, int64_t lane, int64_t out) __attribute__((always_inline)) {
+        ForwardWindow<decltype(lanes)::value>(slab, window, x + lane, y + out, places + out);
+      });
 }
 
-inline __attribute__((always_inline)) void BackwardSlab(const Slab& slab, const float* dy, const Place* places,
-                                                        float* dx) {
+inline __attribute__((always_inline)) void BackwardSlab(const Slab& slab, const float* dy,
+                                                        const Place* places, float* dx) {
   std::memset(dx, 0, static_cast<size_t>(slab.in_floats()) * sizeof(float));
-  ForEachWindow(slab, [&](auto lanes, const Clipped& window, int64_t lane, int64_t out)
-                          __attribute__((always_inline)) {
-    BackwardWindow<decltype(lanes)::value>(slab, window, dy + out, places + out, dx + lane);
-  });
+  ForEachWindow(
+      slab, [&](auto lanes, const Clipped& window, int64_t lane, int64_t out) __attribute__((always_inline)) {
+        BackwardWindow<decltype(lanes)::value>(slab, window, dy + out, places + out, dx + lane);
+      });
 }
 
 // The same loops, compiled for the instruction sets that differ in what they gain.
@@ -145,13 +150,15 @@ struct Code {
 };
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void ForwardAvx512(const Slab& slab, const float* x,
-                                                                                 float* y, Place* places) {
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void ForwardAvx512(const Slab& slab,
+                                                                                 const float* x, float* y,
+                                                                                 Place* places) {
   ForwardSlab(slab, x, y, places);
 }
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void BackwardAvx512(const Slab& slab,
                                                                                   const float* dy,
-                                                                                  const Place* places, float* dx) {
+                                                                                  const Place* places,
+                                                                                  float* dx) {
   BackwardSlab(slab, dy, places, dx);
 }
 __attribute__((target("avx2"))) void ForwardAvx2(const Slab& slab, const float* x, float* y, Place* places) {
@@ -162,7 +169,9 @@ __attribute__((target("avx2"))) void BackwardAvx2(const Slab& slab, const float*
   BackwardSlab(slab, dy, places, dx);
 }
 #endif
-void ForwardPortable(const Slab& slab, const float* x, float* y, Place* places) { ForwardSlab(slab, x, y, places); }
+void ForwardPortable(const Slab& slab, const float* x, float* y, Place* places) {
+  ForwardSlab(slab, x, y, places);
+}
 void BackwardPortable(const Slab& slab, const float* dy, const Place* places, float* dx) {
   BackwardSlab(slab, dy, places, dx);
 }
@@ -170,9 +179,12 @@ void BackwardPortable(const Slab& slab, const float* dy, const Place* places, fl
 Code ChooseCode() {
 #if defined(__x86_64__)
   switch (onednn::AvailableInstructionSet()) {
-    case onednn::InstructionSet::kAvx512: return {ForwardAvx512, BackwardAvx512};
-    case onednn::InstructionSet::kAvx2: return {ForwardAvx2, BackwardAvx2};
-    case onednn::InstructionSet::kBasic: break;
+    case onednn::InstructionSet::kAvx512:
+      return {ForwardAvx512, BackwardAvx512};
+    case onednn::InstructionSet::kAvx2:
+      return {ForwardAvx2, BackwardAvx2};
+    case onednn::InstructionSet::kBasic:
+      break;
   }
 #endif
   return {ForwardPortable, BackwardPortable};
@@ -220,7 +232,8 @@ class CpuMaxPool2D final : public MaxPool2D {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MaxPool2D>> MakeMaxPool2D(onednn::Context& context, const MaxPool2DParams& params) {
+absl::StatusOr<std::unique_ptr<MaxPool2D>> MakeMaxPool2D(onednn::Context& context,
+                                                         const MaxPool2DParams& params) {
   CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(params));
   if (params.pool_height * params.pool_width > std::numeric_limits<Place>::max()) {
     return absl::UnimplementedError(

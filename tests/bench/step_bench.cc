@@ -1,12 +1,11 @@
 // Images per second of ForwardBackward, without servers: what the CPU backend computes by itself.
 //   step_bench --threads 2 --batch_size 64
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "common/core/random.h"
 #include "common/core/status.h"

@@ -47,13 +47,14 @@ std::string ClassNameOf(const std::string& name) {
   return name;
 }
 
-// Strings in the config of an optimizer or a loss: those that change nothing for us, and the values of those that do.
+// Strings in the config of an optimizer or a loss: those that change nothing for us, and the values of those
+// that do.
 absl::Status CheckString(const std::string& key, const std::string& value) {
   if (key == "name") return absl::OkStatus();
   if (key == "reduction" && (value == "sum_over_batch_size" || value == "auto")) return absl::OkStatus();
   if (key == "dtype" && value == "float32") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      key, ": \"", value, "\" is not supported", key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
+  return absl::InvalidArgumentError(absl::StrCat(key, ": \"", value, "\" is not supported",
+                                                 key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
 }
 
 absl::StatusOr<KerasObject> ParseObject(const json& document) {
@@ -77,9 +78,9 @@ absl::StatusOr<KerasObject> ParseObject(const json& document) {
     } else if (value.is_boolean()) {
       object.config[key] = value.get<bool>() ? 1 : 0;
     } else if (key == "learning_rate") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("learning_rate: the schedule ", Member(value, "class_name").dump(),
-                       " is not supported, only a number"));
+      return absl::InvalidArgumentError(absl::StrCat("learning_rate: the schedule ",
+                                                     Member(value, "class_name").dump(),
+                                                     " is not supported, only a number"));
     } else if (key != "dtype" || Member(Member(value, "config"), "name") != "float32") {
       return absl::InvalidArgumentError(absl::StrCat(key, ": ", value.dump(), " is not supported"));
     }
