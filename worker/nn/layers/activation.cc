@@ -21,7 +21,8 @@ constexpr Row kActivations[] = {
     {"softmax", ActivationKind::kSoftmax},
 };
 
-// A plain name, or the objects that some versions of Keras 3 write: {"class_name":"function","config":"relu"} and
+// A plain name, or the objects that some versions of Keras 3 write: {"class_name":"function","config":"relu"}
+// and
 // {"class_name":"ReLU","config":{...}}, of which only the first carries no options of its own.
 const json& NameOf(const json& value) {
   return value.is_object() && value.value("class_name", json()) == "function" && value.contains("config")

@@ -48,9 +48,13 @@ const Spelling* FindSpelling(ConfigReader& config) {
 
 }  // namespace
 
-Shape ReadBatchShape(absl::string_view field, ConfigReader& config) { return ReadShape(field, true, config); }
+Shape ReadBatchShape(absl::string_view field, ConfigReader& config) {
+  return ReadShape(field, true, config);
+}
 
-bool HasInputShape(ConfigReader& config) { return FindSpelling(config) != nullptr; }
+bool HasInputShape(ConfigReader& config) {
+  return FindSpelling(config) != nullptr;
+}
 
 Shape ReadInputShape(ConfigReader& config) {
   const Spelling* spelling = FindSpelling(config);
