@@ -427,11 +427,11 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobForLayout(uint64_t layout)
   return job_;
 }
 
-void Server::OnInitialised(const std::shared_ptr<ActiveJob>& job) {
+void Server::OnInitialised(uint64_t layout) {
   Calls calls;
   {
     MutexLock lock(mutex_);
-    if (job_ != job || state_ != v1::STATE_INITIALISING) return;
+    if (state_ != v1::STATE_INITIALISING || job_->layout() != layout) return;
     state_ = v1::STATE_READY;
     CollectWaiters(clock_.Now(), calls);
   }

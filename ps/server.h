@@ -84,8 +84,8 @@ class Server {
   // The job under this layout, for a session. FAILED_PRECONDITION without a job, ABORTED when the variables have
   // changed since (connect again).
   absl::StatusOr<std::shared_ptr<ActiveJob>> JobForLayout(uint64_t layout) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The first values of `job` are complete.
-  void OnInitialised(const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The first values of the job under this layout are complete.
+  void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // For a follower: the sequencer of `run_id`. UNAVAILABLE while this server does not have that job.

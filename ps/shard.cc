@@ -117,7 +117,7 @@ void Shard::Read(const std::string& mark, ReadReply reply) {
   reply(std::move(answer));
 }
 
-void Shard::Write(std::unique_ptr<Accumulator> data, absl::AnyInvocable<void()> done) {
+void Shard::Write(std::unique_ptr<Accumulator> data, WriteReply done) {
   {
     MutexLock lock(mutex_);
     queue_.push_back(PendingWrite{std::move(data), std::move(done)});
@@ -169,7 +169,7 @@ void Shard::ExecuteQueue() {
       std::vector<VariableStore::Run> runs;
       for (const auto& [begin, end] : write->data->runs()) runs.push_back({begin, end});
       if (const auto data = write->data->Take(); data != nullptr) store_.Write(*data, runs);
-      replies.push_back(std::move(write->done));
+      replies.push_back([done = std::move(write->done), version = store_.current().version]() mutable { done(version); });
     } else {
       const LogEntry& entry = std::get<LogEntry>(next);
       if (const auto* apply = std::get_if<Apply>(&entry.what)) ExecuteApply(*apply, replies);

@@ -54,6 +54,7 @@ struct ReadResult {
 
 using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
 using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
+using WriteReply = absl::AnyInvocable<void(int64_t version)>;
 
 // A push whose chunks are arriving. Owned by the session; one thread.
 class OpenPush {
@@ -96,8 +97,9 @@ class Shard final : public LogSink {
   // Without a mark: the current values, at once. With one: the values at that point of the log, when it is reached.
   // ABORTED for a mark whose values are not kept any more.
   void Read(const std::string& mark, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Takes the place of the values that have come; takes effect between two entries of the log.
-  void Write(std::unique_ptr<Accumulator> data, absl::AnyInvocable<void()> done) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes the place of the values that have come; takes effect between two entries of the log, at the version that
+  // `done` gets.
+  void Write(std::unique_ptr<Accumulator> data, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The log ---
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -127,7 +129,7 @@ class Shard final : public LogSink {
   };
   struct PendingWrite {
     std::unique_ptr<Accumulator> data;
-    absl::AnyInvocable<void()> done;
+    WriteReply done;
   };
   // Calls to make when the lock is released.
   using Replies = std::vector<absl::AnyInvocable<void()>>;
