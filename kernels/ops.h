@@ -93,8 +93,7 @@ class Softmax {
   virtual absl::Status Backward(const float* y, const float* dy, float* dx) = 0;
 };
 
-// Cross entropy of integer labels against logits or probabilities [n, classes], row-major, n at most the
-// batch size.
+// Cross entropy of integer labels against logits or probabilities [batch, classes], row-major.
 struct SparseCrossEntropyParams {
   int64_t batch = 0, classes = 0;
   bool from_logits = true;
@@ -110,8 +109,8 @@ struct LossSums {
 class SparseCrossEntropy {
  public:
   virtual ~SparseCrossEntropy() = default;
-  // `labels` [n] int32, device memory, each in [0, classes). Writes to the host's `sums` by the next
-  // Synchronize(). `doutputs` [n, classes]: the gradient of the *mean* loss over the batch (Keras'
+  // `labels` [batch] int32, device memory, each in [0, classes). Writes to the host's `sums` by the next
+  // Synchronize(). `doutputs` [batch, classes]: the gradient of the *mean* loss over the batch (Keras'
   // sum_over_batch_size); null in evaluation. INVALID_ARGUMENT when a label is out of range.
   virtual absl::Status Run(const float* outputs, const int32_t* labels, LossSums* sums, float* doutputs) = 0;
 };

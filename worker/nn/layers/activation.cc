@@ -25,9 +25,9 @@ constexpr Row kActivations[] = {
 // and
 // {"class_name":"ReLU","config":{...}}, of which only the first carries no options of its own.
 const json& NameOf(const json& value) {
-  return value.is_object() && value.value("class_name", json()) == "function" && value.contains("config")
-             ? value["config"]
-             : value;
+  static const json* const kFunction = new json("function");
+  if (!value.is_object() || !value.contains("config") || !value.contains("class_name")) return value;
+  return value["class_name"] == *kFunction ? value["config"] : value;
 }
 
 }  // namespace
