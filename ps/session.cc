@@ -1,6 +1,7 @@
 #include "ps/session.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,8 @@ namespace {
 
 // Pushes and writes of one stream whose chunks may be on their way at the same time; each holds a copy of all values.
 constexpr size_t kMostOpenRequests = 4;
+// What the weighted mean can take (WeightedGradient).
+constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
 
 // How one request is answered. It holds neither the session nor the job, so a request that waits keeps neither alive.
 class Answer {
@@ -87,7 +90,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     return;
   }
   if (begin.worker() < 0 || begin.worker() >= (*job)->job().workers_size() || begin.step() < 1 || begin.examples() < 0 ||
-      begin.base_version() < 0 || begin.incarnation() == 0) {
+      begin.examples() > kMostExamples || begin.base_version() < 0 || begin.incarnation() == 0) {
     open.failure = absl::InvalidArgumentError(absl::StrCat("push with impossible fields: ", begin.ShortDebugString()));
     return;
   }
@@ -120,12 +123,12 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   }
   const int64_t size = (*job)->shard().store().size();
   const int64_t first = begin.offset();
-  const int64_t end = begin.count() == 0 ? size : first + begin.count();
-  if (first < 0 || begin.count() < 0 || begin.count() > size || end > size || first > end) {
+  if (first < 0 || first > size || begin.count() < 0 || begin.count() > size - first) {
     Answer(sink_, request_id).SendFailure(absl::InvalidArgumentError(absl::StrCat(
                                 "read of ", begin.count(), " elements at ", first, ": this server has ", size)));
     return;
   }
+  const int64_t end = begin.count() == 0 ? size : first + begin.count();
   (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id), first,
                                       end](absl::StatusOr<ReadResult> result) mutable {
     if (!result.ok()) {

@@ -104,6 +104,7 @@ class Shard final : public LogSink {
   // --- The log ---
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Flush() override ABSL_LOCKS_EXCLUDED(mutex_);
+  void End() override {}  // a shard and its own sequencer are replaced together
   // The first entry that has not been appended, and the pushes whose decision has not: what a follower tells a leader
   // that it has found again.
   int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -155,7 +156,8 @@ class Shard final : public LogSink {
   std::deque<std::variant<LogEntry, PendingWrite>> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
-  // Values kept for readers of a mark that have not come yet, oldest first, and readers whose mark has not.
+  // Values kept for readers of a mark that have not come yet, oldest first (null: not any more), and readers whose
+  // mark has not.
   std::deque<std::pair<std::string, Values>> marks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<ReadReply>> awaiting_mark_ ABSL_GUARDED_BY(mutex_);
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;

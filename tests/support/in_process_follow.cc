@@ -18,6 +18,7 @@ class FollowStream final : public ps::LogSink {
 
   void Append(const ps::LogEntry& entry) override { log.Push(ps::ToProto(entry)); }
   void Flush() override {}
+  void End() override { Close(); }
   void Close() {
     log.Close();
     reports.Close();

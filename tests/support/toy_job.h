@@ -30,7 +30,7 @@ struct ToyJob {
   std::vector<float> initial;  // of all variables
   // net::PlacementOptions: variables beyond it are split.
   int64_t split_bytes = 0;
-  Duration step_timeout = std::chrono::seconds(60);
+  Duration step_timeout = std::chrono::seconds(20);
 };
 
 std::string TaskName(int worker);  // "worker/1"

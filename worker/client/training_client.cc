@@ -202,13 +202,14 @@ absl::Status TrainingClient::Pull() {
   net::Backoff backoff(StreamOf(options_.task));
   for (;;) {
     const absl::Status status = PullOnce();
-    if (!absl::IsUnavailable(status) || Now() >= deadline) return status;
-    std::this_thread::sleep_for(backoff.Next());
-    CAIRN_RETURN_IF_ERROR(failure());
-    // A server that was restarted has lost its variables: that ends the waiting.
+    if (status.ok()) return status;
+    // A server that was restarted has lost its variables, whatever the read was told.
     for (int server = 0; server < connection_->num_servers(); ++server) {
       if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) return lost;
     }
+    if (!absl::IsUnavailable(status) || Now() >= deadline) return status;
+    std::this_thread::sleep_for(backoff.Next());
+    CAIRN_RETURN_IF_ERROR(failure());
   }
 }
 
