@@ -339,11 +339,12 @@ absl::StatusOr<v1::Done> TrainingClient::AwaitPush(int server, TimePoint deadlin
   TimePoint next_said = Now() + kSayEvery;
   TimePoint next_complaint = Now();
   for (;;) {
-    absl::Status broken;
+    int broken = -1;
+    absl::Status reason;
     {
       MutexLock lock(mutex_);
-      Push& push = pushes_[static_cast<size_t>(server)];
-      while (!push.done.has_value()) {
+      const auto& done = pushes_[static_cast<size_t>(server)].done;
+      while (!done.has_value() && (broken = BrokenPush()) < 0) {
         if (!failure_.ok()) return failure_;
         if (Now() >= deadline) {
           return absl::DeadlineExceededError(absl::StrCat("no answer from ", connection_->NameOf(server),
@@ -357,20 +358,26 @@ absl::StatusOr<v1::Done> TrainingClient::AwaitPush(int server, TimePoint deadlin
         }
         changed_.WaitUntil(mutex_, std::min(deadline, next_said));
       }
-      if (push.done->ok()) return **push.done;
-      broken = push.done->status();
+      if (done.has_value() && done->ok()) return **done;
+      if (done.has_value()) broken = server;
+      reason = pushes_[static_cast<size_t>(broken)].done->status();
     }
-    if (!absl::IsUnavailable(broken)) return Annotate(broken, connection_->NameOf(server));
-    if (Now() >= deadline) return Annotate(broken, connection_->NameOf(server));
+    if (!absl::IsUnavailable(reason) || Now() >= deadline) return Annotate(reason, connection_->NameOf(broken));
     if (Now() >= next_complaint) {
       next_complaint = Now() + kSayEvery;
-      connection_->Say(absl::StrCat("step ", step_, ": ", connection_->NameOf(server), ": ", broken.message(),
+      connection_->Say(absl::StrCat("step ", step_, ": ", connection_->NameOf(broken), ": ", reason.message(),
                                     "; the push will be sent again"));
     }
     std::this_thread::sleep_for(backoff.Next());
     if (absl::Status status = failure(); !status.ok()) return status;
-    if (absl::Status status = RepeatPush(server); !status.ok() && !absl::IsUnavailable(status)) return status;
+    if (absl::Status status = RepeatPush(broken); !status.ok() && !absl::IsUnavailable(status)) return status;
   }
+}
+
+int TrainingClient::BrokenPush() const {
+  const auto broken = [](const Push& push) { return push.done.has_value() && !push.done->ok(); };
+  const auto found = std::find_if(pushes_.begin(), pushes_.end(), broken);
+  return found == pushes_.end() ? -1 : static_cast<int>(found - pushes_.begin());
 }
 
 absl::Status TrainingClient::RepeatPush(int server) {

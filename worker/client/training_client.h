@@ -115,7 +115,11 @@ class TrainingClient {
   void StartPush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status RepeatPush(int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The answer of `server`. Meanwhile the pushes to all servers are kept going, because a round, and with it this
+  // answer, waits for every one of them.
   absl::StatusOr<v1::Done> AwaitPush(int server, TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A server whose push ended with an error, or -1.
+  int BrokenPush() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ServerSession::OnDone OnPushDone(int server, uint64_t attempt);
   void Heartbeats();
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
