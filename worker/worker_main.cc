@@ -167,8 +167,10 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
                    .progress = progress.get(),
                    .clock = clock});
   stop.SetTrainer(&trainer);
-  const auto result = trainer.Run();
+  const absl::Status initialised = chief ? trainer.Initialise() : absl::OkStatus();
+  const auto result = initialised.ok() ? trainer.Run() : absl::StatusOr<Summary>(initialised);
   stop.SetTrainer(nullptr);
+  if (absl::IsInvalidArgument(initialised)) return Fault(initialised.message());
   return static_cast<int>(Report(result, options, chief, stop.received()));
 }
 
