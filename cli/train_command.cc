@@ -13,7 +13,7 @@
 #include "cli/ports.h"
 #include "cli/supervisor.h"
 #include "common/core/flags.h"
-#include "worker/nn/model.h"
+#include "worker/inputs.h"
 #include "worker/options.h"
 
 namespace cairn::cli {
@@ -96,12 +96,7 @@ class TrainCommand final : public Command {
       return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
                                 num_workers_, " workers"));
     }
-    std::error_code error;
-    if (!std::filesystem::exists(options_.data_dir, error)) {
-      return Fault(absl::StrCat("--data_dir: there is no '", options_.data_dir, "'"));
-    }
-    if (const auto model = nn::Model::FromFile(options_.model); !model.ok())
-      return Fault(model.status().message());
+    if (const auto inputs = worker::LoadInputs(options_); !inputs.ok()) return Fault(inputs.status().message());
     return Launch(app);
   }
 

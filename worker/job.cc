@@ -23,23 +23,6 @@ int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int nu
   return pushes;
 }
 
-absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model) {
-  v1::OptimizerConfig config;
-  const auto& compiled = model.compile_config().optimizer;
-  if (options.optimizer.empty() && !compiled.has_value()) {
-    return absl::InvalidArgumentError("the model file names no optimizer: give --optimizer");
-  }
-  // Another optimizer than the file's starts from Keras' defaults; the same one keeps the file's hyperparameters.
-  const bool from_file = compiled.has_value() && (options.optimizer.empty() ||
-                                                  absl::AsciiStrToLower(options.optimizer) ==
-                                                      absl::AsciiStrToLower(compiled->class_name));
-  config.set_name(from_file ? compiled->class_name : options.optimizer);
-  if (from_file) config.mutable_hyperparameters()->insert(compiled->config.begin(), compiled->config.end());
-  if (options.learning_rate.has_value()) (*config.mutable_hyperparameters())["learning_rate"] = *options.learning_rate;
-  if (options.momentum.has_value()) (*config.mutable_hyperparameters())["momentum"] = *options.momentum;
-  return config;
-}
-
 }  // namespace
 
 absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
@@ -64,6 +47,23 @@ absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Mod
   if (!options.loss.empty()) return nn::ParseLoss({.class_name = options.loss});
   if (model.compile_config().loss.has_value()) return nn::ParseLoss(*model.compile_config().loss);
   return absl::InvalidArgumentError("the model file names no loss: give --loss");
+}
+
+absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model) {
+  v1::OptimizerConfig config;
+  const auto& compiled = model.compile_config().optimizer;
+  if (options.optimizer.empty() && !compiled.has_value()) {
+    return absl::InvalidArgumentError("the model file names no optimizer: give --optimizer");
+  }
+  // Another optimizer than the file's starts from Keras' defaults; the same one keeps the file's hyperparameters.
+  const bool from_file = compiled.has_value() && (options.optimizer.empty() ||
+                                                  absl::AsciiStrToLower(options.optimizer) ==
+                                                      absl::AsciiStrToLower(compiled->class_name));
+  config.set_name(from_file ? compiled->class_name : options.optimizer);
+  if (from_file) config.mutable_hyperparameters()->insert(compiled->config.begin(), compiled->config.end());
+  if (options.learning_rate.has_value()) (*config.mutable_hyperparameters())["learning_rate"] = *options.learning_rate;
+  if (options.momentum.has_value()) (*config.mutable_hyperparameters())["momentum"] = *options.momentum;
+  return config;
 }
 
 absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model, const net::ClusterSpec& cluster,

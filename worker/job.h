@@ -23,6 +23,9 @@ absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& opti
 // Flags override what the model file's compile_config says. INVALID_ARGUMENT naming what neither gives.
 absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model);
 
+// The optimizer as the servers read it; they know which ones there are. INVALID_ARGUMENT when neither names one.
+absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model);
+
 // The job but for its run_id. INVALID_ARGUMENT for flags that do not fit the cluster or the model.
 absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model, const net::ClusterSpec& cluster,
                                 int64_t num_examples);

@@ -52,6 +52,12 @@ void Trainer::Stop() {
   parts_.client.Interrupt(absl::CancelledError("stopped by a signal"));
 }
 
+absl::Status Trainer::Initialise() {
+  v1::Job job = parts_.job;
+  job.set_run_id(DrawRunId());
+  return parts_.client.Initialise(job, parts_.model.InitialParameters(parts_.options.seed));
+}
+
 absl::StatusOr<Summary> Trainer::Run() {
   absl::Status status = Train();
   if (status.ok() && chief()) {
@@ -70,11 +76,6 @@ absl::StatusOr<Summary> Trainer::Run() {
 
 absl::Status Trainer::Train() {
   client::TrainingClient& client = parts_.client;
-  if (chief()) {
-    v1::Job job = parts_.job;
-    job.set_run_id(DrawRunId());
-    CAIRN_RETURN_IF_ERROR(client.Initialise(job, parts_.model.InitialParameters(parts_.options.seed)));
-  }
   CAIRN_RETURN_IF_ERROR(client.WaitReady(parts_.job));
   CAIRN_RETURN_IF_ERROR(client.Join());
   start_ = parts_.clock.Now();

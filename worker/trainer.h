@@ -40,9 +40,13 @@ class Trainer {
   };
   explicit Trainer(const Parts& parts);
 
-  // Trains to the job's end and leaves it. The chief also initialises the servers, evaluates, and, when all others have
-  // left, ends the servers; what it returns tells of the whole run, what others return of their part. CANCELLED
-  // after Stop(). On failure the servers are told before this returns.
+  // The chief's, before Run(): declares the job to servers that have none, with its initial values. INVALID_ARGUMENT
+  // when a server refuses what flags or model file say, such as an optimizer that it lacks.
+  absl::Status Initialise();
+
+  // Trains to the job's end and leaves it. The chief also evaluates, and, when all others have left, ends the servers;
+  // what it returns tells of the whole run, what others return of their part. CANCELLED after Stop(). On failure the
+  // servers are told before this returns.
   absl::StatusOr<Summary> Run();
 
   // Makes Run() return soon.

@@ -25,6 +25,7 @@
 #include "common/net/grpc_util.h"
 #include "kernels/cpu/device.h"
 #include "worker/client/grpc_transport.h"
+#include "worker/inputs.h"
 #include "worker/job.h"
 #include "worker/trainer.h"
 
@@ -107,38 +108,26 @@ ExitCode Report(const absl::StatusOr<Summary>& result, const TrainOptions& optio
 
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, SignalQueue& signals) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
-  const auto model = nn::Model::FromFile(options.model);
-  if (!model.ok()) return Fault(model.status().message());
-  const auto loss = MakeLoss(options, *model);
-  if (!loss.ok()) return Fault(loss.status().message());
-  const auto data = data::LoadTrainingData(
-      {.path = options.data_dir, .input_scale = options.input_scale, .limit = options.limit_examples});
-  if (!data.ok()) return Fault(data.status().message());
-  if (data->train->example_shape().num_elements() != model->input_shape().num_elements()) {
-    return Fault(absl::StrCat("--data_dir: examples have shape ", data->train->example_shape().ToString(),
-                              ", the model takes ", model->input_shape().ToString()));
-  }
-  if (data->train->num_classes() > model->output_shape().num_elements()) {
-    return Fault(absl::StrCat("--data_dir: labels go up to ", data->train->num_classes() - 1, ", but the model has ",
-                              model->output_shape().num_elements(), " outputs"));
-  }
-  const auto job = MakeJob(options, *model, cluster.spec, data->train->size());
+  const auto inputs = LoadInputs(options);
+  if (!inputs.ok()) return Fault(inputs.status().message());
+  const auto& [model, loss, data] = *inputs;
+  const auto job = MakeJob(options, model, cluster.spec, data.train->size());
   if (!job.ok()) return Fault(job.status().message());
   const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());
   const int worker = static_cast<int>(self - job->workers().begin());
-  const auto sampler = MakeSamplerOptions(options, data->train->size(), job->workers_size(), worker);
+  const auto sampler = MakeSamplerOptions(options, data.train->size(), job->workers_size(), worker);
   if (!sampler.ok()) return Fault(sampler.status().message());
 
   const int threads = options.threads > 0 ? options.threads
                                           : std::max(1, UsableCores() / cluster.spec.tasks_on_host_of(cluster.self));
   auto device = kernels::CreateCpuDevice(0, threads);
   if (!device.ok()) return Fault(device.status().message());
-  auto replica = nn::Replica::Create(*model, *loss, **device);
+  auto replica = nn::Replica::Create(model, loss, **device);
   if (!replica.ok()) return Fault(replica.status().message());
 
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   LogInfo((*device)->name(), ": ", (*device)->Description());
-  LogInfo(options.mode, " training of ", model->name(), ", ", model->num_parameters(), " parameters, to step ",
+  LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, to step ",
           job->final_version());
 
   // From here on it is the cluster that decides.
@@ -155,7 +144,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
   if (!connection.ok()) return static_cast<int>(Report(connection.status(), options, chief, stop.received()));
 
   const SteadyClock clock;
-  client::TrainingClient client(*std::move(connection), VariablesOf(*model),
+  client::TrainingClient client(*std::move(connection), VariablesOf(model),
                                 {.worker = worker,
                                  .task = cluster.self.ToString(),
                                  .step_timeout = Seconds(options.step_timeout_seconds)});
@@ -168,8 +157,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
                                           clock);
   }
   Trainer trainer({.options = options,
-                   .model = *model,
-                   .data = *data,
+                   .model = model,
+                   .data = data,
                    .sampler = *sampler,
                    .job = *job,
                    .device = **device,
@@ -178,8 +167,10 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
                    .progress = progress.get(),
                    .clock = clock});
   stop.SetTrainer(&trainer);
-  const auto result = trainer.Run();
+  const absl::Status initialised = chief ? trainer.Initialise() : absl::OkStatus();
+  const auto result = initialised.ok() ? trainer.Run() : absl::StatusOr<Summary>(initialised);
   stop.SetTrainer(nullptr);
+  if (absl::IsInvalidArgument(initialised)) return Fault(initialised.message());
   return static_cast<int>(Report(result, options, chief, stop.received()));
 }
 

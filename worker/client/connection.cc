@@ -21,10 +21,13 @@ constexpr auto kSayEvery = std::chrono::seconds(10);
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
 // "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection
-// refused" -> "connection refused".
-std::string Reason(const absl::Status& status) {
+// refused" -> "connection refused". `before`: the reason of the last try, empty when there was none.
+std::string Reason(const absl::Status& status, const std::string& before = "") {
   const absl::string_view message = status.message();
-  if (absl::IsDeadlineExceeded(status)) return "no answer in time";
+  // gRPC gave up an attempt to connect that it had not looked at, which tells nothing new.
+  const bool not_tried = message.find("tcp handshaker shutdown") != absl::string_view::npos;
+  if (not_tried && !before.empty()) return before;
+  if (not_tried || absl::IsDeadlineExceeded(status)) return "no answer in time";
   if (message.find("Connection refused") != absl::string_view::npos) return "connection refused";
   if (message.find("DNS resolution failed") != absl::string_view::npos ||
       message.find("Domain name not found") != absl::string_view::npos) {
@@ -44,6 +47,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
   const TimePoint deadline = start + connection->options_.connect_timeout;
   TimePoint next_said = start + kSayEvery;
   net::Backoff backoff(StreamOf(connection->options_.task), kFirstTry, kLongestPause);
+  std::vector<std::string> reason_of(static_cast<size_t>(connection->num_servers()));
   std::vector<int> unreached;
   for (int server = 0; server < connection->num_servers(); ++server) unreached.push_back(server);
   for (;;) {
@@ -56,7 +60,9 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
         connection->incarnations_[static_cast<size_t>(server)] = response.incarnation();
       } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
         still.push_back(server);
-        reasons.push_back(absl::StrCat(connection->NameOf(server), ": ", Reason(status)));
+        std::string& reason = reason_of[static_cast<size_t>(server)];
+        reason = Reason(status, reason);
+        reasons.push_back(absl::StrCat(connection->NameOf(server), ": ", reason));
       } else {
         return Annotate(status, connection->NameOf(server));
       }

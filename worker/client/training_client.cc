@@ -471,6 +471,9 @@ void TrainingClient::Heartbeats() {
       v1::HeartbeatResponse response;
       absl::Status status = connection_->stub(server).Heartbeat(request, &response, timeout);
       if (status.ok() && response.state() == v1::STATE_FAILED) status = absl::InternalError(response.failure());
+      if (absl::IsAborted(status)) {  // perhaps it does not know us because it is new itself
+        if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) status = lost;
+      }
       MutexLock lock(mutex_);
       if (status.ok()) {
         if (server == 0) waiting_for_ = response.waiting_for();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
+#include "worker/data/digits.h"
 
 namespace cairn::cli {
 namespace {
@@ -37,6 +38,7 @@ class TrainCommand : public testing::Test {
   TrainCommand() : dir_(testing::TempDir() + "cairn_train_XXXXXX") {
     EXPECT_NE(mkdtemp(dir_.data()), nullptr);
     std::filesystem::copy_file(CAIRN_PROGRAM, dir_ + "/cairn");
+    EXPECT_TRUE(data::WriteSyntheticDigits(dir_, 20, 10, /*seed=*/0).ok());  // --data_dir is dir_ too
     model_ = absl::StrCat(CAIRN_SOURCE_DIR, "/deploy/examples/mnist_mlp.json");
   }
   ~TrainCommand() override { std::filesystem::remove_all(dir_); }
@@ -98,8 +100,10 @@ TEST_F(TrainCommand, FaultsAreFoundBeforeAnythingStarts) {
   const std::vector<std::pair<std::string, std::string>> faults = {
       {"", "which model?"},
       {model_, "--data_dir is missing"},
-      {absl::StrCat(model_, " --data_dir ", dir_, "/nowhere"), "--data_dir: there is no"},
+      {absl::StrCat(model_, " --data_dir ", dir_, "/nowhere"), "/nowhere: no such file or directory"},
       {absl::StrCat(dir_, "/bad.json --data_dir ", dir_), "bad.json:1:"},
+      {absl::StrCat(model_, " --data_dir /proc/self"), "/proc/self: no data set found"},
+      {absl::StrCat(model_, " --data_dir ", dir_, " --loss hinge"), "loss 'hinge' is not supported"},
       {absl::StrCat(model_, " --data_dir ", dir_, " --workers 0"), "--workers: '0' is no whole number"},
       {absl::StrCat(model_, " --data_dir ", dir_, " --epochs=-1"), "--epochs: '-1' is no whole number"},
       {absl::StrCat(model_, " --data_dir ", dir_, " --sync_replicas --replicas_to_aggregate 2"),

@@ -1,0 +1,54 @@
+"""Synchronous training gives the same variables, bit for bit, whatever the timing and the number of servers."""
+
+import random
+import signal
+import time
+
+from harness import CNN, DONE, MLP, TIME_LIMIT, Cluster, IntegrationTest, main, read_summary
+
+
+class DeterminismTest(IntegrationTest):
+
+    def parameters_after(self, *flags, model=MLP):
+        """The digest of all variables after `cairn train`."""
+        run = self.train(model, "--sync_replicas", "--workers=3", "--batch_size=16", "--summary=summary.json", *flags)
+        self.assert_exit(DONE, run)
+        return read_summary(self.directory / "summary.json")["parameters_sha256"]
+
+    def test_two_runs_of_a_seed_are_equal_and_another_seed_differs(self):
+        first, again = self.parameters_after("--seed=7"), self.parameters_after("--seed=7")
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, self.parameters_after("--seed=8"))
+
+    def test_two_runs_of_the_cnn_are_equal(self):
+        self.assertEqual(self.parameters_after("--train_steps=15", model=CNN),
+                         self.parameters_after("--train_steps=15", model=CNN))
+
+    def test_one_server_and_three_are_equal(self):
+        self.assertEqual(self.parameters_after("--ps=1"), self.parameters_after("--ps=3"))
+
+    def test_a_worker_that_is_slow_at_random_changes_nothing(self):
+        flags = ["--model", CNN, "--sync_replicas", "--batch_size=16", "--train_steps=25", "--summary=summary.json"]
+        digests = []
+        for slow in (False, True):
+            cluster = Cluster(self, ps=2, workers=3)
+            tasks = cluster.start_all(*flags)
+            pauses = self.slow_down(tasks["worker/2"], until=tasks["worker/0"]) if slow else 0
+            self.assert_exit(DONE, *tasks.values())
+            digests.append(read_summary(self.directory / "summary.json")["parameters_sha256"])
+        self.assertGreater(pauses, 3)
+        self.assertEqual(*digests)
+
+    def slow_down(self, worker, until):
+        """Stops `worker` for moments below its lease until `until` has ended; how often."""
+        chance, pauses, limit = random.Random(0), 0, time.monotonic() + TIME_LIMIT
+        while time.monotonic() < limit and not until.wait(chance.uniform(0.01, 0.1)) and worker.running:
+            worker.signal(signal.SIGSTOP)
+            until.wait(chance.uniform(0.02, 0.3))
+            worker.signal(signal.SIGCONT)
+            pauses += 1
+        return pauses
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""What goes wrong while a cluster works: who ends, with which code, and what they say."""
+
+import random
+import re
+import signal
+import time
+
+from harness import (CNN, DONE, FAILURE, INCOMPATIBLE, INTERRUPTED, MLP, RETRYABLE, TERMINATED, TIME_LIMIT, Cluster,
+                     IntegrationTest, Relay, main, read_summary, reserve_port)
+
+LONG = ["--model", CNN, "--epochs=10000", "--display_every=1"]  # hours
+
+
+class UnreachableServerTest(IntegrationTest):
+
+    def test_a_worker_names_the_server_that_it_cannot_reach(self):
+        cluster = Cluster(self, ps=2, workers=1)
+        server = cluster.start("ps", 0)
+        worker = cluster.start("worker", 0, "--model", MLP, "--connect_timeout=2")
+        self.assert_exit(RETRYABLE, worker)
+        address = cluster.addresses["ps"][1]
+        self.assertIn(f"not reached within 2 s: ps/1 at {address}: connection refused\n", worker.stderr)
+        self.assertTrue(server.running)
+
+    def test_a_worker_without_a_chief_says_that_the_job_is_not_declared(self):
+        cluster = Cluster(self, ps=1, workers=2)
+        cluster.start("ps", 0)
+        worker = cluster.start("worker", 1, "--model", MLP, "--connect_timeout=3")
+        self.assert_exit(RETRYABLE, worker)
+        self.assertIn("waited 3 s for ps/0", worker.stderr)
+        self.assertIn("the chief has not declared the job", worker.stderr)
+
+
+class MismatchTest(IntegrationTest):
+    """Tasks that were told different things: the one that comes later ends with 3 and says what differs."""
+
+    def test_servers_in_another_order(self):
+        cluster = Cluster(self, ps=2, workers=1)
+        cluster.start("ps", 0), cluster.start("ps", 1)
+        cluster.addresses["ps"].reverse()
+        worker = cluster.start("worker", 0, "--model", MLP)
+        self.assert_exit(INCOMPATIBLE, worker)
+        self.assertRegex(worker.stderr, "this is ps/[01], and worker/0 takes it for ps/[01]")
+
+    def test_a_server_of_another_cluster(self):
+        cluster = Cluster(self, ps=2, workers=1)
+        cluster.start("ps", 0)
+        del cluster.addresses["ps"][1]
+        worker = cluster.start("worker", 0, "--model", MLP)
+        self.assert_exit(INCOMPATIBLE, worker)
+        self.assertIn("ps/0 belongs to another cluster than worker/0", worker.stderr)
+
+    def test_a_worker_with_other_flags_than_the_chief(self):
+        cluster = Cluster(self, ps=1, workers=2)
+        server = cluster.start("ps", 0)
+        flags = {"model": MLP, "mode": "sync", "batch_size": 32, "epochs": 1, "seed": 1, "optimizer": "adam",
+                 "learning_rate": 0.001}
+        chief = cluster.start("worker", 0, *[f"--{name}={value}" for name, value in flags.items()])
+        self.assert_says(server, "worker/0 joined")
+        for name, value, said in (("model", CNN, "model: [0-9a-f]{12} here, [0-9a-f]{12} on the servers"),
+                                  ("mode", "async", "mode: MODE_ASYNC here, MODE_SYNC on the servers"),
+                                  ("batch_size", 64, "batch size: 64 here, 32 on the servers"),
+                                  ("epochs", 2, "epochs: 2 here, 1 on the servers"),
+                                  ("seed", 2, "seed: 2 here, 1 on the servers"),
+                                  ("learning_rate", 0.01, "learning_rate: 0.01 here, 0.001 on the servers"),
+                                  ("optimizer", "sgd", "optimizer: ")):
+            with self.subTest(name):
+                given = dict(flags, **{name: value})
+                worker = cluster.start("worker", 1, *[f"--{flag}={value}" for flag, value in given.items()])
+                self.assert_exit(INCOMPATIBLE, worker)
+                self.assertRegex(worker.stderr, f"the servers train another job than worker/1: .*{said}")
+        # The cluster has come to no harm: with the right flags it finishes.
+        worker = cluster.start("worker", 1, *[f"--{name}={value}" for name, value in flags.items()])
+        self.assert_exit(DONE, chief, worker, server)
+
+
+class NotFiniteTest(IntegrationTest):
+
+    def assert_ends_everybody(self, *flags):
+        tasks = Cluster(self, ps=2, workers=2).start_all("--model", MLP, "--learning_rate=1e30", *flags)
+        self.assert_exit(FAILURE, *tasks.values())
+        for name, task in tasks.items():
+            with self.subTest(name):
+                self.assertRegex(task.stderr, "the (loss|gradient of '.*'|variable '.*') is -?(nan|inf)")
+
+    def test_sync(self):
+        self.assert_ends_everybody("--sync_replicas")
+
+    def test_async(self):
+        self.assert_ends_everybody()
+
+
+class SignalTest(IntegrationTest):
+
+    def test_a_stopped_worker_leaves_and_the_others_finish(self):
+        for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
+            with self.subTest(number.name):
+                cluster = Cluster(self, ps=2, workers=2)
+                tasks = cluster.start_all("--model", CNN, "--sync_replicas", "--train_steps=40", "--display_every=1",
+                                          "--summary=summary.json")
+                self.assert_says(tasks["worker/0"], "^ 3/32 - ")
+                tasks["worker/1"].signal(number)
+                self.assert_exit(code, tasks.pop("worker/1"))
+                self.assert_exit(DONE, *tasks.values())
+                self.assertLess(read_summary(self.directory / "summary.json")["gradients_accepted"], 2 * 40)
+
+    def test_a_worker_that_waits_for_servers_stops_too(self):
+        worker = Cluster(self, ps=1, workers=1).start("worker", 0, "--model", MLP)
+        self.assert_says(worker, "async training of mnist_mlp")
+        worker.signal(signal.SIGTERM)
+        self.assert_exit(TERMINATED, worker, seconds=5)
+
+    def test_a_worker_that_waits_for_the_chief_stops_too(self):
+        cluster = Cluster(self, ps=1, workers=2)
+        self.assert_says(cluster.start("ps", 0), "Started server")
+        worker = cluster.start("worker", 1, "--model", MLP)
+        self.assert_says(worker, "async training of mnist_mlp")
+        worker.signal(signal.SIGINT)
+        self.assert_exit(INTERRUPTED, worker, seconds=5)
+
+    def test_a_server_stops(self):
+        for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
+            with self.subTest(number.name):
+                server = Cluster(self, ps=1, workers=1).start("ps", 0)
+                self.assert_says(server, "Started server")
+                server.signal(number)
+                self.assert_exit(code, server, seconds=5)
+
+
+class LossTest(IntegrationTest):
+    """A task that is killed, and what the others make of it."""
+
+    def test_the_others_go_on_when_the_lease_of_a_killed_worker_is_over(self):
+        steps = 60
+        tasks = Cluster(self, ps=2, workers=3).start_all("--model", CNN, "--sync_replicas", f"--train_steps={steps}",
+                                                         "--display_every=1", "--summary=summary.json")
+        self.assert_says(tasks["worker/0"], "^ 5/21 - ")
+        tasks["worker/2"].signal(signal.SIGKILL)
+        self.assert_exit(-signal.SIGKILL, tasks.pop("worker/2"))
+        self.assert_exit(DONE, *tasks.values())
+        self.assertIn("worker/2 was not heard of for 10 s: it leaves the job", tasks["ps/0"].stderr)
+        summary = read_summary(self.directory / "summary.json")
+        self.assertEqual(summary["global_step"], steps)
+        self.assertGreaterEqual(summary["gradients_accepted"], 2 * steps + 5)
+        self.assertLess(summary["gradients_accepted"], 3 * steps)
+
+    def test_async_workers_do_not_wait_for_a_killed_one(self):
+        tasks = Cluster(self, ps=2, workers=3).start_all("--model", CNN, "--train_steps=120", "--display_every=1")
+        self.assert_says(tasks["worker/0"], "^ 3/21 - ")
+        tasks["worker/2"].signal(signal.SIGKILL)
+        self.assert_exit(-signal.SIGKILL, tasks.pop("worker/2"))
+        self.assert_exit(DONE, *tasks.values())
+
+    def assert_workers_name_the_killed_server(self, index, *flags):
+        cluster = Cluster(self, ps=2, workers=2)
+        tasks = cluster.start_all(*LONG, "--step_timeout=3", *flags)
+        self.assert_says(tasks["worker/0"], "^ 3/32 - ")
+        tasks[f"ps/{index}"].signal(signal.SIGKILL)
+        for name in ("worker/0", "worker/1"):
+            self.assert_exit(RETRYABLE, tasks[name])
+            last = tasks[name].stderr.splitlines()[-1]
+            address = re.escape(cluster.addresses["ps"][index])
+            self.assertRegex(last, f"step [0-9]+ of {name}: .*ps/{index} at {address}")
+
+    def test_workers_name_the_killed_server(self):
+        self.assert_workers_name_the_killed_server(1, "--sync_replicas")
+
+    def test_workers_name_the_killed_first_server(self):
+        self.assert_workers_name_the_killed_server(0, "--sync_replicas")
+
+    def test_async_workers_name_the_killed_server(self):
+        self.assert_workers_name_the_killed_server(1)
+
+    def test_workers_say_that_a_server_has_been_restarted(self):
+        cluster = Cluster(self, ps=2, workers=2)
+        tasks = cluster.start_all(*LONG, "--sync_replicas", "--step_timeout=30")
+        self.assert_says(tasks["worker/0"], "^ 3/32 - ")
+        tasks["ps/1"].signal(signal.SIGKILL)
+        self.assert_exit(-signal.SIGKILL, tasks["ps/1"])
+        cluster.start("ps", 1)
+        for name in ("worker/0", "worker/1"):
+            self.assert_exit(RETRYABLE, tasks[name], seconds=20)
+            self.assertIn("has been restarted and has lost its variables", tasks[name].stderr)
+
+
+class BrokenConnectionTest(IntegrationTest):
+
+    def summary_of(self, *flags, cut_until=None):
+        """Of a training with ps/1 behind a relay that breaks all its connections now and then."""
+        cluster = Cluster(self, ps=2, workers=2)
+        port = reserve_port(self)
+        relay = Relay(self, port)
+        cluster.addresses["ps"][1] = f"127.0.0.1:{relay.port}"
+        tasks = [cluster.start("ps", 0), cluster.start("ps", 1, f"--listen=127.0.0.1:{port}")]
+        tasks += [cluster.start("worker", index, "--model", CNN, "--summary=summary.json", "--display_every=1",
+                                *flags) for index in (0, 1)]
+        self.assert_says(tasks[2], "^ 1/32 - ")
+        chance, broken, limit = random.Random(0), 0, time.monotonic() + TIME_LIMIT
+        while cut_until and time.monotonic() < limit and not tasks[2].wait_for(cut_until, chance.uniform(0.1, 0.4)):
+            broken += relay.cut()
+        self.assert_exit(DONE, *tasks)
+        if cut_until:
+            self.assertGreater(broken, 2)
+        return read_summary(self.directory / "summary.json")
+
+    def test_sync_repairs_them_and_counts_every_gradient_once(self):
+        whole = self.summary_of("--sync_replicas", "--train_steps=40")
+        broken = self.summary_of("--sync_replicas", "--train_steps=40", cut_until="^32/32 - ")
+        self.assertEqual(broken["gradients_accepted"], 80)
+        self.assertEqual(broken["parameters_sha256"], whole["parameters_sha256"])
+
+    def test_async_repairs_them(self):
+        self.assertEqual(self.summary_of("--train_steps=150", cut_until="^Epoch 3")["global_step"], 150)
+
+
+if __name__ == "__main__":
+    main()

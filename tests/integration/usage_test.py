@@ -1,0 +1,144 @@
+"""What a user gets wrong is found before anything starts: exit code 2 and one line that names the fault."""
+
+import json
+import re
+
+from harness import CNN, DONE, MLP, USAGE, Cluster, IntegrationTest, main, small_data
+
+
+class TrainUsageTest(IntegrationTest):
+    """`cairn train`, which starts no task when a flag, the model or the data is wrong."""
+
+    def refused(self, pattern, *arguments):
+        self.assert_refused(self.run_to_end("cairn", "train", *arguments), "^cairn train: .*" + pattern)
+
+    def model_with(self, change):
+        model = json.loads(re.sub("//.*", "", MLP.read_text()))
+        change(model)
+        path = self.directory / "model.json"
+        path.write_text(json.dumps(model))
+        return path
+
+    def test_an_unknown_flag_with_a_near_one(self):
+        self.refused("unknown flag --learning_rat, did you mean --learning_rate[?]",
+                     MLP, "--data_dir", small_data(), "--learning_rat=1")
+
+    def test_no_model(self):
+        self.refused("which model[?]", "--data_dir", small_data())
+
+    def test_a_model_file_that_is_not_there(self):
+        self.refused("nowhere.json", "nowhere.json", "--data_dir", small_data())
+
+    def test_a_model_file_that_is_no_json(self):
+        path = self.directory / "model.json"
+        path.write_text("{]")
+        self.refused("model.json:1: not valid JSON", path, "--data_dir", small_data())
+
+    def test_an_unknown_layer_with_those_that_are_known(self):
+        def change(model):
+            model["config"]["layers"][2] = {"class_name": "LSTM", "config": {"units": 8, "name": "memory"}}
+        self.refused("LSTM.*Conv2D.*Dense", self.model_with(change), "--data_dir", small_data())
+
+    def test_an_unknown_optimizer_with_those_that_are_known(self):
+        # Only the servers know: they have been started by then, and are stopped again.
+        run = self.train(MLP, "--optimizer=lion")
+        self.assert_exit(USAGE, run)
+        self.assertIn("cairn-worker: ps/0: unknown optimizer 'lion'; supported: SGD, Adam, Adagrad\n", run.stderr)
+        self.assert_nothing_runs()
+
+    def test_an_unknown_loss(self):
+        self.refused("hinge", MLP, "--data_dir", small_data(), "--loss=hinge")
+
+    def test_no_data_directory(self):
+        self.refused("--data_dir", MLP)
+
+    def test_a_data_directory_that_is_not_there(self):
+        self.refused("/nowhere: no such file or directory", MLP, "--data_dir=/nowhere")
+
+    def test_a_data_directory_without_data(self):
+        empty = self.directory / "empty"
+        empty.mkdir()
+        self.refused("empty.*train-images", MLP, "--data_dir", empty)
+
+    def test_data_of_another_shape_than_the_model_takes(self):
+        def change(model):
+            model["config"]["layers"][0]["config"]["batch_shape"] = [None, 32, 32, 1]
+        self.refused(r"\[28,28,1\].*\[32,32,1\]", self.model_with(change), "--data_dir", small_data())
+
+    def test_more_replicas_to_aggregate_than_workers(self):
+        self.refused("--replicas_to_aggregate: 3 of 2 workers", MLP, "--data_dir", small_data(), "--sync_replicas",
+                     "--workers=2", "--replicas_to_aggregate=3")
+
+    def test_flags_that_do_not_go_together(self):
+        self.refused("--max_staleness does not go with --sync_replicas", MLP, "--data_dir", small_data(),
+                     "--sync_replicas", "--max_staleness=3")
+
+    def test_help_tells_of_the_flags_and_is_no_fault(self):
+        for program, command in (("cairn", ["train"]), ("cairn-ps", []), ("cairn-worker", []), ("cairn", [])):
+            run = self.run_to_end(program, *command, "--help")
+            self.assert_exit(DONE, run)
+            self.assertIn("--help", run.stdout)
+
+
+class TaskUsageTest(IntegrationTest):
+    """`cairn-ps` and `cairn-worker`."""
+
+    def refused(self, pattern, program, *arguments, env=None):
+        self.assert_refused(self.run_to_end(program, *arguments, env=env), f"^{program}: .*" + pattern)
+
+    def worker_refused(self, pattern, *arguments):
+        self.refused(pattern, "cairn-worker", "--job_name=worker", "--task_index=0", "--ps_hosts=127.0.0.1:1",
+                     "--worker_hosts=127.0.0.1:2", *arguments)
+
+    def test_no_cluster(self):
+        self.refused("no cluster: give --ps_hosts", "cairn-ps", "--job_name=ps", "--task_index=0")
+
+    def test_an_index_out_of_range(self):
+        self.refused("this task is ps/1, but the cluster has ps 0 only", "cairn-ps", "--ps_hosts=127.0.0.1:1",
+                     "--job_name=ps", "--task_index=1")
+
+    def test_an_address_given_twice(self):
+        self.refused("worker/1: 127.0.0.1:2 is already the address of worker/0", "cairn-ps", "--job_name=ps",
+                     "--task_index=0", "--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2,127.0.0.1:2")
+
+    def test_a_missing_port(self):
+        self.refused("--ps_hosts: ps/0: .*localhost.*port", "cairn-ps", "--job_name=ps", "--task_index=0",
+                     "--ps_hosts=localhost")
+
+    def test_a_job_name_that_is_none(self):
+        self.refused('--job_name: "server" is no job', "cairn-ps", "--job_name=server", "--task_index=0",
+                     "--ps_hosts=127.0.0.1:1")
+
+    def test_a_cluster_file_that_is_not_there(self):
+        self.refused("--cluster: cannot open nowhere.json", "cairn-ps", "--cluster=nowhere.json", "--job_name=ps",
+                     "--task_index=0")
+
+    def test_a_broken_tf_config(self):
+        self.refused("TF_CONFIG:1: not valid JSON", "cairn-ps", env={"TF_CONFIG": '{"cluster": '})
+
+    def test_a_tf_config_for_the_other_program(self):
+        config = {"cluster": {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}}
+        self.refused("this program is a ps, not a worker", "cairn-ps", env={"TF_CONFIG": json.dumps(config)})
+
+    def test_a_worker_without_a_model(self):
+        self.worker_refused("--model", "--data_dir", small_data())
+
+    def test_a_worker_without_data(self):
+        empty = self.directory / "empty"
+        empty.mkdir()
+        self.worker_refused("empty.*train-images", "--model", CNN, "--data_dir", empty)
+
+    def test_two_servers_on_one_port(self):
+        cluster = Cluster(self, ps=1, workers=1)
+        first = cluster.start("ps", 0)
+        self.assert_says(first, "Started server")
+        flags, _ = cluster.by_flags("ps", 0)
+        second = self.run_to_end("cairn-ps", *flags, "--job_name=ps", "--task_index=0")
+        self.assert_exit(USAGE, second)
+        port = cluster.addresses["ps"][0].split(":")[1]
+        self.assertRegex(second.stderr, f"cannot listen on 0.0.0.0:{port}: is another process using the port[?]\n$")
+        self.assertTrue(first.running)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+#include "worker/inputs.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/job.h"
+
+namespace cairn::worker {
+
+absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(options.model));
+  CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, MakeLoss(options, model));
+  CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
+  CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData({.path = options.data_dir,
+                                                            .input_scale = options.input_scale,
+                                                            .limit = options.limit_examples}));
+  const data::Dataset& train = *data.train;
+  if (train.example_shape().num_elements() != model.input_shape().num_elements()) {
+    return absl::InvalidArgumentError(absl::StrCat("--data_dir: examples have shape ",
+                                                   train.example_shape().ToString(), ", the model takes ",
+                                                   model.input_shape().ToString()));
+  }
+  if (train.num_classes() > model.output_shape().num_elements()) {
+    return absl::InvalidArgumentError(absl::StrCat("--data_dir: labels go up to ", train.num_classes() - 1,
+                                                   ", but the model has ", model.output_shape().num_elements(),
+                                                   " outputs"));
+  }
+  return Inputs{std::move(model), loss, std::move(data)};
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,23 @@
+// What a job is made of, as far as one machine can tell: model, loss and data, loaded and checked against each other.
+//
+// `cairn train` loads them before it starts anything, every worker for its work: the same faults in the same words.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+#include "worker/nn/loss.h"
+#include "worker/nn/model.h"
+#include "worker/options.h"
+
+namespace cairn::worker {
+
+struct Inputs {
+  nn::Model model;
+  nn::LossSpec loss;
+  data::TrainingData data;
+};
+
+// Blocks on the disk. An error names the file or the flag that the user must change.
+absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options);
+
+}  // namespace cairn::worker
