@@ -1,8 +1,9 @@
 // The contract of every operation, the same for all backends.
 //
-// An op is made once for fixed shapes (a descriptor, a primitive, a workspace) and then run many times; running
-// allocates nothing. Making an op tells which layout it wants to write: the output of one is the input of the
-// next, so a chain of ops keeps its preferred layout end to end and only the edges are row-major.
+// An op is made once for fixed shapes (a descriptor, a primitive, a workspace) and then run many times;
+// running allocates nothing. Making an op tells which layout it wants to write: the output of one is the
+// input of the next, so a chain of ops keeps its preferred layout end to end and only the edges are
+// row-major.
 //
 // All pointers are device memory, floats unless said otherwise, and never alias unless said so. Outputs are
 // overwritten, not added to. Weights and their gradients are always row-major in Keras' shapes, whatever the
@@ -92,7 +93,7 @@ class Softmax {
   virtual absl::Status Backward(const float* y, const float* dy, float* dx) = 0;
 };
 
-// Cross entropy of integer labels against logits or probabilities [n, classes], row-major, n at most the batch size.
+// Cross entropy of integer labels against logits or probabilities [batch, classes], row-major.
 struct SparseCrossEntropyParams {
   int64_t batch = 0, classes = 0;
   bool from_logits = true;
@@ -108,20 +109,22 @@ struct LossSums {
 class SparseCrossEntropy {
  public:
   virtual ~SparseCrossEntropy() = default;
-  // `labels` [n] int32 device memory, each in [0, classes). Writes to the host's `sums` by the next Synchronize().
-  // `doutputs` [n, classes]: the gradient of the *mean* loss over the batch (Keras' sum_over_batch_size); null
-  // in evaluation. INVALID_ARGUMENT when a label is out of range.
+  // `labels` [batch] int32, device memory, each in [0, classes). Writes to the host's `sums` by the next
+  // Synchronize(). `doutputs` [batch, classes]: the gradient of the *mean* loss over the batch (Keras'
+  // sum_over_batch_size); null in evaluation. INVALID_ARGUMENT when a label is out of range.
   virtual absl::Status Run(const float* outputs, const int32_t* labels, LossSums* sums, float* doutputs) = 0;
 };
 
 class OpFactory {
  public:
   virtual ~OpFactory() = default;
-  // Each refuses, with INVALID_ARGUMENT, shapes that make no sense, and with UNIMPLEMENTED what the backend lacks.
+  // Each refuses, with INVALID_ARGUMENT, shapes that make no sense, and with UNIMPLEMENTED what the backend
+  // lacks.
   virtual absl::StatusOr<std::unique_ptr<Conv2D>> MakeConv2D(const Conv2DParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<MaxPool2D>> MakeMaxPool2D(const MaxPool2DParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Dense>> MakeDense(const DenseParams& params) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from, const TensorDesc& to) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,
+                                                               const TensorDesc& to) = 0;
   virtual absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes) = 0;
   virtual absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
       const SparseCrossEntropyParams& params) = 0;

@@ -5,9 +5,12 @@ namespace cairn::kernels {
 
 int64_t BlockOf(Layout layout) {
   switch (layout) {
-    case Layout::kRowMajor: return 1;
-    case Layout::kBlocked8: return 8;
-    case Layout::kBlocked16: return 16;
+    case Layout::kRowMajor:
+      return 1;
+    case Layout::kBlocked8:
+      return 8;
+    case Layout::kBlocked16:
+      return 16;
   }
   return 1;
 }

@@ -18,17 +18,14 @@ absl::StatusOr<Shape> Slide(const Shape& input, const Windows& windows, int64_t 
     return absl::InvalidArgumentError(
         absl::StrCat("input ", input.ToString(), " is no image: expected [batch, height, width, channels]"));
   }
-  const int64_t smallest =
-      std::min({input[0], input[1], input[2], input[3], windows.height, windows.width, windows.stride_height,
-                windows.stride_width, channels});
+  const int64_t smallest = std::min({input[0], input[1], input[2], input[3], windows.height, windows.width,
+                                     windows.stride_height, windows.stride_width, channels});
   if (smallest < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("sizes below 1: input ", input.ToString(), ", window ",
-                                                   windows.height, "x", windows.width, ", strides ",
-                                                   windows.stride_height, "x", windows.stride_width, ", ",
-                                                   channels, " channels out"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sizes below 1: input ", input.ToString(), ", window ", windows.height, "x", windows.width,
+        ", strides ", windows.stride_height, "x", windows.stride_width, ", ", channels, " channels out"));
   }
-  const int64_t height =
-      MakeWindow(input[1], windows.height, windows.stride_height, windows.padding).output;
+  const int64_t height = MakeWindow(input[1], windows.height, windows.stride_height, windows.padding).output;
   const int64_t width = MakeWindow(input[2], windows.width, windows.stride_width, windows.padding).output;
   if (height < 1 || width < 1) {
     return absl::InvalidArgumentError(absl::StrCat("a window of ", windows.height, "x", windows.width,
@@ -48,8 +45,10 @@ Window MakeWindow(int64_t input, int64_t window, int64_t stride, Padding padding
 
 absl::StatusOr<Shape> OutputShape(const Conv2DParams& params) {
   return Slide(params.input.shape,
-               {.height = params.kernel_height, .width = params.kernel_width,
-                .stride_height = params.stride_height, .stride_width = params.stride_width,
+               {.height = params.kernel_height,
+                .width = params.kernel_width,
+                .stride_height = params.stride_height,
+                .stride_width = params.stride_width,
                 .padding = params.padding},
                params.filters);
 }
@@ -57,8 +56,10 @@ absl::StatusOr<Shape> OutputShape(const Conv2DParams& params) {
 absl::StatusOr<Shape> OutputShape(const MaxPool2DParams& params) {
   const Shape& input = params.input.shape;
   return Slide(input,
-               {.height = params.pool_height, .width = params.pool_width,
-                .stride_height = params.stride_height, .stride_width = params.stride_width,
+               {.height = params.pool_height,
+                .width = params.pool_width,
+                .stride_height = params.stride_height,
+                .stride_width = params.stride_width,
                 .padding = params.padding},
                input.rank() == 4 ? input[3] : 1);
 }

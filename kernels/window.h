@@ -1,5 +1,5 @@
-// Windows that slide over an image, as Keras counts them: the shapes of convolutions and poolings, the same for the
-// layers that infer them and for every backend that computes them.
+// Windows that slide over an image, as Keras counts them: the shapes of convolutions and poolings, the same
+// for the layers that infer them and for every backend that computes them.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace cairn::kernels {
 
-// One spatial axis. kValid: output = floor((input - window) / stride) + 1. kSame: output = ceil(input / stride), and
-// the padding is as even as it can be, the odd one after (TensorFlow's rule).
+// One spatial axis. kValid: output = floor((input - window) / stride) + 1. kSame: output = ceil(input /
+// stride), and the padding is as even as it can be, the odd one after (TensorFlow's rule).
 struct Window {
   int64_t output = 0;  // 0 when the window does not fit
   int64_t pad_before = 0, pad_after = 0;
 };
 Window MakeWindow(int64_t input, int64_t window, int64_t stride, Padding padding);
 
-// The shape [n, oh, ow, channels] of what these parameters produce. INVALID_ARGUMENT for an input that is no image,
-// sizes below 1, and a window larger than its input.
+// The shape [n, oh, ow, channels] of what these parameters produce. INVALID_ARGUMENT for an input that is no
+// image, sizes below 1, and a window larger than its input.
 absl::StatusOr<Shape> OutputShape(const Conv2DParams& params);
 absl::StatusOr<Shape> OutputShape(const MaxPool2DParams& params);
 

@@ -13,7 +13,7 @@ absl::Status Accumulator::Add(int64_t offset, net::Payload payload) {
     return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of floats"));
   }
   if (offset < 0 || offset > pool_.buffer_size() - count) {
-    return absl::InvalidArgumentError(absl::StrCat("chunk [", offset, ", ", offset + count, ") lies outside the ",
+    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", count, " elements at ", offset, " lies outside the ",
                                                    pool_.buffer_size(), " values of this server"));
   }
   auto after = runs_.upper_bound(offset);

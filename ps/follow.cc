@@ -69,6 +69,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
     MutexLock lock(mutex_);
     WriteNext();
   }
+  void End() override { End(net::ToGrpc(absl::UnavailableError("the job is being created anew"))); }
   void OnWriteDone(bool ok) override {
     MutexLock lock(mutex_);
     writing_ = false;
@@ -89,6 +90,10 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
       if (job_ != nullptr) return absl::InvalidArgumentError("a second subscription on one stream");
       auto job = server_.JobToFollow(message.subscribe().run_id());
       if (!job.ok()) return job.status();
+      if (message.subscribe().server() < 1 || message.subscribe().server() >= (*job)->job().servers_size()) {
+        return absl::InvalidArgumentError(absl::StrCat("ps/", message.subscribe().server(), " subscribes to a job on ",
+                                                       (*job)->job().servers_size(), " servers"));
+      }
       follower_ = message.subscribe().server();
       job_ = *std::move(job);
       if (!job_->sequencer()->Subscribe(follower_, message.subscribe().next_index(), self_)) {
@@ -336,6 +341,9 @@ absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
       apply.version = decision.apply().version();
       for (const auto& contributor : decision.apply().contributors()) {
         apply.contributors.push_back(FromProto(contributor));
+      }
+      if (apply.contributors.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat("decision ", decision.index(), " applies no gradient"));
       }
       entry.what = std::move(apply);
       return entry;

@@ -58,7 +58,7 @@ bool Sequencer::Subscribe(int server, int64_t next_index, std::shared_ptr<LogSin
   {
     MutexLock lock(mutex_);
     const int64_t first = log_.empty() ? next_index_ : log_.front().index;
-    if (next_index < first || next_index > next_index_) return false;
+    if (ended_ || next_index < first || next_index > next_index_) return false;
     for (const LogEntry& entry : log_) {
       if (entry.index >= next_index) sink->Append(entry);
     }
@@ -73,6 +73,17 @@ void Sequencer::Unsubscribe(int server, const LogSink* sink) {
   MutexLock lock(mutex_);
   auto& subscribed = servers_[static_cast<size_t>(server)].sink;
   if (subscribed.get() == sink) gone = std::move(subscribed);
+}
+
+void Sequencer::End() {
+  std::vector<std::shared_ptr<LogSink>> sinks;
+  {
+    MutexLock lock(mutex_);
+    ended_ = true;
+    sinks = Sinks();
+    for (Server& server : servers_) server.sink = nullptr;
+  }
+  for (const auto& sink : sinks) sink->End();
 }
 
 void Sequencer::OnStaged(int server, const Gradient& gradient) {

@@ -40,6 +40,8 @@ class LogSink {
   virtual void Append(const LogEntry& entry) = 0;
   // Called after Append, outside the lock, by any thread: may execute what is queued.
   virtual void Flush() = 0;
+  // The job has been replaced by another try of the same run: no entry will come, subscribe anew. Outside the lock.
+  virtual void End() = 0;
 };
 
 // How a shard talks to the sequencer of its job, wherever that is.
@@ -62,10 +64,13 @@ class Sequencer {
   void WriteMark(const std::string& token) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. False when the log
-  // does not reach back so far.
+  // does not reach back so far, or has ended.
   bool Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink) ABSL_LOCKS_EXCLUDED(mutex_);
   // Only if `sink` is still the one subscribed.
   void Unsubscribe(int server, const LogSink* sink) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Its job has been replaced: ends all subscriptions, and lets no new one in.
+  void End() ABSL_LOCKS_EXCLUDED(mutex_);
 
   void OnStaged(int server, const Gradient& gradient) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnExecuted(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -104,6 +109,7 @@ class Sequencer {
   std::vector<Server> servers_ ABSL_GUARDED_BY(mutex_);
   std::deque<LogEntry> log_ ABSL_GUARDED_BY(mutex_);  // entries that some server has not executed
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace cairn::ps

@@ -111,7 +111,9 @@ ActiveJob::~ActiveJob() {
   port_.reset();  // ends the link to a leader before what it calls goes away
 }
 
-Server::Server(Options options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+Server::Server(Options options, const Clock& clock)
+    // Layouts of different processes differ, so what is meant for the one before this is not taken.
+    : options_(std::move(options)), clock_(clock), last_layout_(options_.incarnation) {}
 
 Server::~Server() { Shutdown(); }
 
@@ -180,29 +182,34 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
                request.job().mode() == v1::MODE_VARIABLES) {
       replaced = job_;
       status = AddVariables(request, *std::move(slices));
-    } else if (state_ != v1::STATE_EMPTY && state_ != v1::STATE_INITIALISING) {
+    } else if (state_ == v1::STATE_FINISHED) {
+      status = absl::FailedPreconditionError("training is over");
+    } else if (state_ == v1::STATE_READY || state_ == v1::STATE_FAILED) {
       status = absl::FailedPreconditionError(absl::StrCat("job ", job_->job().run_id(), " is under way, at version ",
                                                           job_->shard().store().current().version));
     } else {
-      replaced = job_;
-      auto job = ActiveJob::Create(request.job(), *std::move(slices), last_layout_ + 1, options_.index,
-                                   options_.connect_to_leader);
+      const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
+      auto job = ActiveJob::Create(request.job(), variables_only ? std::vector<net::Slice>() : *slices, last_layout_ + 1,
+                                   options_.index, options_.connect_to_leader);
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
-        job_ = *std::move(job);
-        members_ = Membership({job_->job().workers().begin(), job_->job().workers().end()});
-        state_ = v1::STATE_INITIALISING;
-        if (job_->job().mode() == v1::MODE_VARIABLES) {
-          status = AddVariables(request, {});
-          state_ = v1::STATE_READY;
+        replaced = std::exchange(job_, *std::move(job));
+        if (variables_only) status = AddVariables(request, *std::move(slices));
+        if (status.ok()) {
+          members_ = Membership({job_->job().workers().begin(), job_->job().workers().end()});
+          state_ = variables_only ? v1::STATE_READY : v1::STATE_INITIALISING;
+          CollectWaiters(clock_.Now(), calls);
+        } else {
+          job_.swap(replaced);
         }
-        CollectWaiters(clock_.Now(), calls);
       }
     }
     if (status.ok()) response.set_layout(job_->layout());
   }
   for (auto& call : calls) call();
+  // Followers that were ready before this server is created anew are of the same run: they find the new sequencer.
+  if (status.ok() && replaced != nullptr && replaced->sequencer() != nullptr) replaced->sequencer()->End();
   if (status.ok()) {
     reply(std::move(response));
   } else {
@@ -214,7 +221,6 @@ absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<
   const VariableStore& old_store = job_->shard().store();
   std::vector<net::Slice> slices = old_store.slices();
   const int64_t old_size = old_store.size();
-  const bool first = added.empty();  // the job was made with its slices: only the values are missing
   for (net::Slice& slice : added) {
     const auto same = [&](const net::Slice& other) { return other.name == slice.name; };
     if (std::any_of(slices.begin(), slices.end(), same)) {
@@ -225,7 +231,7 @@ absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<
   }
   int64_t size = 0;
   for (const net::Slice& slice : slices) size += slice.elements();
-  const int64_t fresh = first ? size : size - old_size;
+  const int64_t fresh = size - old_size;
   if (request.values_size() != fresh || fresh > kMostInlineValues) {
     return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values for ", fresh,
                                                    " new elements (at most ", kMostInlineValues, ")"));
@@ -233,11 +239,10 @@ absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<
   CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job_->job(), std::move(slices), last_layout_ + 1, options_.index,
                                                       nullptr));
   AlignedBuffer values(size);
-  const int64_t kept = size - fresh;
-  std::copy_n(old_store.current().data->data(), kept, values.data());
-  std::copy_n(request.values().data(), fresh, values.data() + kept);
+  std::copy_n(old_store.current().data->data(), old_size, values.data());
+  std::copy_n(request.values().data(), fresh, values.data() + old_size);
   const VariableStore::Run everything = {0, size};
-  next->shard().store().Write(values, {&everything, 1});
+  if (size > 0) next->shard().store().Write(values, {&everything, 1});
   ++last_layout_;
   job_ = std::move(next);
   return absl::OkStatus();
@@ -292,7 +297,7 @@ void Server::CollectWaiters(TimePoint now, Calls& calls) {
 absl::Status Server::CheckReady() const {
   if (shut_down_) return absl::UnavailableError(absl::StrCat(name(), " is stopping"));
   if (state_ == v1::STATE_FAILED) return failure_;
-  if (state_ == v1::STATE_EMPTY || state_ == v1::STATE_INITIALISING) {
+  if (job_ == nullptr || state_ == v1::STATE_INITIALISING) {
     return absl::FailedPreconditionError(absl::StrCat(name(), " has no variables yet"));
   }
   return absl::OkStatus();
@@ -419,7 +424,10 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobForLayout(uint64_t layout)
   MutexLock lock(mutex_);
   if (shut_down_) return absl::UnavailableError(absl::StrCat(name(), " is stopping"));
   if (state_ == v1::STATE_FAILED) return failure_;
-  if (job_ == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), " has no variables yet"));
+  if (job_ == nullptr) {
+    return absl::AbortedError(absl::StrCat(name(), " has been restarted and has no variables: layout ", layout,
+                                           " is not known here"));
+  }
   if (job_->layout() != layout) {
     return absl::AbortedError(
         absl::StrCat("the variables of ", name(), " have changed: layout ", layout, " is now ", job_->layout()));
@@ -427,11 +435,11 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobForLayout(uint64_t layout)
   return job_;
 }
 
-void Server::OnInitialised(const std::shared_ptr<ActiveJob>& job) {
+void Server::OnInitialised(uint64_t layout) {
   Calls calls;
   {
     MutexLock lock(mutex_);
-    if (job_ != job || state_ != v1::STATE_INITIALISING) return;
+    if (state_ != v1::STATE_INITIALISING || job_->layout() != layout) return;
     state_ = v1::STATE_READY;
     CollectWaiters(clock_.Now(), calls);
   }

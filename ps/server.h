@@ -81,11 +81,11 @@ class Server {
   void Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply);
   void Finish(const v1::FinishRequest& request, Reply<v1::FinishResponse> reply);
 
-  // The job under this layout, for a session. FAILED_PRECONDITION without a job, ABORTED when the variables have
-  // changed since (connect again).
+  // The job under this layout, for a session. ABORTED when the variables have changed since, or this process never
+  // had them (connect again).
   absl::StatusOr<std::shared_ptr<ActiveJob>> JobForLayout(uint64_t layout) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The first values of `job` are complete.
-  void OnInitialised(const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The first values of the job under this layout are complete.
+  void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // For a follower: the sequencer of `run_id`. UNAVAILABLE while this server does not have that job.
@@ -127,7 +127,7 @@ class Server {
   TimePoint failed_at_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<ActiveJob> job_ ABSL_GUARDED_BY(mutex_);
-  uint64_t last_layout_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);
   Membership members_ ABSL_GUARDED_BY(mutex_){{}};
   std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
 };

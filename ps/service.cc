@@ -13,14 +13,14 @@
 namespace cairn::ps {
 namespace {
 
-// One client's stream. gRPC calls it, one callback of a kind at a time; it lives until OnDone and as long as a
-// session still refers to it.
+// One client's stream. gRPC calls it, one callback of a kind at a time; it lives until OnDone and as long as an
+// answer still refers to it.
 class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>, public SessionSink {
  public:
   static SessionStream* Start(Server& server) {
     auto stream = std::make_shared<SessionStream>();
     stream->self_ = stream;
-    stream->session_ = std::make_shared<Session>(server, stream);
+    stream->session_ = std::make_unique<Session>(server, stream);
     stream->StartRead(&stream->incoming_);
     return stream.get();
   }
@@ -88,7 +88,7 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   }
 
   std::shared_ptr<SessionStream> self_;  // until OnDone
-  std::shared_ptr<Session> session_;
+  std::unique_ptr<Session> session_;
   grpc::ByteBuffer incoming_;
 
   Mutex mutex_;

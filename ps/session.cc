@@ -1,6 +1,7 @@
 #include "ps/session.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,40 @@ namespace {
 
 // Pushes and writes of one stream whose chunks may be on their way at the same time; each holds a copy of all values.
 constexpr size_t kMostOpenRequests = 4;
+// What the weighted mean can take (WeightedGradient).
+constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
+
+// How one request is answered. It holds neither the session nor the job, so a request that waits keeps neither alive.
+class Answer {
+ public:
+  Answer(std::shared_ptr<SessionSink> sink, uint64_t request_id) : sink_(std::move(sink)) {
+    header_.set_request_id(request_id);
+  }
+
+  // Elements [begin, end) of `values` in chunks.
+  void SendValues(const Values& values, int64_t begin, int64_t end) {
+    for (int64_t offset = begin; offset < end; offset += net::kMaxPayloadFloats) {
+      const int64_t count = std::min(net::kMaxPayloadFloats, end - offset);
+      header_.mutable_chunk()->set_offset(offset);
+      const absl::Span<const float> chunk(values.data->data() + offset, static_cast<size_t>(count));
+      sink_->Send(header_, {&chunk, 1}, values.data);
+    }
+  }
+  void SendDone(v1::Done done) {
+    *header_.mutable_done() = std::move(done);
+    sink_->Send(header_, {}, nullptr);
+  }
+  void SendFailure(const absl::Status& failure) {
+    v1::Done done;
+    done.set_code(static_cast<int>(failure.code()));
+    done.set_message(std::string(failure.message()));
+    SendDone(std::move(done));
+  }
+
+ private:
+  std::shared_ptr<SessionSink> sink_;
+  v1::ServerHeader header_;
+};
 
 }  // namespace
 
@@ -55,7 +90,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     return;
   }
   if (begin.worker() < 0 || begin.worker() >= (*job)->job().workers_size() || begin.step() < 1 || begin.examples() < 0 ||
-      begin.base_version() < 0 || begin.incarnation() == 0) {
+      begin.examples() > kMostExamples || begin.base_version() < 0 || begin.incarnation() == 0) {
     open.failure = absl::InvalidArgumentError(absl::StrCat("push with impossible fields: ", begin.ShortDebugString()));
     return;
   }
@@ -83,29 +118,29 @@ void Session::BeginWrite(uint64_t request_id, const v1::WriteBegin& begin) {
 void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   auto job = server_.JobForLayout(begin.layout());
   if (!job.ok()) {
-    SendFailure(request_id, job.status());
+    Answer(sink_, request_id).SendFailure(job.status());
     return;
   }
   const int64_t size = (*job)->shard().store().size();
   const int64_t first = begin.offset();
-  const int64_t end = begin.count() == 0 ? size : first + begin.count();
-  if (first < 0 || begin.count() < 0 || begin.count() > size || end > size || first > end) {
-    SendFailure(request_id, absl::InvalidArgumentError(absl::StrCat(
+  if (first < 0 || first > size || begin.count() < 0 || begin.count() > size - first) {
+    Answer(sink_, request_id).SendFailure(absl::InvalidArgumentError(absl::StrCat(
                                 "read of ", begin.count(), " elements at ", first, ": this server has ", size)));
     return;
   }
-  (*job)->shard().Read(begin.mark(), [self = shared_from_this(), job = *job, request_id, first,
-                                      end](absl::StatusOr<ReadResult> result) {
+  const int64_t end = begin.count() == 0 ? size : first + begin.count();
+  (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id), first,
+                                      end](absl::StatusOr<ReadResult> result) mutable {
     if (!result.ok()) {
-      self->SendFailure(request_id, result.status());
+      answer.SendFailure(result.status());
       return;
     }
-    self->SendValues(request_id, result->values, first, end);
+    answer.SendValues(result->values, first, end);
     v1::Done done;
     done.set_version(result->values.version);
     done.set_has_values(true);
     done.set_finished(result->finished);
-    self->SendDone(request_id, std::move(done));
+    answer.SendDone(std::move(done));
   });
 }
 
@@ -122,18 +157,17 @@ absl::Status Session::OnChunk(uint64_t request_id, int64_t offset, net::Payload 
 
 void Session::End(uint64_t request_id, Open open) {
   if (!open.failure.ok()) {
-    SendFailure(request_id, open.failure);
+    Answer(sink_, request_id).SendFailure(open.failure);
     return;
   }
   if (open.write != nullptr) {
     FinishWrite(request_id, std::move(open));
     return;
   }
-  const auto job = open.job;
-  job->shard().FinishPush(std::move(open.push), [self = shared_from_this(), job,
-                                                 request_id](absl::StatusOr<PushResult> result) {
+  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id)](
+                                                         absl::StatusOr<PushResult> result) mutable {
     if (!result.ok()) {
-      self->SendFailure(request_id, result.status());
+      answer.SendFailure(result.status());
       return;
     }
     v1::Done done;
@@ -143,52 +177,34 @@ void Session::End(uint64_t request_id, Open open) {
     done.set_staleness(result->staleness);
     done.set_finished(result->finished);
     if (result->values.data != nullptr) {
-      self->SendValues(request_id, result->values, 0, result->values.data->size());
+      answer.SendValues(result->values, 0, result->values.data->size());
       done.set_has_values(true);
     }
-    self->SendDone(request_id, std::move(done));
+    answer.SendDone(std::move(done));
   });
 }
 
 void Session::FinishWrite(uint64_t request_id, Open open) {
-  if (open.initialise && !open.write->complete() && open.job->shard().store().size() > 0) {
-    SendFailure(request_id, absl::InvalidArgumentError(absl::StrCat("initial values: ", open.write->received(), " of ",
-                                                                    open.job->shard().store().size(), " elements came")));
+  const int64_t size = open.job->shard().store().size();
+  if (open.initialise && !open.write->complete()) {
+    Answer(sink_, request_id)
+        .SendFailure(absl::InvalidArgumentError(
+            absl::StrCat("initial values: ", open.write->received(), " of ", size, " elements came")));
     return;
   }
-  const auto job = open.job;
-  job->shard().Write(std::move(open.write), [self = shared_from_this(), job, request_id,
-                                             initialise = open.initialise] {
-    if (initialise) self->server_.OnInitialised(job);
+  open.job->shard().Write(std::move(open.write), [answer = Answer(sink_, request_id), &server = server_,
+                                                  layout = open.job->layout(),
+                                                  initialise = open.initialise](int64_t version) mutable {
+    if (initialise) server.OnInitialised(layout);
+    // Variables added meanwhile may have been copied before this write: then it must be made again.
+    if (auto job = server.JobForLayout(layout); !job.ok()) {
+      answer.SendFailure(job.status());
+      return;
+    }
     v1::Done done;
-    done.set_version(job->shard().store().current().version);
-    self->SendDone(request_id, std::move(done));
+    done.set_version(version);
+    answer.SendDone(std::move(done));
   });
-}
-
-void Session::SendDone(uint64_t request_id, v1::Done done) {
-  v1::ServerHeader header;
-  header.set_request_id(request_id);
-  *header.mutable_done() = std::move(done);
-  sink_->Send(header, {}, nullptr);
-}
-
-void Session::SendFailure(uint64_t request_id, const absl::Status& failure) {
-  v1::Done done;
-  done.set_code(static_cast<int>(failure.code()));
-  done.set_message(std::string(failure.message()));
-  SendDone(request_id, std::move(done));
-}
-
-void Session::SendValues(uint64_t request_id, const Values& values, int64_t begin, int64_t end) {
-  v1::ServerHeader header;
-  header.set_request_id(request_id);
-  for (int64_t offset = begin; offset < end; offset += net::kMaxPayloadFloats) {
-    const int64_t count = std::min(net::kMaxPayloadFloats, end - offset);
-    header.mutable_chunk()->set_offset(offset);
-    const absl::Span<const float> chunk(values.data->data() + offset, static_cast<size_t>(count));
-    sink_->Send(header, {&chunk, 1}, values.data);
-  }
 }
 
 }  // namespace cairn::ps

@@ -1,7 +1,7 @@
 // One client's stream of frames (session.proto), whatever carries it.
 //
-// Made by the transport for each stream and owned through shared_ptr, because replies may come after the stream is gone.
-// OnFrame() from one thread at a time. Answers go to the sink from any thread.
+// Made and owned by the transport, for as long as the stream lives; what half came goes with it. OnFrame() from one thread
+// at a time. Answers go to the sink from any thread, also when the session is gone: they hold the sink alone.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ class SessionSink {
                     const std::shared_ptr<const void>& owner) = 0;
 };
 
-class Session : public std::enable_shared_from_this<Session> {
+class Session {
  public:
-  // `server` must outlive the session; `sink` too, or be replaced by OnClosed().
+  // `server` must outlive the session and its answers.
   Session(Server& server, std::shared_ptr<SessionSink> sink) : server_(server), sink_(std::move(sink)) {}
 
   // INVALID_ARGUMENT or RESOURCE_EXHAUSTED for a frame that breaks the protocol: the stream must end with it. Requests that
@@ -49,11 +49,6 @@ class Session : public std::enable_shared_from_this<Session> {
   absl::Status OnChunk(uint64_t request_id, int64_t offset, net::Payload payload);
   void End(uint64_t request_id, Open open);
   void FinishWrite(uint64_t request_id, Open open);
-
-  void SendDone(uint64_t request_id, v1::Done done);
-  void SendFailure(uint64_t request_id, const absl::Status& failure);
-  // Elements [begin, end) of `values` in chunks.
-  void SendValues(uint64_t request_id, const Values& values, int64_t begin, int64_t end);
 
   Server& server_;
   const std::shared_ptr<SessionSink> sink_;

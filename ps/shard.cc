@@ -11,6 +11,8 @@ namespace {
 // Marks whose values are kept for readers that are still on their way. Each may hold a version of all values.
 constexpr size_t kKeptMarks = 64;
 constexpr size_t kMostAwaitedMarks = 1024;
+// Marks that are remembered without their values, to refuse a reader that comes too late.
+constexpr size_t kRememberedMarks = 4096;
 
 std::string Describe(const PushKey& key) {
   return absl::StrCat("push of worker ", key.worker, " (incarnation ", key.incarnation, "), step ", key.step);
@@ -67,9 +69,10 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       entry.data = push->accumulator_.Take();
       entry.waiting.push_back({request.read_values, /*duplicate=*/false, std::move(reply)});
       staged = true;
-    } else if (verdict.admission == Ledger::Admission::kUnderWay) {
+    } else if (const auto under_way = staged_.find(key);
+               verdict.admission == Ledger::Admission::kUnderWay && under_way != staged_.end()) {
       ++duplicates_;
-      staged_.at(key).waiting.push_back({request.read_values, /*duplicate=*/true, std::move(reply)});
+      under_way->second.waiting.push_back({request.read_values, /*duplicate=*/true, std::move(reply)});
       return;
     } else if (verdict.admission == Ledger::Admission::kDecided) {
       ++duplicates_;
@@ -79,7 +82,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       answer->staleness = verdict.ruling.staleness;
       answer->duplicate = true;
       answer->finished = finished(verdict.ruling.version);
-    } else {
+    } else {  // from an old life, or a step overtaken by a later one that is under way
       answer->outcome = v1::OUTCOME_REJECTED;
       answer->version = store_.current().version;
     }
@@ -102,14 +105,19 @@ void Shard::Read(const std::string& mark, ReadReply reply) {
     } else {
       const auto kept =
           std::find_if(marks_.begin(), marks_.end(), [&](const auto& entry) { return entry.first == mark; });
-      if (kept != marks_.end()) {
-        answer->values = std::move(kept->second);
-        marks_.erase(kept);
-      } else if (awaiting_mark_.size() >= kMostAwaitedMarks) {
+      if (kept == marks_.end()) {
+        if (awaiting_mark_.size() < kMostAwaitedMarks) {
+          awaiting_mark_[mark].push_back(std::move(reply));
+          return;
+        }
         answer = absl::ResourceExhaustedError("too many reads wait for a mark");
       } else {
-        awaiting_mark_[mark].push_back(std::move(reply));
-        return;
+        if (kept->second.data == nullptr) {
+          answer = absl::AbortedError(absl::StrCat("the values at mark ", mark, " are not kept any more"));
+        } else {
+          answer->values = std::move(kept->second);
+        }
+        marks_.erase(kept);
       }
     }
   }
@@ -117,7 +125,7 @@ void Shard::Read(const std::string& mark, ReadReply reply) {
   reply(std::move(answer));
 }
 
-void Shard::Write(std::unique_ptr<Accumulator> data, absl::AnyInvocable<void()> done) {
+void Shard::Write(std::unique_ptr<Accumulator> data, WriteReply done) {
   {
     MutexLock lock(mutex_);
     queue_.push_back(PendingWrite{std::move(data), std::move(done)});
@@ -169,7 +177,7 @@ void Shard::ExecuteQueue() {
       std::vector<VariableStore::Run> runs;
       for (const auto& [begin, end] : write->data->runs()) runs.push_back({begin, end});
       if (const auto data = write->data->Take(); data != nullptr) store_.Write(*data, runs);
-      replies.push_back(std::move(write->done));
+      replies.push_back([done = std::move(write->done), version = store_.current().version]() mutable { done(version); });
     } else {
       const LogEntry& entry = std::get<LogEntry>(next);
       if (const auto* apply = std::get_if<Apply>(&entry.what)) ExecuteApply(*apply, replies);
@@ -225,7 +233,8 @@ void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
   const auto waiting = awaiting_mark_.find(mark.token);
   if (waiting == awaiting_mark_.end()) {
     marks_.emplace_back(mark.token, values);
-    if (marks_.size() > kKeptMarks) marks_.pop_front();
+    if (marks_.size() > kKeptMarks) marks_[marks_.size() - 1 - kKeptMarks].second.data.reset();
+    if (marks_.size() > kRememberedMarks) marks_.pop_front();
     return;
   }
   for (ReadReply& reply : waiting->second) {

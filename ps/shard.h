@@ -54,6 +54,7 @@ struct ReadResult {
 
 using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
 using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
+using WriteReply = absl::AnyInvocable<void(int64_t version)>;
 
 // A push whose chunks are arriving. Owned by the session; one thread.
 class OpenPush {
@@ -96,12 +97,14 @@ class Shard final : public LogSink {
   // Without a mark: the current values, at once. With one: the values at that point of the log, when it is reached.
   // ABORTED for a mark whose values are not kept any more.
   void Read(const std::string& mark, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Takes the place of the values that have come; takes effect between two entries of the log.
-  void Write(std::unique_ptr<Accumulator> data, absl::AnyInvocable<void()> done) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes the place of the values that have come; takes effect between two entries of the log, at the version that
+  // `done` gets.
+  void Write(std::unique_ptr<Accumulator> data, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The log ---
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Flush() override ABSL_LOCKS_EXCLUDED(mutex_);
+  void End() override {}  // a shard and its own sequencer are replaced together
   // The first entry that has not been appended, and the pushes whose decision has not: what a follower tells a leader
   // that it has found again.
   int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -127,7 +130,7 @@ class Shard final : public LogSink {
   };
   struct PendingWrite {
     std::unique_ptr<Accumulator> data;
-    absl::AnyInvocable<void()> done;
+    WriteReply done;
   };
   // Calls to make when the lock is released.
   using Replies = std::vector<absl::AnyInvocable<void()>>;
@@ -153,7 +156,8 @@ class Shard final : public LogSink {
   std::deque<std::variant<LogEntry, PendingWrite>> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
-  // Values kept for readers of a mark that have not come yet, oldest first, and readers whose mark has not.
+  // Values kept for readers of a mark that have not come yet, oldest first (null: not any more), and readers whose
+  // mark has not.
   std::deque<std::pair<std::string, Values>> marks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<ReadReply>> awaiting_mark_ ABSL_GUARDED_BY(mutex_);
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -114,7 +114,8 @@ absl::Status Trainer::TrainStep() {
       parts_.replica.ForwardBackward(client.parameters(), view, gradients_.span(),
                                      [&client](int variable) { client.Announce(variable); }));
   if (!std::isfinite(sums.loss)) {
-    return absl::InvalidArgumentError(absl::StrCat("the loss is ", sums.loss, " at version ", client.version()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the loss is ", sums.loss, " at version ", client.version(), NotFinite(client.parameters())));
   }
   CAIRN_RETURN_IF_ERROR(client.FinishStep().status());
 
@@ -123,6 +124,26 @@ absl::Status Trainer::TrainStep() {
   epoch_sums_.examples += sums.examples;
   if (chief()) parts_.progress->Update(batch.index + 1, TrainingMetrics());
   return absl::OkStatus();
+}
+
+std::string Trainer::NotFinite(absl::Span<const float> parameters) const {
+  for (const nn::ModelVariable& variable : parts_.model.variables()) {
+    const auto values = parameters.subspan(static_cast<size_t>(variable.offset),
+                                           static_cast<size_t>(variable.shape.num_elements()));
+    const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    if (bad != values.end()) return absl::StrCat(", where '", variable.name, "' holds ", *bad);
+  }
+  float largest = 0;
+  std::string name;
+  for (const nn::ModelVariable& variable : parts_.model.variables()) {
+    for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
+      const float size = std::abs(parameters[static_cast<size_t>(variable.offset + i)]);
+      if (size <= largest) continue;
+      largest = size;
+      name = variable.name;
+    }
+  }
+  return absl::StrCat(", where the largest parameter, of '", name, "', is ", largest);
 }
 
 void Trainer::StartEpochOf(int64_t position) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,6 +65,8 @@ class Trainer {
   absl::Status EndEpoch();
   absl::StatusOr<kernels::LossSums> Evaluate();
   ShownMetrics TrainingMetrics() const;
+  // For the message about a loss that is not finite: the first variable that is not, or the largest value.
+  std::string NotFinite(absl::Span<const float> parameters) const;
 
   const Parts parts_;
   data::BatchLoader loader_;

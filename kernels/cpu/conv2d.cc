@@ -1,6 +1,6 @@
-// Convolution by oneDNN. It chooses the formats of the activations and of the kernel; the output keeps the chosen
-// one where it is a layout of ours, so that a chain of layers is never reordered, and the kernel is reordered from
-// and to Keras' [kh, kw, c, filters] on every run (measured: 3 % of a step).
+// Convolution by oneDNN. It chooses the formats of the activations and of the kernel; the output keeps the
+// chosen one where it is a layout of ours, so that a chain of layers is never reordered, and the kernel is
+// reordered from and to Keras' [kh, kw, c, filters] on every run (measured: 3 % of a step).
 #include <optional>
 #include <utility>
 
@@ -17,8 +17,8 @@ using onednn::Primitive;
 using onednn::Staging;
 using Direction = onednn::Staging::Direction;
 
-// One of the three primitives of a convolution, and what stands between it and the caller. Its arguments are source,
-// kernel, destination and bias in this order, or the gradients in their places.
+// One of the three primitives of a convolution, and what stands between it and the caller. Its arguments are
+// source, kernel, destination and bias in this order, or the gradients in their places.
 struct Part {
   Primitive primitive;
   Staging source, kernel, destination;
@@ -43,8 +43,8 @@ class OnednnConv2D final : public Conv2D {
     return forward_.destination.Store(y);
   }
 
-  absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx, float* dkernel,
-                        float* dbias) override {
+  absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
+                        float* dkernel, float* dbias) override {
     if (relu_.has_value()) CAIRN_RETURN_IF_ERROR(relu_->Run({y, dy, dy}));
     CAIRN_RETURN_IF_ERROR(BackwardWeights(x, dy, dkernel, dbias));
     return input_.has_value() ? BackwardInput(kernel, dy, dx) : absl::OkStatus();
@@ -92,9 +92,10 @@ struct Owned {
   MemoryDesc source, kernel, destination;
 };
 
-absl::StatusOr<Part> MakePart(onednn::Context& context, const dnnl::primitive_desc_base& desc, const Owned& owned,
-                              const Primitive::Argument& source, const Primitive::Argument& kernel,
-                              const Primitive::Argument& destination, const Primitive::Argument& bias) {
+absl::StatusOr<Part> MakePart(onednn::Context& context, const dnnl::primitive_desc_base& desc,
+                              const Owned& owned, const Primitive::Argument& source,
+                              const Primitive::Argument& kernel, const Primitive::Argument& destination,
+                              const Primitive::Argument& bias) {
   const auto stage = [&](const MemoryDesc& owner, const Primitive::Argument& argument) {
     const bool out = argument.index == DNNL_ARG_DST || argument.index == DNNL_ARG_DIFF_SRC ||
                      argument.index == DNNL_ARG_DIFF_WEIGHTS;
@@ -118,17 +119,18 @@ absl::StatusOr<std::unique_ptr<Conv2D>> MakeConv2D(onednn::Context& context, con
 
   CAIRN_ASSIGN_OR_RETURN(const auto forward_desc, MakeConvolutionForward(context, args));
   TensorDesc output = {
-      .shape = shape,
-      .layout = onednn::LayoutOf(forward_desc.dst_desc(), shape).value_or(Layout::kRowMajor)};
+      .shape = shape, .layout = onednn::LayoutOf(forward_desc.dst_desc(), shape).value_or(Layout::kRowMajor)};
   const Owned owned = {.source = onednn::ActivationDesc(params.input),
                        .kernel = onednn::Describe(args.kernel, onednn::Format::hwio),
                        .destination = onednn::ActivationDesc(output)};
   CAIRN_ASSIGN_OR_RETURN(
-      Part forward, MakePart(context, forward_desc, owned, {DNNL_ARG_SRC, forward_desc.src_desc()},
-                             {DNNL_ARG_WEIGHTS, forward_desc.weights_desc()},
-                             {DNNL_ARG_DST, forward_desc.dst_desc()}, {DNNL_ARG_BIAS, forward_desc.bias_desc()}));
+      Part forward,
+      MakePart(context, forward_desc, owned, {DNNL_ARG_SRC, forward_desc.src_desc()},
+               {DNNL_ARG_WEIGHTS, forward_desc.weights_desc()}, {DNNL_ARG_DST, forward_desc.dst_desc()},
+               {DNNL_ARG_BIAS, forward_desc.bias_desc()}));
 
-  CAIRN_ASSIGN_OR_RETURN(const auto weights_desc, MakeConvolutionBackwardWeights(context, args, forward_desc));
+  CAIRN_ASSIGN_OR_RETURN(const auto weights_desc,
+                         MakeConvolutionBackwardWeights(context, args, forward_desc));
   CAIRN_ASSIGN_OR_RETURN(
       Part weights,
       MakePart(context, weights_desc, owned, {DNNL_ARG_SRC, weights_desc.src_desc()},

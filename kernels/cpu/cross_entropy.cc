@@ -1,4 +1,5 @@
-// Cross entropy of integer labels, row by row, in the calling thread; the sums are in double and in row order.
+// Cross entropy of integer labels, row by row, in the calling thread; the sums are in double and in row
+// order.
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,8 +61,7 @@ class CpuSparseCrossEntropy final : public SparseCrossEntropy {
     const ProbabilityLoss loss = LossOfProbability(output[label], sum);
     if (doutput != nullptr) {
       for (int64_t j = 0; j < params_.classes; ++j) {
-        doutput[j] =
-            loss.clipped ? 0.0f : ProbabilityLossGradient(output[label], sum, j == label, weight());
+        doutput[j] = loss.clipped ? 0.0f : ProbabilityLossGradient(output[label], sum, j == label, weight());
       }
     }
     return loss.loss;
@@ -76,7 +76,8 @@ class CpuSparseCrossEntropy final : public SparseCrossEntropy {
 absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
     const SparseCrossEntropyParams& params) {
   if (params.batch < 1 || params.classes < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("cross entropy over [", params.batch, ",", params.classes, "]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cross entropy over [", params.batch, ",", params.classes, "]"));
   }
   return std::make_unique<CpuSparseCrossEntropy>(params);
 }

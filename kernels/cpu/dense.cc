@@ -1,5 +1,5 @@
-// Dense layers by oneDNN's inner product. The kernel is used in Keras' [inputs, units] where that has fast code, so
-// that a large one is never copied (reordering it on every step costs a third of the rate).
+// Dense layers by oneDNN's inner product. The kernel is used in Keras' [inputs, units] where that has fast
+// code, so that a large one is never copied (reordering it on every step costs a third of the rate).
 #include <optional>
 #include <utility>
 
@@ -16,7 +16,8 @@ using onednn::Primitive;
 using onednn::Staging;
 using Direction = onednn::Staging::Direction;
 
-// One of the three primitives; its kernel, or the kernel's gradient, may be kept in another format than the caller's.
+// One of the three primitives; its kernel, or the kernel's gradient, may be kept in another format than the
+// caller's.
 struct Part {
   Primitive primitive;
   Staging kernel;
@@ -39,8 +40,8 @@ class OnednnDense final : public Dense {
     return forward_.primitive.Run({x, weights, y, bias});
   }
 
-  absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx, float* dkernel,
-                        float* dbias) override {
+  absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
+                        float* dkernel, float* dbias) override {
     if (relu_.has_value()) CAIRN_RETURN_IF_ERROR(relu_->Run({y, dy, dy}));
     CAIRN_RETURN_IF_ERROR(weights_.primitive.Run({x, weights_.kernel.Target(dkernel), dy, dbias}));
     CAIRN_RETURN_IF_ERROR(weights_.kernel.Store(dkernel));
@@ -64,9 +65,9 @@ absl::StatusOr<std::unique_ptr<Dense>> MakeDense(onednn::Context& context, const
   const Shape& input_shape = params.input.shape;
   if (input_shape.rank() != 2 || params.input.layout != Layout::kRowMajor || input_shape.num_elements() < 1 ||
       params.units < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("dense of ", params.units, " units over ",
-                                                   params.input.ToString(),
-                                                   ": expected [batch, inputs], row-major, sizes of at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("dense of ", params.units, " units over ", params.input.ToString(),
+                     ": expected [batch, inputs], row-major, sizes of at least 1"));
   }
   const onednn::InnerProductArgs args = {.batch = input_shape[0],
                                          .inputs = input_shape[1],
@@ -86,24 +87,26 @@ absl::StatusOr<std::unique_ptr<Dense>> MakeDense(onednn::Context& context, const
   CAIRN_ASSIGN_OR_RETURN(auto forward_kernel,
                          Staging::Create(context, Direction::kIn, kernel, forward_desc.weights_desc()));
 
-  CAIRN_ASSIGN_OR_RETURN(const auto weights_desc, MakeInnerProductBackwardWeights(context, args, forward_desc));
+  CAIRN_ASSIGN_OR_RETURN(const auto weights_desc,
+                         MakeInnerProductBackwardWeights(context, args, forward_desc));
   CAIRN_ASSIGN_OR_RETURN(
-      auto weights,
-      Primitive::Create(context, weights_desc,
-                        {{DNNL_ARG_SRC, weights_desc.src_desc()},
-                         {DNNL_ARG_DIFF_WEIGHTS, weights_desc.diff_weights_desc()},
-                         {DNNL_ARG_DIFF_DST, weights_desc.diff_dst_desc()},
-                         {DNNL_ARG_DIFF_BIAS, params.use_bias ? weights_desc.diff_bias_desc() : MemoryDesc()}}));
+      auto weights, Primitive::Create(context, weights_desc,
+                                      {{DNNL_ARG_SRC, weights_desc.src_desc()},
+                                       {DNNL_ARG_DIFF_WEIGHTS, weights_desc.diff_weights_desc()},
+                                       {DNNL_ARG_DIFF_DST, weights_desc.diff_dst_desc()},
+                                       {DNNL_ARG_DIFF_BIAS,
+                                        params.use_bias ? weights_desc.diff_bias_desc() : MemoryDesc()}}));
   CAIRN_ASSIGN_OR_RETURN(auto weights_kernel,
                          Staging::Create(context, Direction::kOut, kernel, weights_desc.diff_weights_desc()));
 
   std::optional<Part> input;
   if (params.needs_input_gradient) {
     CAIRN_ASSIGN_OR_RETURN(const auto input_desc, MakeInnerProductBackwardData(context, args, forward_desc));
-    CAIRN_ASSIGN_OR_RETURN(auto primitive, Primitive::Create(context, input_desc,
-                                                             {{DNNL_ARG_DIFF_SRC, input_desc.diff_src_desc()},
-                                                              {DNNL_ARG_WEIGHTS, input_desc.weights_desc()},
-                                                              {DNNL_ARG_DIFF_DST, input_desc.diff_dst_desc()}}));
+    CAIRN_ASSIGN_OR_RETURN(auto primitive,
+                           Primitive::Create(context, input_desc,
+                                             {{DNNL_ARG_DIFF_SRC, input_desc.diff_src_desc()},
+                                              {DNNL_ARG_WEIGHTS, input_desc.weights_desc()},
+                                              {DNNL_ARG_DIFF_DST, input_desc.diff_dst_desc()}}));
     CAIRN_ASSIGN_OR_RETURN(auto staging,
                            Staging::Create(context, Direction::kIn, kernel, input_desc.weights_desc()));
     input = Part{std::move(primitive), std::move(staging)};

@@ -32,6 +32,18 @@ std::string ProcessorName() {
   return "unknown processor";
 }
 
+const char* InstructionSetName() {
+  switch (onednn::AvailableInstructionSet()) {
+    case onednn::InstructionSet::kBasic:
+      return "no AVX2";
+    case onednn::InstructionSet::kAvx2:
+      return "AVX2";
+    case onednn::InstructionSet::kAvx512:
+      return "AVX-512";
+  }
+  return "";
+}
+
 class CpuMemory final : public DeviceMemory {
  public:
   CpuMemory(int64_t num_floats, std::atomic<int64_t>& bytes_in_use)
@@ -60,7 +72,8 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<Dense>> MakeDense(const DenseParams& params) override {
     return cpu::MakeDense(context_, params);
   }
-  absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from, const TensorDesc& to) override {
+  absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,
+                                                       const TensorDesc& to) override {
     return cpu::MakeReorder(context_, from, to);
   }
   absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes) override {
@@ -84,12 +97,13 @@ class CpuDevice final : public Device {
 
   std::string Description() const override {
     return absl::StrFormat("%s: %s, %s, oneDNN %s, %d thread%s, %.1f GiB of memory", name_, ProcessorName(),
-                           onednn::InstructionSet(), onednn::Version(), context_.threads(),
+                           InstructionSetName(), onednn::Version(), context_.threads(),
                            context_.threads() == 1 ? "" : "s",
                            static_cast<double>(PhysicalMemoryBytes()) / (1 << 30));
   }
 
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t num_floats, absl::string_view what) override {
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t num_floats,
+                                                         absl::string_view what) override {
     const int64_t in_use = bytes_in_use_, limit = PhysicalMemoryBytes();
     if (num_floats < 0 || num_floats > (limit - in_use) / static_cast<int64_t>(sizeof(float))) {
       return absl::ResourceExhaustedError(

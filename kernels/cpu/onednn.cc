@@ -16,12 +16,16 @@ using dnnl::prop_kind;
 
 absl::Status StatusOf(dnnl_status_t status, const char* what) {
   switch (status) {
-    case dnnl_success: return absl::OkStatus();
-    case dnnl_out_of_memory: return absl::ResourceExhaustedError(absl::StrCat("oneDNN ", what, ": no memory"));
+    case dnnl_success:
+      return absl::OkStatus();
+    case dnnl_out_of_memory:
+      return absl::ResourceExhaustedError(absl::StrCat("oneDNN ", what, ": no memory"));
     case dnnl_invalid_arguments:
       return absl::InvalidArgumentError(absl::StrCat("oneDNN ", what, ": invalid arguments"));
-    case dnnl_unimplemented: return absl::UnimplementedError(absl::StrCat("oneDNN ", what, ": not implemented"));
-    default: return absl::InternalError(absl::StrCat("oneDNN ", what, ": error ", static_cast<int>(status)));
+    case dnnl_unimplemented:
+      return absl::UnimplementedError(absl::StrCat("oneDNN ", what, ": not implemented"));
+    default:
+      return absl::InternalError(absl::StrCat("oneDNN ", what, ": error ", static_cast<int>(status)));
   }
 }
 
@@ -79,18 +83,21 @@ std::string Version() {
   return absl::StrCat(version->major, ".", version->minor, ".", version->patch);
 }
 
-std::string InstructionSet() {
+InstructionSet AvailableInstructionSet() {
   switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_sse41: return "SSE4.1";
-    case dnnl_cpu_isa_avx: return "AVX";
-    case dnnl_cpu_isa_avx2: return "AVX2";
-    case dnnl_cpu_isa_avx2_vnni: return "AVX2 with VNNI";
-    default: return "AVX-512";
+    case dnnl_cpu_isa_all:
+    case dnnl_cpu_isa_sse41:
+    case dnnl_cpu_isa_avx:
+      return InstructionSet::kBasic;
+    case dnnl_cpu_isa_avx2:
+    case dnnl_cpu_isa_avx2_vnni:
+      return InstructionSet::kAvx2;
+    default:
+      return InstructionSet::kAvx512;
   }
 }
 
-Context::Context(int threads)
-    : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+Context::Context(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
 
 void Context::UseThreads() const {
   if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
@@ -109,9 +116,8 @@ absl::StatusOr<Primitive> Primitive::Create(Context& context, const dnnl::primit
     made.primitive_ = dnnl::primitive(desc.get());
     made.implementation_ = desc.impl_info_str();
     const auto bind = [&](int index, const MemoryDesc& memory) {
-      made.memories_.push_back(memory.get_size() == 0
-                                   ? dnnl::memory()
-                                   : dnnl::memory(memory, context.engine(), DNNL_MEMORY_NONE));
+      made.memories_.push_back(
+          memory.get_size() == 0 ? dnnl::memory() : dnnl::memory(memory, context.engine(), DNNL_MEMORY_NONE));
       made.bound_.push_back({index, made.memories_.back().get(true)});
     };
     for (const Argument& argument : arguments) bind(argument.index, argument.desc);
@@ -127,7 +133,8 @@ absl::Status Primitive::Run(std::initializer_list<const void*> pointers) {
   // The C functions: the C++ wrapper would build a map and a vector for every call.
   const auto point = [](const dnnl_exec_arg_t& argument, const void* pointer) {
     if (argument.memory == nullptr) return absl::OkStatus();
-    return StatusOf(dnnl_memory_set_data_handle(argument.memory, const_cast<void*>(pointer)), "set_data_handle");
+    return StatusOf(dnnl_memory_set_data_handle(argument.memory, const_cast<void*>(pointer)),
+                    "set_data_handle");
   };
   size_t argument = 0;
   for (const void* pointer : pointers) CAIRN_RETURN_IF_ERROR(point(bound_[argument++], pointer));
@@ -166,10 +173,13 @@ MemoryDesc ActivationDesc(const TensorDesc& desc) {
   if (shape.rank() != 4) return Describe(Dims(shape.dims().begin(), shape.dims().end()), Format::nc);
   const Dims dims = {shape[0], shape[3], shape[1], shape[2]};
   switch (desc.layout) {
-    case Layout::kBlocked8: return Describe(dims, Format::nChw8c);
-    case Layout::kBlocked16: return Describe(dims, Format::nChw16c);
+    case Layout::kBlocked8:
+      return Describe(dims, Format::nChw8c);
+    case Layout::kBlocked16:
+      return Describe(dims, Format::nChw16c);
     // One channel: both formats are the same bytes, and the fast first convolution asks for this one.
-    case Layout::kRowMajor: return Describe(dims, shape[3] == 1 ? Format::nchw : Format::nhwc);
+    case Layout::kRowMajor:
+      return Describe(dims, shape[3] == 1 ? Format::nchw : Format::nhwc);
   }
   return {};
 }
@@ -181,7 +191,9 @@ std::optional<Layout> LayoutOf(const MemoryDesc& desc, const Shape& shape) {
   return std::nullopt;
 }
 
-MemoryDesc Describe(const Dims& dims, Format format) { return {dims, dnnl::memory::data_type::f32, format}; }
+MemoryDesc Describe(const Dims& dims, Format format) {
+  return {dims, dnnl::memory::data_type::f32, format};
+}
 
 int64_t NumFloats(const MemoryDesc& desc) {
   return static_cast<int64_t>((desc.get_size() + sizeof(float) - 1) / sizeof(float));
@@ -190,8 +202,8 @@ int64_t NumFloats(const MemoryDesc& desc) {
 // From here on: the calls that differ between versions 2 and 3. Version 3 takes the engine first and the
 // descriptor's fields directly, without the `desc` object.
 
-absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(const Context& context,
-                                                                                 const ConvolutionArgs& args) {
+absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(
+    const Context& context, const ConvolutionArgs& args) {
   using Convolution = dnnl::convolution_forward;
   return FirstFast("convolution forward", kImageFormats, [&](Format format) {
     const Convolution::desc desc(prop_kind::forward_training, algorithm::convolution_direct,
@@ -203,7 +215,8 @@ absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward
 }
 
 absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionBackwardData(
-    const Context& context, const ConvolutionArgs& args, const dnnl::convolution_forward::primitive_desc& forward) {
+    const Context& context, const ConvolutionArgs& args,
+    const dnnl::convolution_forward::primitive_desc& forward) {
   using Convolution = dnnl::convolution_backward_data;
   return FirstFast("convolution backward data", kImageFormats, [&](Format format) {
     const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
@@ -214,7 +227,8 @@ absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionB
 }
 
 absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvolutionBackwardWeights(
-    const Context& context, const ConvolutionArgs& args, const dnnl::convolution_forward::primitive_desc& forward) {
+    const Context& context, const ConvolutionArgs& args,
+    const dnnl::convolution_forward::primitive_desc& forward) {
   using Convolution = dnnl::convolution_backward_weights;
   return FirstFast("convolution backward weights", kImageFormats, [&](Format format) {
     const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
@@ -222,25 +236,6 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
                                  Describe(args.destination, format), args.strides, args.pad_before,
                                  args.pad_after);
     return Convolution::primitive_desc(desc, Attributes(false), context.engine(), forward);
-  });
-}
-
-absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeMaxPoolingForward(const Context& context,
-                                                                            const PoolingArgs& args) {
-  return Guarded("max pooling forward", [&] {
-    const dnnl::pooling_forward::desc desc(prop_kind::forward_training, algorithm::pooling_max, args.source,
-                                           args.destination, args.strides, args.window, args.pad_before,
-                                           args.pad_after);
-    return dnnl::pooling_forward::primitive_desc(desc, Attributes(false), context.engine());
-  });
-}
-
-absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeMaxPoolingBackward(
-    const Context& context, const PoolingArgs& args, const dnnl::pooling_forward::primitive_desc& forward) {
-  return Guarded("max pooling backward", [&] {
-    const dnnl::pooling_backward::desc desc(algorithm::pooling_max, args.source, args.destination, args.strides,
-                                            args.window, args.pad_before, args.pad_after);
-    return dnnl::pooling_backward::primitive_desc(desc, Attributes(false), context.engine(), forward);
   });
 }
 
@@ -262,7 +257,8 @@ absl::StatusOr<dnnl::inner_product_backward_data::primitive_desc> MakeInnerProdu
     const dnnl::inner_product_backward_data::desc desc(Describe({args.batch, args.inputs}, Format::nc),
                                                        Describe({args.units, args.inputs}, format),
                                                        Describe({args.batch, args.units}, Format::nc));
-    return dnnl::inner_product_backward_data::primitive_desc(desc, Attributes(false), context.engine(), forward);
+    return dnnl::inner_product_backward_data::primitive_desc(desc, Attributes(false), context.engine(),
+                                                             forward);
   });
 }
 

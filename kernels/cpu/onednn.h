@@ -1,18 +1,18 @@
-// Everything that Cairn asks of oneDNN, in one place: versions 2 and 3 differ in how descriptors are made, and only
-// onednn.cc knows it. No exception of the library leaves these functions.
+// Everything that Cairn asks of oneDNN, in one place: versions 2 and 3 differ in how descriptors are made,
+// and only onednn.cc knows it. No exception of the library leaves these functions.
 //
-// A factory tries the memory formats it is given in order, and takes the first whose implementation is no reference
-// code ("ref..."), which is hundreds of times slower; only if there is none, the first that works at all.
+// A factory tries the memory formats it is given in order, and takes the first whose implementation is no
+// reference code ("ref..."), which is hundreds of times slower; only if there is none, the first that works
+// at all.
 #pragma once
 
 #include <cstdint>
+#include <dnnl.hpp>
 #include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <dnnl.hpp>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,16 +25,19 @@ using Dims = dnnl::memory::dims;
 using Format = dnnl::memory::format_tag;
 using MemoryDesc = dnnl::memory::desc;
 
-std::string Version();         // "2.6.3"
-std::string InstructionSet();  // "AVX-512": the best that oneDNN uses here
+std::string Version();  // "2.6.3"
+
+// The best instructions that oneDNN uses here, for our own loops as well: ONEDNN_MAX_CPU_ISA limits both.
+enum class InstructionSet { kBasic, kAvx2, kAvx512 };
+InstructionSet AvailableInstructionSet();
 
 // What the ops of one device share. Made with the device; used by one thread at a time.
 class Context {
  public:
   explicit Context(int threads);
 
-  // Gives the calling thread this device's number of OpenMP threads. oneDNN plans a primitive for the number it sees
-  // when the primitive is made, so makers and runners both call this first.
+  // Gives the calling thread this device's number of OpenMP threads. oneDNN plans a primitive for the number
+  // it sees when the primitive is made, so makers and runners both call this first.
   void UseThreads() const;
 
   // Working memory that any one running primitive may use. Grows while ops are made, never while they run.
@@ -79,7 +82,8 @@ class Primitive {
   std::vector<dnnl_exec_arg_t> bound_;  // [argument], the same
 };
 
-// Data that a primitive wants in another format than its owner keeps it in. Where both agree nothing is copied.
+// Data that a primitive wants in another format than its owner keeps it in. Where both agree nothing is
+// copied.
 class Staging {
  public:
   enum class Direction { kIn, kOut };  // into the primitive, out of it
@@ -118,18 +122,11 @@ struct ConvolutionArgs {
 absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(const Context& context,
                                                                                  const ConvolutionArgs& args);
 absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionBackwardData(
-    const Context& context, const ConvolutionArgs& args, const dnnl::convolution_forward::primitive_desc& forward);
+    const Context& context, const ConvolutionArgs& args,
+    const dnnl::convolution_forward::primitive_desc& forward);
 absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvolutionBackwardWeights(
-    const Context& context, const ConvolutionArgs& args, const dnnl::convolution_forward::primitive_desc& forward);
-
-struct PoolingArgs {
-  MemoryDesc source, destination;
-  Dims window, strides, pad_before, pad_after;
-};
-absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeMaxPoolingForward(const Context& context,
-                                                                            const PoolingArgs& args);
-absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeMaxPoolingBackward(
-    const Context& context, const PoolingArgs& args, const dnnl::pooling_forward::primitive_desc& forward);
+    const Context& context, const ConvolutionArgs& args,
+    const dnnl::convolution_forward::primitive_desc& forward);
 
 // Row-major activations, the kernel [inputs, units] as Keras keeps it where that has fast code.
 struct InnerProductArgs {
@@ -137,12 +134,14 @@ struct InnerProductArgs {
   bool use_bias = true;
   bool relu = false;  // forward only
 };
-absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForward(const Context& context,
-                                                                                    const InnerProductArgs& args);
+absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForward(
+    const Context& context, const InnerProductArgs& args);
 absl::StatusOr<dnnl::inner_product_backward_data::primitive_desc> MakeInnerProductBackwardData(
-    const Context& context, const InnerProductArgs& args, const dnnl::inner_product_forward::primitive_desc& forward);
+    const Context& context, const InnerProductArgs& args,
+    const dnnl::inner_product_forward::primitive_desc& forward);
 absl::StatusOr<dnnl::inner_product_backward_weights::primitive_desc> MakeInnerProductBackwardWeights(
-    const Context& context, const InnerProductArgs& args, const dnnl::inner_product_forward::primitive_desc& forward);
+    const Context& context, const InnerProductArgs& args,
+    const dnnl::inner_product_forward::primitive_desc& forward);
 
 // dx = (y > 0) * dy for the output y of a relu; run with {y, dy, dx}, where dx may be dy.
 absl::StatusOr<Primitive> MakeReluBackward(Context& context, const MemoryDesc& activation);

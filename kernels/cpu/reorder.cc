@@ -29,8 +29,9 @@ absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, c
   }
   const onednn::MemoryDesc source = onednn::ActivationDesc(from), destination = onednn::ActivationDesc(to);
   CAIRN_ASSIGN_OR_RETURN(const auto desc, onednn::MakeReorder(context, source, destination));
-  CAIRN_ASSIGN_OR_RETURN(auto copy, onednn::Primitive::Create(
-                                        context, desc, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, destination}}));
+  CAIRN_ASSIGN_OR_RETURN(
+      auto copy,
+      onednn::Primitive::Create(context, desc, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, destination}}));
   return std::make_unique<OnednnReorder>(std::move(copy));
 }
 

@@ -91,18 +91,21 @@ Tensor RandomTensor(const Shape& shape, uint64_t seed) {
 
 void ExpectNear(const std::vector<float>& got, const std::vector<double>& expected, int64_t terms) {
   ASSERT_EQ(got.size(), expected.size());
-  // A running sum of n random terms of size 1 is about sqrt(n) large, and each addition rounds it by up to epsilon / 2
-  // of itself: n additions err by n epsilon times a small factor. The root covers short sums and blocked ones.
+  // A running sum of n random terms of size 1 is about sqrt(n) large, and each addition rounds it by up to
+  // epsilon / 2 of itself: n additions err by n epsilon times a small factor. The root covers short sums and
+  // blocked ones.
   const auto n = static_cast<double>(terms);
   const double tolerance = (n / 8 + 8 * std::sqrt(n)) * double{std::numeric_limits<float>::epsilon()};
   for (size_t i = 0; i < got.size(); ++i) {
     const double error = std::fabs(static_cast<double>(got[i]) - expected[i]);
-    ASSERT_LE(error, tolerance * (1 + std::fabs(expected[i]))) << "element " << i << ": " << got[i] << " for "
-                                                               << expected[i];
+    ASSERT_LE(error, tolerance * (1 + std::fabs(expected[i])))
+        << "element " << i << ": " << got[i] << " for " << expected[i];
   }
 }
 
-std::string BackendName(const testing::TestParamInfo<const Backend*>& info) { return info.param->name; }
+std::string BackendName(const testing::TestParamInfo<const Backend*>& info) {
+  return info.param->name;
+}
 
 std::vector<const Backend*> BackendPointers() {
   std::vector<const Backend*> pointers;

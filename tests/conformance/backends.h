@@ -1,11 +1,11 @@
 // The devices that this machine can test, and the traffic between reference tensors and device memory.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "kernels/device.h"
 #include "kernels/ops.h"
@@ -42,8 +42,8 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
 // Values that no rounding makes equal: uniform in [-1, 1), from (seed).
 reference::Tensor RandomTensor(const Shape& shape, uint64_t seed);
 
-// |got - expected| <= tolerance (1 + |expected|) everywhere. The tolerance grows with the number of terms that each
-// value sums, whose order is the backend's own; with 0 terms it is 0.
+// |got - expected| <= tolerance (1 + |expected|) everywhere. The tolerance grows with the number of terms
+// that each value sums, whose order is the backend's own; with 0 terms it is 0.
 void ExpectNear(const std::vector<float>& got, const std::vector<double>& expected, int64_t terms);
 
 std::string BackendName(const testing::TestParamInfo<const Backend*>& info);

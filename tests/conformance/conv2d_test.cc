@@ -24,32 +24,34 @@ class Conv2DConformance : public ConformanceTest {
 void Conv2DConformance::Check(const Case& c, Layout layout) {
   const TensorDesc x_desc = {{c.batch, c.height, c.width, c.channels}, layout};
   SCOPED_TRACE(testing::Message() << "batch " << c.batch << ", " << c.height << "x" << c.width << "x"
-                                  << c.channels << " -> " << c.filters << ", kernel " << c.kernel_height << "x"
-                                  << c.kernel_width << ", strides " << c.stride_height << "x" << c.stride_width
-                                  << (c.same ? " same" : " valid") << (c.relu ? " relu" : "")
-                                  << (c.bias ? "" : " no bias") << ", input "
+                                  << c.channels << " -> " << c.filters << ", kernel " << c.kernel_height
+                                  << "x" << c.kernel_width << ", strides " << c.stride_height << "x"
+                                  << c.stride_width << (c.same ? " same" : " valid")
+                                  << (c.relu ? " relu" : "") << (c.bias ? "" : " no bias") << ", input "
                                   << x_desc.ToString());
-  const reference::Windows windows = {c.kernel_height, c.kernel_width, c.stride_height, c.stride_width, c.same};
+  const reference::Windows windows = {c.kernel_height, c.kernel_width, c.stride_height, c.stride_width,
+                                      c.same};
   const Tensor x = RandomTensor(x_desc.shape, 1);
   const Tensor kernel = RandomTensor({c.kernel_height, c.kernel_width, c.channels, c.filters}, 2);
   const std::vector<double> bias = c.bias ? RandomTensor({c.filters}, 3).values : std::vector<double>();
 
-  auto op = device().ops().MakeConv2D({.input = x_desc,
-                                       .filters = c.filters,
-                                       .kernel_height = c.kernel_height,
-                                       .kernel_width = c.kernel_width,
-                                       .stride_height = c.stride_height,
-                                       .stride_width = c.stride_width,
-                                       .padding = c.same ? kernels::Padding::kSame : kernels::Padding::kValid,
-                                       .use_bias = c.bias,
-                                       .activation = c.relu ? kernels::Activation::kRelu
-                                                            : kernels::Activation::kLinear});
+  auto op = device().ops().MakeConv2D(
+      {.input = x_desc,
+       .filters = c.filters,
+       .kernel_height = c.kernel_height,
+       .kernel_width = c.kernel_width,
+       .stride_height = c.stride_height,
+       .stride_width = c.stride_width,
+       .padding = c.same ? kernels::Padding::kSame : kernels::Padding::kValid,
+       .use_bias = c.bias,
+       .activation = c.relu ? kernels::Activation::kRelu : kernels::Activation::kLinear});
   ASSERT_TRUE(op.ok()) << op.status();
   const TensorDesc y_desc = (*op)->output();
   const auto x_memory = Put(x, layout), kernel_memory = Put(kernel), bias_memory = Put(bias);
   const auto y_memory = Poisoned(y_desc.num_floats());
-  ASSERT_TRUE((*op)->Forward(x_memory->data(), kernel_memory->data(), c.bias ? bias_memory->data() : nullptr,
-                             y_memory->data())
+  ASSERT_TRUE((*op)
+                  ->Forward(x_memory->data(), kernel_memory->data(), c.bias ? bias_memory->data() : nullptr,
+                            y_memory->data())
                   .ok());
   Tensor y = reference::Conv2D(x, windows, kernel, bias);
   if (c.relu) reference::Relu(y);
@@ -67,7 +69,8 @@ void Conv2DConformance::Check(const Case& c, Layout layout) {
   const auto dbias_memory = Poisoned(c.bias ? c.filters : 0);
   ASSERT_TRUE((*op)
                   ->Backward(x_memory->data(), kernel_memory->data(), y_memory->data(), dy_memory->data(),
-                             dx_memory->data(), dkernel_memory->data(), c.bias ? dbias_memory->data() : nullptr)
+                             dx_memory->data(), dkernel_memory->data(),
+                             c.bias ? dbias_memory->data() : nullptr)
                   .ok());
   // The relu's mask from the values that the backend itself computed: rounding may move a zero.
   if (c.relu) {
@@ -93,15 +96,39 @@ void Conv2DConformance::Check(const Case& c, Layout layout) {
 }
 
 TEST_P(Conv2DConformance, ShapesOfTheSeedNetwork) {
-  Check({.batch = 64, .height = 28, .width = 28, .channels = 1, .filters = 32, .kernel_height = 3,
-         .kernel_width = 3, .stride_height = 1, .stride_width = 1, .relu = true},
+  Check({.batch = 64,
+         .height = 28,
+         .width = 28,
+         .channels = 1,
+         .filters = 32,
+         .kernel_height = 3,
+         .kernel_width = 3,
+         .stride_height = 1,
+         .stride_width = 1,
+         .relu = true},
         Layout::kRowMajor);
   for (Layout layout : {Layout::kBlocked16, Layout::kBlocked8, Layout::kRowMajor}) {
-    Check({.batch = 8, .height = 13, .width = 13, .channels = 32, .filters = 64, .kernel_height = 3,
-           .kernel_width = 3, .stride_height = 1, .stride_width = 1, .relu = true},
+    Check({.batch = 8,
+           .height = 13,
+           .width = 13,
+           .channels = 32,
+           .filters = 64,
+           .kernel_height = 3,
+           .kernel_width = 3,
+           .stride_height = 1,
+           .stride_width = 1,
+           .relu = true},
           layout);
-    Check({.batch = 8, .height = 5, .width = 5, .channels = 64, .filters = 64, .kernel_height = 3,
-           .kernel_width = 3, .stride_height = 1, .stride_width = 1, .relu = true},
+    Check({.batch = 8,
+           .height = 5,
+           .width = 5,
+           .channels = 64,
+           .filters = 64,
+           .kernel_height = 3,
+           .kernel_width = 3,
+           .stride_height = 1,
+           .stride_width = 1,
+           .relu = true},
           layout);
   }
 }
@@ -110,8 +137,16 @@ TEST_P(Conv2DConformance, OddChannelsInEveryLayout) {
   for (int64_t channels : {1, 2, 3, 5, 8, 13, 16, 17, 20}) {
     for (int64_t filters : {1, 3, 7, 10, 16, 24, 33}) {
       for (Layout layout : {Layout::kRowMajor, Layout::kBlocked8, Layout::kBlocked16}) {
-        Check({.batch = 2, .height = 7, .width = 6, .channels = channels, .filters = filters, .kernel_height = 3,
-               .kernel_width = 3, .stride_height = 1, .stride_width = 1, .relu = filters % 2 == 1},
+        Check({.batch = 2,
+               .height = 7,
+               .width = 6,
+               .channels = channels,
+               .filters = filters,
+               .kernel_height = 3,
+               .kernel_width = 3,
+               .stride_height = 1,
+               .stride_width = 1,
+               .relu = filters % 2 == 1},
               layout);
         if (HasFatalFailure()) return;
       }
@@ -124,9 +159,17 @@ TEST_P(Conv2DConformance, WindowsStridesAndPadding) {
     for (const auto& [kernel_height, kernel_width] : {std::pair{1, 1}, {2, 3}, {3, 2}, {5, 5}, {7, 1}}) {
       for (const auto& [stride_height, stride_width] : {std::pair{1, 1}, {2, 2}, {1, 3}, {4, 2}}) {
         for (const auto& [height, width] : {std::pair{7, 7}, {8, 9}, {11, 5}}) {
-          Check({.batch = 3, .height = height, .width = width, .channels = 5, .filters = 18,
-                 .kernel_height = kernel_height, .kernel_width = kernel_width, .stride_height = stride_height,
-                 .stride_width = stride_width, .same = same, .relu = stride_height == 1},
+          Check({.batch = 3,
+                 .height = height,
+                 .width = width,
+                 .channels = 5,
+                 .filters = 18,
+                 .kernel_height = kernel_height,
+                 .kernel_width = kernel_width,
+                 .stride_height = stride_height,
+                 .stride_width = stride_width,
+                 .same = same,
+                 .relu = stride_height == 1},
                 Layout::kRowMajor);
           if (HasFatalFailure()) return;
         }
@@ -137,8 +180,17 @@ TEST_P(Conv2DConformance, WindowsStridesAndPadding) {
 
 TEST_P(Conv2DConformance, EveryBatchFrom1To65) {
   for (int64_t batch = 1; batch <= 65; ++batch) {
-    Check({.batch = batch, .height = 6, .width = 5, .channels = 16, .filters = 20, .kernel_height = 3,
-           .kernel_width = 3, .stride_height = 1, .stride_width = 1, .same = true, .relu = true},
+    Check({.batch = batch,
+           .height = 6,
+           .width = 5,
+           .channels = 16,
+           .filters = 20,
+           .kernel_height = 3,
+           .kernel_width = 3,
+           .stride_height = 1,
+           .stride_width = 1,
+           .same = true,
+           .relu = true},
           Layout::kBlocked16);
     if (HasFatalFailure()) return;
   }
@@ -146,8 +198,17 @@ TEST_P(Conv2DConformance, EveryBatchFrom1To65) {
 
 TEST_P(Conv2DConformance, WithoutBias) {
   for (int64_t channels : {1, 3, 16}) {
-    Check({.batch = 3, .height = 6, .width = 6, .channels = channels, .filters = 16, .kernel_height = 3,
-           .kernel_width = 3, .stride_height = 1, .stride_width = 1, .relu = true, .bias = false},
+    Check({.batch = 3,
+           .height = 6,
+           .width = 6,
+           .channels = channels,
+           .filters = 16,
+           .kernel_height = 3,
+           .kernel_width = 3,
+           .stride_height = 1,
+           .stride_width = 1,
+           .relu = true,
+           .bias = false},
           Layout::kRowMajor);
   }
 }

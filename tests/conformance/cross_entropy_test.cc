@@ -25,7 +25,8 @@ class CrossEntropyConformance : public ConformanceTest {
     LossSums sums;
     std::vector<float> gradient;
   };
-  Result Run(const Tensor& outputs, const std::vector<int32_t>& labels, bool from_logits, bool with_gradient) {
+  Result Run(const Tensor& outputs, const std::vector<int32_t>& labels, bool from_logits,
+             bool with_gradient) {
     auto op = device().ops().MakeSparseCrossEntropy(
         {.batch = outputs.shape[0], .classes = outputs.shape[1], .from_logits = from_logits});
     if (!op.ok()) return {op.status(), {}, {}};
@@ -49,8 +50,8 @@ std::vector<int32_t> CyclicLabels(int64_t batch, int64_t classes) {
 double SumOfLosses(const Tensor& outputs, const std::vector<int32_t>& labels, bool from_logits) {
   double sum = 0;
   for (int64_t n = 0; n < outputs.shape[0]; ++n) {
-    sum += reference::CrossEntropy(&outputs.values[static_cast<size_t>(n * outputs.shape[1])], outputs.shape[1],
-                                   labels[static_cast<size_t>(n)], from_logits);
+    sum += reference::CrossEntropy(&outputs.values[static_cast<size_t>(n * outputs.shape[1])],
+                                   outputs.shape[1], labels[static_cast<size_t>(n)], from_logits);
   }
   return sum;
 }
@@ -66,7 +67,8 @@ TEST_P(CrossEntropyConformance, LossAndGradientOfManySizes) {
         const std::vector<int32_t> labels = CyclicLabels(batch, classes);
         const Result result = Run(outputs, labels, from_logits, true);
         ASSERT_TRUE(result.status.ok()) << result.status;
-        EXPECT_NEAR(result.sums.loss, SumOfLosses(outputs, labels, from_logits), 1e-6 * static_cast<double>(batch * classes));
+        EXPECT_NEAR(result.sums.loss, SumOfLosses(outputs, labels, from_logits),
+                    1e-6 * static_cast<double>(batch * classes));
         EXPECT_EQ(result.sums.examples, batch);
 
         // The gradient of the mean by central differences in double.
@@ -76,8 +78,9 @@ TEST_P(CrossEntropyConformance, LossAndGradientOfManySizes) {
           Tensor high = outputs, low = outputs;
           high.values[i] += kStep;
           low.values[i] -= kStep;
-          expected.push_back((SumOfLosses(high, labels, from_logits) - SumOfLosses(low, labels, from_logits)) /
-                             (2 * kStep * static_cast<double>(batch)));
+          expected.push_back(
+              (SumOfLosses(high, labels, from_logits) - SumOfLosses(low, labels, from_logits)) /
+              (2 * kStep * static_cast<double>(batch)));
         }
         ASSERT_EQ(result.gradient.size(), expected.size());
         for (size_t i = 0; i < expected.size(); ++i) {

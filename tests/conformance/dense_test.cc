@@ -19,8 +19,9 @@ class DenseConformance : public ConformanceTest {
     ASSERT_TRUE(op.ok()) << op.status();
     const auto x_memory = Put(x), kernel_memory = Put(kernel), bias_memory = Put(bias);
     const auto y_memory = Poisoned(batch * units);
-    ASSERT_TRUE((*op)->Forward(x_memory->data(), kernel_memory->data(), use_bias ? bias_memory->data() : nullptr,
-                               y_memory->data())
+    ASSERT_TRUE((*op)
+                    ->Forward(x_memory->data(), kernel_memory->data(),
+                              use_bias ? bias_memory->data() : nullptr, y_memory->data())
                     .ok());
     Tensor y = reference::Dense(x, kernel, bias);
     if (relu) reference::Relu(y);
@@ -58,7 +59,9 @@ TEST_P(DenseConformance, SmallAndOddSizes) {
   }
 }
 
-TEST_P(DenseConformance, LargeKernel) { Check(64, 784, 1030, Activation::kRelu, true); }
+TEST_P(DenseConformance, LargeKernel) {
+  Check(64, 784, 1030, Activation::kRelu, true);
+}
 
 TEST_P(DenseConformance, AnImageIsRefused) {
   const auto op = device().ops().MakeDense({.input = {{1, 2, 2, 1}}, .units = 4});

@@ -1,4 +1,5 @@
-// Max pooling: windows that overlap, that leave a rest, that reach into the padding; equal values; every layout.
+// Max pooling: windows that overlap, that leave a rest, that reach into the padding; equal values; every
+// layout.
 #include "tests/conformance/backends.h"
 
 namespace cairn::conformance {
@@ -12,9 +13,9 @@ class MaxPool2DConformance : public ConformanceTest {
  protected:
   void Check(const Tensor& x, const reference::Windows& windows, Layout layout) {
     const TensorDesc x_desc = {x.shape, layout};
-    SCOPED_TRACE(testing::Message() << x_desc.ToString() << ", window " << windows.height << "x" << windows.width
-                                    << ", strides " << windows.stride_height << "x" << windows.stride_width
-                                    << (windows.same ? " same" : " valid"));
+    SCOPED_TRACE(testing::Message() << x_desc.ToString() << ", window " << windows.height << "x"
+                                    << windows.width << ", strides " << windows.stride_height << "x"
+                                    << windows.stride_width << (windows.same ? " same" : " valid"));
     auto op = device().ops().MakeMaxPool2D(
         {.input = x_desc,
          .pool_height = windows.height,
@@ -60,7 +61,8 @@ TEST_P(MaxPool2DConformance, WindowsStridesAndPadding) {
       for (const auto& [stride_height, stride_width] : {std::pair{1, 1}, {2, 2}, {3, 2}}) {
         for (int64_t channels : {1, 3, 8, 16, 21}) {
           for (Layout layout : {Layout::kRowMajor, Layout::kBlocked8, Layout::kBlocked16}) {
-            Check(Exact({2, 7, 8, channels}, 1000), {height, width, stride_height, stride_width, same}, layout);
+            Check(Exact({2, 7, 8, channels}, 1000), {height, width, stride_height, stride_width, same},
+                  layout);
             if (HasFatalFailure()) return;
           }
         }

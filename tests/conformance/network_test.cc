@@ -1,8 +1,8 @@
-// A whole small network: its gradients against finite differences of a double-precision forward pass that shares no
-// code with it, and the same numbers on every run.
+// A whole small network: its gradients against finite differences of a double-precision forward pass that
+// shares no code with it, and the same numbers on every run.
 #include <cmath>
-#include <limits>
 #include <cstring>
+#include <limits>
 
 #include "common/core/random.h"
 #include "tests/conformance/backends.h"
@@ -77,9 +77,7 @@ class NetworkConformance : public ConformanceTest {
       inputs_.values[i] = inputs_float_.back();
     }
   }
-  nn::BatchView Batch() const {
-    return {.examples = kExamples, .inputs = inputs_float_, .labels = labels_};
-  }
+  nn::BatchView Batch() const { return {.examples = kExamples, .inputs = inputs_float_, .labels = labels_}; }
 
   Tensor inputs_ = RandomTensor({kExamples, 9, 8, 2}, 11);
   std::vector<float> inputs_float_;
@@ -99,8 +97,7 @@ TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
     }
     auto replica = nn::Replica::Create(model, {.from_logits = !softmax}, device()).value();
     std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
-    const auto sums =
-        replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(gradients), [](int) {});
+    const auto sums = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(gradients), [](int) {});
     ASSERT_TRUE(sums.ok()) << sums.status();
 
     const std::vector<double> exact(parameters.begin(), parameters.end());

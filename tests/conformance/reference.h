@@ -1,5 +1,5 @@
-// What every op must compute, written naively in double precision, row-major, straight from the definitions. It
-// shares nothing with the backends but Keras' rule for windows, which it spells out again.
+// What every op must compute, written naively in double precision, row-major, straight from the definitions.
+// It shares nothing with the backends but Keras' rule for windows, which it spells out again.
 #pragma once
 
 #include <algorithm>
@@ -39,9 +39,11 @@ struct Windows {
     return std::max<int64_t>((output - 1) * stride + window - input, 0) / 2;
   }
   Shape OutputShape(const Shape& x, int64_t channels) const {
-    return {x[0], Output(x[1], height, stride_height, same), Output(x[2], width, stride_width, same), channels};
+    return {x[0], Output(x[1], height, stride_height, same), Output(x[2], width, stride_width, same),
+            channels};
   }
-  // Calls visit(n, oh, ow, h, w, i, j) for every output place and every input place of its window that is inside.
+  // Calls visit(n, oh, ow, h, w, i, j) for every output place and every input place of its window that is
+  // inside.
   template <typename Visit>
   void ForEach(const Shape& x, const Visit& visit) const {
     const Shape y = OutputShape(x, 1);
@@ -69,7 +71,8 @@ inline void ReluBackward(const Tensor& y, Tensor& dy) {
 }
 
 // kernel [kh, kw, c, filters], bias [filters] or empty.
-inline Tensor Conv2D(const Tensor& x, const Windows& windows, const Tensor& kernel, const std::vector<double>& bias) {
+inline Tensor Conv2D(const Tensor& x, const Windows& windows, const Tensor& kernel,
+                     const std::vector<double>& bias) {
   const int64_t channels = x.shape[3], filters = kernel.shape[3];
   Tensor y(windows.OutputShape(x.shape, filters));
   for (int64_t i = 0; i < y.shape.num_elements() && !bias.empty(); ++i) {
@@ -88,9 +91,11 @@ struct Gradients {
   std::vector<double> dbias;
 };
 
-inline Gradients Conv2DBackward(const Tensor& x, const Windows& windows, const Tensor& kernel, const Tensor& dy) {
+inline Gradients Conv2DBackward(const Tensor& x, const Windows& windows, const Tensor& kernel,
+                                const Tensor& dy) {
   const int64_t channels = x.shape[3], filters = kernel.shape[3];
-  Gradients gradients{Tensor(x.shape), Tensor(kernel.shape), std::vector<double>(static_cast<size_t>(filters))};
+  Gradients gradients{Tensor(x.shape), Tensor(kernel.shape),
+                      std::vector<double>(static_cast<size_t>(filters))};
   for (int64_t i = 0; i < dy.shape.num_elements(); ++i) {
     gradients.dbias[static_cast<size_t>(i % filters)] += dy.at(i);
   }
@@ -167,7 +172,8 @@ inline Tensor Softmax(const Tensor& x) {
   for (int64_t n = 0; n < x.shape[0]; ++n) {
     double largest = x.at(n * classes), sum = 0;
     for (int64_t j = 0; j < classes; ++j) largest = std::max(largest, x.at(n * classes + j));
-    for (int64_t j = 0; j < classes; ++j) sum += y.at(n * classes + j) = std::exp(x.at(n * classes + j) - largest);
+    for (int64_t j = 0; j < classes; ++j)
+      sum += y.at(n * classes + j) = std::exp(x.at(n * classes + j) - largest);
     for (int64_t j = 0; j < classes; ++j) y.at(n * classes + j) /= sum;
   }
   return y;

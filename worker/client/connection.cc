@@ -33,6 +33,7 @@ std::string Reason(const absl::Status& status, const std::string& before = "") {
       message.find("Domain name not found") != absl::string_view::npos) {
     return "its name cannot be resolved";
   }
+  if (message.find("handshaker shutdown") != absl::string_view::npos) return "no answer to a connection";
   if (message.find("No route to host") != absl::string_view::npos) return "no route to the host";
   return std::string(message);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
@@ -56,6 +57,9 @@ ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::
     const int64_t bytes = net::PayloadBytes(payload);
     if (bytes % static_cast<int64_t>(sizeof(float)) != 0) {
       return absl::InvalidArgumentError(absl::StrCat("values of ", bytes, " bytes are no run of floats"));
+    }
+    if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
+      return absl::InvalidArgumentError(absl::StrCat("values at element ", offset));
     }
     const int64_t end = offset + bytes / static_cast<int64_t>(sizeof(float));
     // The first extent that ends behind the chunk's begin.

@@ -1,6 +1,7 @@
 #include "worker/client/training_client.h"
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -71,10 +72,16 @@ absl::Status TrainingClient::CheckSameJob(const v1::Job& ours, const v1::Job& th
   Compare("epochs", absl::StrCat(ours.epochs()), absl::StrCat(theirs.epochs()), &differences);
   Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
   Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
-  for (const auto& [name, value] : ours.optimizer().hyperparameters()) {
-    const auto found = theirs.optimizer().hyperparameters().find(name);
-    Compare(name, absl::StrCat(value),
-            found == theirs.optimizer().hyperparameters().end() ? "unset" : absl::StrCat(found->second), &differences);
+  const auto value_of = [](const v1::OptimizerConfig& optimizer, const std::string& name) {
+    const auto found = optimizer.hyperparameters().find(name);
+    return found == optimizer.hyperparameters().end() ? "unset" : absl::StrCat(found->second);
+  };
+  std::set<std::string> hyperparameters;
+  for (const v1::Job* job : {&ours, &theirs}) {
+    for (const auto& [name, value] : job->optimizer().hyperparameters()) hyperparameters.insert(name);
+  }
+  for (const std::string& name : hyperparameters) {
+    Compare(name, value_of(ours.optimizer(), name), value_of(theirs.optimizer(), name), &differences);
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -191,6 +198,22 @@ absl::Status TrainingClient::Join() {
 }
 
 absl::Status TrainingClient::Pull() {
+  const TimePoint deadline = Now() + options_.step_timeout;
+  net::Backoff backoff(StreamOf(options_.task));
+  for (;;) {
+    const absl::Status status = PullOnce();
+    if (status.ok()) return status;
+    // A server that was restarted has lost its variables, whatever the read was told.
+    for (int server = 0; server < connection_->num_servers(); ++server) {
+      if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) return lost;
+    }
+    if (!absl::IsUnavailable(status) || Now() >= deadline) return status;
+    std::this_thread::sleep_for(backoff.Next());
+    CAIRN_RETURN_IF_ERROR(failure());
+  }
+}
+
+absl::Status TrainingClient::PullOnce() {
   std::string mark;
   if (job_.mode() == v1::MODE_SYNC) {
     mark = absl::StrCat(options_.task, "#", incarnation_, ".", ++reads_);
@@ -210,18 +233,22 @@ absl::Status TrainingClient::Pull() {
                                                  ReceiveInto(layout_->extents_on(server), incoming_.span()),
                                                  done[static_cast<size_t>(server)].Callback()));
   }
+  std::vector<int64_t> versions;
+  bool finished = false;
   for (int server = 0; server < connection_->num_servers(); ++server) {
     const auto timeout = std::chrono::duration_cast<Timeout>(options_.step_timeout);
     auto result = done[static_cast<size_t>(server)].Wait(timeout);
     if (!result.ok()) return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
-    versions_[static_cast<size_t>(server)] = result->version();
-    if (job_.mode() == v1::MODE_SYNC && result->version() != versions_[0]) {
-      return absl::InternalError(absl::StrCat("pull: version ", versions_[0], " on ps/0 and ", result->version(),
-                                              " on ", connection_->NameOf(server)));
+    versions.push_back(result->version());
+    if (server == 0) finished = result->finished();
+    if (job_.mode() == v1::MODE_SYNC && versions[static_cast<size_t>(server)] != versions[0]) {
+      return absl::InternalError(absl::StrCat("pull: version ", versions[0], " on ps/0 and ", result->version(), " on ",
+                                              connection_->NameOf(server)));
     }
-    if (server == 0) finished_ = result->finished();
   }
   std::swap(parameters_, incoming_);
+  versions_ = std::move(versions);
+  finished_ = finished;
   return absl::OkStatus();
 }
 
@@ -297,7 +324,6 @@ void TrainingClient::SendAnnounced(int server) {
 }
 
 absl::StatusOr<StepResult> TrainingClient::FinishStep() {
-  const TimePoint deadline = Now() + options_.step_timeout;
   {
     MutexLock lock(mutex_);
     for (int server = 0; server < connection_->num_servers(); ++server) {
@@ -306,78 +332,107 @@ absl::StatusOr<StepResult> TrainingClient::FinishStep() {
       push.session->SendEnd(push.request_id);
     }
   }
+  auto result = AwaitAnswers();
+  if (!result.ok()) DropSessions();
+  return result;
+}
+
+absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
+  const auto context = [&] { return absl::StrCat("step ", step_, " of ", options_.task); };
+  auto answers = AwaitPushes();
+  if (!answers.ok()) return Annotate(answers.status(), context());
   StepResult result;
+  std::vector<int64_t> versions;
   bool pull_again = false;
   for (int server = 0; server < connection_->num_servers(); ++server) {
-    auto done = AwaitPush(server, deadline);
-    if (!done.ok()) return Annotate(done.status(), absl::StrCat("step ", step_, " of ", options_.task));
-    if (done->outcome() == v1::OUTCOME_REJECTED) {
-      return absl::AbortedError(absl::StrCat("step ", step_, " of ", options_.task, ": ", connection_->NameOf(server),
-                                             " does not know this worker any more"));
+    const v1::Done& done = (*answers)[static_cast<size_t>(server)];
+    if (done.outcome() == v1::OUTCOME_REJECTED) {
+      return absl::AbortedError(
+          absl::StrCat(context(), ": ", connection_->NameOf(server), " does not know this worker any more"));
     }
-    result.duplicate |= done->duplicate();
-    pull_again |= !done->has_values();
-    result.staleness = std::max(result.staleness, done->staleness());
-    versions_[static_cast<size_t>(server)] = done->version();
-    if (server == 0) {
-      result.outcome = done->outcome();
-      finished_ = done->finished() || done->outcome() == v1::OUTCOME_FINISHED;
-    }
-    pull_again |= job_.mode() == v1::MODE_SYNC && done->version() != versions_[0];
+    result.duplicate |= done.duplicate();
+    pull_again |= !done.has_values();
+    result.staleness = std::max(result.staleness, done.staleness());
+    if (server == 0 || done.outcome() == v1::OUTCOME_STALE) result.outcome = done.outcome();
+    versions.push_back(done.version());
+    pull_again |= job_.mode() == v1::MODE_SYNC && versions.back() != versions[0];
   }
+  const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
   // A repeated push whose answer was lost comes back without values: read them anew, of one version.
   if (pull_again) {
     CAIRN_RETURN_IF_ERROR(Pull());
   } else {
     std::swap(parameters_, incoming_);
+    versions_ = std::move(versions);
+    finished_ = false;
   }
+  finished_ |= finished;
   return result;
 }
 
-absl::StatusOr<v1::Done> TrainingClient::AwaitPush(int server, TimePoint deadline) {
+void TrainingClient::DropSessions() {
+  std::vector<std::unique_ptr<ServerSession>> sessions;  // closed outside the lock
+  MutexLock lock(mutex_);
+  for (Push& push : pushes_) sessions.push_back(std::move(push.session));
+}
+
+TrainingClient::Unanswered TrainingClient::FindUnanswered() const {
+  Unanswered unanswered;
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    const auto& done = pushes_[static_cast<size_t>(server)].done;
+    if (!done.has_value()) {
+      unanswered.waiting.push_back(server);
+    } else if (!done->ok()) {
+      unanswered.failed.push_back(server);
+      if (unanswered.failure.ok() || (absl::IsUnavailable(unanswered.failure) && !absl::IsUnavailable(done->status()))) {
+        unanswered.failure = Annotate(done->status(), connection_->NameOf(server));
+      }
+    }
+  }
+  return unanswered;
+}
+
+// All servers at once: a synchronous round closes when the push is on all of them, so the answer of one may depend on
+// the repeated push to another.
+absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
+  const TimePoint deadline = Now() + options_.step_timeout;
   net::Backoff backoff(StreamOf(options_.task));
   TimePoint next_said = Now() + kSayEvery;
   TimePoint next_complaint = Now();
   for (;;) {
-    int broken = -1;
-    absl::Status reason;
+    Unanswered unanswered;
     {
       MutexLock lock(mutex_);
-      const auto& done = pushes_[static_cast<size_t>(server)].done;
-      while (!done.has_value() && (broken = BrokenPush()) < 0) {
+      while (unanswered = FindUnanswered(), unanswered.failed.empty() && !unanswered.waiting.empty()) {
         if (!failure_.ok()) return failure_;
-        if (Now() >= deadline) {
-          return absl::DeadlineExceededError(absl::StrCat("no answer from ", connection_->NameOf(server),
-                                                          waiting_for_.empty() ? "" : "; the round waits for ",
-                                                          waiting_for_));
-        }
+        const std::string waits_for =
+            absl::StrCat(connection_->NameOf(unanswered.waiting[0]),
+                         waiting_for_.empty() ? "" : absl::StrCat("; the round waits for ", waiting_for_));
+        if (Now() >= deadline) return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for));
         if (Now() >= next_said) {
           next_said += kSayEvery;
-          connection_->Say(absl::StrCat("step ", step_, " waits for ", connection_->NameOf(server),
-                                        waiting_for_.empty() ? "" : "; the round waits for ", waiting_for_));
+          connection_->Say(absl::StrCat("step ", step_, " waits for ", waits_for));
         }
         changed_.WaitUntil(mutex_, std::min(deadline, next_said));
       }
-      if (done.has_value() && done->ok()) return **done;
-      if (done.has_value()) broken = server;
-      reason = pushes_[static_cast<size_t>(broken)].done->status();
+      if (unanswered.failed.empty()) {
+        std::vector<v1::Done> answers;
+        for (const Push& push : pushes_) answers.push_back(**push.done);
+        return answers;
+      }
     }
-    if (!absl::IsUnavailable(reason) || Now() >= deadline) return Annotate(reason, connection_->NameOf(broken));
+    if (!absl::IsUnavailable(unanswered.failure) || Now() >= deadline) return unanswered.failure;
     if (Now() >= next_complaint) {
       next_complaint = Now() + kSayEvery;
-      connection_->Say(absl::StrCat("step ", step_, ": ", connection_->NameOf(broken), ": ", reason.message(),
-                                    "; the push will be sent again"));
+      connection_->Say(
+          absl::StrCat("step ", step_, ": ", unanswered.failure.message(), "; the push will be sent again"));
     }
     std::this_thread::sleep_for(backoff.Next());
-    if (absl::Status status = failure(); !status.ok()) return status;
-    if (absl::Status status = RepeatPush(broken); !status.ok() && !absl::IsUnavailable(status)) return status;
+    CAIRN_RETURN_IF_ERROR(failure());
+    for (int server : unanswered.failed) {
+      if (absl::Status status = RepeatPush(server); !status.ok() && !absl::IsUnavailable(status)) return status;
+    }
   }
-}
-
-int TrainingClient::BrokenPush() const {
-  const auto broken = [](const Push& push) { return push.done.has_value() && !push.done->ok(); };
-  const auto found = std::find_if(pushes_.begin(), pushes_.end(), broken);
-  return found == pushes_.end() ? -1 : static_cast<int>(found - pushes_.begin());
 }
 
 absl::Status TrainingClient::RepeatPush(int server) {

@@ -38,6 +38,7 @@ struct TrainingOptions {
 };
 
 struct StepResult {
+  // ps/0's; in an asynchronous job, where the servers decide each for itself, STALE when one of them said so.
   v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
   int64_t staleness = 0;
   bool duplicate = false;  // an answer came to a repeated push
@@ -67,12 +68,14 @@ class TrainingClient {
 
   // Values of one version, in the variables' order. Constant between FinishStep and FinishStep.
   absl::Span<const float> parameters() const { return parameters_.span(); }
+  // Their version; in an asynchronous job, where every server counts for itself, that on ps/0.
   int64_t version() const { return versions_[0]; }
   // The job has made its last update.
   bool finished() const { return finished_; }
 
   // Opens a push of the gradients in `gradients` (parallel to parameters()) of `examples` examples computed from
-  // parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed.
+  // parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed, and unchanged
+  // once announced.
   void BeginStep(absl::Span<const float> gradients, int64_t examples);
   // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0 examples
   // not needed.
@@ -115,12 +118,20 @@ class TrainingClient {
   void StartPush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status RepeatPush(int server) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The answer of `server`. Meanwhile the pushes to all servers are kept going, because a round, and with it this
-  // answer, waits for every one of them.
-  absl::StatusOr<v1::Done> AwaitPush(int server, TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A server whose push ended with an error, or -1.
-  int BrokenPush() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The servers' answers to the step's pushes [server]; those whose stream broke are sent again.
+  absl::StatusOr<std::vector<v1::Done>> AwaitPushes() ABSL_LOCKS_EXCLUDED(mutex_);
+  struct Unanswered {
+    std::vector<int> waiting;  // servers that have not answered
+    std::vector<int> failed;   // servers whose answer is a failure, or whose stream broke
+    absl::Status failure;      // of one of those: the first that is not UNAVAILABLE, else the first; names it
+  };
+  Unanswered FindUnanswered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ServerSession::OnDone OnPushDone(int server, uint64_t attempt);
+  // Reads everything into incoming_ and swaps it in. UNAVAILABLE when a stream broke.
+  absl::Status PullOnce();
+  absl::StatusOr<StepResult> AwaitAnswers();
+  // Ends the streams of a step that failed: nothing of it is sent or received any more.
+  void DropSessions() ABSL_LOCKS_EXCLUDED(mutex_);
   void Heartbeats();
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -137,8 +148,7 @@ class TrainingClient {
 
   // The calling thread's.
   AlignedBuffer parameters_, incoming_;
-  // [server] of parameters_. Asynchronous servers count their own updates; synchronous ones agree.
-  std::vector<int64_t> versions_;
+  std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
   bool finished_ = false;
   int64_t step_ = 0;
   int64_t reads_ = 0;

@@ -33,6 +33,13 @@ constexpr ShortName kShortNames[] = {
     {"mse", "MeanSquaredError"},
 };
 
+// The member of an object, null where there is none or `document` is no object.
+const json& Member(const json& document, const char* key) {
+  static const json* const null = new json(nullptr);
+  const auto found = document.is_object() ? document.find(key) : document.end();
+  return found == document.end() ? *null : *found;
+}
+
 std::string ClassNameOf(const std::string& name) {
   for (const ShortName& row : kShortNames) {
     if (name == row.name) return row.class_name;
@@ -40,23 +47,25 @@ std::string ClassNameOf(const std::string& name) {
   return name;
 }
 
-// Strings in the config of an optimizer or a loss: those that change nothing for us, and the values of those that do.
+// Strings in the config of an optimizer or a loss: those that change nothing for us, and the values of those
+// that do.
 absl::Status CheckString(const std::string& key, const std::string& value) {
   if (key == "name") return absl::OkStatus();
   if (key == "reduction" && (value == "sum_over_batch_size" || value == "auto")) return absl::OkStatus();
   if (key == "dtype" && value == "float32") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      key, ": \"", value, "\" is not supported", key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
+  return absl::InvalidArgumentError(absl::StrCat(key, ": \"", value, "\" is not supported",
+                                                 key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
 }
 
 absl::StatusOr<KerasObject> ParseObject(const json& document) {
   if (document.is_string()) return KerasObject{.class_name = ClassNameOf(document.get<std::string>())};
-  if (!document.is_object() || !document.contains("class_name") || !document["class_name"].is_string()) {
+  const json& class_name = Member(document, "class_name");
+  if (!class_name.is_string()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected a name or an object with class_name, got ", document.dump()));
   }
-  KerasObject object = {.class_name = ClassNameOf(document["class_name"].get<std::string>())};
-  const json config = document.value("config", json());
+  KerasObject object = {.class_name = ClassNameOf(class_name.get<std::string>())};
+  const json& config = Member(document, "config");
   if (!config.is_object() && !config.is_null()) {
     return absl::InvalidArgumentError(absl::StrCat("config: expected an object, got ", config.dump()));
   }
@@ -69,10 +78,10 @@ absl::StatusOr<KerasObject> ParseObject(const json& document) {
     } else if (value.is_boolean()) {
       object.config[key] = value.get<bool>() ? 1 : 0;
     } else if (key == "learning_rate") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("learning_rate: the schedule ", value.value("class_name", json("of this form")).dump(),
-                       " is not supported, only a number"));
-    } else if (key != "dtype" || value.value("/config/name"_json_pointer, "") != "float32") {
+      return absl::InvalidArgumentError(absl::StrCat("learning_rate: the schedule ",
+                                                     Member(value, "class_name").dump(),
+                                                     " is not supported, only a number"));
+    } else if (key != "dtype" || Member(Member(value, "config"), "name") != "float32") {
       return absl::InvalidArgumentError(absl::StrCat(key, ": ", value.dump(), " is not supported"));
     }
   }
@@ -90,12 +99,10 @@ absl::Status AppendMetrics(const json& document, std::vector<std::string>& metri
     metrics.push_back(document.get<std::string>());
     return absl::OkStatus();
   }
-  if (document.is_object()) {
-    const json name = document.value("/config/name"_json_pointer, document.value("class_name", json()));
-    if (name.is_string()) {
-      metrics.push_back(name.get<std::string>());
-      return absl::OkStatus();
-    }
+  for (const json& name : {Member(Member(document, "config"), "name"), Member(document, "class_name")}) {
+    if (!name.is_string()) continue;
+    metrics.push_back(name.get<std::string>());
+    return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("expected names of metrics, got ", document.dump()));
 }

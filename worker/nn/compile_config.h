@@ -11,10 +11,12 @@
 
 namespace cairn::nn {
 
-// A Keras object that only parameters describe: an optimizer with its hyperparameters, a loss with its options.
+// A Keras object that only parameters describe: an optimizer with its hyperparameters, a loss with its
+// options.
 struct KerasObject {
-  std::string class_name;                // "Adam", "SparseCategoricalCrossentropy"
-  std::map<std::string, double> config{};  // numbers and booleans of its config; nulls and its name are absent
+  std::string class_name;  // "Adam", "SparseCategoricalCrossentropy"
+  std::map<std::string, double>
+      config{};  // numbers and booleans of its config; nulls and its name are absent
 };
 
 // Each part is optional.
@@ -24,9 +26,9 @@ struct CompileConfig {
   std::vector<std::string> metrics;  // as Keras names them: "accuracy"
 };
 
-// An optimizer or a loss may be a plain name ("adam"), which becomes Keras' class name where it is known. Refused,
-// with INVALID_ARGUMENT naming the field: what this program would have to ignore, such as learning-rate schedules,
-// loss weights, several losses, a reduction other than the mean over the batch.
+// An optimizer or a loss may be a plain name ("adam"), which becomes Keras' class name where it is known.
+// Refused, with INVALID_ARGUMENT naming the field: what this program would have to ignore, such as
+// learning-rate schedules, loss weights, several losses, a reduction other than the mean over the batch.
 absl::StatusOr<CompileConfig> ParseCompileConfig(const nlohmann::json& json);
 
 }  // namespace cairn::nn

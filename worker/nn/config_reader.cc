@@ -116,7 +116,9 @@ void ConfigReader::Ignore(std::initializer_list<absl::string_view> fields) {
   for (absl::string_view field : fields) asked_.emplace(field);
 }
 
-absl::Status ConfigReader::status() const { return status_; }
+absl::Status ConfigReader::status() const {
+  return status_;
+}
 
 absl::Status ConfigReader::Finish() const {
   if (!status_.ok() || !config_.is_object()) return status_;

@@ -1,7 +1,7 @@
-// Reads one JSON object field by field, the way a layer's config is read: every field has a type, a range and,
-// where Keras has one, a default. The first fault is kept, and later reads return their defaults, so a reader asks
-// for everything and then once for the status. A field that nobody asked for is a fault too: nothing in a model
-// file is ignored in silence.
+// Reads one JSON object field by field, the way a layer's config is read: every field has a type, a range
+// and, where Keras has one, a default. The first fault is kept, and later reads return their defaults, so a
+// reader asks for everything and then once for the status. A field that nobody asked for is a fault too:
+// nothing in a model file is ignored in silence.
 #pragma once
 
 #include <array>

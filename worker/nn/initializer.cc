@@ -19,8 +19,8 @@ using nlohmann::json;
 using Distribution = InitializerSpec::Distribution;
 using Fan = InitializerSpec::Fan;
 
-// The standard deviation of a standard normal truncated to [-2, 2] (scipy.stats.truncnorm.std(-2, 2)), by which
-// VarianceScaling corrects.
+// The standard deviation of a standard normal truncated to [-2, 2] (scipy.stats.truncnorm.std(-2, 2)), by
+// which VarianceScaling corrects.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 
 // The numbers that an initializer's config may hold, with Keras' defaults: the row's defaults, overwritten.
@@ -38,7 +38,9 @@ InitializerSpec Scaled(const Numbers& numbers) {
   return {.distribution = kDistribution, .fan = kFan, .spread = numbers.at("scale")};
 }
 
-InitializerSpec Constant(const Numbers& numbers) { return {.center = numbers.at("value")}; }
+InitializerSpec Constant(const Numbers& numbers) {
+  return {.center = numbers.at("value")};
+}
 
 InitializerSpec Uniform(const Numbers& numbers) {
   const double low = numbers.at("minval"), high = numbers.at("maxval");
@@ -113,6 +115,10 @@ absl::StatusOr<InitializerSpec> ParseInitializer(const json& document) {
   Numbers numbers = row->defaults;
   std::optional<uint64_t> seed;
   const json config = is_object ? document.value("config", json::object()) : json::object();
+  if (!config.is_object() && !config.is_null()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("initializer ", row->class_name, ": config: expected an object, got ", config.dump()));
+  }
   for (const auto& [key, value] : config.items()) {
     if (value.is_null()) continue;
     if (key == "seed" && value.is_number_integer()) {
@@ -155,10 +161,18 @@ void Initialize(const InitializerSpec& spec, const Shape& shape, uint64_t seed, 
   Random random(resolved.seed.value_or(seed), absl::StrCat("init/", variable));
   for (float& value : values) {
     switch (resolved.distribution) {
-      case Distribution::kConstant: value = center; break;
-      case Distribution::kUniform: value = center + spread * (2 * random.NextUniform() - 1); break;
-      case Distribution::kNormal: value = center + spread * random.NextNormal(); break;
-      case Distribution::kTruncatedNormal: value = center + spread * TruncatedNormal(random); break;
+      case Distribution::kConstant:
+        value = center;
+        break;
+      case Distribution::kUniform:
+        value = center + spread * (2 * random.NextUniform() - 1);
+        break;
+      case Distribution::kNormal:
+        value = center + spread * random.NextNormal();
+        break;
+      case Distribution::kTruncatedNormal:
+        value = center + spread * TruncatedNormal(random);
+        break;
     }
   }
 }

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -22,8 +21,8 @@ struct InitializerSpec {
     kTruncatedNormal,  // the same, drawn again beyond two standard deviations
   };
   enum class Fan {
-    kNone,     // `spread` as it stands
-    kIn,       // VarianceScaling: `spread` is Keras' scale, divided by the fan
+    kNone,  // `spread` as it stands
+    kIn,    // VarianceScaling: `spread` is Keras' scale, divided by the fan
     kOut,
     kAverage,
   };
@@ -38,8 +37,8 @@ struct InitializerSpec {
 // INVALID_ARGUMENT says what is wrong; an unknown initializer's error lists the supported ones.
 absl::StatusOr<InitializerSpec> ParseInitializer(const nlohmann::json& json);
 
-// What is drawn for a variable of this shape: `spread` is resolved and `fan` is kNone. Fans as Keras counts them:
-// [in, out] for matrices, times the receptive field for convolutions [..., in, out].
+// What is drawn for a variable of this shape: `spread` is resolved and `fan` is kNone. Fans as Keras counts
+// them: [in, out] for matrices, times the receptive field for convolutions [..., in, out].
 InitializerSpec ResolveFan(const InitializerSpec& spec, const Shape& shape);
 
 // Fills `values` [shape.num_elements()]. They depend on (seed, variable name) alone.

@@ -1,5 +1,5 @@
-// A layer of a network: what its JSON says, without any device. A Model owns its layers; they are immutable, and
-// any thread may read them. MakeOp() turns a layer into code on a device, for fixed shapes.
+// A layer of a network: what its JSON says, without any device. A Model owns its layers; they are immutable,
+// and any thread may read them. MakeOp() turns a layer into code on a device, for fixed shapes.
 //
 // To add a layer: one file in layers/, one row in layer_registry.cc.
 #pragma once
@@ -24,8 +24,8 @@ struct VariableSpec {
   InitializerSpec initializer;
 };
 
-// A layer on a device, for one batch size. All pointers are device memory and borrowed for the call; variables stand
-// in the order of Layer::Variables(), row-major.
+// A layer on a device, for one batch size. All pointers are device memory and borrowed for the call;
+// variables stand in the order of Layer::Variables(), row-major.
 class LayerOp {
  public:
   struct ForwardArgs {
@@ -37,15 +37,16 @@ class LayerOp {
   struct BackwardArgs {
     absl::Span<const float* const> inputs;  // as given to Forward
     absl::Span<const float* const> variables;
-    const float* output = nullptr;           // as Forward wrote it
-    float* output_gradient = nullptr;        // may be overwritten
+    const float* output = nullptr;             // as Forward wrote it
+    float* output_gradient = nullptr;          // may be overwritten
     absl::Span<float* const> input_gradients;  // [input]; null where none is needed
     absl::Span<float* const> gradients;        // [variable]
   };
 
   virtual ~LayerOp() = default;
   virtual const kernels::TensorDesc& output() const = 0;
-  // True when the output is the input's memory under another shape: then neither function below is ever called.
+  // True when the output is the input's memory under another shape: then neither function below is ever
+  // called.
   virtual bool is_view() const { return false; }
   virtual absl::Status Forward(const ForwardArgs& args) = 0;
   virtual absl::Status Backward(const BackwardArgs& args) = 0;
@@ -65,8 +66,8 @@ class Layer {
   const std::string& name() const { return name_; }              // "conv2d_1": unique in the model
   const std::string& class_name() const { return class_name_; }  // "Conv2D"
 
-  // Shapes are without the batch. INVALID_ARGUMENT says why the layer cannot take these inputs; the caller adds
-  // the layer's name.
+  // Shapes are without the batch. INVALID_ARGUMENT says why the layer cannot take these inputs; the caller
+  // adds the layer's name.
   virtual absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const = 0;
   // For inputs that OutputShape() accepted.
   virtual std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const = 0;
@@ -78,7 +79,8 @@ class Layer {
                                                           kernels::Device& device) const = 0;
 
  protected:
-  Layer(std::string name, std::string class_name) : name_(std::move(name)), class_name_(std::move(class_name)) {}
+  Layer(std::string name, std::string class_name)
+      : name_(std::move(name)), class_name_(std::move(class_name)) {}
 
  private:
   const std::string name_;

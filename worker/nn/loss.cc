@@ -5,9 +5,10 @@
 namespace cairn::nn {
 
 absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss) {
-  if (loss.class_name != "SparseCategoricalCrossentropy" && loss.class_name != "sparse_categorical_crossentropy") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("loss '", loss.class_name, "' is not supported; supported: SparseCategoricalCrossentropy"));
+  if (loss.class_name != "SparseCategoricalCrossentropy" &&
+      loss.class_name != "sparse_categorical_crossentropy") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "loss '", loss.class_name, "' is not supported; supported: SparseCategoricalCrossentropy"));
   }
   LossSpec spec;
   for (const auto& [option, value] : loss.config) {

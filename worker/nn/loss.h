@@ -12,8 +12,8 @@ struct LossSpec {
   bool from_logits = false;
 };
 
-// From compile_config's loss, or from KerasObject{name} for a name that a flag gave. INVALID_ARGUMENT for another
-// loss, listing the supported ones, and for options that Keras' has and this one lacks.
+// From compile_config's loss, or from KerasObject{name} for a name that a flag gave. INVALID_ARGUMENT for
+// another loss, listing the supported ones, and for options that Keras' has and this one lacks.
 absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss);
 
 }  // namespace cairn::nn

@@ -34,7 +34,8 @@ absl::StatusOr<std::string> ReadZipMember(const std::string& archive, const char
   }
   zip_stat_t stat;
   if (zip_stat(zip.get(), member, 0, &stat) != 0) return fault(zip_strerror(zip.get()));
-  if ((stat.valid & ZIP_STAT_SIZE) == 0 || stat.size > kLargestConfigBytes) return fault("larger than 64 MiB");
+  if ((stat.valid & ZIP_STAT_SIZE) == 0 || stat.size > kLargestConfigBytes)
+    return fault("larger than 64 MiB");
   const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(zip_fopen(zip.get(), member, 0), zip_fclose);
   if (file == nullptr) return fault(zip_strerror(zip.get()));
   std::string text(stat.size, '\0');

@@ -1,5 +1,5 @@
-// A network as its Keras JSON describes it: layers, shapes, variables, and what `compile()` said about training.
-// Immutable after parsing and free of any device; safe to read from any thread. A Replica runs it.
+// A network as its Keras JSON describes it: layers, shapes, variables, and what `compile()` said about
+// training. Immutable after parsing and free of any device; safe to read from any thread. A Replica runs it.
 #pragma once
 
 #include <cstdint>
@@ -35,16 +35,16 @@ struct ModelVariable {
 
 class Model {
  public:
-  // INVALID_ARGUMENT naming `source`, the layer and the field that is wrong; an unknown layer's error lists the
-  // supported ones.
+  // INVALID_ARGUMENT naming `source`, the layer and the field that is wrong; an unknown layer's error lists
+  // the supported ones.
   static absl::StatusOr<Model> FromJson(absl::string_view text, absl::string_view source);
   // The same for a file: Keras' JSON, or a .keras archive (its config.json; the weights in it are not read).
   static absl::StatusOr<Model> FromFile(const std::string& path);
 
   const std::string& name() const { return name_; }
-  const Shape& input_shape() const { return input_shape_; }                       // without the batch
-  const Shape& output_shape() const { return nodes_.back().output_shape; }        // without the batch
-  const std::vector<Node>& nodes() const { return nodes_; }                       // at least one
+  const Shape& input_shape() const { return input_shape_; }                 // without the batch
+  const Shape& output_shape() const { return nodes_.back().output_shape; }  // without the batch
+  const std::vector<Node>& nodes() const { return nodes_; }                 // at least one
   const std::vector<ModelVariable>& variables() const { return variables_; }
   int64_t num_parameters() const { return num_parameters_; }
   const CompileConfig& compile_config() const { return compile_config_; }

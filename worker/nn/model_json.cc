@@ -69,7 +69,8 @@ class ModelBuilder {
     ConfigReader reader(document);
     const std::string class_name = reader.String("class_name", "Sequential");
     if (class_name != "Sequential") {
-      reader.Fail("class_name", absl::StrCat("'", class_name, "' models are not supported yet, only Sequential"));
+      reader.Fail("class_name",
+                  absl::StrCat("'", class_name, "' models are not supported yet, only Sequential"));
     }
     reader.Ignore({"module", "registered_name", "keras_version", "backend", "build_config", "compile_config",
                    "config"});
@@ -97,7 +98,8 @@ class ModelBuilder {
     for (size_t index = 0; index < layers.size(); ++index) {
       CAIRN_RETURN_IF_ERROR(ReadLayer(layers[index], index, built ? &built_for : nullptr));
     }
-    if (model_.nodes_.empty()) return absl::InvalidArgumentError("config: layers: there is only an InputLayer");
+    if (model_.nodes_.empty())
+      return absl::InvalidArgumentError("config: layers: there is only an InputLayer");
     if (built && built_for != model_.input_shape_) {
       return absl::InvalidArgumentError(absl::StrCat("config: build_input_shape ", built_for.ToString(),
                                                      " is not the first layer's ",

@@ -26,7 +26,9 @@ class ReorderOp final : public LayerOp {
       : output_(std::move(output)), forward_(std::move(forward)), backward_(std::move(backward)) {}
 
   const TensorDesc& output() const override { return output_; }
-  absl::Status Forward(const ForwardArgs& args) override { return forward_->Run(args.inputs[0], args.output); }
+  absl::Status Forward(const ForwardArgs& args) override {
+    return forward_->Run(args.inputs[0], args.output);
+  }
   absl::Status Backward(const BackwardArgs& args) override {
     if (args.input_gradients[0] == nullptr) return absl::OkStatus();
     return backward_->Run(args.output_gradient, args.input_gradients[0]);
@@ -49,9 +51,9 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
                                                    kernels::Device& device, int64_t batch) {
   auto plan = std::unique_ptr<Plan>(new Plan(model));
   CAIRN_RETURN_IF_ERROR(plan->AddSteps(device, batch));
-  CAIRN_ASSIGN_OR_RETURN(
-      plan->loss_, device.ops().MakeSparseCrossEntropy(
-                       {.batch = batch, .classes = model.output_shape()[0], .from_logits = loss.from_logits}));
+  CAIRN_ASSIGN_OR_RETURN(plan->loss_, device.ops().MakeSparseCrossEntropy({.batch = batch,
+                                                                           .classes = model.output_shape()[0],
+                                                                           .from_logits = loss.from_logits}));
   int64_t largest = 0;
   for (const Step& step : plan->steps_) largest = std::max(largest, step.op->output().num_floats());
   for (auto& buffer : plan->activation_gradients_) {
@@ -75,16 +77,17 @@ absl::Status Plan::AddSteps(kernels::Device& device, int64_t batch) {
     auto op = node.layer->MakeOp({.inputs = {desc}, .needs_input_gradients = needs_gradient}, device);
     if (!op.ok()) return Annotate(op.status(), what);
     desc = (*op)->output();
-    CAIRN_RETURN_IF_ERROR(AddStep({.op = *std::move(op), .variables = node.variables,
-                                   .needs_input_gradient = needs_gradient},
-                                  what, device));
+    CAIRN_RETURN_IF_ERROR(
+        AddStep({.op = *std::move(op), .variables = node.variables, .needs_input_gradient = needs_gradient},
+                what, device));
     needs_gradient = needs_gradient || !node.variables.empty();
   }
   if (desc.layout != Layout::kRowMajor) return AddReorderToRowMajor(device, desc, needs_gradient);
   return absl::OkStatus();
 }
 
-absl::Status Plan::AddReorderToRowMajor(kernels::Device& device, const TensorDesc& from, bool needs_gradient) {
+absl::Status Plan::AddReorderToRowMajor(kernels::Device& device, const TensorDesc& from,
+                                        bool needs_gradient) {
   CAIRN_ASSIGN_OR_RETURN(auto op, ReorderOp::Create(from, device));
   return AddStep({.op = std::move(op), .needs_input_gradient = needs_gradient}, "reorder", device);
 }
@@ -109,7 +112,8 @@ absl::Status Plan::Forward(const float* parameters, const float* inputs, bool tr
       continue;
     }
     for (size_t i = 0; i < step.variables.size(); ++i) {
-      step.variable_pointers[i] = parameters + model_.variables()[static_cast<size_t>(step.variables[i])].offset;
+      step.variable_pointers[i] =
+          parameters + model_.variables()[static_cast<size_t>(step.variables[i])].offset;
     }
     step.output_pointer = step.output->data();
     CAIRN_RETURN_IF_ERROR(step.op->Forward({.inputs = absl::MakeConstSpan(&input, 1),
@@ -126,12 +130,14 @@ absl::Status Plan::Backward(const float* inputs, float* gradients,
   float* spare = activation_gradients_[1]->data();
   for (size_t index = steps_.size(); index-- > 0;) {
     Step& step = steps_[index];
-    if (!step.needs_input_gradient && step.variables.empty()) break;  // nothing to learn from here to the input
+    if (!step.needs_input_gradient && step.variables.empty())
+      break;  // nothing to learn from here to the input
     if (step.op->is_view()) continue;
     const float* input = InputOf(index, inputs);
     float* input_gradient = step.needs_input_gradient ? spare : nullptr;
     for (size_t i = 0; i < step.variables.size(); ++i) {
-      step.gradient_pointers[i] = gradients + model_.variables()[static_cast<size_t>(step.variables[i])].offset;
+      step.gradient_pointers[i] =
+          gradients + model_.variables()[static_cast<size_t>(step.variables[i])].offset;
     }
     CAIRN_RETURN_IF_ERROR(step.op->Backward({.inputs = absl::MakeConstSpan(&input, 1),
                                              .variables = step.variable_pointers,
@@ -149,8 +155,8 @@ absl::Status Plan::ForwardBackward(const float* parameters, const Batch& batch, 
                                    kernels::LossSums* sums,
                                    absl::FunctionRef<absl::Status(int variable)> on_gradient) {
   CAIRN_RETURN_IF_ERROR(Forward(parameters, batch.inputs, /*training=*/true));
-  CAIRN_RETURN_IF_ERROR(loss_->Run(steps_.back().output_pointer, batch.labels, sums,
-                                   activation_gradients_[0]->data()));
+  CAIRN_RETURN_IF_ERROR(
+      loss_->Run(steps_.back().output_pointer, batch.labels, sums, activation_gradients_[0]->data()));
   return Backward(batch.inputs, gradients, on_gradient);
 }
 

@@ -1,5 +1,5 @@
-// One batch size of one model on one device: the ops, and memory for every activation. Made once, run many times;
-// running allocates nothing. Owned by a Replica, used by its thread.
+// One batch size of one model on one device: the ops, and memory for every activation. Made once, run many
+// times; running allocates nothing. Owned by a Replica, used by its thread.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,9 @@ class Plan {
     const float* inputs = nullptr;    // [batch, input_shape], row-major, device memory
     const int32_t* labels = nullptr;  // [batch], device memory
   };
-  // `parameters` and `gradients`: device memory in the model's flat order. `sums` is written by the device's next
-  // Synchronize(). `on_gradient(variable)` is called in the calling thread when the work that writes the variable's
-  // gradient has been asked of the device.
+  // `parameters` and `gradients`: device memory in the model's flat order. `sums` is written by the device's
+  // next Synchronize(). `on_gradient(variable)` is called in the calling thread when the work that writes the
+  // variable's gradient has been asked of the device.
   absl::Status ForwardBackward(const float* parameters, const Batch& batch, float* gradients,
                                kernels::LossSums* sums,
                                absl::FunctionRef<absl::Status(int variable)> on_gradient);
@@ -43,13 +43,14 @@ class Plan {
     std::vector<const float*> variable_pointers{};    // set for the call
     std::vector<float*> gradient_pointers{};          // set for the call
     std::unique_ptr<kernels::DeviceMemory> output{};  // null for a view
-    const float* output_pointer = nullptr;          // set for the call
-    bool needs_input_gradient = false;              // a variable stands before it
+    const float* output_pointer = nullptr;            // set for the call
+    bool needs_input_gradient = false;                // a variable stands before it
   };
 
   explicit Plan(const Model& model) : model_(model) {}
   absl::Status AddSteps(kernels::Device& device, int64_t batch);
-  absl::Status AddReorderToRowMajor(kernels::Device& device, const kernels::TensorDesc& from, bool needs_gradient);
+  absl::Status AddReorderToRowMajor(kernels::Device& device, const kernels::TensorDesc& from,
+                                    bool needs_gradient);
   absl::Status AddStep(Step step, absl::string_view what, kernels::Device& device);
   absl::Status Forward(const float* parameters, const float* inputs, bool training);
   absl::Status Backward(const float* inputs, float* gradients,

@@ -18,7 +18,8 @@ class DeviceCopy {
 
   // Room for `num_floats`; memory is only replaced by larger memory.
   absl::Status Reserve(int64_t num_floats, absl::string_view what) {
-    if (device_.host_memory_is_device_memory() || (memory_ != nullptr && memory_->num_floats() >= num_floats)) {
+    if (device_.host_memory_is_device_memory() ||
+        (memory_ != nullptr && memory_->num_floats() >= num_floats)) {
       return absl::OkStatus();
     }
     CAIRN_ASSIGN_OR_RETURN(memory_, device_.Allocate(num_floats, what));
@@ -55,13 +56,13 @@ class DeviceReplica final : public Replica {
         inputs_(device),
         labels_(device) {}
 
-  absl::StatusOr<kernels::LossSums> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
-                                                    absl::Span<float> gradients,
-                                                    absl::FunctionRef<void(int variable)> on_gradient) override {
+  absl::StatusOr<kernels::LossSums> ForwardBackward(
+      absl::Span<const float> parameters, const BatchView& batch, absl::Span<float> gradients,
+      absl::FunctionRef<void(int variable)> on_gradient) override {
     CAIRN_RETURN_IF_ERROR(Check(parameters, batch));
     if (static_cast<int64_t>(gradients.size()) != model_.num_parameters()) {
-      return absl::InvalidArgumentError(absl::StrCat(gradients.size(), " gradients for ",
-                                                     model_.num_parameters(), " parameters"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(gradients.size(), " gradients for ", model_.num_parameters(), " parameters"));
     }
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Plan * plan, PlanFor(batch.examples));
@@ -105,8 +106,8 @@ class DeviceReplica final : public Replica {
     if (batch.examples < 0 || static_cast<int64_t>(batch.inputs.size()) != values ||
         static_cast<int64_t>(batch.labels.size()) != batch.examples) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a batch of ", batch.examples, " examples of ", model_.input_shape().ToString(), " has ",
-                       batch.inputs.size(), " values and ", batch.labels.size(), " labels"));
+          absl::StrCat("a batch of ", batch.examples, " examples of ", model_.input_shape().ToString(),
+                       " has ", batch.inputs.size(), " values and ", batch.labels.size(), " labels"));
     }
     if (static_cast<int64_t>(parameters.size()) != model_.num_parameters()) {
       return absl::InvalidArgumentError(absl::StrCat(parameters.size(), " values for the model's ",
@@ -119,7 +120,8 @@ class DeviceReplica final : public Replica {
     std::unique_ptr<Plan>& plan = plans_[examples];
     if (plan == nullptr) {
       auto made = Plan::Create(model_, loss_, device_, examples);
-      if (!made.ok()) return Annotate(made.status(), absl::StrCat("a batch of ", examples, " on ", device_.name()));
+      if (!made.ok())
+        return Annotate(made.status(), absl::StrCat("a batch of ", examples, " on ", device_.name()));
       plan = *std::move(made);
     }
     return plan.get();
@@ -131,14 +133,16 @@ class DeviceReplica final : public Replica {
     CAIRN_RETURN_IF_ERROR(inputs_.Reserve(values, "inputs"));
     CAIRN_RETURN_IF_ERROR(labels_.Reserve(batch.examples, "labels"));
     Uploaded uploaded;
-    CAIRN_ASSIGN_OR_RETURN(uploaded.parameters, parameters_.Upload(parameters.data(), model_.num_parameters()));
+    CAIRN_ASSIGN_OR_RETURN(uploaded.parameters,
+                           parameters_.Upload(parameters.data(), model_.num_parameters()));
     CAIRN_ASSIGN_OR_RETURN(uploaded.batch.inputs, inputs_.Upload(batch.inputs.data(), values));
     CAIRN_ASSIGN_OR_RETURN(uploaded.batch.labels, labels_.Upload(batch.labels.data(), batch.examples));
     return uploaded;
   }
 
   // A worker without examples takes part in a round all the same.
-  kernels::LossSums NoExamples(absl::Span<float> gradients, absl::FunctionRef<void(int variable)> on_gradient) const {
+  kernels::LossSums NoExamples(absl::Span<float> gradients,
+                               absl::FunctionRef<void(int variable)> on_gradient) const {
     std::fill(gradients.begin(), gradients.end(), 0.0f);
     for (int variable = static_cast<int>(model_.variables().size()); variable-- > 0;) on_gradient(variable);
     return {};

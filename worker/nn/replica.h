@@ -1,5 +1,5 @@
-// One copy of a model on one device: runs batches forward and backward. Made once; holds ops and activations for each
-// batch size it meets (the full batch and the uneven last one). One thread at a time.
+// One copy of a model on one device: runs batches forward and backward. Made once; holds ops and activations
+// for each batch size it meets (the full batch and the uneven last one). One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,14 @@ class Replica {
                                                          kernels::Device& device);
   virtual ~Replica() = default;
 
-  // Computes the gradient of the mean loss over the batch. `parameters` and `gradients` are host memory in the
-  // model's flat order [num_parameters()]. `on_gradient(i)` is called once per variable as soon as its part of
-  // `gradients` is final, last layer first; on the CPU from the calling thread, elsewhere perhaps from another one,
-  // always before this returns. `parameters` is not read any more, and `gradients` not written, after it returned.
-  virtual absl::StatusOr<kernels::LossSums> ForwardBackward(absl::Span<const float> parameters,
-                                                            const BatchView& batch, absl::Span<float> gradients,
-                                                            absl::FunctionRef<void(int variable)> on_gradient) = 0;
+  // Computes the gradient of the mean loss over the batch. `parameters` and `gradients` are host memory in
+  // the model's flat order [num_parameters()]. `on_gradient(i)` is called once per variable as soon as its
+  // part of `gradients` is final, last layer first; on the CPU from the calling thread, elsewhere perhaps
+  // from another one, always before this returns. `parameters` is not read any more, and `gradients` not
+  // written, after it returned.
+  virtual absl::StatusOr<kernels::LossSums> ForwardBackward(
+      absl::Span<const float> parameters, const BatchView& batch, absl::Span<float> gradients,
+      absl::FunctionRef<void(int variable)> on_gradient) = 0;
 
   // Loss and accuracy without gradients.
   virtual absl::StatusOr<kernels::LossSums> Evaluate(absl::Span<const float> parameters,

@@ -1,5 +1,5 @@
-// Keras 3's model.summary(): keras/src/utils/summary_utils.py prints a table with the library rich. On a terminal of
-// 80 columns its three columns are 31, 22 and 13 characters wide, plus a blank on each side.
+// Keras 3's model.summary(): keras/src/utils/summary_utils.py prints a table with the library rich. On a
+// terminal of 80 columns its three columns are 31, 22 and 13 characters wide, plus a blank on each side.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -25,11 +25,8 @@ std::string Repeat(absl::string_view piece, size_t times) {
 
 // "93,322"
 std::string WithCommas(int64_t number) {
-  std::string digits = absl::StrCat(number);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
-  }
-  return digits;
+  if (number < 1000) return absl::StrCat(number);
+  return absl::StrFormat("%s,%03d", WithCommas(number / 1000), number % 1000);
 }
 
 // summary_utils.readable_memory_size
@@ -59,7 +56,8 @@ std::vector<std::string> Wrap(const std::string& text, size_t width) {
 
 // Columns that a UTF-8 text takes on a terminal: the ellipsis is one.
 size_t Columns(absl::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::string Row(const Cells& cells, absl::string_view edge) {
@@ -96,9 +94,9 @@ std::string KerasShape(const Shape& shape) {
 }  // namespace
 
 std::string SummaryTable(const Model& model) {
-  std::string table = absl::StrCat("Model: \"", model.name(), "\"\n", Rule("┏", "━", "┳", "┓"),
-                                   Row({"Layer (type)", "Output Shape", "Param #"}, "┃"),
-                                   Rule("┡", "━", "╇", "┩"));
+  std::string table =
+      absl::StrCat("Model: \"", model.name(), "\"\n", Rule("┏", "━", "┳", "┓"),
+                   Row({"Layer (type)", "Output Shape", "Param #"}, "┃"), Rule("┡", "━", "╇", "┩"));
   bool first = true;
   for (const Node& node : model.nodes()) {
     int64_t parameters = 0;

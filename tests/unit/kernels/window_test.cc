@@ -31,8 +31,8 @@ TEST(MakeWindow, ValidGivesNothingWhereTheWindowDoesNotFit) {
 }
 
 TEST(OutputShape, OfTheSeedNetworksFirstConvolution) {
-  const auto shape = OutputShape(
-      Conv2DParams{.input = {.shape = {64, 28, 28, 1}}, .filters = 32, .kernel_height = 3, .kernel_width = 3});
+  const auto shape = OutputShape(Conv2DParams{
+      .input = {.shape = {64, 28, 28, 1}}, .filters = 32, .kernel_height = 3, .kernel_width = 3});
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(*shape, (Shape{64, 26, 26, 32}));
 }
@@ -41,7 +41,8 @@ TEST(OutputShape, ErrorsSayWhatDoesNotFit) {
   const auto too_small = OutputShape(MaxPool2DParams{.input = {.shape = {1, 1, 5, 2}}});
   EXPECT_EQ(too_small.status().message(), "a window of 2x2 does not fit an image of 1x5");
   const auto no_image = OutputShape(MaxPool2DParams{.input = {.shape = {64, 10}}});
-  EXPECT_EQ(no_image.status().message(), "input [64,10] is no image: expected [batch, height, width, channels]");
+  EXPECT_EQ(no_image.status().message(),
+            "input [64,10] is no image: expected [batch, height, width, channels]");
 }
 
 }  // namespace

@@ -15,9 +15,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-absl::StatusOr<CompileConfig> Parse(const char* text) { return ParseCompileConfig(nlohmann::json::parse(text)); }
+absl::StatusOr<CompileConfig> Parse(const char* text) {
+  return ParseCompileConfig(nlohmann::json::parse(text));
+}
 
-std::string FaultOf(const char* text) { return std::string(Parse(text).status().message()); }
+std::string FaultOf(const char* text) {
+  return std::string(Parse(text).status().message());
+}
 
 TEST(CompileConfig, OfARealExportHasOptimizerLossAndMetrics) {
   const CompileConfig config = Model::FromFile(kKerasJson).value().compile_config();
@@ -61,10 +65,13 @@ TEST(CompileConfig, ALearningRateScheduleIsRefusedByName) {
 }
 
 TEST(CompileConfig, WhatWouldHaveToBeIgnoredIsRefused) {
-  EXPECT_THAT(FaultOf(R"({"loss": {"class_name": "SparseCategoricalCrossentropy", "config": {"reduction": "sum"}}})"),
-              HasSubstr("loss: reduction: \"sum\" is not supported, only \"sum_over_batch_size\""));
-  EXPECT_THAT(FaultOf(R"({"loss_weights": [0.5, 0.5]})"), HasSubstr("loss_weights: [0.5,0.5] is not supported"));
-  EXPECT_THAT(FaultOf(R"({"loss": ["a", "b"]})"), HasSubstr("loss: expected a name or an object with class_name"));
+  EXPECT_THAT(
+      FaultOf(R"({"loss": {"class_name": "SparseCategoricalCrossentropy", "config": {"reduction": "sum"}}})"),
+      HasSubstr("loss: reduction: \"sum\" is not supported, only \"sum_over_batch_size\""));
+  EXPECT_THAT(FaultOf(R"({"loss_weights": [0.5, 0.5]})"),
+              HasSubstr("loss_weights: [0.5,0.5] is not supported"));
+  EXPECT_THAT(FaultOf(R"({"loss": ["a", "b"]})"),
+              HasSubstr("loss: expected a name or an object with class_name"));
   EXPECT_THAT(FaultOf(R"({"optimiser": "adam"})"), HasSubstr("optimiser: unknown field"));
 }
 
@@ -77,8 +84,9 @@ TEST(CompileConfig, FaultsNameTheFileAndTheSection) {
 }
 
 TEST(ParseLoss, AnotherLossIsRefused) {
-  EXPECT_THAT(std::string(ParseLoss({.class_name = "MeanSquaredError"}).status().message()),
-              HasSubstr("loss 'MeanSquaredError' is not supported; supported: SparseCategoricalCrossentropy"));
+  EXPECT_THAT(
+      std::string(ParseLoss({.class_name = "MeanSquaredError"}).status().message()),
+      HasSubstr("loss 'MeanSquaredError' is not supported; supported: SparseCategoricalCrossentropy"));
 }
 
 TEST(ParseLoss, AnIgnoredClassIsRefused) {

@@ -35,7 +35,7 @@ Moments MomentsOf(const std::vector<float>& values) {
   return moments;
 }
 
-const Shape kMatrix = {400, 250};         // 100,000 values: moments within 1 %
+const Shape kMatrix = {400, 250};            // 100,000 values: moments within 1 %
 const Shape kConvolution = {3, 3, 64, 128};  // fan in 576, fan out 1152
 
 // The limit, the standard deviation and the hard bound are hand arithmetic from Keras' definitions.
@@ -62,9 +62,8 @@ TEST(Initializer, FansOfAConvolutionCountTheReceptiveField) {
 }
 
 TEST(Initializer, NormalVariantsAreTruncatedAndKeepTheirVariance) {
-  const std::pair<const char*, double> cases[] = {{"glorot_normal", 2.0 / (400 + 250)},
-                                                  {"he_normal", 2.0 / 400},
-                                                  {"lecun_normal", 1.0 / 400}};
+  const std::pair<const char*, double> cases[] = {
+      {"glorot_normal", 2.0 / (400 + 250)}, {"he_normal", 2.0 / 400}, {"lecun_normal", 1.0 / 400}};
   for (const auto& [name, variance] : cases) {
     const Moments moments = MomentsOf(Draw(name, kMatrix));
     const double stddev = std::sqrt(variance);
@@ -90,7 +89,8 @@ TEST(Initializer, RandomNormalHasItsMeanAndTails) {
 
 TEST(Initializer, RandomUniformStaysInItsRange) {
   const auto values =
-      Draw({{"class_name", "RandomUniform"}, {"config", {{"minval", 1}, {"maxval", 2}, {"seed", nullptr}}}}, kMatrix);
+      Draw({{"class_name", "RandomUniform"}, {"config", {{"minval", 1}, {"maxval", 2}, {"seed", nullptr}}}},
+           kMatrix);
   EXPECT_GE(*std::min_element(values.begin(), values.end()), 1);
   EXPECT_LE(*std::max_element(values.begin(), values.end()), 2);
 }

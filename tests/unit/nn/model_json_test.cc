@@ -30,9 +30,10 @@ TEST(ModelFromFile, ReadsARealExportOfKeras3) {
   EXPECT_EQ(model->num_parameters(), 93322);
   EXPECT_THAT(LayerNames(*model), ElementsAre("conv2d", "max_pooling2d", "conv2d_1", "max_pooling2d_1",
                                               "conv2d_2", "flatten", "dense", "dense_1"));
-  EXPECT_THAT(VariableNames(*model),
-              ElementsAre("conv2d/kernel", "conv2d/bias", "conv2d_1/kernel", "conv2d_1/bias", "conv2d_2/kernel",
-                          "conv2d_2/bias", "dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"));
+  EXPECT_THAT(
+      VariableNames(*model),
+      ElementsAre("conv2d/kernel", "conv2d/bias", "conv2d_1/kernel", "conv2d_1/bias", "conv2d_2/kernel",
+                  "conv2d_2/bias", "dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"));
 }
 
 TEST(ModelFromFile, ReadsAKerasArchive) {
@@ -87,20 +88,21 @@ TEST(ModelFromJson, Keras2FormIsRead) {
 }
 
 TEST(ModelFromJson, AutomaticNamesKeepClearOfGivenOnes) {
-  const auto model = Model::FromJson(
-      SequentialOf(R"({"class_name": "Dense", "config": {"units": 1, "input_shape": [2]}},
+  const auto model =
+      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 1, "input_shape": [2]}},
                       {"class_name": "Dense", "config": {"units": 1, "name": "dense"}},
                       {"class_name": "Dense", "config": {"units": 1}})"),
-      "m");
+                      "m");
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT(LayerNames(*model), ElementsAre("dense_1", "dense", "dense_2"));
 }
 
 TEST(ModelFromJson, TheFirstLayerMayGiveTheInputShapeInEverySpelling) {
-  for (const char* spelling : {R"("batch_shape": [null, 4])", R"("batch_input_shape": [null, 4])",
-                               R"("input_shape": [4])"}) {
+  for (const char* spelling :
+       {R"("batch_shape": [null, 4])", R"("batch_input_shape": [null, 4])", R"("input_shape": [4])"}) {
     const auto model = Model::FromJson(
-        SequentialOf(absl::StrCat(R"({"class_name": "Dense", "config": {"units": 2, )", spelling, "}}")), "m");
+        SequentialOf(absl::StrCat(R"({"class_name": "Dense", "config": {"units": 2, )", spelling, "}}")),
+        "m");
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_EQ(model->input_shape(), (Shape{4}));
   }
@@ -116,7 +118,8 @@ TEST(ModelFromJson, WithoutAnInputLayerTheShapeItWasBuiltForCounts) {
 
 TEST(ModelFromJson, DenseWorksOnTheLastAxis) {
   const Model model =
-      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 5, "input_shape": [4, 3]}})"), "m")
+      Model::FromJson(
+          SequentialOf(R"({"class_name": "Dense", "config": {"units": 5, "input_shape": [4, 3]}})"), "m")
           .value();
   EXPECT_EQ(model.output_shape(), (Shape{4, 5}));
   EXPECT_EQ(model.num_parameters(), 3 * 5 + 5);
@@ -131,11 +134,15 @@ TEST(ModelFromJson, ActivationsThatSomeVersionsWriteAsFunctionObjectsAreRead) {
 }
 
 TEST(ModelFromJson, CanonicalFormForgetsSpacesAndTheOrderOfKeys) {
-  const Model a = Model::FromJson(
-      R"({"config":{"layers":[{"class_name":"Dense","config":{"units":2,"input_shape":[3]}}]}})", "a").value();
-  const Model b = Model::FromJson(
-      R"({"config": {"layers": [ {"config": {"input_shape": [3], "units": 2}, "class_name": "Dense"} ]}})", "b")
-                      .value();
+  const Model a =
+      Model::FromJson(
+          R"({"config":{"layers":[{"class_name":"Dense","config":{"units":2,"input_shape":[3]}}]}})", "a")
+          .value();
+  const Model b =
+      Model::FromJson(
+          R"({"config": {"layers": [ {"config": {"input_shape": [3], "units": 2}, "class_name": "Dense"} ]}})",
+          "b")
+          .value();
   EXPECT_EQ(a.canonical_json(), b.canonical_json());
 }
 

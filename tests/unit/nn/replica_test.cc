@@ -183,7 +183,8 @@ TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
 
 TEST(Replica, AnOutputThatIsNoListOfScoresIsRefused) {
   const Model model =
-      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 5, "input_shape": [4, 3]}})"), "m")
+      Model::FromJson(
+          SequentialOf(R"({"class_name": "Dense", "config": {"units": 5, "input_shape": [4, 3]}})"), "m")
           .value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto status = Replica::Create(model, {}, *device).status();
@@ -193,9 +194,13 @@ TEST(Replica, AnOutputThatIsNoListOfScoresIsRefused) {
 
 TEST(Replica, ANetworkThatEndsInABlockedImageIsFlattenedRight) {
   // Conv2D to 1x1, flattened: the output of the last convolution must leave its blocked layout.
-  const Model model = Model::FromJson(
-      SequentialOf(R"({"class_name": "Conv2D", "config": {"filters": 3, "kernel_size": 2, "input_shape": [2, 2, 16],
-                       "kernel_initializer": "ones"}}, {"class_name": "Flatten"})"), "m").value();
+  const Model model =
+      Model::FromJson(
+          SequentialOf(
+              R"({"class_name": "Conv2D", "config": {"filters": 3, "kernel_size": 2, "input_shape": [2, 2, 16],
+                       "kernel_initializer": "ones"}}, {"class_name": "Flatten"})"),
+          "m")
+          .value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica = Replica::Create(model, {.from_logits = true}, *device).value();
   std::vector<float> parameters = model.InitialParameters(1);

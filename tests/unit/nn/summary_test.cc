@@ -37,18 +37,19 @@ TEST(SummaryTable, OfTheSeedNetworkLooksLikeKeras3) {
 }
 
 TEST(SummaryTable, LongNamesWrapAtTheBlankAndThenEndInAnEllipsis) {
-  const std::string table = SummaryTable(
-      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {
+  const std::string table = SummaryTable(Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {
                         "name": "a_name_that_is_far_too_long_for_the_column", "units": 1, "input_shape": [2]}})"),
-                      "m")
-          .value());
-  EXPECT_THAT(table, testing::HasSubstr("│ a_name_that_is_far_too_long_fo… │ (None, 1)              │             3 │\n"
-                                        "│ (Dense)                         │                        │               │\n"));
+                                                         "m")
+                                             .value());
+  EXPECT_THAT(table, testing::HasSubstr(
+                         "│ a_name_that_is_far_too_long_fo… │ (None, 1)              │             3 │\n"
+                         "│ (Dense)                         │                        │               │\n"));
 }
 
 TEST(SummaryTable, MillionsAreGroupedAndMegabytesCounted) {
   const std::string table = SummaryTable(
-      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 4096, "input_shape": [784]}})"), "m")
+      Model::FromJson(
+          SequentialOf(R"({"class_name": "Dense", "config": {"units": 4096, "input_shape": [784]}})"), "m")
           .value());
   EXPECT_THAT(table, testing::HasSubstr(" Total params: 3,215,360 (12.27 MB)\n"));
 }

@@ -21,12 +21,13 @@ constexpr Row kActivations[] = {
     {"softmax", ActivationKind::kSoftmax},
 };
 
-// A plain name, or the objects that some versions of Keras 3 write: {"class_name":"function","config":"relu"} and
+// A plain name, or the objects that some versions of Keras 3 write: {"class_name":"function","config":"relu"}
+// and
 // {"class_name":"ReLU","config":{...}}, of which only the first carries no options of its own.
 const json& NameOf(const json& value) {
-  return value.is_object() && value.value("class_name", json()) == "function" && value.contains("config")
-             ? value["config"]
-             : value;
+  static const json* const kFunction = new json("function");
+  if (!value.is_object() || !value.contains("config") || !value.contains("class_name")) return value;
+  return value["class_name"] == *kFunction ? value["config"] : value;
 }
 
 }  // namespace

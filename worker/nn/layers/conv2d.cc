@@ -19,7 +19,8 @@ class Conv2DOp final : public LayerOp {
 
   const kernels::TensorDesc& output() const override { return op_->output(); }
   absl::Status Forward(const ForwardArgs& args) override {
-    return op_->Forward(args.inputs[0], args.variables[0], use_bias_ ? args.variables[1] : nullptr, args.output);
+    return op_->Forward(args.inputs[0], args.variables[0], use_bias_ ? args.variables[1] : nullptr,
+                        args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
     return op_->Backward(args.inputs[0], args.variables[0], args.output, args.output_gradient,
@@ -41,7 +42,8 @@ class Conv2DLayer final : public Layer {
     bool use_bias;
     InitializerSpec kernel_initializer, bias_initializer;
   };
-  Conv2DLayer(std::string name, Config config) : Layer(std::move(name), "Conv2D"), config_(std::move(config)) {}
+  Conv2DLayer(std::string name, Config config)
+      : Layer(std::move(name), "Conv2D"), config_(std::move(config)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (inputs[0].rank() != 3) {
@@ -113,8 +115,8 @@ std::unique_ptr<Layer> MakeConv2D(std::string name, ConfigReader& config) {
   }
   config.Refuse("data_format", "channels_last");
   config.Refuse("groups", 1);
-  config.RefuseUnlessNull({"kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint",
-                           "bias_constraint"});
+  config.RefuseUnlessNull({"kernel_regularizer", "bias_regularizer", "activity_regularizer",
+                           "kernel_constraint", "bias_constraint"});
   return std::make_unique<Conv2DLayer>(std::move(name), std::move(read));
 }
 

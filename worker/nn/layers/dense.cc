@@ -18,7 +18,8 @@ class DenseOp final : public LayerOp {
 
   const kernels::TensorDesc& output() const override { return output_; }
   absl::Status Forward(const ForwardArgs& args) override {
-    return op_->Forward(args.inputs[0], args.variables[0], use_bias_ ? args.variables[1] : nullptr, args.output);
+    return op_->Forward(args.inputs[0], args.variables[0], use_bias_ ? args.variables[1] : nullptr,
+                        args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
     return op_->Backward(args.inputs[0], args.variables[0], args.output, args.output_gradient,
@@ -79,7 +80,8 @@ class DenseLayer final : public Layer {
                                             .shape = {inputs[0][inputs[0].rank() - 1], config_.units},
                                             .initializer = config_.kernel_initializer}};
     if (config_.use_bias) {
-      variables.push_back({.name = "bias", .shape = {config_.units}, .initializer = config_.bias_initializer});
+      variables.push_back(
+          {.name = "bias", .shape = {config_.units}, .initializer = config_.bias_initializer});
     }
     return variables;
   }
@@ -122,8 +124,8 @@ std::unique_ptr<Layer> MakeDense(std::string name, ConfigReader& config) {
                              .use_bias = config.Bool("use_bias", true),
                              .kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform"),
                              .bias_initializer = config.Initializer("bias_initializer", "zeros")};
-  config.RefuseUnlessNull({"kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint",
-                           "bias_constraint", "quantization_config", "lora_rank"});
+  config.RefuseUnlessNull({"kernel_regularizer", "bias_regularizer", "activity_regularizer",
+                           "kernel_constraint", "bias_constraint", "quantization_config", "lora_rank"});
   return std::make_unique<DenseLayer>(std::move(name), std::move(read));
 }
 

@@ -30,7 +30,8 @@ class FlattenLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
-  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params, kernels::Device&) const override {
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device&) const override {
     const Shape& input = params.inputs[0].shape;
     return std::make_unique<FlattenOp>(kernels::TensorDesc{.shape = {input[0], input.row_elements()}});
   }

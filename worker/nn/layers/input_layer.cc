@@ -27,8 +27,9 @@ Shape ReadShape(absl::string_view field, bool has_batch, ConfigReader& config) {
     dims.push_back(value[axis].get<int64_t>());
   }
   const auto shape = Shape::FromUntrusted(dims);
-  if (!shape.ok()) config.Fail(field, shape.status().message());
-  return shape.value_or(Shape());
+  if (shape.ok()) return *shape;
+  config.Fail(field, shape.status().message());
+  return {};
 }
 
 // The first of the three spellings that is there, or null.
@@ -48,9 +49,13 @@ const Spelling* FindSpelling(ConfigReader& config) {
 
 }  // namespace
 
-Shape ReadBatchShape(absl::string_view field, ConfigReader& config) { return ReadShape(field, true, config); }
+Shape ReadBatchShape(absl::string_view field, ConfigReader& config) {
+  return ReadShape(field, true, config);
+}
 
-bool HasInputShape(ConfigReader& config) { return FindSpelling(config) != nullptr; }
+bool HasInputShape(ConfigReader& config) {
+  return FindSpelling(config) != nullptr;
+}
 
 Shape ReadInputShape(ConfigReader& config) {
   const Spelling* spelling = FindSpelling(config);

@@ -33,7 +33,8 @@ class MaxPooling2DLayer final : public Layer {
     std::array<int64_t, 2> pool_size, strides;
     kernels::Padding padding;
   };
-  MaxPooling2DLayer(std::string name, Config config) : Layer(std::move(name), "MaxPooling2D"), config_(config) {}
+  MaxPooling2DLayer(std::string name, Config config)
+      : Layer(std::move(name), "MaxPooling2D"), config_(config) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (inputs[0].rank() != 3) {

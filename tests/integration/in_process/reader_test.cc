@@ -1,0 +1,48 @@
+// Readers beside training: whatever is going on, they see all variables at one version.
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/in_process_cluster.h"
+#include "tests/support/toy_job.h"
+
+namespace cairn::test {
+namespace {
+
+using testing::Each;
+
+// Every update adds one to every element, so a value is a version.
+TEST(Reader, SeesAllVariablesOnAllServersAtOneVersion) {
+  constexpr int kReads = 500;
+  InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(100)});
+  ToyJob toy(2, {{"a", {2}, {0, 0}}, {"b", {2}, {0, 0}}, {"c", {2}, {0, 0}}, {"d", {1}, {0}}});
+  ToyWorkers workers = StartAll(cluster, toy);
+  ToyWorker reader(cluster, toy, /*worker=*/7);  // no member of the job
+  ASSERT_EQ(reader.client().WaitReady(JobFor(cluster, toy)), absl::OkStatus());
+
+  std::atomic<bool> stop{false};
+  std::vector<int64_t> versions;
+  InParallel(3, [&](int w) {
+    if (w == 2) {
+      for (int read = 0; read < kReads; ++read) {
+        ASSERT_EQ(reader.client().Pull(), absl::OkStatus());
+        versions.push_back(reader.client().version());
+        EXPECT_THAT(reader.Values(), Each(static_cast<float>(versions.back())));
+      }
+      stop = true;
+      return;
+    }
+    // The first to see the end leaves; the other's round then closes without it.
+    ToyWorker& worker = *workers[static_cast<size_t>(w)];
+    const std::vector<float> gradient(7, -1);
+    while (!stop) ASSERT_TRUE(worker.Push(gradient).ok());
+    worker.client().Leave(v1::LEAVE_REASON_FINISHED, "");
+  });
+  EXPECT_TRUE(std::is_sorted(versions.begin(), versions.end())) << "no read goes back";
+  EXPECT_GT(versions.back(), versions.front()) << "rounds went on meanwhile";
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,178 @@
+// Chiefs and servers that start again, and clusters that train something else.
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/in_process_cluster.h"
+#include "tests/support/toy_job.h"
+
+namespace cairn::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+
+ToyJob TwoVariables(int workers) { return ToyJob(workers, {{"a", {1}, {5}}, {"b", {1}, {6}}}); }
+
+// A chief that dies before it has initialised all servers, and the one that takes its place.
+TEST(ChiefRestart, BeforeAnyValueIsWritten) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(1);
+  for (int server : {0, 1}) {
+    cluster.link("worker/0", server).TapClientFrames([](const v1::ClientHeader&) { return Fate::kBreakBefore; });
+  }
+  {
+    ToyWorker chief(cluster, toy, 0);
+    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), toy.initial).code(), absl::StatusCode::kUnavailable);
+  }
+  for (int server : {0, 1}) cluster.link("worker/0", server).TapClientFrames(nullptr);
+  toy.job.set_run_id("second");
+  ToyWorkers workers = StartAll(cluster, toy);
+  EXPECT_THAT(workers[0]->Values(), ElementsAre(5, 6));
+  EXPECT_TRUE(workers[0]->Push(std::vector<float>{1, 1}).ok());
+}
+
+// With ps/0 made anew, the sequencer is another than the one that a ready ps/1 follows.
+class ChiefRestartWithOneServerReady : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(OfTwo, ChiefRestartWithOneServerReady, testing::Values(0, 1));
+
+TEST_P(ChiefRestartWithOneServerReady, TheNextChiefCompletesTheCluster) {
+  const int ready = GetParam(), not_ready = 1 - ready;
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(1);
+  cluster.link("worker/0", not_ready).TapClientFrames([&](const v1::ClientHeader&) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!cluster.server(ready)->ready() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    return Fate::kBreakBefore;
+  });
+  {
+    ToyWorker chief(cluster, toy, 0);
+    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), toy.initial).code(), absl::StatusCode::kUnavailable);
+  }
+  ASSERT_TRUE(cluster.server(ready)->ready());
+  cluster.link("worker/0", not_ready).TapClientFrames(nullptr);
+  toy.job.set_run_id("second");
+  ToyWorkers workers = StartAll(cluster, toy);
+  ASSERT_TRUE(workers[0]->Push(std::vector<float>{1, 1}).ok());
+  EXPECT_THAT(workers[0]->Values(), ElementsAre(4, 5));
+}
+
+TEST(ChiefRestart, DoesNotRollBackServersThatTrain) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(1);
+  { ASSERT_TRUE(StartAll(cluster, toy)[0]->Push(std::vector<float>{1, 1}).ok()); }
+  toy.job.set_run_id("second");
+  ToyWorkers again = StartAll(cluster, toy);
+  EXPECT_EQ(again[0]->client().version(), 1);
+  EXPECT_THAT(again[0]->Values(), ElementsAre(4, 5));
+  EXPECT_EQ(again[0]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_THAT(again[0]->Values(), ElementsAre(3, 4));
+}
+
+TEST(JobMismatch, IsNamedFieldByField) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(2);
+  ToyWorkers workers = StartAll(cluster, toy);
+  ToyJob other = TwoVariables(2);
+  other.job.set_mode(v1::MODE_ASYNC);
+  other.job.set_batch_size(64);
+  (*other.job.mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 0.5;
+  ToyWorker stranger(cluster, other, 1);
+  const absl::Status status = stranger.client().WaitReady(JobFor(cluster, other));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(MessageOf(status), AllOf(HasSubstr("worker/1"), HasSubstr("mode: MODE_ASYNC here, MODE_SYNC"),
+                                       HasSubstr("batch size: 64 here, 1"), HasSubstr("learning_rate: 0.5 here, 1")));
+}
+
+TEST(JobMismatch, NamesAHyperparameterThatOnlyTheServersHave) {
+  InProcessCluster cluster;
+  ToyJob toy = TwoVariables(2);
+  (*toy.job.mutable_optimizer()->mutable_hyperparameters())["momentum"] = 0.9;
+  ToyWorkers workers = StartAll(cluster, toy);
+  const ToyJob other = TwoVariables(2);
+  ToyWorker stranger(cluster, other, 1);
+  EXPECT_THAT(MessageOf(stranger.client().WaitReady(JobFor(cluster, other))), HasSubstr("momentum: unset here, 0.9"));
+}
+
+TEST(JobMismatch, NamesAVariableOfAnotherShape) {
+  InProcessCluster cluster;
+  ToyWorkers workers = StartAll(cluster, TwoVariables(2));
+  const ToyJob other(2, {{"a", {2}, {5, 5}}, {"b", {1}, {6}}});
+  ToyWorker stranger(cluster, other, 1);
+  EXPECT_THAT(MessageOf(stranger.client().WaitReady(JobFor(cluster, other))), HasSubstr("variable 'a' has shape"));
+}
+
+TEST(ServerRestart, IsNoticedByAWorkerThatWaits) {
+  InProcessCluster cluster({.servers = 2});
+  ToyWorkers workers = StartAll(cluster, TwoVariables(2));
+  absl::StatusOr<client::StepResult> result;
+  Thread waiting("waiting", [&] { result = workers[0]->Push(std::vector<float>{1, 1}); });
+  cluster.Restart(1);
+  waiting.Join();
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(MessageOf(result.status()), AllOf(HasSubstr("ps/1 at host1:2222"), HasSubstr("restarted")));
+}
+
+TEST(ServerRestart, IsNoticedByAPull) {
+  InProcessCluster cluster;
+  ToyWorkers workers = StartAll(cluster, TwoVariables(1));
+  cluster.Restart(0);
+  EXPECT_EQ(workers[0]->client().Pull().code(), absl::StatusCode::kAborted);
+}
+
+TEST(ServerRestart, AServerThatDoesNotComeBackIsNamed) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(1);
+  toy.step_timeout = std::chrono::milliseconds(300);
+  ToyWorkers workers = StartAll(cluster, toy);
+  cluster.Kill(1);
+  const auto result = workers[0]->Push(std::vector<float>{1, 1});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(MessageOf(result.status()), AllOf(HasSubstr("ps/1 at host1:2222"), HasSubstr("step 1 of worker/0")));
+}
+
+TEST(ServerRestart, SomeServersWithoutVariablesAndOthersTrainedIsNotPapered) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(1);
+  ASSERT_TRUE(StartAll(cluster, toy)[0]->Push(std::vector<float>{1, 1}).ok());
+  cluster.Restart(1);
+  ToyWorker chief(cluster, toy, 0);
+  const absl::Status status = chief.client().Initialise(JobFor(cluster, toy), toy.initial);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(MessageOf(status), HasSubstr("1 of 2 servers have lost their variables, others stand at version 1"));
+}
+
+// A worker that was between two steps meets a server that has started again and has a new job, in which the same worker
+// has the same incarnation number. Its push is refused, and leaves no trace in the ledger of the new one.
+TEST(ServerRestart, PushesOfTheOldJobNeverMixWithTheNew) {
+  InProcessCluster cluster;
+  ToyJob toy = TwoVariables(1);
+  ToyWorkers before = StartAll(cluster, toy);
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(before[0]->Push(std::vector<float>{1, 1}).ok());
+  cluster.Restart(0);
+  ToyWorkers after = StartAll(cluster, toy);
+  EXPECT_EQ(before[0]->Push(std::vector<float>{90, 90}).status().code(), absl::StatusCode::kAborted);
+  const auto result = after[0]->Push(std::vector<float>{1, 1});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_THAT(after[0]->Values(), ElementsAre(4, 5));
+}
+
+TEST(EndOfTraining, LateComersAreToldThatItIsOver) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(1);
+  ToyWorkers workers = StartAll(cluster, toy);
+  workers[0]->client().Leave(v1::LEAVE_REASON_FINISHED, "");
+  EXPECT_EQ(workers[0]->client().Finish(), absl::OkStatus());
+  for (int server : {0, 1}) EXPECT_EQ(cluster.server(server)->ended(), ExitCode::kDone);
+  ToyWorker late(cluster, toy, 0);
+  EXPECT_THAT(MessageOf(late.client().WaitReady(JobFor(cluster, toy))), HasSubstr("training is over"));
+}
+
+}  // namespace
+}  // namespace cairn::test

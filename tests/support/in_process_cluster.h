@@ -1,0 +1,74 @@
+// A cluster of parameter servers in this process, reached without gRPC: what tests of the whole protocol run on, also
+// under ThreadSanitizer.
+//
+//   InProcessCluster cluster({.servers = 3});
+//   auto connection = client::Connection::Open(cluster.Stubs("worker/0"), {.task = "worker/0"});
+//
+// Owned by the test, which destroys its clients first. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/core/clock.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+#include "ps/server.h"
+#include "tests/support/in_process_follow.h"
+#include "tests/support/in_process_link.h"
+#include "worker/client/transport.h"
+
+namespace cairn::test {
+
+struct ClusterOptions {
+  int servers = 1;
+  // Each frame, log entry and report takes a random time up to this.
+  std::chrono::microseconds longest_delay{0};
+  uint64_t seed = 1;
+  // Null: the steady clock, and a thread that ticks. Otherwise the test moves the clock and calls Tick().
+  const Clock* clock = nullptr;
+};
+
+class InProcessCluster {
+ public:
+  explicit InProcessCluster(ClusterOptions options = {});
+  ~InProcessCluster();
+
+  int num_servers() const { return options_.servers; }
+  std::shared_ptr<ps::Server> server(int index) { return slots_[static_cast<size_t>(index)]->Get(); }
+
+  // [server]: how `client` ("worker/0") reaches the servers. Every call gives stubs over the same links.
+  std::vector<std::unique_ptr<client::ServerStub>> Stubs(const std::string& client);
+  // The way from `client` to a server, for its faults.
+  Link& link(const std::string& client, int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The way from a follower to ps/0.
+  void BreakFollower(int server) { breakers_[static_cast<size_t>(server)]->Break(); }
+
+  // The process ends without a word; all streams to it break.
+  void Kill(int server);
+  // A new process at the same address, which knows nothing.
+  void Restart(int server);
+
+  // With a clock of the test's own.
+  void Tick();
+
+ private:
+  const ClusterOptions options_;
+  const SteadyClock steady_;
+  const Clock& clock_;
+  std::vector<std::unique_ptr<ServerSlot>> slots_;        // [server]
+  std::vector<std::unique_ptr<FollowBreaker>> breakers_;  // [server]
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t last_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::pair<std::string, int>, std::unique_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // (client, server)
+  Thread ticker_;
+};
+
+}  // namespace cairn::test

@@ -1,0 +1,142 @@
+#include "tests/support/in_process_follow.h"
+
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "common/core/thread.h"
+#include "ps/follow.h"
+
+namespace cairn::test {
+
+// One subscription, from opening to breaking. The sequencer puts the log into it.
+class FollowStream final : public ps::LogSink {
+ public:
+  struct Executed {
+    int64_t index;
+  };
+
+  void Append(const ps::LogEntry& entry) override { log.Push(ps::ToProto(entry)); }
+  void Flush() override {}
+  void End() override { Close(); }
+  void Close() {
+    log.Close();
+    reports.Close();
+  }
+
+  Pipe<v1::Decision> log;
+  Pipe<std::variant<ps::Gradient, Executed>> reports;
+};
+
+void FollowBreaker::Break() {
+  std::shared_ptr<FollowStream> stream;
+  {
+    MutexLock lock(mutex_);
+    stream = stream_.lock();
+  }
+  if (stream != nullptr) stream->Close();
+}
+
+class FollowLink final : public ps::SequencerPort {
+ public:
+  FollowLink(const ServerSlot& leader, int index, std::string run_id, std::shared_ptr<ps::Shard> shard,
+             DelayOptions delay, FollowBreaker& breaker)
+      : leader_(leader),
+        index_(index),
+        run_id_(std::move(run_id)),
+        shard_(std::move(shard)),
+        delay_(delay),
+        breaker_(breaker) {
+    thread_ = Thread("follow", [this] { Run(); });
+  }
+  ~FollowLink() override {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+      if (stream_ != nullptr) stream_->Close();
+      changed_.NotifyAll();
+    }
+    thread_.Join();
+  }
+
+  void ReportStaged(const ps::Gradient& gradient) override { Report(gradient); }
+  void ReportExecuted(int64_t index) override { Report(FollowStream::Executed{index}); }
+
+ private:
+  void Report(std::variant<ps::Gradient, FollowStream::Executed> what) {
+    MutexLock lock(mutex_);
+    if (stream_ != nullptr) stream_->reports.Push(std::move(what));  // else said again after the next subscription
+  }
+
+  void Run() {
+    for (uint64_t attempt = 0;; ++attempt) {
+      const std::shared_ptr<ps::Server> server = leader_.Get();
+      if (server != nullptr) {
+        if (auto job = server->JobToFollow(run_id_); job.ok()) Follow(**job, attempt);
+      }
+      MutexLock lock(mutex_);
+      if (!stopping_) changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::milliseconds(2));
+      if (stopping_) return;
+    }
+  }
+
+  void Follow(ps::ActiveJob& job, uint64_t attempt) {
+    ps::Sequencer& sequencer = *job.sequencer();
+    const auto stream = std::make_shared<FollowStream>();
+    {
+      MutexLock lock(mutex_);
+      if (stopping_) return;
+      stream_ = stream;
+    }
+    {
+      MutexLock lock(breaker_.mutex_);
+      breaker_.stream_ = stream;
+    }
+    Thread reports("follow-reports", [&] {
+      Delay delay(delay_.seed, 2 * attempt, delay_.longest);
+      while (auto what = stream->reports.Pop()) {
+        delay.Wait();
+        if (const auto* gradient = std::get_if<ps::Gradient>(&*what)) {
+          sequencer.OnStaged(index_, *gradient);
+        } else {
+          sequencer.OnExecuted(index_, std::get<FollowStream::Executed>(*what).index);
+        }
+      }
+    });
+    if (sequencer.Subscribe(index_, shard_->next_index(), stream)) {
+      for (const ps::Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
+      Delay delay(delay_.seed, 2 * attempt + 1, delay_.longest);
+      while (auto decision = stream->log.Pop()) {
+        delay.Wait();
+        shard_->Append(ps::FromProto(*decision).value());
+        shard_->Flush();
+      }
+    }
+    stream->Close();
+    reports.Join();
+    sequencer.Unsubscribe(index_, stream.get());
+    MutexLock lock(mutex_);
+    stream_ = nullptr;
+  }
+
+  const ServerSlot& leader_;
+  const int index_;
+  const std::string run_id_;
+  const std::shared_ptr<ps::Shard> shard_;
+  const DelayOptions delay_;
+  FollowBreaker& breaker_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<FollowStream> stream_ ABSL_GUARDED_BY(mutex_);
+  Thread thread_;
+};
+
+std::unique_ptr<ps::SequencerPort> FollowInProcess(const ServerSlot& leader, int index, const v1::Job& job,
+                                                   std::shared_ptr<ps::Shard> shard, DelayOptions delay,
+                                                   FollowBreaker& breaker) {
+  return std::make_unique<FollowLink>(leader, index, job.run_id(), std::move(shard), delay, breaker);
+}
+
+}  // namespace cairn::test

@@ -1,0 +1,33 @@
+// The link between a follower and ps/0 of the in-process cluster: what ps/follow.cc does over gRPC, with queues and
+// threads, so that followers lag and their links break.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/core/mutex.h"
+#include "ps/server.h"
+#include "tests/support/in_process_link.h"
+
+namespace cairn::test {
+
+class FollowStream;
+
+// Breaks what is the link of one follower at the moment. Thread-safe.
+class FollowBreaker {
+ public:
+  // What is on its way in either direction is lost; the follower subscribes again.
+  void Break();
+
+ private:
+  friend class FollowLink;
+  Mutex mutex_;
+  std::weak_ptr<FollowStream> stream_ ABSL_GUARDED_BY(mutex_);
+};
+
+// `leader` and `breaker` must outlive the port.
+std::unique_ptr<ps::SequencerPort> FollowInProcess(const ServerSlot& leader, int index, const v1::Job& job,
+                                                   std::shared_ptr<ps::Shard> shard, DelayOptions delay,
+                                                   FollowBreaker& breaker);
+
+}  // namespace cairn::test

@@ -1,0 +1,261 @@
+#include "tests/support/in_process_link.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/thread.h"
+#include "ps/session.h"
+
+namespace cairn::test {
+namespace {
+
+absl::Status Refused(const std::string& address) {
+  return absl::UnavailableError(absl::StrCat("failed to connect to ", address, ": Connection refused"));
+}
+
+absl::Span<const char> BytesOf(absl::Span<const float> floats) {
+  return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
+}
+
+// Hands out the runs in pieces that end anywhere, also within a float.
+std::vector<absl::Span<const char>> CutAnywhere(const std::vector<absl::Span<const char>>& runs, Random& random) {
+  std::vector<absl::Span<const char>> pieces;
+  for (absl::Span<const char> run : runs) {
+    while (run.size() > 1) {
+      const size_t cut = 1 + random.NextBelow(static_cast<uint32_t>(run.size()));
+      pieces.push_back(run.subspan(0, cut));
+      run.remove_prefix(cut);
+    }
+    if (!run.empty()) pieces.push_back(run);
+  }
+  return pieces;
+}
+
+}  // namespace
+
+// The middle of one stream. The server's answers may hold it when both ends are gone.
+class Wire final : public ps::SessionSink {
+ public:
+  struct Up {
+    v1::ClientHeader header;
+    std::vector<absl::Span<const char>> payload;  // the client's memory
+  };
+  struct Down {
+    v1::ServerHeader header;
+    std::vector<absl::Span<const char>> payload;
+    std::shared_ptr<const void> owner;
+  };
+
+  void Send(const v1::ServerHeader& header, net::FloatSpans payload,
+            const std::shared_ptr<const void>& owner) override {
+    Down frame = {header, {}, owner};
+    for (const auto& run : payload) frame.payload.push_back(BytesOf(run));
+    down.Push(std::move(frame));
+  }
+
+  // The first reason stays.
+  void Close(absl::Status reason) {
+    {
+      MutexLock lock(mutex_);
+      if (!reason_.has_value()) reason_ = std::move(reason);
+    }
+    up.Close();
+    down.Close();
+  }
+  absl::Status reason() {
+    MutexLock lock(mutex_);
+    return reason_.value_or(absl::OkStatus());
+  }
+
+  Pipe<Up> up;
+  Pipe<Down> down;
+
+ private:
+  Mutex mutex_;
+  std::optional<absl::Status> reason_ ABSL_GUARDED_BY(mutex_);
+};
+
+class InProcessStream final : public client::FrameStream {
+ public:
+  InProcessStream(Link& link, client::FrameHandler& handler)
+      : link_(link), handler_(handler), server_(link.Reach()), wire_(std::make_shared<Wire>()) {
+    const uint64_t number = link.Register(wire_);
+    {
+      MutexLock lock(link.mutex_);
+      client_tap_ = link.client_tap_;
+      server_tap_ = link.server_tap_;
+    }
+    if (server_ == nullptr) wire_->Close(Refused(link.address_));
+    up_ = Thread("to-server", [this, number] { CarryUp(number); });
+    down_ = Thread("to-client", [this, number] { CarryDown(number); });
+  }
+  ~InProcessStream() override {
+    wire_->Close(absl::OkStatus());
+    up_.Join();
+    down_.Join();
+  }
+
+  void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
+    Wire::Up frame = {header, {}};
+    for (const auto& run : payload) frame.payload.push_back(BytesOf(run));
+    wire_->up.Push(std::move(frame));
+  }
+
+ private:
+  void CarryUp(uint64_t number) {
+    if (server_ == nullptr) return;
+    ps::Session session(*server_, wire_);
+    Delay delay(link_.delay_.seed, 2 * number, link_.delay_.longest);
+    Random cuts(link_.delay_.seed, 2 * number);
+    while (std::optional<Wire::Up> frame = wire_->up.Pop()) {
+      delay.Wait();
+      const Fate fate = client_tap_ ? client_tap_(frame->header) : Fate::kDeliver;
+      if (fate == Fate::kBreakBefore) {
+        Lose();
+        return;
+      }
+      absl::Status status = session.OnFrame(frame->header, CutAnywhere(frame->payload, cuts));
+      if (!status.ok()) wire_->Close(std::move(status));
+      if (fate == Fate::kBreakAfter) Lose();
+    }
+  }
+
+  void CarryDown(uint64_t number) {
+    Delay delay(link_.delay_.seed, 2 * number + 1, link_.delay_.longest);
+    Random cuts(link_.delay_.seed, 2 * number + 1);
+    while (std::optional<Wire::Down> frame = wire_->down.Pop()) {
+      delay.Wait();
+      const Fate fate = server_tap_ ? server_tap_(frame->header) : Fate::kDeliver;
+      if (fate != Fate::kBreakBefore) handler_.OnFrame(frame->header, CutAnywhere(frame->payload, cuts));
+      if (fate != Fate::kDeliver) Lose();
+    }
+    handler_.OnClosed(wire_->reason());
+  }
+
+  void Lose() { wire_->Close(absl::UnavailableError("the connection was broken")); }
+
+  Link& link_;
+  client::FrameHandler& handler_;
+  const std::shared_ptr<ps::Server> server_;  // null: it cannot be reached
+  const std::shared_ptr<Wire> wire_;
+  ClientFrameTap client_tap_;
+  ServerFrameTap server_tap_;
+  Thread up_, down_;
+};
+
+class InProcessStub final : public client::ServerStub {
+ public:
+  explicit InProcessStub(Link& link) : link_(link) {}
+
+  absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
+                       client::Timeout timeout) override {
+    return Call(&ps::Server::Connect, request, response, timeout);
+  }
+  absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response,
+                      client::Timeout timeout) override {
+    return Call(&ps::Server::Create, request, response, timeout);
+  }
+  absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response, client::Timeout timeout) override {
+    return Call(&ps::Server::Wait, request, response, timeout);
+  }
+  absl::Status Join(const v1::JoinRequest& request, v1::JoinResponse* response, client::Timeout timeout) override {
+    return Call(&ps::Server::Join, request, response, timeout);
+  }
+  absl::Status Heartbeat(const v1::HeartbeatRequest& request, v1::HeartbeatResponse* response,
+                         client::Timeout timeout) override {
+    return Call(&ps::Server::Heartbeat, request, response, timeout);
+  }
+  absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response, client::Timeout timeout) override {
+    return Call(&ps::Server::Leave, request, response, timeout);
+  }
+  absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, client::Timeout timeout) override {
+    return Call(&ps::Server::Mark, request, response, timeout);
+  }
+  absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
+                      client::Timeout timeout) override {
+    return Call(&ps::Server::Finish, request, response, timeout);
+  }
+  std::unique_ptr<client::FrameStream> OpenStream(client::FrameHandler& handler) override {
+    return std::make_unique<InProcessStream>(link_, handler);
+  }
+  std::string address() const override { return link_.address_; }
+
+ private:
+  template <typename Response>
+  struct Pending {
+    Mutex mutex;
+    CondVar changed;
+    std::optional<absl::StatusOr<Response>> result ABSL_GUARDED_BY(mutex);
+  };
+
+  template <typename Request, typename Response>
+  absl::Status Call(void (ps::Server::*method)(const Request&, ps::Reply<Response>), const Request& request,
+                    Response* response, client::Timeout timeout) {
+    const std::shared_ptr<ps::Server> server = link_.Reach();
+    if (server == nullptr) return Refused(link_.address_);
+    const auto pending = std::make_shared<Pending<Response>>();
+    (server.get()->*method)(request, [pending](absl::StatusOr<Response> result) {
+      MutexLock lock(pending->mutex);
+      pending->result = std::move(result);
+      pending->changed.NotifyAll();
+    });
+    if (link_.LosesReplyTo(Request::descriptor()->name())) return absl::UnavailableError("the answer was lost");
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    MutexLock lock(pending->mutex);
+    while (!pending->result.has_value()) {
+      if (!pending->changed.WaitUntil(pending->mutex, deadline) && !pending->result.has_value()) {
+        return absl::DeadlineExceededError("no answer in time");
+      }
+    }
+    if (pending->result->ok()) *response = **pending->result;
+    return pending->result->status();
+  }
+
+  Link& link_;
+};
+
+std::unique_ptr<client::ServerStub> Link::NewStub() { return std::make_unique<InProcessStub>(*this); }
+
+void Link::Break() {
+  std::vector<std::weak_ptr<Wire>> wires;
+  {
+    MutexLock lock(mutex_);
+    wires.swap(wires_);
+  }
+  for (const auto& weak : wires) {
+    if (const auto wire = weak.lock()) wire->Close(absl::UnavailableError("the connection was broken"));
+  }
+}
+
+void Link::DropReplyTo(const std::string& message) {
+  MutexLock lock(mutex_);
+  lost_replies_.insert(message);
+}
+
+bool Link::LosesReplyTo(const std::string& message) {
+  MutexLock lock(mutex_);
+  const auto found = lost_replies_.find(message);
+  if (found == lost_replies_.end()) return false;
+  lost_replies_.erase(found);
+  return true;
+}
+
+void Link::TapClientFrames(ClientFrameTap tap) {
+  MutexLock lock(mutex_);
+  client_tap_ = std::move(tap);
+}
+
+void Link::TapServerFrames(ServerFrameTap tap) {
+  MutexLock lock(mutex_);
+  server_tap_ = std::move(tap);
+}
+
+uint64_t Link::Register(const std::shared_ptr<Wire>& wire) {
+  MutexLock lock(mutex_);
+  std::erase_if(wires_, [](const std::weak_ptr<Wire>& other) { return other.expired(); });
+  wires_.push_back(wire);
+  return static_cast<uint64_t>(++streams_opened_);
+}
+
+}  // namespace cairn::test

@@ -1,0 +1,91 @@
+// How a client reaches a server of the in-process cluster: calls are calls, a stream is two queues and two threads.
+//
+// Nothing runs inside the caller's locks, messages keep their order, payloads arrive in pieces cut anywhere, and what
+// is under way when a stream breaks is lost: all as over a real wire. Faults enter here, where they enter in production.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/core/mutex.h"
+#include "ps/server.h"
+#include "tests/support/in_process_pipe.h"
+#include "worker/client/transport.h"
+
+namespace cairn::test {
+
+// Where a server process is, or is not (null). Thread-safe.
+class ServerSlot {
+ public:
+  std::shared_ptr<ps::Server> Get() const {
+    MutexLock lock(mutex_);
+    return server_;
+  }
+  // Returns who was there.
+  std::shared_ptr<ps::Server> Set(std::shared_ptr<ps::Server> server) {
+    MutexLock lock(mutex_);
+    server_.swap(server);
+    return server;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::shared_ptr<ps::Server> server_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What happens to a frame that a tap has seen.
+enum class Fate { kDeliver, kBreakBefore, kBreakAfter };
+using ClientFrameTap = std::function<Fate(const v1::ClientHeader&)>;
+using ServerFrameTap = std::function<Fate(const v1::ServerHeader&)>;
+
+class Wire;
+
+// The way from one client to one server, with its faults. Outlives its stubs; thread-safe.
+class Link {
+ public:
+  // `slot` must outlive the link.
+  Link(const ServerSlot& slot, std::string address, DelayOptions delay)
+      : slot_(slot), address_(std::move(address)), delay_(delay) {}
+
+  std::unique_ptr<client::ServerStub> NewStub();
+
+  // --- Faults ---
+  // Ends all open streams with UNAVAILABLE; new ones can be opened.
+  void Break();
+  // Calls and streams end with UNAVAILABLE "Connection refused".
+  void SetReachable(bool reachable) { reachable_ = reachable; }
+  // The next call whose request is a `message` ("JoinRequest") is made, and its answer lost: UNAVAILABLE.
+  void DropReplyTo(const std::string& message);
+  // Asked about every frame just before it is delivered, by the delivering thread; null: all are. Set before
+  // the streams it is for are opened.
+  void TapClientFrames(ClientFrameTap tap);
+  void TapServerFrames(ServerFrameTap tap);
+
+  // How often a stream was opened.
+  int streams_opened() const { return streams_opened_; }
+
+ private:
+  friend class InProcessStub;
+  friend class InProcessStream;
+  std::shared_ptr<ps::Server> Reach() const { return reachable_ ? slot_.Get() : nullptr; }
+  bool LosesReplyTo(const std::string& message);
+  uint64_t Register(const std::shared_ptr<Wire>& wire);
+
+  const ServerSlot& slot_;
+  const std::string address_;
+  const DelayOptions delay_;
+  std::atomic<bool> reachable_{true};
+  std::atomic<int> streams_opened_{0};
+
+  Mutex mutex_;
+  std::vector<std::weak_ptr<Wire>> wires_ ABSL_GUARDED_BY(mutex_);
+  std::multiset<std::string> lost_replies_ ABSL_GUARDED_BY(mutex_);
+  ClientFrameTap client_tap_ ABSL_GUARDED_BY(mutex_);
+  ServerFrameTap server_tap_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn::test
