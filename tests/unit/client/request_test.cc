@@ -1,0 +1,148 @@
+#include "worker/client/request.h"
+
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cairn::client {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+// Servers hold [a: 4 rows of 2 | split after row 3 | the rest on ps/1] and [b: 2 elements].
+class ExtentsTest : public testing::Test {
+ protected:
+  ExtentsTest() {
+    const std::vector<net::VariableInfo> variables = {{"b", Shape({2}), 0}, {"a", Shape({4, 2}), 2}};
+    const std::vector<std::vector<net::Slice>> slices = {
+        {{"a", Shape({4, 2}), 0, 3, 0}, {"unknown", Shape({1}), 0, 1, 6}, {"b", Shape({2}), 0, 2, 7}},
+        {{"a", Shape({4, 2}), 3, 4, 0}}};
+    layout_ = net::Layout::Create(variables, slices).value();
+  }
+  net::Layout layout_;
+};
+
+TEST_F(ExtentsTest, MapBetweenTheFlatBufferAndTheServers) {
+  EXPECT_EQ(layout_.arena_size(0), 9);
+  EXPECT_EQ(layout_.arena_size(1), 2);
+  const auto a = layout_.extents_of(1);
+  ASSERT_EQ(a.size(), 2u);
+  EXPECT_EQ(a[0].server, 0);
+  EXPECT_EQ(a[0].local_offset, 2);
+  EXPECT_EQ(a[0].count, 6);
+  EXPECT_EQ(a[1].server, 1);
+  EXPECT_EQ(a[1].local_offset, 8);
+  EXPECT_EQ(a[1].count, 2);
+  EXPECT_FALSE(layout_.covers(0)) << "'unknown' is not the user's";
+  EXPECT_TRUE(layout_.covers(1));
+}
+
+// Chunks that begin and end at any element, in runs that begin and end at any byte.
+TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
+  std::vector<float> arena(9);
+  std::iota(arena.begin(), arena.end(), 100.0f);
+  const char* const bytes = reinterpret_cast<const char*>(arena.data());
+  for (size_t chunk_end = 1; chunk_end < 9; ++chunk_end) {
+    for (size_t cut = 0; cut <= 9 * sizeof(float); ++cut) {
+      std::vector<float> buffer(10, -1.0f);
+      const ServerSession::OnChunk receive = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
+      const auto deliver = [&](size_t begin, size_t end) {
+        const size_t from = begin * sizeof(float), to = end * sizeof(float);
+        const size_t at = std::min(std::max(cut, from), to);
+        const absl::Span<const char> runs[] = {{bytes + from, at - from}, {bytes + at, to - at}};
+        ASSERT_EQ(receive(static_cast<int64_t>(begin), runs), absl::OkStatus());
+      };
+      deliver(chunk_end, 9);
+      deliver(0, chunk_end);
+      ASSERT_THAT(buffer, ElementsAre(107, 108, 100, 101, 102, 103, 104, 105, -1, -1)) << chunk_end << " " << cut;
+    }
+  }
+}
+
+TEST_F(ExtentsTest, ChunksThatAreNoneOfOursChangeNothing) {
+  std::vector<float> buffer(10, -1.0f);
+  const ServerSession::OnChunk receive = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
+  const absl::Span<const char> six_bytes("123456", 6), eight_bytes("12345678", 8);
+  EXPECT_EQ(receive(0, {&six_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
+  for (int64_t offset : {int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_EQ(receive(offset, {&eight_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(receive(100, {&eight_bytes, 1}), absl::OkStatus()) << "beyond what we know";
+  EXPECT_THAT(buffer, Each(-1));
+}
+
+// A server that records what is sent to it.
+class RecordingStub final : public ServerStub {
+ public:
+  struct Sent {
+    int64_t offset;
+    std::vector<float> values;
+    size_t runs;
+  };
+  class Stream final : public FrameStream {
+   public:
+    Stream(RecordingStub& stub, FrameHandler& handler) : stub_(stub), handler_(handler) {}
+    ~Stream() override { handler_.OnClosed(absl::OkStatus()); }
+    void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
+      if (!header.has_chunk()) return;
+      Sent sent = {header.chunk().offset(), {}, payload.size()};
+      for (const auto& run : payload) sent.values.insert(sent.values.end(), run.begin(), run.end());
+      stub_.chunks.push_back(std::move(sent));
+    }
+
+   private:
+    RecordingStub& stub_;
+    FrameHandler& handler_;
+  };
+
+  absl::Status Connect(const v1::ConnectRequest&, v1::ConnectResponse*, Timeout) override { return {}; }
+  absl::Status Create(const v1::CreateRequest&, v1::CreateResponse*, Timeout) override { return {}; }
+  absl::Status Wait(const v1::WaitRequest&, v1::WaitResponse*, Timeout) override { return {}; }
+  absl::Status Join(const v1::JoinRequest&, v1::JoinResponse*, Timeout) override { return {}; }
+  absl::Status Heartbeat(const v1::HeartbeatRequest&, v1::HeartbeatResponse*, Timeout) override { return {}; }
+  absl::Status Leave(const v1::LeaveRequest&, v1::LeaveResponse*, Timeout) override { return {}; }
+  absl::Status Mark(const v1::MarkRequest&, v1::MarkResponse*, Timeout) override { return {}; }
+  absl::Status Finish(const v1::FinishRequest&, v1::FinishResponse*, Timeout) override { return {}; }
+  std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
+    return std::make_unique<Stream>(*this, handler);
+  }
+  std::string address() const override { return "nowhere:1"; }
+
+  std::vector<Sent> chunks;
+};
+
+TEST_F(ExtentsTest, ExtentsThatTouchOnTheServerShareAChunk) {
+  RecordingStub stub;
+  ServerSession session(stub);
+  std::vector<float> buffer(10);
+  std::iota(buffer.begin(), buffer.end(), 0.0f);
+  // In the arena: [0, 2) and [2, 3) touch, [5, 6) does not.
+  const net::Extent extents[] = {{0, 0, 4, 2}, {0, 2, 9, 1}, {0, 5, 0, 1}};
+  SendExtents(session, 1, extents, buffer);
+  ASSERT_EQ(stub.chunks.size(), 2u);
+  EXPECT_EQ(stub.chunks[0].offset, 0);
+  EXPECT_THAT(stub.chunks[0].values, ElementsAre(4, 5, 9));
+  EXPECT_EQ(stub.chunks[0].runs, 2u);
+  EXPECT_EQ(stub.chunks[1].offset, 5);
+  EXPECT_THAT(stub.chunks[1].values, ElementsAre(0));
+}
+
+TEST(SendExtents, CutsAtTheLargestPayload) {
+  RecordingStub stub;
+  ServerSession session(stub);
+  const int64_t count = 2 * net::kMaxPayloadFloats + 7;
+  const std::vector<float> buffer(static_cast<size_t>(count), 1.0f);
+  const net::Extent extent = {0, 10, 0, count};
+  SendExtents(session, 1, {&extent, 1}, buffer);
+  ASSERT_EQ(stub.chunks.size(), 3u);
+  EXPECT_EQ(stub.chunks[1].offset, 10 + net::kMaxPayloadFloats);
+  EXPECT_EQ(static_cast<int64_t>(stub.chunks[1].values.size()), net::kMaxPayloadFloats);
+  EXPECT_EQ(stub.chunks[2].values.size(), 7u);
+}
+
+}  // namespace
+}  // namespace cairn::client

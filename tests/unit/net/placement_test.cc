@@ -1,0 +1,139 @@
+#include "common/net/placement.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cairn::net {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<VariableInfo> Variables(const std::vector<Shape>& shapes) {
+  std::vector<VariableInfo> variables;
+  int64_t offset = 0;
+  for (const Shape& shape : shapes) {
+    variables.push_back({absl::StrCat("v", variables.size()), shape, offset});
+    offset += shape.num_elements();
+  }
+  return variables;
+}
+
+int64_t Load(const std::vector<Slice>& slices) {
+  int64_t load = 0;
+  for (const Slice& slice : slices) load += slice.elements();
+  return load;
+}
+
+// The bound of greedy placement: nobody has more than an even share and the largest part.
+TEST(Placement, NoServerHasMoreThanAnEvenShareAndTheLargestPart) {
+  Random random(3, "placement");
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<Shape> shapes;
+    const uint32_t count = 1 + random.NextBelow(20);
+    for (uint32_t i = 0; i < count; ++i) {
+      shapes.push_back(Shape({int64_t{1 + random.NextBelow(40)}, int64_t{1 + random.NextBelow(30)}}));
+    }
+    const auto variables = Variables(shapes);
+    const int servers = 1 + static_cast<int>(random.NextBelow(7));
+    const auto placed = PlaceVariables(variables, {.servers = servers, .split_bytes = 1000});
+    int64_t total = 0, largest = 0, heaviest = 0;
+    for (const auto& slices : placed) {
+      total += Load(slices);
+      heaviest = std::max(heaviest, Load(slices));
+      for (const Slice& slice : slices) largest = std::max(largest, slice.elements());
+    }
+    ASSERT_EQ(total, std::accumulate(shapes.begin(), shapes.end(), int64_t{0},
+                                     [](int64_t sum, const Shape& shape) { return sum + shape.num_elements(); }));
+    ASSERT_LE(heaviest, (total + servers - 1) / servers + largest);
+    ASSERT_TRUE(Layout::Create(variables, placed).ok()) << "every row is on one server";
+  }
+}
+
+TEST(Placement, ALargeVariableIsSplitByRowsOverAllServers) {
+  const auto placed = PlaceVariables(Variables({Shape({10, 100})}), {.servers = 3, .split_bytes = 400});
+  std::vector<int64_t> rows;
+  for (const auto& slices : placed) {
+    ASSERT_EQ(slices.size(), 1u);
+    rows.push_back(slices[0].row_end - slices[0].row_begin);
+  }
+  std::sort(rows.begin(), rows.end());
+  EXPECT_THAT(rows, testing::ElementsAre(3, 3, 4));
+}
+
+TEST(Placement, AVariableOfOneRowIsNotSplit) {
+  const auto placed = PlaceVariables(Variables({Shape({1, 1000}), Shape({})}), {.servers = 3, .split_bytes = 4});
+  size_t parts = 0;
+  for (const auto& slices : placed) parts += slices.size();
+  EXPECT_EQ(parts, 2u);
+}
+
+TEST(Placement, SmallVariablesStayWholeByDefault) {
+  const auto placed = PlaceVariables(Variables({Shape({1000}), Shape({1000})}), {.servers = 2, .split_bytes = 0});
+  for (const auto& slices : placed) EXPECT_EQ(slices.size(), 1u);
+}
+
+TEST(Placement, WithFewerVariablesThanServersSomeHaveNone) {
+  const auto variables = Variables({Shape({5}), Shape({3})});
+  const auto placed = PlaceVariables(variables, {.servers = 4, .split_bytes = 0});
+  EXPECT_EQ(Load(placed[0]), 5);
+  EXPECT_EQ(Load(placed[1]), 3);
+  EXPECT_TRUE(placed[2].empty());
+  const Layout layout = Layout::Create(variables, placed).value();
+  EXPECT_EQ(layout.arena_size(3), 0);
+  EXPECT_TRUE(layout.covers(3));
+}
+
+TEST(Placement, DependsOnNothingButItsArguments) {
+  const auto variables = Variables({Shape({8, 8}), Shape({64}), Shape({8, 8}), Shape({7})});
+  const auto once = PlaceVariables(variables, {.servers = 3, .split_bytes = 100});
+  const auto again = PlaceVariables(variables, {.servers = 3, .split_bytes = 100});
+  for (size_t server = 0; server < once.size(); ++server) {
+    ASSERT_EQ(once[server].size(), again[server].size());
+    int64_t offset = 0;
+    for (size_t i = 0; i < once[server].size(); ++i) {
+      EXPECT_EQ(once[server][i].ToProto().SerializeAsString(), again[server][i].ToProto().SerializeAsString());
+      EXPECT_EQ(once[server][i].offset, offset) << "slices lie one after another";
+      offset += once[server][i].elements();
+    }
+  }
+}
+
+class LayoutRefusal : public testing::Test {
+ protected:
+  std::string Refusal(const std::vector<std::vector<Slice>>& slices) {
+    const auto layout = Layout::Create(variables_, slices);
+    EXPECT_EQ(layout.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(layout.status().message());
+  }
+  const std::vector<VariableInfo> variables_ = Variables({Shape({4, 2})});
+};
+
+TEST_F(LayoutRefusal, NamesRowsThatAreNowhereOrTwice) {
+  EXPECT_THAT(Refusal({{}}), HasSubstr("'v0' is on no server"));
+  EXPECT_THAT(Refusal({{{"v0", Shape({4, 2}), 0, 3, 0}}}), HasSubstr("'v0': row 3 is on no server"));
+  EXPECT_THAT(Refusal({{{"v0", Shape({4, 2}), 1, 4, 0}}}), HasSubstr("'v0': row 0 is on no server"));
+  EXPECT_THAT(Refusal({{{"v0", Shape({4, 2}), 0, 3, 0}}, {{"v0", Shape({4, 2}), 2, 4, 0}}}),
+              HasSubstr("'v0': row 2 is on two servers"));
+}
+
+TEST_F(LayoutRefusal, NamesAnotherShapeAndItsServer) {
+  EXPECT_THAT(Refusal({{}, {{"v0", Shape({2, 4}), 0, 2, 0}}}), HasSubstr("on ps/1"));
+}
+
+TEST(SliceProto, RefusesRowsOutsideTheShape) {
+  v1::VariableSlice proto = Slice{"a", Shape({4}), 0, 4, 0}.ToProto();
+  EXPECT_TRUE(Slice::FromProto(proto).ok());
+  proto.set_row_end(5);
+  EXPECT_THAT(std::string(Slice::FromProto(proto).status().message()), HasSubstr("'a': rows 0 to 5"));
+  proto.set_row_end(1);
+  proto.set_row_begin(2);
+  EXPECT_FALSE(Slice::FromProto(proto).ok());
+}
+
+}  // namespace
+}  // namespace cairn::net

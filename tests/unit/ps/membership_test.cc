@@ -1,0 +1,73 @@
+#include "ps/membership.h"
+
+#include "gtest/gtest.h"
+
+namespace cairn::ps {
+namespace {
+
+TimePoint At(int seconds) { return TimePoint(std::chrono::seconds(1000 + seconds)); }
+
+class MembershipTest : public testing::Test {
+ protected:
+  std::string Missing(int but) {
+    std::string missing;
+    const bool left = members_.AllOthersLeft(but, &missing);
+    EXPECT_EQ(left, missing.empty());
+    return missing;
+  }
+  Membership members_{{"worker/0", "worker/1", "worker/2"}};
+};
+
+TEST_F(MembershipTest, EachJoinIsALaterIncarnation) {
+  EXPECT_EQ(members_.Join(1, 0, At(0)), 1u);
+  EXPECT_EQ(members_.Join(1, 0, At(0)), 2u);
+  EXPECT_EQ(members_.Join(1, 9, At(0)), 9u);
+  EXPECT_EQ(members_.Join(1, 8, At(0)), 0u) << "older than what is known";
+  EXPECT_EQ(members_.Join(0, 0, At(0)), 1u) << "workers count apart";
+}
+
+TEST_F(MembershipTest, OnlyTheNewestIncarnationKeepsTheLease) {
+  members_.Join(1, 0, At(0));
+  members_.Join(1, 0, At(1));
+  EXPECT_FALSE(members_.Heartbeat(1, 1, 0, At(2)));
+  EXPECT_TRUE(members_.Heartbeat(1, 2, 0, At(2)));
+  EXPECT_FALSE(members_.Heartbeat(2, 1, 0, At(2))) << "never joined";
+}
+
+TEST_F(MembershipTest, ALeaseRunsOutOnceAndForGood) {
+  members_.Join(0, 0, At(0));
+  members_.Join(1, 0, At(0));
+  members_.Heartbeat(1, 1, 5, At(10));
+  const auto expired = members_.ExpireOlderThan(At(10));
+  ASSERT_EQ(expired.size(), 1u);
+  EXPECT_EQ(expired[0].worker, 0);
+  EXPECT_EQ(expired[0].incarnation, 1u);
+  EXPECT_TRUE(members_.ExpireOlderThan(At(10)).empty());
+  EXPECT_FALSE(members_.Heartbeat(0, 1, 0, At(11))) << "too late";
+  EXPECT_EQ(members_.Join(0, 0, At(12)), 2u);
+  EXPECT_TRUE(members_.Heartbeat(0, 2, 0, At(13)));
+}
+
+TEST_F(MembershipTest, OneLeavesOnceAndAsItself) {
+  members_.Join(1, 0, At(0));
+  EXPECT_FALSE(members_.Leave(1, 7));
+  EXPECT_TRUE(members_.Leave(1, 1));
+  EXPECT_FALSE(members_.Leave(1, 1));
+  EXPECT_FALSE(members_.Heartbeat(1, 1, 0, At(1)));
+}
+
+TEST_F(MembershipTest, WhoHasNotLeftIsNamedWithItsStep) {
+  EXPECT_EQ(Missing(0), "worker/1 (never joined), worker/2 (never joined)");
+  members_.Join(1, 0, At(0));
+  members_.Join(2, 0, At(0));
+  members_.Heartbeat(1, 1, 312, At(1));
+  members_.Leave(2, 1);
+  EXPECT_EQ(Missing(0), "worker/1 (step 312)");
+  members_.ExpireOlderThan(At(100));
+  EXPECT_EQ(Missing(0), "") << "the dead are gone too";
+}
+
+TEST_F(MembershipTest, AWorkerThatTheJobLacksHasAName) { EXPECT_EQ(members_.NameOf(7), "an unknown worker 7"); }
+
+}  // namespace
+}  // namespace cairn::ps

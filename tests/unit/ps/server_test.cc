@@ -1,0 +1,308 @@
+#include "ps/server.h"
+
+#include <optional>
+
+#include "common/net/grpc_util.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+#include "tests/unit/ps/pieces.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// The answer to a call; all but Wait answer at once.
+template <typename Request, typename Response>
+absl::StatusOr<Response> Call(Server& server, void (Server::*method)(const Request&, Reply<Response>),
+                              const Request& request) {
+  absl::StatusOr<Response> answer = absl::UnknownError("no answer yet");
+  (server.*method)(request, [&answer](absl::StatusOr<Response> response) { answer = std::move(response); });
+  return answer;
+}
+
+std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest() : server_({.index = 0, .cluster_hash = 17, .incarnation = 5, .connect_to_leader = nullptr}, clock_) {}
+
+  static v1::ConnectRequest ConnectFromHere() {
+    v1::ConnectRequest request;
+    request.set_protocol(net::kProtocolVersion);
+    request.set_cluster_hash(17);
+    request.set_client("worker/1");
+    return request;
+  }
+  v1::ConnectResponse Describe() { return Call(server_, &Server::Connect, ConnectFromHere()).value(); }
+
+  static v1::CreateRequest TrainingJob() {
+    v1::CreateRequest request;
+    v1::Job& job = *request.mutable_job();
+    job.set_run_id("run");
+    job.set_mode(v1::MODE_SYNC);
+    for (const char* worker : {"worker/0", "worker/1"}) job.add_workers(worker);
+    job.add_servers("host:1");
+    job.set_lease_seconds(10);
+    job.mutable_optimizer()->set_name("SGD");
+    for (const net::Slice& slice : Vectors({{"a", 2}})) *request.add_slices() = slice.ToProto();
+    return request;
+  }
+  absl::StatusOr<v1::CreateResponse> Create(const v1::CreateRequest& request) {
+    return Call(server_, &Server::Create, request);
+  }
+  void MakeReady() { server_.OnInitialised(Create(TrainingJob()).value().layout()); }
+
+  absl::StatusOr<v1::JoinResponse> Join(int worker) {
+    v1::JoinRequest request;
+    request.set_worker(worker);
+    request.set_task("worker/" + std::to_string(worker));
+    return Call(server_, &Server::Join, request);
+  }
+  absl::StatusOr<v1::HeartbeatResponse> Heartbeat(int worker, uint64_t incarnation = 1) {
+    v1::HeartbeatRequest request;
+    request.set_worker(worker);
+    request.set_incarnation(incarnation);
+    return Call(server_, &Server::Heartbeat, request);
+  }
+  void Leave(int worker, v1::LeaveReason reason, const std::string& message = "") {
+    v1::LeaveRequest request;
+    request.set_worker(worker);
+    request.set_incarnation(1);
+    request.set_reason(reason);
+    request.set_message(message);
+    EXPECT_TRUE(Call(server_, &Server::Leave, request).ok());
+  }
+  using WaitAnswer = std::optional<absl::StatusOr<v1::WaitResponse>>;
+  void Wait(v1::Condition condition, double seconds, WaitAnswer& answer) {
+    v1::WaitRequest request;
+    request.set_condition(condition);
+    request.set_wait_seconds(seconds);
+    server_.Wait(request, [&answer](absl::StatusOr<v1::WaitResponse> response) { answer = std::move(response); });
+  }
+  absl::Status Finish() { return Call(server_, &Server::Finish, v1::FinishRequest()).status(); }
+
+  static v1::CreateRequest Variable(const std::string& name, const std::vector<float>& values) {
+    v1::CreateRequest request;
+    request.mutable_job()->set_mode(v1::MODE_VARIABLES);
+    *request.add_slices() = Vectors({{name, static_cast<int64_t>(values.size())}})[0].ToProto();
+    request.mutable_values()->Add(values.begin(), values.end());
+    return request;
+  }
+  std::vector<float> AllValues() {
+    return ToVector(server_.JobForLayout(Describe().layout()).value()->shard().store().current());
+  }
+
+  test::FakeClock clock_;
+  Server server_;
+};
+
+TEST_F(ServerTest, TheHandshakeRefusesOtherProtocolsIndicesAndClusters) {
+  v1::ConnectRequest request = ConnectFromHere();
+  request.set_protocol(net::kProtocolVersion + 1);
+  EXPECT_THAT(MessageOf(Call(server_, &Server::Connect, request).status()), HasSubstr("speaks protocol"));
+
+  request = ConnectFromHere();
+  request.set_server(3);
+  EXPECT_THAT(MessageOf(Call(server_, &Server::Connect, request).status()),
+              HasSubstr("this is ps/0, and worker/1 takes it for ps/3"));
+
+  request = ConnectFromHere();
+  request.set_cluster_hash(18);
+  const absl::Status other = Call(server_, &Server::Connect, request).status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(MessageOf(other), HasSubstr("another cluster than worker/1"));
+
+  request.set_cluster_hash(0);
+  EXPECT_TRUE(Call(server_, &Server::Connect, request).ok()) << "who does not know its cluster is let in";
+}
+
+TEST_F(ServerTest, AnEmptyServerSaysSo) {
+  EXPECT_EQ(Describe().state(), v1::STATE_EMPTY);
+  EXPECT_EQ(Describe().incarnation(), 5u);
+  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Heartbeat(0).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ServerTest, AJobIsReadyWhenItsValuesAreWritten) {
+  const uint64_t layout = Create(TrainingJob()).value().layout();
+  EXPECT_EQ(Describe().state(), v1::STATE_INITIALISING);
+  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kFailedPrecondition);
+  server_.OnInitialised(layout);
+  EXPECT_EQ(Describe().state(), v1::STATE_READY);
+  EXPECT_EQ(Describe().layout(), layout);
+  EXPECT_EQ(Describe().slices_size(), 1);
+}
+
+TEST_F(ServerTest, CreatingAgainBeforeTheJobIsReadyStartsAnew) {
+  const uint64_t first = Create(TrainingJob()).value().layout();
+  const uint64_t second = Create(TrainingJob()).value().layout();
+  EXPECT_NE(first, second);
+  server_.OnInitialised(first);
+  EXPECT_EQ(Describe().state(), v1::STATE_INITIALISING) << "those were the values of the first";
+  EXPECT_EQ(server_.JobForLayout(first).status().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(ServerTest, AJobThatIsReadyIsNotReplaced) {
+  MakeReady();
+  const absl::Status status = Create(TrainingJob()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(MessageOf(status), HasSubstr("job run is under way, at version 0"));
+}
+
+TEST_F(ServerTest, JobsThatMakeNoSenseAreRefusedWithoutEffect) {
+  using Change = void (*)(v1::CreateRequest&);
+  const Change changes[] = {
+      [](v1::CreateRequest& request) { request.mutable_job()->set_mode(v1::MODE_UNSPECIFIED); },
+      [](v1::CreateRequest& request) { request.mutable_job()->clear_workers(); },
+      [](v1::CreateRequest& request) { request.mutable_job()->clear_servers(); },
+      [](v1::CreateRequest& request) { request.mutable_job()->set_lease_seconds(0); },
+      [](v1::CreateRequest& request) { request.mutable_job()->set_replicas_to_aggregate(-1); },
+      [](v1::CreateRequest& request) { request.mutable_job()->mutable_optimizer()->set_name("Magic"); },
+      [](v1::CreateRequest& request) { *request.add_slices() = request.slices(0); },
+      [](v1::CreateRequest& request) { request.mutable_slices(0)->set_row_end(3); },
+      [](v1::CreateRequest& request) { request.mutable_slices(0)->set_shape(0, -2); },
+      [](v1::CreateRequest& request) { request.mutable_slices(0)->clear_name(); },
+  };
+  int row = 0;
+  for (const Change change : changes) {
+    v1::CreateRequest request = TrainingJob();
+    change(request);
+    EXPECT_EQ(Create(request).status().code(), absl::StatusCode::kInvalidArgument) << "row " << row++;
+    EXPECT_EQ(Describe().state(), v1::STATE_EMPTY);
+  }
+}
+
+TEST_F(ServerTest, AWaitEndsWhenItsConditionHolds) {
+  WaitAnswer answer;
+  Wait(v1::CONDITION_READY, 20, answer);
+  EXPECT_FALSE(answer.has_value());
+  MakeReady();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_TRUE((*answer)->holds());
+}
+
+TEST_F(ServerTest, AWaitEndsWhenItsTimeIsUpAndSaysWhatIsMissing) {
+  WaitAnswer answer;
+  Wait(v1::CONDITION_READY, 2, answer);
+  clock_.Advance(std::chrono::milliseconds(1900));
+  server_.Tick();
+  EXPECT_FALSE(answer.has_value());
+  clock_.Advance(std::chrono::milliseconds(200));
+  server_.Tick();
+  EXPECT_FALSE((*answer)->holds());
+  EXPECT_EQ((*answer)->missing(), "the chief has not declared the job");
+}
+
+TEST_F(ServerTest, AWaitForTheOthersNamesThem) {
+  MakeReady();
+  ASSERT_TRUE(Join(1).ok());
+  WaitAnswer answer;
+  Wait(v1::CONDITION_ALL_OTHERS_LEFT, 0, answer);
+  EXPECT_EQ((*answer)->missing(), "worker/1 (step 0)");
+  Wait(v1::CONDITION_ALL_OTHERS_LEFT, 20, answer);
+  Leave(1, v1::LEAVE_REASON_FINISHED);
+  EXPECT_TRUE((*answer)->holds());
+}
+
+TEST_F(ServerTest, AWorkerThatTheJobLacksCannotJoin) {
+  MakeReady();
+  EXPECT_EQ(Join(2).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Join(-1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ServerTest, AHeartbeatTellsWhomTheRoundWaitsFor) {
+  MakeReady();
+  ASSERT_TRUE(Join(0).ok());
+  EXPECT_EQ(Heartbeat(0)->waiting_for(), "worker/0, worker/1");
+  EXPECT_EQ(Heartbeat(0)->server_incarnation(), 5u);
+}
+
+TEST_F(ServerTest, ALeaseThatRunsOutTakesItsWorkerOutOfTheRound) {
+  MakeReady();
+  ASSERT_TRUE(Join(0).ok());
+  ASSERT_TRUE(Join(1).ok());
+  clock_.Advance(std::chrono::seconds(8));
+  ASSERT_TRUE(Heartbeat(0).ok());
+  clock_.Advance(std::chrono::seconds(8));
+  server_.Tick();
+  EXPECT_EQ(Heartbeat(0)->waiting_for(), "worker/0");
+  const absl::Status late = Heartbeat(1).status();
+  EXPECT_EQ(late.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(MessageOf(late), HasSubstr("incarnation 1 of worker/1 is no member"));
+}
+
+TEST_F(ServerTest, AWorkerThatFailsEndsTheJob) {
+  MakeReady();
+  ASSERT_TRUE(Join(0).ok());
+  ASSERT_TRUE(Join(1).ok());
+  Leave(1, v1::LEAVE_REASON_FAILED, "no space left");
+  EXPECT_EQ(Heartbeat(0)->state(), v1::STATE_FAILED);
+  EXPECT_EQ(Heartbeat(0)->failure(), "worker/1 failed: no space left");
+  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/0 is still to be told";
+  Leave(0, v1::LEAVE_REASON_FAILED);
+  EXPECT_EQ(server_.ended(), ExitCode::kFailure);
+}
+
+TEST_F(ServerTest, AFailedJobsServerGoesInTheEndWhoeverHasNotHeard) {
+  MakeReady();
+  ASSERT_TRUE(Join(0).ok());
+  ASSERT_TRUE(Join(1).ok());
+  Leave(1, v1::LEAVE_REASON_FAILED, "x");
+  clock_.Advance(std::chrono::seconds(11));
+  EXPECT_EQ(server_.ended(), ExitCode::kFailure);
+}
+
+TEST_F(ServerTest, AfterFinishTheServerIsDone) {
+  MakeReady();
+  EXPECT_EQ(server_.ended(), std::nullopt);
+  EXPECT_TRUE(Finish().ok());
+  EXPECT_TRUE(Finish().ok()) << "safe to repeat";
+  EXPECT_EQ(server_.ended(), ExitCode::kDone);
+}
+
+TEST_F(ServerTest, AServerFinishedBeforeItHadAJobRefusesWhatComes) {
+  EXPECT_TRUE(Finish().ok());
+  EXPECT_EQ(Create(TrainingJob()).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ServerTest, ShutdownAnswersWhatWaitsAndWhatComes) {
+  WaitAnswer waiting, coming;
+  Wait(v1::CONDITION_READY, 20, waiting);
+  server_.Shutdown();
+  Wait(v1::CONDITION_READY, 20, coming);
+  EXPECT_EQ(waiting->status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(coming->status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Create(TrainingJob()).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ServerTest, VariablesAreAddedToThoseThatAreThere) {
+  ASSERT_TRUE(Create(Variable("a", {1, 2})).ok());
+  ASSERT_TRUE(Create(Variable("b", {3})).ok());
+  EXPECT_THAT(AllValues(), ElementsAre(1, 2, 3));
+  EXPECT_EQ(Create(Variable("a", {9})).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(AllValues(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(ServerTest, AVariableWithTooFewValuesIsNotCreated) {
+  v1::CreateRequest request = Variable("a", {1, 2});
+  request.mutable_values()->RemoveLast();
+  EXPECT_EQ(Create(request).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Describe().state(), v1::STATE_EMPTY);
+  EXPECT_TRUE(Create(Variable("a", {1, 2})).ok());
+  EXPECT_THAT(AllValues(), ElementsAre(1, 2));
+}
+
+TEST_F(ServerTest, LayoutsOfDifferentProcessesDiffer) {
+  Server other({.index = 0, .cluster_hash = 17, .incarnation = 6, .connect_to_leader = nullptr}, clock_);
+  const uint64_t here = Create(TrainingJob()).value().layout();
+  EXPECT_NE(Call(other, &Server::Create, TrainingJob()).value().layout(), here);
+}
+
+}  // namespace
+}  // namespace cairn::ps

@@ -1,0 +1,210 @@
+#include "ps/session.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+#include "tests/unit/ps/pieces.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class RecordingSink final : public SessionSink {
+ public:
+  void Send(const v1::ServerHeader& header, net::FloatSpans payload, const std::shared_ptr<const void>&) override {
+    if (header.has_done()) done.push_back(header);
+    for (const auto& run : payload) values.insert(values.end(), run.begin(), run.end());
+  }
+  std::vector<v1::ServerHeader> done;
+  std::vector<float> values;  // of all chunks
+};
+
+// A session with a server that trains two elements asynchronously; worker 0 has joined as incarnation 1.
+class SessionTest : public testing::Test {
+ protected:
+  SessionTest() : server_({.index = 0, .connect_to_leader = nullptr}, clock_) {
+    v1::CreateRequest create;
+    create.mutable_job()->set_mode(v1::MODE_ASYNC);
+    create.mutable_job()->add_workers("worker/0");
+    create.mutable_job()->add_servers("host:1");
+    create.mutable_job()->set_lease_seconds(30);
+    create.mutable_job()->mutable_optimizer()->set_name("SGD");
+    (*create.mutable_job()->mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 1;
+    for (const net::Slice& slice : Vectors({{"a", 2}})) *create.add_slices() = slice.ToProto();
+    server_.Create(create, [this](absl::StatusOr<v1::CreateResponse> response) { layout_ = response->layout(); });
+    v1::ClientHeader write = Header(100);
+    write.mutable_write()->set_layout(layout_);
+    write.mutable_write()->set_initialise(true);
+    EXPECT_EQ(session_.OnFrame(write, {}), absl::OkStatus());
+    EXPECT_EQ(Chunk(100, 0, {10, 20}), absl::OkStatus());
+    EXPECT_EQ(End(100), absl::OkStatus());
+    EXPECT_EQ(Last().code(), 0);
+    v1::JoinRequest join;
+    join.set_task("worker/0");
+    server_.Join(join, [](absl::StatusOr<v1::JoinResponse> response) { EXPECT_EQ(response->incarnation(), 1u); });
+  }
+
+  static v1::ClientHeader Header(uint64_t id) {
+    v1::ClientHeader header;
+    header.set_request_id(id);
+    return header;
+  }
+  v1::ClientHeader PushHeader(uint64_t id) const {
+    v1::ClientHeader header = Header(id);
+    header.mutable_push()->set_layout(layout_);
+    header.mutable_push()->set_incarnation(1);
+    header.mutable_push()->set_step(static_cast<int64_t>(id));
+    header.mutable_push()->set_examples(1);
+    header.mutable_push()->set_read_values(true);
+    return header;
+  }
+  absl::Status BeginPush(uint64_t id) { return session_.OnFrame(PushHeader(id), {}); }
+  absl::Status Chunk(uint64_t id, int64_t offset, std::vector<float> values) {
+    v1::ClientHeader header = Header(id);
+    header.mutable_chunk()->set_offset(offset);
+    return session_.OnFrame(header, Bytes(std::move(values)));
+  }
+  absl::Status End(uint64_t id) {
+    v1::ClientHeader header = Header(id);
+    header.mutable_end();
+    return session_.OnFrame(header, {});
+  }
+  const v1::Done& Last() const { return sink_->done.back().done(); }
+
+  test::FakeClock clock_;
+  Server server_;
+  std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
+  Session session_{server_, sink_};
+  uint64_t layout_ = 0;
+};
+
+TEST_F(SessionTest, APushIsAnsweredWithTheValuesThatItLeft) {
+  ASSERT_TRUE(BeginPush(1).ok());
+  ASSERT_TRUE(Chunk(1, 1, {2}).ok());
+  ASSERT_TRUE(Chunk(1, 0, {1}).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_EQ(sink_->done.back().request_id(), 1u);
+  EXPECT_EQ(Last().outcome(), v1::OUTCOME_ACCEPTED);
+  EXPECT_EQ(Last().version(), 1);
+  EXPECT_TRUE(Last().has_values());
+  EXPECT_THAT(sink_->values, ElementsAre(9, 18));
+}
+
+TEST_F(SessionTest, FramesOfRequestsThatAreNotOpenEndTheStream) {
+  EXPECT_EQ(Chunk(7, 0, {1}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(End(7).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, ARequestThatBeginsTwiceEndsTheStream) {
+  ASSERT_TRUE(BeginPush(1).ok());
+  EXPECT_EQ(BeginPush(1).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, MoreOpenRequestsThanTheLimitEndTheStream) {
+  for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(BeginPush(id).ok());
+  EXPECT_EQ(BeginPush(5).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(SessionTest, APayloadWhereNoneBelongsEndsTheStream) {
+  EXPECT_EQ(session_.OnFrame(PushHeader(1), Bytes({1})).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, AHeaderOfNoKindEndsTheStream) {
+  EXPECT_EQ(session_.OnFrame(Header(1), {}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, ALayoutThatIsNotTheServersIsAborted) {
+  v1::ClientHeader header = PushHeader(1);
+  header.mutable_push()->set_layout(layout_ + 1);
+  ASSERT_TRUE(session_.OnFrame(header, {}).ok());
+  ASSERT_TRUE(Chunk(1, 0, {1, 1}).ok()) << "the rest of a refused request is skipped";
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
+TEST_F(SessionTest, AnIncompletePushIsAnsweredAndNotApplied) {
+  ASSERT_TRUE(BeginPush(1).ok());
+  ASSERT_TRUE(Chunk(1, 0, {1}).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Last().message(), HasSubstr("1 of 2 elements came"));
+  EXPECT_EQ(server_.JobForLayout(layout_).value()->shard().store().current().version, 0);
+}
+
+TEST_F(SessionTest, AChunkThatDoesNotFitIsAnsweredAtTheEnd) {
+  ASSERT_TRUE(BeginPush(1).ok());
+  ASSERT_TRUE(Chunk(1, 1, {1, 1}).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(SessionTest, PushesWithImpossibleFieldsAreAnswered) {
+  using Change = void (*)(v1::PushBegin&);
+  const Change changes[] = {
+      [](v1::PushBegin& push) { push.set_worker(-1); },
+      [](v1::PushBegin& push) { push.set_worker(1); },
+      [](v1::PushBegin& push) { push.set_step(0); },
+      [](v1::PushBegin& push) { push.set_incarnation(0); },
+      [](v1::PushBegin& push) { push.set_base_version(-1); },
+      [](v1::PushBegin& push) { push.set_examples(-1); },
+      [](v1::PushBegin& push) { push.set_examples(int64_t{1} << 32); },
+  };
+  uint64_t id = 0;
+  for (const Change change : changes) {
+    v1::ClientHeader header = PushHeader(++id);
+    change(*header.mutable_push());
+    ASSERT_TRUE(session_.OnFrame(header, {}).ok());
+    ASSERT_TRUE(Chunk(id, 0, {1, 1}).ok());
+    ASSERT_TRUE(End(id).ok());
+    EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument)) << header.ShortDebugString();
+  }
+}
+
+TEST_F(SessionTest, AReadMayAskForAPart) {
+  v1::ClientHeader header = Header(1);
+  header.mutable_read()->set_layout(layout_);
+  header.mutable_read()->set_offset(1);
+  header.mutable_read()->set_count(1);
+  ASSERT_TRUE(session_.OnFrame(header, {}).ok());
+  EXPECT_THAT(sink_->values, ElementsAre(20));
+}
+
+TEST_F(SessionTest, AReadOutsideTheValuesIsAnswered) {
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  const std::pair<int64_t, int64_t> ranges[] = {{-1, 1}, {0, 3}, {2, 1}, {3, 0}, {0, -1}, {most, most}, {most, 1}, {1, most}};
+  uint64_t id = 0;
+  for (const auto& [offset, count] : ranges) {
+    v1::ClientHeader header = Header(++id);
+    header.mutable_read()->set_layout(layout_);
+    header.mutable_read()->set_offset(offset);
+    header.mutable_read()->set_count(count);
+    ASSERT_TRUE(session_.OnFrame(header, {}).ok());
+    EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument)) << offset << " " << count;
+  }
+  EXPECT_THAT(sink_->values, IsEmpty());
+}
+
+TEST_F(SessionTest, AReadMayBeAnsweredWhenItsSessionIsGone) {
+  // Whatever holds the answer back: here, a mark that has not been written.
+  {
+    Session brief(server_, sink_);
+    v1::ClientHeader header = Header(9);
+    header.mutable_read()->set_layout(layout_);
+    header.mutable_read()->set_mark("later");
+    ASSERT_TRUE(brief.OnFrame(header, {}).ok());
+  }
+  v1::MarkRequest mark;
+  mark.set_token("later");
+  server_.Mark(mark, [](absl::StatusOr<v1::MarkResponse> response) { EXPECT_TRUE(response.ok()); });
+  EXPECT_EQ(sink_->done.back().request_id(), 9u);
+  EXPECT_THAT(sink_->values, ElementsAre(10, 20));
+}
+
+}  // namespace
+}  // namespace cairn::ps
