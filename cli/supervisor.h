@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "cli/child.h"
-#include "common/core/signals.h"
 #include "common/core/clock.h"
+#include "common/core/signals.h"
 
 namespace cairn::cli {
 

@@ -8,10 +8,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
-#include "common/core/cores.h"
 #include "cli/local_cluster.h"
 #include "cli/ports.h"
 #include "cli/supervisor.h"
+#include "common/core/cores.h"
 #include "common/core/flags.h"
 #include "worker/inputs.h"
 #include "worker/options.h"
@@ -96,7 +96,8 @@ class TrainCommand final : public Command {
       return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
                                 num_workers_, " workers"));
     }
-    if (const auto inputs = worker::LoadInputs(options_); !inputs.ok()) return Fault(inputs.status().message());
+    if (const auto inputs = worker::LoadInputs(options_); !inputs.ok())
+      return Fault(inputs.status().message());
     return Launch(app);
   }
 

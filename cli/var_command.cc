@@ -75,7 +75,8 @@ class VarCommand final : public Command {
     auto client = client::Client::Connect(
         servers, {.task = kProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout});
     absl::Status status = client.status();
-    if (status.ok()) status = set_->parsed() ? Set(**client, values) : get_->parsed() ? Get(**client) : List(**client);
+    if (status.ok())
+      status = set_->parsed() ? Set(**client, values) : get_->parsed() ? Get(**client) : List(**client);
     if (status.ok()) return 0;
     std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
     return static_cast<int>(ExitCodeOf(status));
@@ -98,9 +99,8 @@ class VarCommand final : public Command {
   absl::Status List(client::Client& client) {
     CAIRN_ASSIGN_OR_RETURN(const auto variables, client.List());
     for (const auto& variable : variables) {
-      const auto servers = absl::StrJoin(variable.servers, ",", [](std::string* out, int server) {
-        absl::StrAppend(out, "ps/", server);
-      });
+      const auto servers = absl::StrJoin(
+          variable.servers, ",", [](std::string* out, int server) { absl::StrAppend(out, "ps/", server); });
       std::printf("%s\t%s\t%s\n", variable.name.c_str(), variable.shape.ToString().c_str(), servers.c_str());
     }
     return absl::OkStatus();

@@ -13,12 +13,14 @@ absl::Status Accumulator::Add(int64_t offset, net::Payload payload) {
     return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of floats"));
   }
   if (offset < 0 || offset > pool_.buffer_size() - count) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", count, " elements at ", offset, " lies outside the ",
-                                                   pool_.buffer_size(), " values of this server"));
+    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", count, " elements at ", offset,
+                                                   " lies outside the ", pool_.buffer_size(),
+                                                   " values of this server"));
   }
   auto after = runs_.upper_bound(offset);
   auto before = after == runs_.begin() ? runs_.end() : std::prev(after);
-  if ((after != runs_.end() && after->first < offset + count) || (before != runs_.end() && before->second > offset)) {
+  if ((after != runs_.end() && after->first < offset + count) ||
+      (before != runs_.end() && before->second > offset)) {
     return absl::InvalidArgumentError(
         absl::StrCat("chunk [", offset, ", ", offset + count, ") repeats elements that have already come"));
   }

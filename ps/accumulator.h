@@ -1,7 +1,7 @@
 // Collects the chunks of one push or write until they are complete.
 //
-// Owned by the session whose stream brings them; one thread. Nothing of it is visible to others before the shard takes
-// it, so a stream that breaks half-way leaves no trace.
+// Owned by the session whose stream brings them; one thread. Nothing of it is visible to others before the
+// shard takes it, so a stream that breaks half-way leaves no trace.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Accumulator {
   // `pool`'s buffers have the size of the server's values.
   explicit Accumulator(BufferPool& pool) : pool_(pool) {}
 
-  // INVALID_ARGUMENT, without effect, when the payload is no whole number of floats, lies outside the values, or
-  // repeats elements that have already come.
+  // INVALID_ARGUMENT, without effect, when the payload is no whole number of floats, lies outside the values,
+  // or repeats elements that have already come.
   absl::Status Add(int64_t offset, net::Payload payload);
 
   // Elements received so far.

@@ -1,5 +1,5 @@
-// Float buffers of one size that are used again instead of freed: the first touch of fresh memory costs more than what
-// is done with it. Thread-safe; buffers may outlive the pool.
+// Float buffers of one size that are used again instead of freed: the first touch of fresh memory costs more
+// than what is done with it. Thread-safe; buffers may outlive the pool.
 #pragma once
 
 #include <cstdint>

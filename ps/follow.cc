@@ -51,7 +51,8 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   explicit FollowerStream(Server& server) : server_(server) {}
 
   void OnReadDone(bool ok) override {
-    const absl::Status status = ok ? Handle(incoming_) : absl::CancelledError("the follower closed the stream");
+    const absl::Status status =
+        ok ? Handle(incoming_) : absl::CancelledError("the follower closed the stream");
     if (!status.ok()) {
       End(net::ToGrpc(status));
       return;
@@ -91,7 +92,8 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
       auto job = server_.JobToFollow(message.subscribe().run_id());
       if (!job.ok()) return job.status();
       if (message.subscribe().server() < 1 || message.subscribe().server() >= (*job)->job().servers_size()) {
-        return absl::InvalidArgumentError(absl::StrCat("ps/", message.subscribe().server(), " subscribes to a job on ",
+        return absl::InvalidArgumentError(absl::StrCat("ps/", message.subscribe().server(),
+                                                       " subscribes to a job on ",
                                                        (*job)->job().servers_size(), " servers"));
       }
       follower_ = message.subscribe().server();
@@ -343,7 +345,8 @@ absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
         apply.contributors.push_back(FromProto(contributor));
       }
       if (apply.contributors.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat("decision ", decision.index(), " applies no gradient"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("decision ", decision.index(), " applies no gradient"));
       }
       entry.what = std::move(apply);
       return entry;

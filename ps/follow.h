@@ -1,8 +1,8 @@
 // The link between ps/0, which sequences a synchronous job, and the other servers (follow.proto).
 //
-// A follower opens one stream to ps/0, asks for the log from where it stands, reports what it holds, and executes what it
-// is told. A broken stream is opened again, for as long as the job lives; both sides then say again what the
-// other may have missed.
+// A follower opens one stream to ps/0, asks for the log from where it stands, reports what it holds, and
+// executes what it is told. A broken stream is opened again, for as long as the job lives; both sides then
+// say again what the other may have missed.
 #pragma once
 
 #include <memory>

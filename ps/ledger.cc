@@ -14,14 +14,16 @@ Ledger::Verdict Ledger::Admit(const PushKey& key) const {
 
 void Ledger::Stage(const PushKey& key) {
   Entry& entry = entries_[key.worker];
-  if (key.incarnation > entry.incarnation) entry = Entry{.incarnation = key.incarnation, .staged_step = {}, .last = {}};
+  if (key.incarnation > entry.incarnation)
+    entry = Entry{.incarnation = key.incarnation, .staged_step = {}, .last = {}};
   entry.staged_step = key.step;
 }
 
 void Ledger::Decide(const PushKey& key, v1::Outcome outcome, int64_t version, int64_t staleness) {
   Entry& entry = entries_[key.worker];
   if (key.incarnation < entry.incarnation) return;
-  if (key.incarnation > entry.incarnation) entry = Entry{.incarnation = key.incarnation, .staged_step = {}, .last = {}};
+  if (key.incarnation > entry.incarnation)
+    entry = Entry{.incarnation = key.incarnation, .staged_step = {}, .last = {}};
   if (entry.staged_step == key.step) entry.staged_step.reset();
   if (key.step > entry.last.step) entry.last = {key.step, outcome, version, staleness};
 }

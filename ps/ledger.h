@@ -1,7 +1,7 @@
 // Which pushes a shard has seen, so that each counts once however often it is sent.
 //
-// A push is (worker, incarnation, step); the steps of an incarnation rise. The ledger keeps each worker's newest
-// incarnation, the step under way and the last decision. Not thread-safe: the shard's lock guards it.
+// A push is (worker, incarnation, step); the steps of an incarnation rise. The ledger keeps each worker's
+// newest incarnation, the step under way and the last decision. Not thread-safe: the shard's lock guards it.
 #pragma once
 
 #include <cstdint>

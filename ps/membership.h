@@ -25,8 +25,8 @@ class Membership {
   // `tasks` [worker]: the names of those that are expected.
   explicit Membership(std::vector<std::string> tasks) : tasks_(std::move(tasks)) {}
 
-  // A new life of `worker`. `incarnation` 0 draws one: larger than any before. Returns the incarnation, or 0 when
-  // the one given is older than what is known.
+  // A new life of `worker`. `incarnation` 0 draws one: larger than any before. Returns the incarnation, or 0
+  // when the one given is older than what is known.
   uint64_t Join(int worker, uint64_t incarnation, TimePoint now);
   // False when this incarnation is no live member.
   bool Heartbeat(int worker, uint64_t incarnation, int64_t step, TimePoint now);
@@ -39,8 +39,8 @@ class Membership {
   };
   std::vector<Expired> ExpireOlderThan(TimePoint oldest);
 
-  // Every expected worker but `worker` has joined once and is live no more. Otherwise `missing` names who is not:
-  // "worker/1 (step 312), worker/2 (never joined)".
+  // Every expected worker but `worker` has joined once and is live no more. Otherwise `missing` names who is
+  // not: "worker/1 (step 312), worker/2 (never joined)".
   bool AllOthersLeft(int worker, std::string* missing) const;
 
   // "worker/1"
@@ -55,7 +55,7 @@ class Membership {
     int64_t step = 0;
   };
   std::vector<std::string> tasks_;  // [worker]
-  std::map<int, Member> members_;  // [worker]
+  std::map<int, Member> members_;   // [worker]
 };
 
 }  // namespace cairn::ps

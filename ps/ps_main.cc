@@ -41,7 +41,8 @@ struct Flags {
 // Differs between processes: the time of the start, in microseconds, above the process id.
 uint64_t DrawIncarnation() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto micros = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+  const auto micros =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
   return (micros << 12) | (static_cast<uint64_t>(getpid()) & 0xFFF);
 }
 
@@ -114,4 +115,6 @@ int Main(int argc, char** argv) {
 
 }  // namespace cairn::ps
 
-int main(int argc, char** argv) { return cairn::ps::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return cairn::ps::Main(argc, argv);
+}

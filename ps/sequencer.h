@@ -1,9 +1,9 @@
 // Decides, for all servers of a job, what happens in which order: the round log.
 //
-// Servers report which pushes they hold completely. When all of them hold one, the policy hears of it; what it decides
-// becomes entries of one log, which every server executes in order. So the contributors of an update are the same
-// for all variables, a version means the same everywhere, and a mark in the log is one consistent point of reading.
-// In asynchronous jobs each server sequences itself, with a log of its own.
+// Servers report which pushes they hold completely. When all of them hold one, the policy hears of it; what
+// it decides becomes entries of one log, which every server executes in order. So the contributors of an
+// update are the same for all variables, a version means the same everywhere, and a mark in the log is one
+// consistent point of reading. In asynchronous jobs each server sequences itself, with a log of its own.
 //
 // One per job, on ps/0 (or, asynchronously, on each server). Thread-safe.
 #pragma once
@@ -40,7 +40,8 @@ class LogSink {
   virtual void Append(const LogEntry& entry) = 0;
   // Called after Append, outside the lock, by any thread: may execute what is queued.
   virtual void Flush() = 0;
-  // The job has been replaced by another try of the same run: no entry will come, subscribe anew. Outside the lock.
+  // The job has been replaced by another try of the same run: no entry will come, subscribe anew. Outside the
+  // lock.
   virtual void End() = 0;
 };
 
@@ -63,8 +64,8 @@ class Sequencer {
   void Leave(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
   void WriteMark(const std::string& token) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. False when the log
-  // does not reach back so far, or has ended.
+  // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. False when the
+  // log does not reach back so far, or has ended.
   bool Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink) ABSL_LOCKS_EXCLUDED(mutex_);
   // Only if `sink` is still the one subscribed.
   void Unsubscribe(int server, const LogSink* sink) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -76,8 +76,9 @@ PolicyConfig PolicyOf(const v1::Job& job) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job, std::vector<net::Slice> slices,
-                                                             uint64_t layout, int server,
+absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
+                                                             std::vector<net::Slice> slices, uint64_t layout,
+                                                             int server,
                                                              const LeaderConnector& connect_to_leader) {
   CAIRN_RETURN_IF_ERROR(CheckJob(job));
   std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout));
@@ -90,13 +91,14 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
 
   const auto& hyperparameters = job.optimizer().hyperparameters();
   CAIRN_ASSIGN_OR_RETURN(
-      shard.optimizer,
-      MakeOptimizer({.name = job.optimizer().name(), .hyperparameters = {hyperparameters.begin(), hyperparameters.end()}}));
+      shard.optimizer, MakeOptimizer({.name = job.optimizer().name(),
+                                      .hyperparameters = {hyperparameters.begin(), hyperparameters.end()}}));
   active->shard_ = std::make_shared<Shard>(std::move(shard));
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC;
   if (sequences_itself || server == 0) {
     CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job)));
-    active->sequencer_ = std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : job.servers_size());
+    active->sequencer_ =
+        std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : job.servers_size());
     active->port_ = std::make_unique<LocalPort>(*active->sequencer_, 0);
     active->shard_->ConnectTo(active->port_.get());
     CAIRN_CHECK(active->sequencer_->Subscribe(0, 1, active->shard_));
@@ -115,7 +117,9 @@ Server::Server(Options options, const Clock& clock)
     // Layouts of different processes differ, so what is meant for the one before this is not taken.
     : options_(std::move(options)), clock_(clock), last_layout_(options_.incarnation) {}
 
-Server::~Server() { Shutdown(); }
+Server::~Server() {
+  Shutdown();
+}
 
 void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectResponse> reply) {
   if (request.protocol() != net::kProtocolVersion) {
@@ -129,10 +133,12 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
                                                      ": their cluster configurations differ")));
     return;
   }
-  if (request.cluster_hash() != 0 && options_.cluster_hash != 0 && request.cluster_hash() != options_.cluster_hash) {
+  if (request.cluster_hash() != 0 && options_.cluster_hash != 0 &&
+      request.cluster_hash() != options_.cluster_hash) {
     reply(absl::FailedPreconditionError(
-        absl::StrCat(name(), " belongs to another cluster than ", request.client(), ": the hash of the servers' addresses is ",
-                     absl::Hex(options_.cluster_hash), " here and ", absl::Hex(request.cluster_hash()), " there")));
+        absl::StrCat(name(), " belongs to another cluster than ", request.client(),
+                     ": the hash of the servers' addresses is ", absl::Hex(options_.cluster_hash),
+                     " here and ", absl::Hex(request.cluster_hash()), " there")));
     return;
   }
   v1::ConnectResponse response;
@@ -185,12 +191,13 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
     } else if (state_ == v1::STATE_FINISHED) {
       status = absl::FailedPreconditionError("training is over");
     } else if (state_ == v1::STATE_READY || state_ == v1::STATE_FAILED) {
-      status = absl::FailedPreconditionError(absl::StrCat("job ", job_->job().run_id(), " is under way, at version ",
+      status = absl::FailedPreconditionError(absl::StrCat("job ", job_->job().run_id(),
+                                                          " is under way, at version ",
                                                           job_->shard().store().current().version));
     } else {
       const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
-      auto job = ActiveJob::Create(request.job(), variables_only ? std::vector<net::Slice>() : *slices, last_layout_ + 1,
-                                   options_.index, options_.connect_to_leader);
+      auto job = ActiveJob::Create(request.job(), variables_only ? std::vector<net::Slice>() : *slices,
+                                   last_layout_ + 1, options_.index, options_.connect_to_leader);
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
@@ -208,7 +215,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
     if (status.ok()) response.set_layout(job_->layout());
   }
   for (auto& call : calls) call();
-  // Followers that were ready before this server is created anew are of the same run: they find the new sequencer.
+  // Followers that were ready before this server is created anew are of the same run: they find the new
+  // sequencer.
   if (status.ok() && replaced != nullptr && replaced->sequencer() != nullptr) replaced->sequencer()->End();
   if (status.ok()) {
     reply(std::move(response));
@@ -236,8 +244,8 @@ absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<
     return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values for ", fresh,
                                                    " new elements (at most ", kMostInlineValues, ")"));
   }
-  CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job_->job(), std::move(slices), last_layout_ + 1, options_.index,
-                                                      nullptr));
+  CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job_->job(), std::move(slices), last_layout_ + 1,
+                                                      options_.index, nullptr));
   AlignedBuffer values(size);
   std::copy_n(old_store.current().data->data(), old_size, values.data());
   std::copy_n(request.values().data(), fresh, values.data() + old_size);
@@ -311,12 +319,11 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
     MutexLock lock(mutex_);
     status = CheckReady();
     if (status.ok() && (request.worker() < 0 || request.worker() >= job_->job().workers_size())) {
-      status = absl::InvalidArgumentError(absl::StrCat(request.task(), " is not among the ", job_->job().workers_size(),
-                                                       " workers of the job"));
+      status = absl::InvalidArgumentError(absl::StrCat(request.task(), " is not among the ",
+                                                       job_->job().workers_size(), " workers of the job"));
     }
     if (status.ok()) {
-      const uint64_t incarnation =
-          members_.Join(request.worker(), request.incarnation(), clock_.Now());
+      const uint64_t incarnation = members_.Join(request.worker(), request.incarnation(), clock_.Now());
       response.set_incarnation(incarnation);
       if (incarnation == 0) {
         status = absl::AbortedError(absl::StrCat(request.task(), " has been restarted since: incarnation ",
@@ -350,8 +357,9 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
       status = absl::UnavailableError(absl::StrCat(name(), " is stopping"));
     } else if (job_ == nullptr ||
                !members_.Heartbeat(request.worker(), request.incarnation(), request.step(), clock_.Now())) {
-      status = absl::AbortedError(absl::StrCat(name(), ": incarnation ", request.incarnation(), " of ",
-                                               members_.NameOf(request.worker()), " is no member of the job"));
+      status =
+          absl::AbortedError(absl::StrCat(name(), ": incarnation ", request.incarnation(), " of ",
+                                          members_.NameOf(request.worker()), " is no member of the job"));
     } else {
       response.set_state(state_);
       response.set_failure(std::string(failure_.message()));
@@ -425,12 +433,12 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobForLayout(uint64_t layout)
   if (shut_down_) return absl::UnavailableError(absl::StrCat(name(), " is stopping"));
   if (state_ == v1::STATE_FAILED) return failure_;
   if (job_ == nullptr) {
-    return absl::AbortedError(absl::StrCat(name(), " has been restarted and has no variables: layout ", layout,
-                                           " is not known here"));
+    return absl::AbortedError(absl::StrCat(name(), " has been restarted and has no variables: layout ",
+                                           layout, " is not known here"));
   }
   if (job_->layout() != layout) {
-    return absl::AbortedError(
-        absl::StrCat("the variables of ", name(), " have changed: layout ", layout, " is now ", job_->layout()));
+    return absl::AbortedError(absl::StrCat("the variables of ", name(), " have changed: layout ", layout,
+                                           " is now ", job_->layout()));
   }
   return job_;
 }
@@ -506,7 +514,8 @@ std::optional<ExitCode> Server::ended() const {
   if (state_ == v1::STATE_FINISHED) return ExitCode::kDone;
   if (state_ == v1::STATE_FAILED) {
     std::string missing;
-    if (members_.AllOthersLeft(-1, &missing) || clock_.Now() - failed_at_ > kFailureLinger) return ExitCode::kFailure;
+    if (members_.AllOthersLeft(-1, &missing) || clock_.Now() - failed_at_ > kFailureLinger)
+      return ExitCode::kFailure;
   }
   return std::nullopt;
 }

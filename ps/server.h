@@ -1,11 +1,11 @@
-// One parameter server task: its job, who takes part in it, and how it ends. Knows no gRPC; the service adapts its calls,
-// and tests use it directly.
+// One parameter server task: its job, who takes part in it, and how it ends. Knows no gRPC; the service
+// adapts its calls, and tests use it directly.
 //
 //   EMPTY ──Create──► INITIALISING ──values written──► READY ──Finish──► FINISHED
 //                      (Create again starts anew)        └──Leave(FAILED), NaN──► FAILED
 //
-// Thread-safe. Calls do not block: a call that must wait keeps its reply and returns. Replies come from any thread, outside
-// all locks. Lock order: the server's, then the sequencer's, then a shard's.
+// Thread-safe. Calls do not block: a call that must wait keeps its reply and returns. Replies come from any
+// thread, outside all locks. Lock order: the server's, then the sequencer's, then a shard's.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,13 @@ namespace cairn::ps {
 template <typename Response>
 using Reply = absl::AnyInvocable<void(absl::StatusOr<Response>)>;
 
-// A job and what this server keeps for it. Immutable but for the parts that synchronise themselves; sessions hold it
-// while they use it, also when the server has moved on to another.
+// A job and what this server keeps for it. Immutable but for the parts that synchronise themselves; sessions
+// hold it while they use it, also when the server has moved on to another.
 class ActiveJob {
  public:
   // Makes the port to the job's sequencer for a server that is not the sequencer.
-  using LeaderConnector = std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>)>;
+  using LeaderConnector =
+      std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>)>;
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
                                                            uint64_t layout, int server,
                                                            const LeaderConnector& connect_to_leader);
@@ -63,8 +64,8 @@ class Server {
  public:
   struct Options {
     int index = 0;
-    uint64_t cluster_hash = 0;  // 0: clients' is not compared
-    uint64_t incarnation = 1;   // differs between processes
+    uint64_t cluster_hash = 0;                     // 0: clients' is not compared
+    uint64_t incarnation = 1;                      // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // needed where index > 0
   };
   // `clock` must outlive the server.
@@ -81,15 +82,16 @@ class Server {
   void Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply);
   void Finish(const v1::FinishRequest& request, Reply<v1::FinishResponse> reply);
 
-  // The job under this layout, for a session. ABORTED when the variables have changed since, or this process never
-  // had them (connect again).
+  // The job under this layout, for a session. ABORTED when the variables have changed since, or this process
+  // never had them (connect again).
   absl::StatusOr<std::shared_ptr<ActiveJob>> JobForLayout(uint64_t layout) const ABSL_LOCKS_EXCLUDED(mutex_);
   // The first values of the job under this layout are complete.
   void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // For a follower: the sequencer of `run_id`. UNAVAILABLE while this server does not have that job.
-  absl::StatusOr<std::shared_ptr<ActiveJob>> JobToFollow(const std::string& run_id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::shared_ptr<ActiveJob>> JobToFollow(const std::string& run_id) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Expires leases and waits. The owner calls it several times a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -108,7 +110,8 @@ class Server {
   using Calls = std::vector<absl::AnyInvocable<void()>>;
 
   std::string name() const { return absl::StrCat("ps/", options_.index); }
-  bool Holds(const v1::WaitRequest& request, std::string* missing) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Holds(const v1::WaitRequest& request, std::string* missing) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose time is up at `now`, to `calls`.
   void CollectWaiters(TimePoint now, Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // FAILED_PRECONDITION, or the failure, unless the job is ready.

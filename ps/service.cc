@@ -13,9 +13,10 @@
 namespace cairn::ps {
 namespace {
 
-// One client's stream. gRPC calls it, one callback of a kind at a time; it lives until OnDone and as long as an
-// answer still refers to it.
-class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>, public SessionSink {
+// One client's stream. gRPC calls it, one callback of a kind at a time; it lives until OnDone and as long as
+// an answer still refers to it.
+class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                            public SessionSink {
  public:
   static SessionStream* Start(Server& server) {
     auto stream = std::make_shared<SessionStream>();
@@ -126,7 +127,8 @@ class Service final : public CallbackService {
                                  v1::JoinResponse* response) override {
     return Call(context, &Server::Join, request, response);
   }
-  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context, const v1::HeartbeatRequest* request,
+  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
+                                      const v1::HeartbeatRequest* request,
                                       v1::HeartbeatResponse* response) override {
     return Call(context, &Server::Heartbeat, request, response);
   }
@@ -142,18 +144,20 @@ class Service final : public CallbackService {
                                    v1::FinishResponse* response) override {
     return Call(context, &Server::Finish, request, response);
   }
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(grpc::CallbackServerContext*) override {
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
+      grpc::CallbackServerContext*) override {
     return SessionStream::Start(server_);
   }
-  grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* Follow(grpc::CallbackServerContext*) override {
+  grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* Follow(
+      grpc::CallbackServerContext*) override {
     return ServeFollower(server_);
   }
 
  private:
   template <typename Request, typename Response>
   grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context,
-                                 void (Server::*method)(const Request&, Reply<Response>), const Request* request,
-                                 Response* response) {
+                                 void (Server::*method)(const Request&, Reply<Response>),
+                                 const Request* request, Response* response) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     (server_.*method)(*request, [reactor, response](absl::StatusOr<Response> result) {
       if (result.ok()) *response = *std::move(result);
@@ -167,6 +171,8 @@ class Service final : public CallbackService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeService(Server& server) { return std::make_unique<Service>(server); }
+std::unique_ptr<grpc::Service> MakeService(Server& server) {
+  return std::make_unique<Service>(server);
+}
 
 }  // namespace cairn::ps

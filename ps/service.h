@@ -1,7 +1,7 @@
 // The gRPC face of a Server: adapts calls and streams, decides nothing.
 //
-// Everything runs on gRPC's callback threads; nothing blocks them. `server` must outlive the service and the grpc::Server
-// that it is registered with.
+// Everything runs on gRPC's callback threads; nothing blocks them. `server` must outlive the service and the
+// grpc::Server that it is registered with.
 #pragma once
 
 #include <memory>

@@ -9,12 +9,14 @@
 namespace cairn::ps {
 namespace {
 
-// Pushes and writes of one stream whose chunks may be on their way at the same time; each holds a copy of all values.
+// Pushes and writes of one stream whose chunks may be on their way at the same time; each holds a copy of all
+// values.
 constexpr size_t kMostOpenRequests = 4;
 // What the weighted mean can take (WeightedGradient).
 constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
 
-// How one request is answered. It holds neither the session nor the job, so a request that waits keeps neither alive.
+// How one request is answered. It holds neither the session nor the job, so a request that waits keeps
+// neither alive.
 class Answer {
  public:
   Answer(std::shared_ptr<SessionSink> sink, uint64_t request_id) : sink_(std::move(sink)) {
@@ -55,13 +57,16 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
 
   if (header.kind_case() == v1::ClientHeader::kEnd) {
     auto node = open_.extract(id);
-    if (node.empty()) return absl::InvalidArgumentError(absl::StrCat("frame: end of request ", id, ", which is not open"));
+    if (node.empty())
+      return absl::InvalidArgumentError(absl::StrCat("frame: end of request ", id, ", which is not open"));
     End(id, std::move(node.mapped()));
     return absl::OkStatus();
   }
-  if (open_.count(id) > 0) return absl::InvalidArgumentError(absl::StrCat("frame: request ", id, " begins twice"));
+  if (open_.count(id) > 0)
+    return absl::InvalidArgumentError(absl::StrCat("frame: request ", id, " begins twice"));
   if (open_.size() >= kMostOpenRequests) {
-    return absl::ResourceExhaustedError(absl::StrCat("more than ", kMostOpenRequests, " requests open in one session"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kMostOpenRequests, " requests open in one session"));
   }
   switch (header.kind_case()) {
     case v1::ClientHeader::kPush:
@@ -89,16 +94,19 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = absl::FailedPreconditionError("a push, but no training job is ready");
     return;
   }
-  if (begin.worker() < 0 || begin.worker() >= (*job)->job().workers_size() || begin.step() < 1 || begin.examples() < 0 ||
-      begin.examples() > kMostExamples || begin.base_version() < 0 || begin.incarnation() == 0) {
-    open.failure = absl::InvalidArgumentError(absl::StrCat("push with impossible fields: ", begin.ShortDebugString()));
+  if (begin.worker() < 0 || begin.worker() >= (*job)->job().workers_size() || begin.step() < 1 ||
+      begin.examples() < 0 || begin.examples() > kMostExamples || begin.base_version() < 0 ||
+      begin.incarnation() == 0) {
+    open.failure =
+        absl::InvalidArgumentError(absl::StrCat("push with impossible fields: ", begin.ShortDebugString()));
     return;
   }
-  const PushRequest request = {
-      .gradient = {.key = {.worker = begin.worker(), .incarnation = begin.incarnation(), .step = begin.step()},
-                   .base_version = begin.base_version(),
-                   .examples = begin.examples()},
-      .read_values = begin.read_values()};
+  const PushRequest request = {.gradient = {.key = {.worker = begin.worker(),
+                                                    .incarnation = begin.incarnation(),
+                                                    .step = begin.step()},
+                                            .base_version = begin.base_version(),
+                                            .examples = begin.examples()},
+                               .read_values = begin.read_values()};
   open.job = *std::move(job);
   open.push = open.job->shard().BeginPush(request);
 }
@@ -124,8 +132,9 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   const int64_t size = (*job)->shard().store().size();
   const int64_t first = begin.offset();
   if (first < 0 || first > size || begin.count() < 0 || begin.count() > size - first) {
-    Answer(sink_, request_id).SendFailure(absl::InvalidArgumentError(absl::StrCat(
-                                "read of ", begin.count(), " elements at ", first, ": this server has ", size)));
+    Answer(sink_, request_id)
+        .SendFailure(absl::InvalidArgumentError(
+            absl::StrCat("read of ", begin.count(), " elements at ", first, ": this server has ", size)));
     return;
   }
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
@@ -147,11 +156,13 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
 absl::Status Session::OnChunk(uint64_t request_id, int64_t offset, net::Payload payload) {
   const auto found = open_.find(request_id);
   if (found == open_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("frame: chunk of request ", request_id, ", which is not open"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: chunk of request ", request_id, ", which is not open"));
   }
   Open& open = found->second;
   if (!open.failure.ok()) return absl::OkStatus();
-  open.failure = open.push != nullptr ? open.push->AddChunk(offset, payload) : open.write->Add(offset, payload);
+  open.failure =
+      open.push != nullptr ? open.push->AddChunk(offset, payload) : open.write->Add(offset, payload);
   return absl::OkStatus();
 }
 
@@ -164,24 +175,24 @@ void Session::End(uint64_t request_id, Open open) {
     FinishWrite(request_id, std::move(open));
     return;
   }
-  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id)](
-                                                         absl::StatusOr<PushResult> result) mutable {
-    if (!result.ok()) {
-      answer.SendFailure(result.status());
-      return;
-    }
-    v1::Done done;
-    done.set_version(result->version);
-    done.set_outcome(result->outcome);
-    done.set_duplicate(result->duplicate);
-    done.set_staleness(result->staleness);
-    done.set_finished(result->finished);
-    if (result->values.data != nullptr) {
-      answer.SendValues(result->values, 0, result->values.data->size());
-      done.set_has_values(true);
-    }
-    answer.SendDone(std::move(done));
-  });
+  open.job->shard().FinishPush(
+      std::move(open.push), [answer = Answer(sink_, request_id)](absl::StatusOr<PushResult> result) mutable {
+        if (!result.ok()) {
+          answer.SendFailure(result.status());
+          return;
+        }
+        v1::Done done;
+        done.set_version(result->version);
+        done.set_outcome(result->outcome);
+        done.set_duplicate(result->duplicate);
+        done.set_staleness(result->staleness);
+        done.set_finished(result->finished);
+        if (result->values.data != nullptr) {
+          answer.SendValues(result->values, 0, result->values.data->size());
+          done.set_has_values(true);
+        }
+        answer.SendDone(std::move(done));
+      });
 }
 
 void Session::FinishWrite(uint64_t request_id, Open open) {
@@ -192,19 +203,20 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
             absl::StrCat("initial values: ", open.write->received(), " of ", size, " elements came")));
     return;
   }
-  open.job->shard().Write(std::move(open.write), [answer = Answer(sink_, request_id), &server = server_,
-                                                  layout = open.job->layout(),
-                                                  initialise = open.initialise](int64_t version) mutable {
-    if (initialise) server.OnInitialised(layout);
-    // Variables added meanwhile may have been copied before this write: then it must be made again.
-    if (auto job = server.JobForLayout(layout); !job.ok()) {
-      answer.SendFailure(job.status());
-      return;
-    }
-    v1::Done done;
-    done.set_version(version);
-    answer.SendDone(std::move(done));
-  });
+  open.job->shard().Write(std::move(open.write),
+                          [answer = Answer(sink_, request_id), &server = server_, layout = open.job->layout(),
+                           initialise = open.initialise](int64_t version) mutable {
+                            if (initialise) server.OnInitialised(layout);
+                            // Variables added meanwhile may have been copied before this write: then it must
+                            // be made again.
+                            if (auto job = server.JobForLayout(layout); !job.ok()) {
+                              answer.SendFailure(job.status());
+                              return;
+                            }
+                            v1::Done done;
+                            done.set_version(version);
+                            answer.SendDone(std::move(done));
+                          });
 }
 
 }  // namespace cairn::ps

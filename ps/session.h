@@ -1,7 +1,8 @@
 // One client's stream of frames (session.proto), whatever carries it.
 //
-// Made and owned by the transport, for as long as the stream lives; what half came goes with it. OnFrame() from one thread
-// at a time. Answers go to the sink from any thread, also when the session is gone: they hold the sink alone.
+// Made and owned by the transport, for as long as the stream lives; what half came goes with it. OnFrame()
+// from one thread at a time. Answers go to the sink from any thread, also when the session is gone: they hold
+// the sink alone.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace cairn::ps {
 
-// The way back to the client. Thread-safe; frames arrive in the order of the calls. After the stream has ended it drops them.
+// The way back to the client. Thread-safe; frames arrive in the order of the calls. After the stream has
+// ended it drops them.
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
@@ -29,15 +31,15 @@ class Session {
   // `server` must outlive the session and its answers.
   Session(Server& server, std::shared_ptr<SessionSink> sink) : server_(server), sink_(std::move(sink)) {}
 
-  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED for a frame that breaks the protocol: the stream must end with it. Requests that
-  // fail are answered by their `done` instead.
+  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED for a frame that breaks the protocol: the stream must end with it.
+  // Requests that fail are answered by their `done` instead.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
 
  private:
   // A request whose chunks are arriving.
   struct Open {
     std::shared_ptr<ActiveJob> job;
-    std::unique_ptr<OpenPush> push;       // one of the two
+    std::unique_ptr<OpenPush> push;  // one of the two
     std::unique_ptr<Accumulator> write;
     bool initialise = false;
     absl::Status failure;  // the rest of the request is skipped

@@ -43,7 +43,8 @@ Shard::Shard(Options options)
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
   MutexLock lock(mutex_);
   const bool seen = ledger_.Admit(request.gradient.key).admission != Ledger::Admission::kNew;
-  return std::make_unique<OpenPush>(request, store_.pool(), /*discard=*/seen || request.gradient.examples == 0);
+  return std::make_unique<OpenPush>(request, store_.pool(),
+                                    /*discard=*/seen || request.gradient.examples == 0);
 }
 
 void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
@@ -140,7 +141,9 @@ void Shard::Append(const LogEntry& entry) {
   queue_.push_back(entry);
 }
 
-void Shard::Flush() { ExecuteQueue(); }
+void Shard::Flush() {
+  ExecuteQueue();
+}
 
 int64_t Shard::next_index() const {
   MutexLock lock(mutex_);
@@ -177,7 +180,8 @@ void Shard::ExecuteQueue() {
       std::vector<VariableStore::Run> runs;
       for (const auto& [begin, end] : write->data->runs()) runs.push_back({begin, end});
       if (const auto data = write->data->Take(); data != nullptr) store_.Write(*data, runs);
-      replies.push_back([done = std::move(write->done), version = store_.current().version]() mutable { done(version); });
+      replies.push_back(
+          [done = std::move(write->done), version = store_.current().version]() mutable { done(version); });
     } else {
       const LogEntry& entry = std::get<LogEntry>(next);
       if (const auto* apply = std::get_if<Apply>(&entry.what)) ExecuteApply(*apply, replies);
@@ -200,9 +204,10 @@ void Shard::ExecuteApply(const Apply& apply, Replies& replies) {
     for (const Gradient& gradient : apply.contributors) {
       const auto found = staged_.find(gradient.key);
       if (found == staged_.end()) {
-        status = absl::InternalError(
-            absl::StrCat("version ", apply.version, " needs the ", Describe(gradient.key), ", which this server does "
-                         "not hold"));
+        status =
+            absl::InternalError(absl::StrCat("version ", apply.version, " needs the ", Describe(gradient.key),
+                                             ", which this server does "
+                                             "not hold"));
         break;
       }
       held.push_back(found->second.data);
@@ -238,9 +243,10 @@ void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
     return;
   }
   for (ReadReply& reply : waiting->second) {
-    replies.push_back([reply = std::move(reply), result = ReadResult{values, finished(values.version)}]() mutable {
-      reply(std::move(result));
-    });
+    replies.push_back(
+        [reply = std::move(reply), result = ReadResult{values, finished(values.version)}]() mutable {
+          reply(std::move(result));
+        });
   }
   awaiting_mark_.erase(waiting);
 }

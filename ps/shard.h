@@ -1,13 +1,13 @@
-// One server's part of a job: its variables, the pushes it holds, and the execution of the round log. The heart of a
-// parameter server; knows no gRPC.
+// One server's part of a job: its variables, the pushes it holds, and the execution of the round log. The
+// heart of a parameter server; knows no gRPC.
 //
 //   BeginPush ─► chunks ─► FinishPush ─► staged ──(round log)──► Apply   ─► new version, reply
 //                                           │                └─► Refuse  ─► reply
 //                                           └─ reported to the sequencer
 //
-// Thread-safe. The log is executed by whichever thread finds it not being executed (Flush, FinishPush); arithmetic
-// runs outside the lock, under the `executing_` flag. Replies are called outside the lock, by the executing
-// thread; they must not block.
+// Thread-safe. The log is executed by whichever thread finds it not being executed (Flush, FinishPush);
+// arithmetic runs outside the lock, under the `executing_` flag. Replies are called outside the lock, by the
+// executing thread; they must not block.
 #pragma once
 
 #include <cstdint>
@@ -94,23 +94,24 @@ class Shard final : public LogSink {
   void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Reads and writes ---
-  // Without a mark: the current values, at once. With one: the values at that point of the log, when it is reached.
-  // ABORTED for a mark whose values are not kept any more.
+  // Without a mark: the current values, at once. With one: the values at that point of the log, when it is
+  // reached. ABORTED for a mark whose values are not kept any more.
   void Read(const std::string& mark, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Takes the place of the values that have come; takes effect between two entries of the log, at the version that
-  // `done` gets.
+  // Takes the place of the values that have come; takes effect between two entries of the log, at the version
+  // that `done` gets.
   void Write(std::unique_ptr<Accumulator> data, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The log ---
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Flush() override ABSL_LOCKS_EXCLUDED(mutex_);
   void End() override {}  // a shard and its own sequencer are replaced together
-  // The first entry that has not been appended, and the pushes whose decision has not: what a follower tells a leader
-  // that it has found again.
+  // The first entry that has not been appended, and the pushes whose decision has not: what a follower tells
+  // a leader that it has found again.
   int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Gradient> StagedGradients() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends the job: everything that waits and all that comes is answered with `failure`. The first failure stays.
+  // Ends the job: everything that waits and all that comes is answered with `failure`. The first failure
+  // stays.
   void Fail(absl::Status failure) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -140,8 +141,8 @@ class Shard final : public LogSink {
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteMark(const Mark& mark, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   // The decision about one push: into the ledger, and to those who wait for it.
-  void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values, Replies& replies)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
+              Replies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool finished(int64_t version) const { return final_version_ > 0 && version >= final_version_; }
 
   const std::unique_ptr<Optimizer> optimizer_;
@@ -156,8 +157,8 @@ class Shard final : public LogSink {
   std::deque<std::variant<LogEntry, PendingWrite>> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
-  // Values kept for readers of a mark that have not come yet, oldest first (null: not any more), and readers whose
-  // mark has not.
+  // Values kept for readers of a mark that have not come yet, oldest first (null: not any more), and readers
+  // whose mark has not.
   std::deque<std::pair<std::string, Values>> marks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<ReadReply>> awaiting_mark_ ABSL_GUARDED_BY(mutex_);
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;

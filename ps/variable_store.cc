@@ -8,7 +8,8 @@
 namespace cairn::ps {
 namespace {
 
-// Buffers kept for use again: one per worker that pushes at the same time, within reason, and two for versions.
+// Buffers kept for use again: one per worker that pushes at the same time, within reason, and two for
+// versions.
 constexpr size_t kIdleBuffers = 16;
 
 int64_t TotalElements(absl::Span<const net::Slice> slices) {
@@ -49,10 +50,11 @@ absl::Status VariableStore::ApplyMean(absl::Span<const WeightedGradient> gradien
   for (AlignedBuffer& slot : slots_) slots.push_back(slot.data());
   const int64_t bad = cairn::ps::ApplyMean(
       *optimizer_, UpdateStep{.t = old.version + 1, .learning_rate = optimizer_->learning_rate()}, gradients,
-      UpdateRange{.count = size(), .old_values = old.data->data(), .slots = slots, .new_values = data->data()});
+      UpdateRange{
+          .count = size(), .old_values = old.data->data(), .slots = slots, .new_values = data->data()});
   if (bad != kAllFinite) {
-    return absl::InvalidArgumentError(absl::StrCat("the gradient of '", NameAt(bad),
-                                                   "' is not finite in the update to version ", old.version + 1));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the gradient of '", NameAt(bad), "' is not finite in the update to version ", old.version + 1));
   }
   Publish({.version = old.version + 1, .data = std::move(data)});
   return absl::OkStatus();

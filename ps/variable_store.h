@@ -1,8 +1,8 @@
 // The values of one server's slices, version by version, and their optimizer slots.
 //
-// An update writes a new buffer and publishes it whole; readers hold the version they took for as long as they like
-// and never wait for, or see a part of, an update. Two versions exist as a rule, one more for each that a
-// reader still holds.
+// An update writes a new buffer and publishes it whole; readers hold the version they took for as long as
+// they like and never wait for, or see a part of, an update. Two versions exist as a rule, one more for each
+// that a reader still holds.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct Values {
 
 class VariableStore {
  public:
-  // Values and slots start at 0 and the optimizer's initial slot values; version 0. `optimizer` is null where nothing
-  // is trained, and outlives the store otherwise.
+  // Values and slots start at 0 and the optimizer's initial slot values; version 0. `optimizer` is null where
+  // nothing is trained, and outlives the store otherwise.
   VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer);
 
   const std::vector<net::Slice>& slices() const { return slices_; }
@@ -41,9 +41,9 @@ class VariableStore {
   // Any thread.
   Values current() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The mean of `gradients` (each of size() elements, in summation order), the optimizer, version + 1. One thread at
-  // a time, with Write() too. INVALID_ARGUMENT naming the variable when the mean is not finite: nothing is published,
-  // but slots may be spoilt, so the caller must end the job.
+  // The mean of `gradients` (each of size() elements, in summation order), the optimizer, version + 1. One
+  // thread at a time, with Write() too. INVALID_ARGUMENT naming the variable when the mean is not finite:
+  // nothing is published, but slots may be spoilt, so the caller must end the job.
   absl::Status ApplyMean(absl::Span<const WeightedGradient> gradients);
 
   // Publishes the current version again with the elements [begin, end) of `data` in it.

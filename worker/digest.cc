@@ -20,7 +20,9 @@ class Sha256 {
   Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
     CAIRN_CHECK(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
   }
-  void Update(const void* data, size_t bytes) { CAIRN_CHECK(EVP_DigestUpdate(context_.get(), data, bytes) == 1); }
+  void Update(const void* data, size_t bytes) {
+    CAIRN_CHECK(EVP_DigestUpdate(context_.get(), data, bytes) == 1);
+  }
   std::string Hex() {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int bytes = 0;

@@ -17,14 +17,16 @@ Evaluator::Evaluator(const data::Dataset& dataset, nn::Replica& replica)
       inputs_(kBatch * dataset.example_shape().num_elements()),
       labels_(static_cast<size_t>(kBatch)) {}
 
-absl::StatusOr<kernels::LossSums> Evaluator::Run(absl::Span<const float> parameters, absl::FunctionRef<bool()> stop) {
+absl::StatusOr<kernels::LossSums> Evaluator::Run(absl::Span<const float> parameters,
+                                                 absl::FunctionRef<bool()> stop) {
   const auto elements = static_cast<size_t>(dataset_.example_shape().num_elements());
   kernels::LossSums total;
   for (int64_t first = 0; first < dataset_.size(); first += kBatch) {
     if (stop()) return absl::CancelledError("stopped");
     const auto count = static_cast<size_t>(std::min(kBatch, dataset_.size() - first));
     for (size_t i = 0; i < count; ++i) {
-      labels_[i] = dataset_.Read(first + static_cast<int64_t>(i), inputs_.span().subspan(i * elements, elements));
+      labels_[i] =
+          dataset_.Read(first + static_cast<int64_t>(i), inputs_.span().subspan(i * elements, elements));
     }
     const nn::BatchView batch = {.examples = static_cast<int64_t>(count),
                                  .inputs = inputs_.span().subspan(0, count * elements),

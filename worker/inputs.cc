@@ -23,8 +23,8 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   }
   if (train.num_classes() > model.output_shape().num_elements()) {
     return absl::InvalidArgumentError(absl::StrCat("--data_dir: labels go up to ", train.num_classes() - 1,
-                                                   ", but the model has ", model.output_shape().num_elements(),
-                                                   " outputs"));
+                                                   ", but the model has ",
+                                                   model.output_shape().num_elements(), " outputs"));
   }
   return Inputs{std::move(model), loss, std::move(data)};
 }

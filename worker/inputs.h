@@ -1,6 +1,8 @@
-// What a job is made of, as far as one machine can tell: model, loss and data, loaded and checked against each other.
+// What a job is made of, as far as one machine can tell: model, loss and data, loaded and checked against
+// each other.
 //
-// `cairn train` loads them before it starts anything, every worker for its work: the same faults in the same words.
+// `cairn train` loads them before it starts anything, every worker for its work: the same faults in the same
+// words.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -32,7 +32,8 @@ absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& opti
       .num_workers = num_workers,
       .worker = worker,
       // A larger one holds nothing more.
-      .batch_size = std::min(options.batch_size, std::max<int64_t>(1, (num_examples + num_workers - 1) / num_workers)),
+      .batch_size =
+          std::min(options.batch_size, std::max<int64_t>(1, (num_examples + num_workers - 1) / num_workers)),
       .shuffle = options.shuffle,
       .seed = options.seed,
       .tail = options.shard_tail == "pad"    ? data::Tail::kPad
@@ -55,19 +56,21 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
   if (options.optimizer.empty() && !compiled.has_value()) {
     return absl::InvalidArgumentError("the model file names no optimizer: give --optimizer");
   }
-  // Another optimizer than the file's starts from Keras' defaults; the same one keeps the file's hyperparameters.
-  const bool from_file = compiled.has_value() && (options.optimizer.empty() ||
-                                                  absl::AsciiStrToLower(options.optimizer) ==
-                                                      absl::AsciiStrToLower(compiled->class_name));
+  // Another optimizer than the file's starts from Keras' defaults; the same one keeps the file's
+  // hyperparameters.
+  const bool from_file =
+      compiled.has_value() && (options.optimizer.empty() || absl::AsciiStrToLower(options.optimizer) ==
+                                                                absl::AsciiStrToLower(compiled->class_name));
   config.set_name(from_file ? compiled->class_name : options.optimizer);
   if (from_file) config.mutable_hyperparameters()->insert(compiled->config.begin(), compiled->config.end());
-  if (options.learning_rate.has_value()) (*config.mutable_hyperparameters())["learning_rate"] = *options.learning_rate;
+  if (options.learning_rate.has_value())
+    (*config.mutable_hyperparameters())["learning_rate"] = *options.learning_rate;
   if (options.momentum.has_value()) (*config.mutable_hyperparameters())["momentum"] = *options.momentum;
   return config;
 }
 
-absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model, const net::ClusterSpec& cluster,
-                                int64_t num_examples) {
+absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model,
+                                const net::ClusterSpec& cluster, int64_t num_examples) {
   v1::Job job;
   const bool sync = options.mode == "sync";
   job.set_mode(sync ? v1::MODE_SYNC : v1::MODE_ASYNC);
@@ -77,12 +80,12 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   for (const net::HostPort& server : cluster.servers()) job.add_servers(server.ToString());
   const int num_workers = static_cast<int>(trainers.size());
   if (options.replicas_to_aggregate > num_workers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--replicas_to_aggregate: ", options.replicas_to_aggregate, " of ", num_workers, " workers"));
+    return absl::InvalidArgumentError(absl::StrCat("--replicas_to_aggregate: ", options.replicas_to_aggregate,
+                                                   " of ", num_workers, " workers"));
   }
   if (sync) {
-    job.set_replicas_to_aggregate(static_cast<int>(options.replicas_to_aggregate > 0 ? options.replicas_to_aggregate
-                                                                                      : num_workers));
+    job.set_replicas_to_aggregate(
+        static_cast<int>(options.replicas_to_aggregate > 0 ? options.replicas_to_aggregate : num_workers));
   }
   if (options.max_staleness >= 0) job.set_max_staleness(options.max_staleness);
   CAIRN_ASSIGN_OR_RETURN(const auto sampler, MakeSamplerOptions(options, num_examples, num_workers, 0));

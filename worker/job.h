@@ -1,5 +1,5 @@
-// From flags, model file and cluster to the job that the chief describes to the servers. Every worker makes the same one
-// and compares.
+// From flags, model file and cluster to the job that the chief describes to the servers. Every worker makes
+// the same one and compares.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,13 @@ absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& opti
 // Flags override what the model file's compile_config says. INVALID_ARGUMENT naming what neither gives.
 absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model);
 
-// The optimizer as the servers read it; they know which ones there are. INVALID_ARGUMENT when neither names one.
+// The optimizer as the servers read it; they know which ones there are. INVALID_ARGUMENT when neither names
+// one.
 absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model);
 
 // The job but for its run_id. INVALID_ARGUMENT for flags that do not fit the cluster or the model.
-absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model, const net::ClusterSpec& cluster,
-                                int64_t num_examples);
+absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model,
+                                const net::ClusterSpec& cluster, int64_t num_examples);
 
 // The model's variables as the client library wants them.
 std::vector<net::VariableInfo> VariablesOf(const nn::Model& model);

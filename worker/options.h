@@ -1,7 +1,7 @@
 // What a user may ask of a training job: declared once here, read once in main, printed at start.
 //
-// `cairn train` and `cairn-worker` share this table; the launcher checks the flags before it starts anything and
-// then hands the same flags to every worker.
+// `cairn train` and `cairn-worker` share this table; the launcher checks the flags before it starts anything
+// and then hands the same flags to every worker.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,9 @@ struct TrainOptions {
   // What to train, on what.
   std::string model;     // --model: Keras JSON or .keras file
   std::string data_dir;  // --data_dir
-  float input_scale = std::numeric_limits<float>::quiet_NaN();  // --input_scale; NaN: 1/255 for bytes, 1 for floats
-  int64_t limit_examples = 0;  // --limit_examples: use only so many of each set; 0 is all
+  float input_scale =
+      std::numeric_limits<float>::quiet_NaN();  // --input_scale; NaN: 1/255 for bytes, 1 for floats
+  int64_t limit_examples = 0;                   // --limit_examples: use only so many of each set; 0 is all
 
   // How long.
   int64_t batch_size = 32;  // --batch_size: per worker
@@ -30,27 +31,29 @@ struct TrainOptions {
   int64_t train_steps = 0;  // --train_steps: global steps; 0: as many as the epochs take
 
   // How updates are made.
-  std::string mode = "async";         // --mode sync|async; --sync_replicas / --nosync_replicas say the same
-  int64_t replicas_to_aggregate = 0;  // --replicas_to_aggregate: 0 is all workers
-  int64_t max_staleness = -1;         // --max_staleness: async: refuse older gradients; -1 is no limit
-  std::string optimizer;              // --optimizer: overrides the model file's
+  std::string mode = "async";           // --mode sync|async; --sync_replicas / --nosync_replicas say the same
+  int64_t replicas_to_aggregate = 0;    // --replicas_to_aggregate: 0 is all workers
+  int64_t max_staleness = -1;           // --max_staleness: async: refuse older gradients; -1 is no limit
+  std::string optimizer;                // --optimizer: overrides the model file's
   std::optional<double> learning_rate;  // --learning_rate: overrides the model file's
   std::optional<double> momentum;       // --momentum
-  std::string loss;                   // --loss: overrides the model file's
-  uint64_t seed = 0;                  // --seed
-  std::string shard_tail = "exact";   // --shard_tail exact|pad|drop
-  bool shuffle = true;                // --shuffle / --noshuffle
+  std::string loss;                     // --loss: overrides the model file's
+  uint64_t seed = 0;                    // --seed
+  std::string shard_tail = "exact";     // --shard_tail exact|pad|drop
+  bool shuffle = true;                  // --shuffle / --noshuffle
 
   // What it tells.
-  bool validation = true;    // --validation / --novalidation: evaluate the validation set at each epoch's end
-  int64_t display_every = 0;  // --display_every: on no terminal, a line every so many steps; 0: one line per epoch
-  std::string summary;        // --summary FILE: one JSON object at the end
+  bool validation = true;  // --validation / --novalidation: evaluate the validation set at each epoch's end
+  int64_t display_every =
+      0;                // --display_every: on no terminal, a line every so many steps; 0: one line per epoch
+  std::string summary;  // --summary FILE: one JSON object at the end
   std::string log_level = "info";  // --log_level debug|info|warning|error
 
   // Limits and resources.
-  int threads = 0;                 // --threads: 0 divides the cores among the tasks on this host
-  double connect_timeout_seconds = 300;  // --connect_timeout: servers reached, variables ready, workers joined
-  double step_timeout_seconds = 600;     // --step_timeout: one step's answer from the servers
+  int threads = 0;  // --threads: 0 divides the cores among the tasks on this host
+  double connect_timeout_seconds =
+      300;                            // --connect_timeout: servers reached, variables ready, workers joined
+  double step_timeout_seconds = 600;  // --step_timeout: one step's answer from the servers
 };
 
 // Declares the flags above on `app`; every flag takes `_` or `-`.

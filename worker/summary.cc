@@ -51,7 +51,8 @@ std::string OneLine(const Summary& summary) {
   std::string line = absl::StrFormat("%d steps, %d examples in %.1f s (%.0f examples/s)", summary.global_step,
                                      summary.examples, summary.seconds, summary.examples_per_second);
   if (summary.val_accuracy.has_value() && summary.val_loss.has_value()) {
-    absl::StrAppendFormat(&line, ": val_accuracy %.4f, val_loss %.4f", *summary.val_accuracy, *summary.val_loss);
+    absl::StrAppendFormat(&line, ": val_accuracy %.4f, val_loss %.4f", *summary.val_accuracy,
+                          *summary.val_loss);
   }
   return line;
 }

@@ -24,7 +24,8 @@ double MeanLoss(const kernels::LossSums& sums) {
 }
 
 double Accuracy(const kernels::LossSums& sums) {
-  return sums.examples == 0 ? std::nan("") : static_cast<double>(sums.correct) / static_cast<double>(sums.examples);
+  return sums.examples == 0 ? std::nan("")
+                            : static_cast<double>(sums.correct) / static_cast<double>(sums.examples);
 }
 
 std::string DrawRunId() {
@@ -35,7 +36,7 @@ std::string DrawRunId() {
 // What a worker that could not go on tells the servers: only a permanent failure ends the job for all.
 v1::LeaveReason ReasonFor(const absl::Status& status) {
   return ExitCodeOf(status) == ExitCode::kFailure && !absl::IsCancelled(status) ? v1::LEAVE_REASON_FAILED
-                                                                                 : v1::LEAVE_REASON_STOPPED;
+                                                                                : v1::LEAVE_REASON_STOPPED;
 }
 
 }  // namespace
@@ -91,7 +92,8 @@ absl::Status Trainer::Train() {
 
 bool Trainer::done() const {
   if (parts_.client.finished()) return true;
-  // Without a number of steps, an asynchronous worker goes through its own part of each epoch, at its own pace.
+  // Without a number of steps, an asynchronous worker goes through its own part of each epoch, at its own
+  // pace.
   return !sync() && parts_.options.train_steps == 0 &&
          position_ >= parts_.options.epochs * loader_.batches_per_epoch();
 }
@@ -114,8 +116,8 @@ absl::Status Trainer::TrainStep() {
       parts_.replica.ForwardBackward(client.parameters(), view, gradients_.span(),
                                      [&client](int variable) { client.Announce(variable); }));
   if (!std::isfinite(sums.loss)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the loss is ", sums.loss, " at version ", client.version(), NotFinite(client.parameters())));
+    return absl::InvalidArgumentError(absl::StrCat("the loss is ", sums.loss, " at version ",
+                                                   client.version(), NotFinite(client.parameters())));
   }
   CAIRN_RETURN_IF_ERROR(client.FinishStep().status());
 
@@ -130,7 +132,8 @@ std::string Trainer::NotFinite(absl::Span<const float> parameters) const {
   for (const nn::ModelVariable& variable : parts_.model.variables()) {
     const auto values = parameters.subspan(static_cast<size_t>(variable.offset),
                                            static_cast<size_t>(variable.shape.num_elements()));
-    const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    const auto bad =
+        std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
     if (bad != values.end()) return absl::StrCat(", where '", variable.name, "' holds ", *bad);
   }
   float largest = 0;
@@ -150,9 +153,9 @@ void Trainer::StartEpochOf(int64_t position) {
   epoch_ = position / loader_.batches_per_epoch();
   epoch_sums_ = {};
   if (!chief()) return;
-  const int64_t steps_in_all =
-      sync() || parts_.options.train_steps > 0 ? parts_.job.final_version()
-                                               : parts_.options.epochs * loader_.batches_per_epoch();
+  const int64_t steps_in_all = sync() || parts_.options.train_steps > 0
+                                   ? parts_.job.final_version()
+                                   : parts_.options.epochs * loader_.batches_per_epoch();
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
   parts_.progress->StartEpoch(epoch_ + 1, std::max(epochs, epoch_ + 1), loader_.batches_per_epoch());
 }

@@ -40,13 +40,13 @@ class Trainer {
   };
   explicit Trainer(const Parts& parts);
 
-  // The chief's, before Run(): declares the job to servers that have none, with its initial values. INVALID_ARGUMENT
-  // when a server refuses what flags or model file say, such as an optimizer that it lacks.
+  // The chief's, before Run(): declares the job to servers that have none, with its initial values.
+  // INVALID_ARGUMENT when a server refuses what flags or model file say, such as an optimizer that it lacks.
   absl::Status Initialise();
 
-  // Trains to the job's end and leaves it. The chief also evaluates, and, when all others have left, ends the servers;
-  // what it returns tells of the whole run, what others return of their part. CANCELLED after Stop(). On failure the
-  // servers are told before this returns.
+  // Trains to the job's end and leaves it. The chief also evaluates, and, when all others have left, ends the
+  // servers; what it returns tells of the whole run, what others return of their part. CANCELLED after
+  // Stop(). On failure the servers are told before this returns.
   absl::StatusOr<Summary> Run();
 
   // Makes Run() return soon.
@@ -74,9 +74,9 @@ class Trainer {
   std::unique_ptr<Evaluator> evaluator_;
   std::atomic<bool> stop_{false};
 
-  int64_t position_ = 0;             // batches that this worker has trained on
-  int64_t epoch_ = -1;               // the one under way
-  kernels::LossSums epoch_sums_;     // of the epoch under way
+  int64_t position_ = 0;          // batches that this worker has trained on
+  int64_t epoch_ = -1;            // the one under way
+  kernels::LossSums epoch_sums_;  // of the epoch under way
   int64_t evaluated_version_ = -1;
   kernels::LossSums evaluation_;
   TimePoint start_;

@@ -34,10 +34,13 @@ namespace {
 
 constexpr char kProgram[] = "cairn-worker";
 
-int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
+int Fault(absl::string_view text) {
+  return static_cast<int>(UsageError(kProgram, text));
+}
 
-// OpenMP's threads spin while they wait, and take the cores of the processes beside them; what tells them not to is an
-// environment variable that is read before main. So a worker that shares its machine starts itself again with it.
+// OpenMP's threads spin while they wait, and take the cores of the processes beside them; what tells them not
+// to is an environment variable that is read before main. So a worker that shares its machine starts itself
+// again with it.
 void WaitPassively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "passive", 0);
@@ -118,8 +121,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
   const auto sampler = MakeSamplerOptions(options, data.train->size(), job->workers_size(), worker);
   if (!sampler.ok()) return Fault(sampler.status().message());
 
-  const int threads = options.threads > 0 ? options.threads
-                                          : std::max(1, UsableCores() / cluster.spec.tasks_on_host_of(cluster.self));
+  const int threads = options.threads > 0
+                          ? options.threads
+                          : std::max(1, UsableCores() / cluster.spec.tasks_on_host_of(cluster.self));
   auto device = kernels::CreateCpuDevice(0, threads);
   if (!device.ok()) return Fault(device.status().message());
   auto replica = nn::Replica::Create(model, loss, **device);
@@ -134,12 +138,12 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
   for (const std::string& address : job->servers()) stubs.push_back(client::MakeGrpcStub(address));
   StopOnSignal stop(signals);
-  auto connection = client::Connection::Open(
-      std::move(stubs), {.task = cluster.self.ToString(),
-                         .cluster_hash = cluster.spec.Hash(),
-                         .connect_timeout = Seconds(options.connect_timeout_seconds),
-                         .say = [](const std::string& text) { LogWarning(text); },
-                         .stop = [&stop] { return stop.received() != 0; }});
+  auto connection =
+      client::Connection::Open(std::move(stubs), {.task = cluster.self.ToString(),
+                                                  .cluster_hash = cluster.spec.Hash(),
+                                                  .connect_timeout = Seconds(options.connect_timeout_seconds),
+                                                  .say = [](const std::string& text) { LogWarning(text); },
+                                                  .stop = [&stop] { return stop.received() != 0; }});
   const bool chief = cluster.self == cluster.spec.chief();
   if (!connection.ok()) return static_cast<int>(Report(connection.status(), options, chief, stop.received()));
 
@@ -201,4 +205,6 @@ int Main(int argc, char** argv) {
 
 }  // namespace cairn::worker
 
-int main(int argc, char** argv) { return cairn::worker::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return cairn::worker::Main(argc, argv);
+}

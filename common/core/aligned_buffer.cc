@@ -25,6 +25,8 @@ AlignedBuffer::AlignedBuffer(int64_t count) : size_(count) {
   std::memset(data_, 0, bytes);
 }
 
-AlignedBuffer::~AlignedBuffer() { std::free(data_); }
+AlignedBuffer::~AlignedBuffer() {
+  std::free(data_);
+}
 
 }  // namespace cairn

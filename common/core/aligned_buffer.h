@@ -15,7 +15,8 @@ class AlignedBuffer {
   static constexpr size_t kAlignment = 64;
 
   AlignedBuffer() = default;
-  // `count` floats, all 0. Aborts when the system has no memory: callers bound the sizes they take from outside.
+  // `count` floats, all 0. Aborts when the system has no memory: callers bound the sizes they take from
+  // outside.
   explicit AlignedBuffer(int64_t count);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept

@@ -14,7 +14,8 @@ namespace cairn {
 namespace {
 
 absl::Status SystemError(absl::string_view what, const std::string& path) {
-  return absl::Status(absl::ErrnoToStatusCode(errno), absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
+  return absl::Status(absl::ErrnoToStatusCode(errno),
+                      absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
     const auto line = 1 + std::count(text.begin(), end, '\n');
     // "[json.exception.parse_error.101] parse error at line 1, column 3: syntax error ..." -> the last part
     absl::string_view reason = error.what();
-    if (const size_t colon = reason.find(": "); colon != absl::string_view::npos) reason.remove_prefix(colon + 2);
+    if (const size_t colon = reason.find(": "); colon != absl::string_view::npos)
+      reason.remove_prefix(colon + 2);
     return absl::InvalidArgumentError(absl::StrCat(source, ":", line, ": not valid JSON: ", reason));
   } catch (const nlohmann::json::exception& error) {  // a number beyond double
     return absl::InvalidArgumentError(absl::StrCat(source, ": not valid JSON: ", error.what()));

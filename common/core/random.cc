@@ -50,7 +50,9 @@ uint32_t Random::NextBelow(uint32_t bound) {
   return static_cast<uint32_t>(product >> 32);
 }
 
-float Random::NextUniform() { return static_cast<float>(NextUint32() >> 8) * 0x1p-24f; }
+float Random::NextUniform() {
+  return static_cast<float>(NextUint32() >> 8) * 0x1p-24f;
+}
 
 float Random::NextNormal() {
   const float u = 1.0f - NextUniform();  // in (0, 1]: the logarithm is finite

@@ -1,6 +1,6 @@
 // Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
-// SC 2011). A value depends only on (seed, stream, index), so that initial values, shuffles and generated data
-// are the same whatever the number of servers, workers or threads that ask for them.
+// SC 2011). A value depends only on (seed, stream, index), so that initial values, shuffles and generated
+// data are the same whatever the number of servers, workers or threads that ask for them.
 #pragma once
 
 #include <array>

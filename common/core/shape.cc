@@ -35,6 +35,8 @@ int64_t Shape::row_elements() const {
   return product;
 }
 
-std::string Shape::ToString() const { return absl::StrCat("[", absl::StrJoin(dims_, ","), "]"); }
+std::string Shape::ToString() const {
+  return absl::StrCat("[", absl::StrJoin(dims_, ","), "]");
+}
 
 }  // namespace cairn

@@ -12,7 +12,8 @@ SignalQueue::SignalQueue(std::initializer_list<int> signals) {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int number : signals) {
-    if (number == SIGCHLD) signal(SIGCHLD, SIG_DFL);  // where a parent left it ignored, children cannot be waited for
+    if (number == SIGCHLD)
+      signal(SIGCHLD, SIG_DFL);  // where a parent left it ignored, children cannot be waited for
     sigaddset(&mask, number);
   }
   CAIRN_CHECK(pthread_sigmask(SIG_BLOCK, &mask, &old_mask_) == 0);

@@ -1,7 +1,7 @@
 // Signals as things to read, for a loop that polls or waits.
 //
-// Made at the start of main, before any other thread: threads inherit that the signals are blocked. One at a time.
-// Restores the signal mask when it goes.
+// Made at the start of main, before any other thread: threads inherit that the signals are blocked. One at a
+// time. Restores the signal mask when it goes.
 #pragma once
 
 #include <chrono>

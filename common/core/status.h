@@ -31,7 +31,9 @@ ExitCode ExitCodeOf(const absl::Status& status);
 
 namespace status_internal {
 [[noreturn]] void CheckFailed(const char* condition, const char* file, int line);
-inline absl::Status ToStatus(const absl::Status& status) { return status; }
+inline absl::Status ToStatus(const absl::Status& status) {
+  return status;
+}
 template <typename T>
 absl::Status ToStatus(const absl::StatusOr<T>& status_or) {
   return status_or.status();
@@ -47,10 +49,10 @@ absl::Status ToStatus(const absl::StatusOr<T>& status_or) {
 #define CAIRN_CONCAT_INNER(a, b) a##b
 #define CAIRN_CONCAT(a, b) CAIRN_CONCAT_INNER(a, b)
 
-#define CAIRN_RETURN_IF_ERROR(expression)                                              \
-  do {                                                                                 \
-    absl::Status cairn_status = ::cairn::status_internal::ToStatus((expression));      \
-    if (!cairn_status.ok()) return cairn_status;                                       \
+#define CAIRN_RETURN_IF_ERROR(expression)                                         \
+  do {                                                                            \
+    absl::Status cairn_status = ::cairn::status_internal::ToStatus((expression)); \
+    if (!cairn_status.ok()) return cairn_status;                                  \
   } while (false)
 
 // CAIRN_ASSIGN_OR_RETURN(auto value, MakeValue());

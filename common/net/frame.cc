@@ -13,7 +13,8 @@
 namespace cairn::net {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "payloads are little-endian floats in memory order");
+static_assert(std::endian::native == std::endian::little,
+              "payloads are little-endian floats in memory order");
 
 constexpr uint8_t kHeaderTag = (1 << 3) | 2;   // field 1, length-delimited
 constexpr uint8_t kPayloadTag = (2 << 3) | 2;  // field 2, length-delimited
@@ -69,7 +70,9 @@ class SliceStream final : public google::protobuf::io::ZeroCopyInputStream {
   int64_t read_ = 0;
 };
 
-void ReleaseOwner(void* owner) { delete static_cast<std::shared_ptr<const void>*>(owner); }
+void ReleaseOwner(void* owner) {
+  delete static_cast<std::shared_ptr<const void>*>(owner);
+}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // Frames: a protobuf header and a raw payload in one gRPC message, without copying the payload.
 //
-// On the wire a frame is `message { Header header = 1; bytes payload = 2; }` (session.proto). Encoding takes the payload
-// by reference, decoding hands out the slices in which it arrived: about twenty for 1 MiB, and one may
-// end in the middle of a float.
+// On the wire a frame is `message { Header header = 1; bytes payload = 2; }` (session.proto). Encoding takes
+// the payload by reference, decoding hands out the slices in which it arrived: about twenty for 1 MiB, and
+// one may end in the middle of a float.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@ int64_t PayloadBytes(Payload payload);
 // Copies the payload to `to`, which has room for PayloadBytes().
 void CopyPayload(Payload payload, void* to);
 
-// The payload's memory must stay unchanged until gRPC has let go of the message: either `owner` keeps it alive, or
-// (owner null) the caller waits for the end of its stream.
+// The payload's memory must stay unchanged until gRPC has let go of the message: either `owner` keeps it
+// alive, or (owner null) the caller waits for the end of its stream.
 grpc::ByteBuffer EncodeFrame(const google::protobuf::MessageLite& header, FloatSpans payload,
                              const std::shared_ptr<const void>& owner);
 
 // A decoded frame keeps the message's memory.
 class DecodedFrame {
  public:
-  // INVALID_ARGUMENT for anything that is not exactly a header and at most kMaxPayloadBytes of payload. `header` is
-  // then unspecified.
+  // INVALID_ARGUMENT for anything that is not exactly a header and at most kMaxPayloadBytes of payload.
+  // `header` is then unspecified.
   absl::Status Decode(const grpc::ByteBuffer& message, google::protobuf::MessageLite* header);
   Payload payload() const { return payload_; }
 

@@ -49,7 +49,8 @@ void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds timeout
 }
 
 void QuietGrpc() {
-  gpr_set_log_function([](gpr_log_func_args* line) { Log(LogLevel::kDebug, absl::StrCat("grpc: ", line->message)); });
+  gpr_set_log_function(
+      [](gpr_log_func_args* line) { Log(LogLevel::kDebug, absl::StrCat("grpc: ", line->message)); });
 }
 
 void TuneMalloc() {

@@ -19,8 +19,8 @@ inline constexpr int kProtocolVersion = 1;
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 
-// A channel that notices a dead peer within 30 s, reconnects within 2 s of a server's return, resolves names again when it
-// does, and is not shared with other channels to the same address. Does not block.
+// A channel that notices a dead peer within 30 s, reconnects within 2 s of a server's return, resolves names
+// again when it does, and is not shared with other channels to the same address. Does not block.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 
 // The server's side of the same agreement. `reuse_port`: another socket may hold the port too.
@@ -28,11 +28,12 @@ void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port);
 
 void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds timeout);
 
-// gRPC's own log lines become debug lines of ours: what matters of them comes back as a status. Call at the start of main.
+// gRPC's own log lines become debug lines of ours: what matters of them comes back as a status. Call at the
+// start of main.
 void QuietGrpc();
 
-// glibc's malloc returns large blocks to the system at once, and gRPC asks for them anew for each message: first touch
-// then costs more than the copy. Call at the start of main.
+// glibc's malloc returns large blocks to the system at once, and gRPC asks for them anew for each message:
+// first touch then costs more than the copy. Call at the start of main.
 void TuneMalloc();
 
 }  // namespace cairn::net

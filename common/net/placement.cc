@@ -12,7 +12,9 @@ namespace {
 constexpr int64_t kSmallestSplitBytes = int64_t{256} << 10;
 constexpr int64_t kElementBytes = sizeof(float);
 
-int64_t RowsOf(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.dim(0); }
+int64_t RowsOf(const Shape& shape) {
+  return shape.rank() == 0 ? 1 : shape.dim(0);
+}
 
 // The rows of one variable that one server will hold.
 struct Part {
@@ -57,12 +59,13 @@ v1::VariableSlice Slice::ToProto() const {
 
 absl::StatusOr<Slice> Slice::FromProto(const v1::VariableSlice& proto) {
   const auto context = [&] { return absl::StrCat("variable '", proto.name(), "'"); };
-  auto shape = Shape::FromUntrusted(absl::MakeConstSpan(proto.shape().data(), static_cast<size_t>(proto.shape_size())));
+  auto shape = Shape::FromUntrusted(
+      absl::MakeConstSpan(proto.shape().data(), static_cast<size_t>(proto.shape_size())));
   if (!shape.ok()) return Annotate(shape.status(), context());
   if (proto.name().empty()) return absl::InvalidArgumentError("a variable has no name");
   if (proto.row_begin() < 0 || proto.row_end() < proto.row_begin() || proto.row_end() > RowsOf(*shape)) {
-    return absl::InvalidArgumentError(absl::StrCat(context(), ": rows ", proto.row_begin(), " to ", proto.row_end(),
-                                                   " of shape ", shape->ToString()));
+    return absl::InvalidArgumentError(absl::StrCat(context(), ": rows ", proto.row_begin(), " to ",
+                                                   proto.row_end(), " of shape ", shape->ToString()));
   }
   return Slice{proto.name(), *std::move(shape), proto.row_begin(), proto.row_end(), proto.offset()};
 }
@@ -70,7 +73,8 @@ absl::StatusOr<Slice> Slice::FromProto(const v1::VariableSlice& proto) {
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options) {
   std::vector<Part> parts = SplitIntoParts(variables, options);
-  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
 
   std::vector<int64_t> load(static_cast<size_t>(options.servers), 0);
   std::vector<std::vector<Part>> placed(load.size());
@@ -121,9 +125,9 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
     int64_t next_row = 0;
     for (const auto& [server, slice] : found) {
       if (slice->shape != variable.shape) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("variable '", variable.name, "' has shape ", variable.shape.ToString(), " here and ",
-                         slice->shape.ToString(), " on ps/", server));
+        return absl::FailedPreconditionError(absl::StrCat("variable '", variable.name, "' has shape ",
+                                                          variable.shape.ToString(), " here and ",
+                                                          slice->shape.ToString(), " on ps/", server));
       }
       if (slice->row_begin != next_row) {
         return absl::FailedPreconditionError(

@@ -1,8 +1,9 @@
 // Which server holds which rows of which variable, and where in its values.
 //
-// A server's values are one flat run of floats (its arena): its slices one after another. Pushes and pulls address the
-// arena, so small variables travel packed together and nothing costs a message per variable. The chief decides with
-// PlaceVariables(); everybody else learns it from the servers and maps through a Layout. Values; any thread.
+// A server's values are one flat run of floats (its arena): its slices one after another. Pushes and pulls
+// address the arena, so small variables travel packed together and nothing costs a message per variable. The
+// chief decides with PlaceVariables(); everybody else learns it from the servers and maps through a Layout.
+// Values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +41,14 @@ struct Slice {
 
 struct PlacementOptions {
   int servers = 1;
-  // Variables larger than this are split by rows, but never into more parts than there are servers. 0: the larger of
-  // 256 KiB and an even share of all bytes.
+  // Variables larger than this are split by rows, but never into more parts than there are servers. 0: the
+  // larger of 256 KiB and an even share of all bytes.
   int64_t split_bytes = 0;
 };
 
-// Slices per server [servers], balanced by bytes: the largest part goes first, each to the server with the fewest bytes
-// so far. Depends on nothing but its arguments. Within a server, slices keep the variables' order.
+// Slices per server [servers], balanced by bytes: the largest part goes first, each to the server with the
+// fewest bytes so far. Depends on nothing but its arguments. Within a server, slices keep the variables'
+// order.
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options);
 
@@ -62,8 +64,8 @@ struct Extent {
 class Layout {
  public:
   // `slices` [server]: what every server says that it holds. FAILED_PRECONDITION naming the variable when the
-  // servers lack rows of one, hold rows twice, or know it under another shape. Variables on the servers that the user does not
-  // have are left out.
+  // servers lack rows of one, hold rows twice, or know it under another shape. Variables on the servers that
+  // the user does not have are left out.
   static absl::StatusOr<Layout> Create(absl::Span<const VariableInfo> variables,
                                        absl::Span<const std::vector<Slice>> slices);
 

@@ -1,5 +1,5 @@
-// Two variables on a parameter server, shared by the programs of a cluster: the smallest thing to do with Cairn's
-// client library.
+// Two variables on a parameter server, shared by the programs of a cluster: the smallest thing to do with
+// Cairn's client library.
 //
 //   cairn-ps --ps_hosts localhost:2222 --job_name ps --task_index 0 &
 //   shared_variables localhost:2222            prints "a * b = 12"
@@ -27,8 +27,9 @@ absl::Status CreateUnlessThere(Client& client, const std::string& name, float va
 }
 
 absl::Status Run(const std::string& server, const std::string& name, float value) {
-  CAIRN_ASSIGN_OR_RETURN(auto client, Client::Connect({server}, {.task = "shared_variables",
-                                                                 .connect_timeout = std::chrono::seconds(10)}));
+  CAIRN_ASSIGN_OR_RETURN(
+      auto client,
+      Client::Connect({server}, {.task = "shared_variables", .connect_timeout = std::chrono::seconds(10)}));
   CAIRN_RETURN_IF_ERROR(CreateUnlessThere(*client, "a", 3.0f));
   CAIRN_RETURN_IF_ERROR(CreateUnlessThere(*client, "b", 4.0f));
   if (!name.empty()) CAIRN_RETURN_IF_ERROR(client->Write(name, {value}));

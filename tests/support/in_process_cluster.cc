@@ -62,16 +62,16 @@ void InProcessCluster::Restart(int server) {
     // Far apart, as the random ones of real processes are.
     incarnation = ++last_incarnation_ << 32;
   }
-  const DelayOptions delay = {.seed = options_.seed + static_cast<uint64_t>(server), .longest = options_.longest_delay};
+  const DelayOptions delay = {.seed = options_.seed + static_cast<uint64_t>(server),
+                              .longest = options_.longest_delay};
   ps::Server::Options options = {
       .index = server,
       .cluster_hash = 0,
       .incarnation = incarnation,
-      .connect_to_leader =
-          [this, server, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard) {
-            return FollowInProcess(*slots_[0], server, job, std::move(shard), delay,
-                                   *breakers_[static_cast<size_t>(server)]);
-          }};
+      .connect_to_leader = [this, server, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard) {
+        return FollowInProcess(*slots_[0], server, job, std::move(shard), delay,
+                               *breakers_[static_cast<size_t>(server)]);
+      }};
   slots_[static_cast<size_t>(server)]->Set(std::make_shared<ps::Server>(std::move(options), clock_));
 }
 

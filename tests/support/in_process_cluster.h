@@ -1,5 +1,5 @@
-// A cluster of parameter servers in this process, reached without gRPC: what tests of the whole protocol run on, also
-// under ThreadSanitizer.
+// A cluster of parameter servers in this process, reached without gRPC: what tests of the whole protocol run
+// on, also under ThreadSanitizer.
 //
 //   InProcessCluster cluster({.servers = 3});
 //   auto connection = client::Connection::Open(cluster.Stubs("worker/0"), {.task = "worker/0"});
@@ -67,7 +67,8 @@ class InProcessCluster {
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t last_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::pair<std::string, int>, std::unique_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // (client, server)
+  std::map<std::pair<std::string, int>, std::unique_ptr<Link>> links_
+      ABSL_GUARDED_BY(mutex_);  // (client, server)
   Thread ticker_;
 };
 

@@ -65,7 +65,8 @@ class FollowLink final : public ps::SequencerPort {
  private:
   void Report(std::variant<ps::Gradient, FollowStream::Executed> what) {
     MutexLock lock(mutex_);
-    if (stream_ != nullptr) stream_->reports.Push(std::move(what));  // else said again after the next subscription
+    if (stream_ != nullptr)
+      stream_->reports.Push(std::move(what));  // else said again after the next subscription
   }
 
   void Run() {
@@ -75,7 +76,8 @@ class FollowLink final : public ps::SequencerPort {
         if (auto job = server->JobToFollow(run_id_); job.ok()) Follow(**job, attempt);
       }
       MutexLock lock(mutex_);
-      if (!stopping_) changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::milliseconds(2));
+      if (!stopping_)
+        changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::milliseconds(2));
       if (stopping_) return;
     }
   }

@@ -1,5 +1,5 @@
-// The link between a follower and ps/0 of the in-process cluster: what ps/follow.cc does over gRPC, with queues and
-// threads, so that followers lag and their links break.
+// The link between a follower and ps/0 of the in-process cluster: what ps/follow.cc does over gRPC, with
+// queues and threads, so that followers lag and their links break.
 #pragma once
 
 #include <memory>

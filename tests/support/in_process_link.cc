@@ -19,7 +19,8 @@ absl::Span<const char> BytesOf(absl::Span<const float> floats) {
 }
 
 // Hands out the runs in pieces that end anywhere, also within a float.
-std::vector<absl::Span<const char>> CutAnywhere(const std::vector<absl::Span<const char>>& runs, Random& random) {
+std::vector<absl::Span<const char>> CutAnywhere(const std::vector<absl::Span<const char>>& runs,
+                                                Random& random) {
   std::vector<absl::Span<const char>> pieces;
   for (absl::Span<const char> run : runs) {
     while (run.size() > 1) {
@@ -156,20 +157,24 @@ class InProcessStub final : public client::ServerStub {
                       client::Timeout timeout) override {
     return Call(&ps::Server::Create, request, response, timeout);
   }
-  absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response, client::Timeout timeout) override {
+  absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response,
+                    client::Timeout timeout) override {
     return Call(&ps::Server::Wait, request, response, timeout);
   }
-  absl::Status Join(const v1::JoinRequest& request, v1::JoinResponse* response, client::Timeout timeout) override {
+  absl::Status Join(const v1::JoinRequest& request, v1::JoinResponse* response,
+                    client::Timeout timeout) override {
     return Call(&ps::Server::Join, request, response, timeout);
   }
   absl::Status Heartbeat(const v1::HeartbeatRequest& request, v1::HeartbeatResponse* response,
                          client::Timeout timeout) override {
     return Call(&ps::Server::Heartbeat, request, response, timeout);
   }
-  absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response, client::Timeout timeout) override {
+  absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response,
+                     client::Timeout timeout) override {
     return Call(&ps::Server::Leave, request, response, timeout);
   }
-  absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, client::Timeout timeout) override {
+  absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response,
+                    client::Timeout timeout) override {
     return Call(&ps::Server::Mark, request, response, timeout);
   }
   absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
@@ -200,7 +205,8 @@ class InProcessStub final : public client::ServerStub {
       pending->result = std::move(result);
       pending->changed.NotifyAll();
     });
-    if (link_.LosesReplyTo(Request::descriptor()->name())) return absl::UnavailableError("the answer was lost");
+    if (link_.LosesReplyTo(Request::descriptor()->name()))
+      return absl::UnavailableError("the answer was lost");
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     MutexLock lock(pending->mutex);
     while (!pending->result.has_value()) {
@@ -215,7 +221,9 @@ class InProcessStub final : public client::ServerStub {
   Link& link_;
 };
 
-std::unique_ptr<client::ServerStub> Link::NewStub() { return std::make_unique<InProcessStub>(*this); }
+std::unique_ptr<client::ServerStub> Link::NewStub() {
+  return std::make_unique<InProcessStub>(*this);
+}
 
 void Link::Break() {
   std::vector<std::weak_ptr<Wire>> wires;

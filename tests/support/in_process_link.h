@@ -1,7 +1,9 @@
-// How a client reaches a server of the in-process cluster: calls are calls, a stream is two queues and two threads.
+// How a client reaches a server of the in-process cluster: calls are calls, a stream is two queues and two
+// threads.
 //
-// Nothing runs inside the caller's locks, messages keep their order, payloads arrive in pieces cut anywhere, and what
-// is under way when a stream breaks is lost: all as over a real wire. Faults enter here, where they enter in production.
+// Nothing runs inside the caller's locks, messages keep their order, payloads arrive in pieces cut anywhere,
+// and what is under way when a stream breaks is lost: all as over a real wire. Faults enter here, where they
+// enter in production.
 #pragma once
 
 #include <atomic>

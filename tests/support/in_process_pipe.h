@@ -1,4 +1,5 @@
-// What the wires of the in-process cluster are made of: a queue between two threads, and the time a message takes.
+// What the wires of the in-process cluster are made of: a queue between two threads, and the time a message
+// takes.
 #pragma once
 
 #include <chrono>

@@ -25,15 +25,18 @@ ToyJob::ToyJob(int workers, std::vector<ToyVariable> toy_variables) {
   }
 }
 
-std::string TaskName(int worker) { return absl::StrCat("worker/", worker); }
+std::string TaskName(int worker) {
+  return absl::StrCat("worker/", worker);
+}
 
 ToyWorker::ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker)
     : num_variables_(static_cast<int>(toy.variables.size())),
-      client_(client::Connection::Open(cluster.Stubs(TaskName(worker)), {.task = TaskName(worker),
-                                                                         .cluster_hash = 0,
-                                                                         .connect_timeout = std::chrono::seconds(10),
-                                                                         .say = nullptr,
-                                                                         .stop = nullptr})
+      client_(client::Connection::Open(cluster.Stubs(TaskName(worker)),
+                                       {.task = TaskName(worker),
+                                        .cluster_hash = 0,
+                                        .connect_timeout = std::chrono::seconds(10),
+                                        .say = nullptr,
+                                        .stop = nullptr})
                   .value(),
               toy.variables,
               {.worker = worker,

@@ -44,7 +44,8 @@ class ToyWorker {
   client::TrainingClient& client() { return client_; }
   // The values that the client has: all variables, one after another.
   std::vector<float> Values() const { return {client_.parameters().begin(), client_.parameters().end()}; }
-  // One step: `gradient` [all variables] from the values that the client has; the last variable is announced first.
+  // One step: `gradient` [all variables] from the values that the client has; the last variable is announced
+  // first.
   absl::StatusOr<client::StepResult> Push(absl::Span<const float> gradient, int64_t examples = 1);
 
  private:

@@ -79,8 +79,9 @@ absl::StatusOr<Client::Located> Client::Locate(const std::string& name) {
   if (!found) {
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
-    return absl::NotFoundError(absl::StrCat("no variable '", name, "' on the servers; there ",
-                                            known.empty() ? "are none" : absl::StrCat("are ", absl::StrJoin(known, ", "))));
+    return absl::NotFoundError(
+        absl::StrCat("no variable '", name, "' on the servers; there ",
+                     known.empty() ? "are none" : absl::StrCat("are ", absl::StrJoin(known, ", "))));
   }
   const net::VariableInfo variable = {name, located.shape, 0};
   CAIRN_ASSIGN_OR_RETURN(net::Layout layout, net::Layout::Create({&variable, 1}, slices));
@@ -124,8 +125,8 @@ absl::StatusOr<std::vector<float>> Client::Read(const std::string& name) {
       header.mutable_read()->set_count(extent.count);
       PendingDone done;
       ServerSession session(connection_->stub(extent.server));
-      CAIRN_RETURN_IF_ERROR(
-          session.Begin(std::move(header), ReceiveInto({&extent, 1}, absl::MakeSpan(values)), done.Callback()));
+      CAIRN_RETURN_IF_ERROR(session.Begin(
+          std::move(header), ReceiveInto({&extent, 1}, absl::MakeSpan(values)), done.Callback()));
       CAIRN_RETURN_IF_ERROR(Annotate(done.Wait(kCallTimeout).status(), connection_->NameOf(extent.server)));
     }
     return absl::OkStatus();
@@ -138,8 +139,9 @@ absl::Status Client::Write(const std::string& name, absl::Span<const float> valu
   return RetryWhileAborted([&]() -> absl::Status {
     CAIRN_ASSIGN_OR_RETURN(Located located, Locate(name));
     if (static_cast<int64_t>(values.size()) != located.shape.num_elements()) {
-      return absl::InvalidArgumentError(absl::StrCat("variable '", name, "' of shape ", located.shape.ToString(), " takes ",
-                                                     located.shape.num_elements(), " values, not ", values.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("variable '", name, "' of shape ", located.shape.ToString(), " takes ",
+                       located.shape.num_elements(), " values, not ", values.size()));
     }
     for (const net::Extent& extent : located.extents) {
       v1::ClientHeader header;

@@ -5,8 +5,9 @@
 //   client->Write("a", {10.0f});
 //   std::vector<float> a = *client->Read("a");
 //
-// Works with servers that train (reading and overwriting the model's variables) and with servers that only hold variables
-// (Create). Calls block, each with a limit. Thread-safe. TrainingClient is its sister for workers.
+// Works with servers that train (reading and overwriting the model's variables) and with servers that only
+// hold variables (Create). Calls block, each with a limit. Thread-safe. TrainingClient is its sister for
+// workers.
 #pragma once
 
 #include <memory>
@@ -39,12 +40,14 @@ class Client {
 
   absl::StatusOr<std::vector<ListedVariable>> List();
 
-  // A new variable of float32, whole on the server that holds least. `values` [shape.num_elements()], at most 65,536.
-  // ALREADY_EXISTS when there is one of that name, FAILED_PRECONDITION when the servers train a model.
+  // A new variable of float32, whole on the server that holds least. `values` [shape.num_elements()], at most
+  // 65,536. ALREADY_EXISTS when there is one of that name, FAILED_PRECONDITION when the servers train a
+  // model.
   absl::Status Create(const std::string& name, const Shape& shape, absl::Span<const float> values);
   // Current values [num_elements]. NOT_FOUND when there is no such variable.
   absl::StatusOr<std::vector<float>> Read(const std::string& name);
-  // Replaces all values, atomically on each server. INVALID_ARGUMENT when the number of values is not the variable's.
+  // Replaces all values, atomically on each server. INVALID_ARGUMENT when the number of values is not the
+  // variable's.
   absl::Status Write(const std::string& name, absl::Span<const float> values);
 
  private:

@@ -18,10 +18,13 @@ constexpr auto kFirstTry = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
 constexpr auto kSayEvery = std::chrono::seconds(10);
 
-TimePoint Now() { return std::chrono::steady_clock::now(); }
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
 
-// "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection
-// refused" -> "connection refused". `before`: the reason of the last try, empty when there was none.
+// "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote
+// host: Connection refused" -> "connection refused". `before`: the reason of the last try, empty when there
+// was none.
 std::string Reason(const absl::Status& status, const std::string& before = "") {
   const absl::string_view message = status.message();
   // gRPC gave up an attempt to connect that it had not looked at, which tells nothing new.
@@ -71,9 +74,9 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
     if (connection->stopped()) return absl::CancelledError("stopped");
     unreached = std::move(still);
     if (Now() >= deadline) {
-      return absl::UnavailableError(
-          absl::StrCat("not reached within ", std::chrono::duration_cast<std::chrono::seconds>(deadline - start).count(),
-                       " s: ", absl::StrJoin(reasons, "; ")));
+      return absl::UnavailableError(absl::StrCat(
+          "not reached within ", std::chrono::duration_cast<std::chrono::seconds>(deadline - start).count(),
+          " s: ", absl::StrJoin(reasons, "; ")));
     }
     if (Now() >= next_said) {
       next_said += kSayEvery;
@@ -147,7 +150,8 @@ std::string Connection::NameOf(int server) const {
   return absl::StrCat("ps/", server, " at ", stubs_[static_cast<size_t>(server)]->address());
 }
 
-absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(const std::vector<v1::ConnectResponse>& described) {
+absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(
+    const std::vector<v1::ConnectResponse>& described) {
   std::vector<std::vector<net::Slice>> slices;
   for (const v1::ConnectResponse& response : described) {
     slices.emplace_back();

@@ -26,7 +26,8 @@ struct ConnectionOptions {
   uint64_t cluster_hash = 0;    // 0: not compared
   // How long to try to reach every server, and to wait for what others must do before training starts.
   Duration connect_timeout = std::chrono::seconds(300);
-  // What is said while it waits, about every 10 s: "waiting for ps/1 at host:2222: connection refused". May be null.
+  // What is said while it waits, about every 10 s: "waiting for ps/1 at host:2222: connection refused". May
+  // be null.
   std::function<void(const std::string&)> say{};
   // Asked several times a second while it waits; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
@@ -34,8 +35,8 @@ struct ConnectionOptions {
 
 class Connection {
  public:
-  // Reaches all `stubs` [server], trying again while they cannot be reached. UNAVAILABLE naming the servers that were not
-  // reached in time and why; FAILED_PRECONDITION when the handshake fails.
+  // Reaches all `stubs` [server], trying again while they cannot be reached. UNAVAILABLE naming the servers
+  // that were not reached in time and why; FAILED_PRECONDITION when the handshake fails.
   static absl::StatusOr<std::unique_ptr<Connection>> Open(std::vector<std::unique_ptr<ServerStub>> stubs,
                                                           ConnectionOptions options);
 
@@ -43,13 +44,13 @@ class Connection {
   ServerStub& stub(int server) { return *stubs_[static_cast<size_t>(server)]; }
   const ConnectionOptions& options() const { return options_; }
 
-  // What a server says of itself now. ABORTED when it is not the process that was there when we opened: it has been
-  // restarted and has lost its variables.
+  // What a server says of itself now. ABORTED when it is not the process that was there when we opened: it
+  // has been restarted and has lost its variables.
   absl::StatusOr<v1::ConnectResponse> Describe(int server);
   absl::StatusOr<std::vector<v1::ConnectResponse>> DescribeAll();
 
-  // Waits until the condition holds on `server`, at most for `timeout`, saying every 10 s what is missing. `watch` runs
-  // between; its error ends the wait.
+  // Waits until the condition holds on `server`, at most for `timeout`, saying every 10 s what is missing.
+  // `watch` runs between; its error ends the wait.
   absl::Status WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
                          absl::FunctionRef<absl::Status()> watch);
 
@@ -71,6 +72,7 @@ class Connection {
 };
 
 // The slices that servers describe. Fails as net::Slice::FromProto does.
-absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(const std::vector<v1::ConnectResponse>& described);
+absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(
+    const std::vector<v1::ConnectResponse>& described);
 
 }  // namespace cairn::client

@@ -114,10 +114,12 @@ class GrpcStub final : public ServerStub {
         stub_(v1::ParameterServer::NewStub(channel_)),
         generic_stub_(channel_) {}
 
-  absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response, Timeout timeout) override {
+  absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
+                       Timeout timeout) override {
     return Call(&v1::ParameterServer::Stub::Connect, request, response, timeout);
   }
-  absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response, Timeout timeout) override {
+  absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response,
+                      Timeout timeout) override {
     return Call(&v1::ParameterServer::Stub::Create, request, response, timeout);
   }
   absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response, Timeout timeout) override {
@@ -136,7 +138,8 @@ class GrpcStub final : public ServerStub {
   absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) override {
     return Call(&v1::ParameterServer::Stub::Mark, request, response, timeout);
   }
-  absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response, Timeout timeout) override {
+  absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
+                      Timeout timeout) override {
     return Call(&v1::ParameterServer::Stub::Finish, request, response, timeout);
   }
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
@@ -146,7 +149,8 @@ class GrpcStub final : public ServerStub {
 
  private:
   template <typename Request, typename Response>
-  absl::Status Call(grpc::Status (v1::ParameterServer::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  absl::Status Call(grpc::Status (v1::ParameterServer::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                      Response*),
                     const Request& request, Response* response, Timeout timeout) {
     grpc::ClientContext context;
     net::SetDeadline(context, timeout);
@@ -161,6 +165,8 @@ class GrpcStub final : public ServerStub {
 
 }  // namespace
 
-std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address) { return std::make_unique<GrpcStub>(address); }
+std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address) {
+  return std::make_unique<GrpcStub>(address);
+}
 
 }  // namespace cairn::client

@@ -41,10 +41,12 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
     int64_t done = 0;
     while (done < extent.count) {
       const int64_t at = extent.server_offset + done;
-      if (chunk_floats == net::kMaxPayloadFloats || (chunk_floats > 0 && at != chunk_offset + chunk_floats)) flush();
+      if (chunk_floats == net::kMaxPayloadFloats || (chunk_floats > 0 && at != chunk_offset + chunk_floats))
+        flush();
       if (chunk_floats == 0) chunk_offset = at;
       const int64_t count = std::min(extent.count - done, net::kMaxPayloadFloats - chunk_floats);
-      chunk.push_back(buffer.subspan(static_cast<size_t>(extent.local_offset + done), static_cast<size_t>(count)));
+      chunk.push_back(
+          buffer.subspan(static_cast<size_t>(extent.local_offset + done), static_cast<size_t>(count)));
       chunk_floats += count;
       done += count;
     }
@@ -63,9 +65,10 @@ ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::
     }
     const int64_t end = offset + bytes / static_cast<int64_t>(sizeof(float));
     // The first extent that ends behind the chunk's begin.
-    auto extent = std::partition_point(extents.begin(), extents.end(), [offset](const net::Extent& candidate) {
-      return candidate.server_offset + candidate.count <= offset;
-    });
+    auto extent =
+        std::partition_point(extents.begin(), extents.end(), [offset](const net::Extent& candidate) {
+          return candidate.server_offset + candidate.count <= offset;
+        });
     for (; extent != extents.end() && extent->server_offset < end; ++extent) {
       const int64_t first = std::max(offset, extent->server_offset);
       const int64_t last = std::min(end, extent->server_offset + extent->count);

@@ -1,4 +1,5 @@
-// The pieces that requests are made of: sending parts of a flat buffer, receiving into one, waiting for the end.
+// The pieces that requests are made of: sending parts of a flat buffer, receiving into one, waiting for the
+// end.
 #pragma once
 
 #include <chrono>
@@ -13,13 +14,14 @@
 
 namespace cairn::client {
 
-// Sends the extents (by rising server_offset) of `buffer` as chunks: extents that touch in the server's arena share one,
-// up to 1 MiB.
+// Sends the extents (by rising server_offset) of `buffer` as chunks: extents that touch in the server's arena
+// share one, up to 1 MiB.
 void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const net::Extent> extents,
                  absl::Span<const float> buffer);
 
-// Scatters received chunks into `buffer` by `extents` (by rising server_offset); elements of the arena outside them are
-// skipped. Both must outlive the request. INVALID_ARGUMENT for a payload that is no whole number of floats.
+// Scatters received chunks into `buffer` by `extents` (by rising server_offset); elements of the arena
+// outside them are skipped. Both must outlive the request. INVALID_ARGUMENT for a payload that is no whole
+// number of floats.
 ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer);
 
 // The end of one request, to wait for. Must outlive the session it is given to, or the request.

@@ -8,7 +8,9 @@ namespace cairn::client {
 
 ServerSession::ServerSession(ServerStub& stub) : stream_(stub.OpenStream(*this)) {}
 
-ServerSession::~ServerSession() { stream_.reset(); }
+ServerSession::~ServerSession() {
+  stream_.reset();
+}
 
 absl::StatusOr<uint64_t> ServerSession::Begin(v1::ClientHeader header, OnChunk on_chunk, OnDone on_done) {
   {

@@ -1,7 +1,7 @@
 // Requests to one server over its stream: numbers them, hands each its answers.
 //
-// Thread-safe. Callbacks run on the transport's thread and must not block; after a request's done, or after the
-// session's destructor, none of its callbacks is called.
+// Thread-safe. Callbacks run on the transport's thread and must not block; after a request's done, or after
+// the session's destructor, none of its callbacks is called.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ class ServerSession final : private FrameHandler {
  public:
   // A chunk of values: elements from `offset` of the server's arena.
   using OnChunk = std::function<absl::Status(int64_t offset, net::Payload payload)>;
-  // The answer's end: the server's `done` when its code is OK, else the failure it carries; or the stream's end
-  // (UNAVAILABLE in general).
+  // The answer's end: the server's `done` when its code is OK, else the failure it carries; or the stream's
+  // end (UNAVAILABLE in general).
   using OnDone = absl::AnyInvocable<void(absl::StatusOr<v1::Done>)>;
 
   // `stub` must outlive the session.
   explicit ServerSession(ServerStub& stub);
   ~ServerSession() override;
 
-  // Opens a request; `header`'s request_id is set here. Returns the id, for its chunks and its end (reads need neither), or
-  // the reason why the stream has ended; then neither callback is called.
+  // Opens a request; `header`'s request_id is set here. Returns the id, for its chunks and its end (reads
+  // need neither), or the reason why the stream has ended; then neither callback is called.
   absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, OnChunk on_chunk, OnDone on_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // `chunk`: runs of floats that are contiguous from `offset` in the server's arena, together at most 1 MiB.

@@ -19,7 +19,9 @@ constexpr auto kSayEvery = std::chrono::seconds(10);
 // Gradients are sent when so many elements of a server have been announced: small variables share a frame.
 constexpr int64_t kSendElements = int64_t{16} << 10;
 
-TimePoint Now() { return std::chrono::steady_clock::now(); }
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
 
 int64_t TotalElements(const std::vector<net::VariableInfo>& variables) {
   int64_t total = 0;
@@ -30,13 +32,14 @@ int64_t TotalElements(const std::vector<net::VariableInfo>& variables) {
 // "mode: async here, sync on the servers", or nothing when they agree.
 void Compare(absl::string_view what, const std::string& here, const std::string& there,
              std::vector<std::string>* differences) {
-  if (here != there) differences->push_back(absl::StrCat(what, ": ", here, " here, ", there, " on the servers"));
+  if (here != there)
+    differences->push_back(absl::StrCat(what, ": ", here, " here, ", there, " on the servers"));
 }
 
 }  // namespace
 
-TrainingClient::TrainingClient(std::unique_ptr<Connection> connection, std::vector<net::VariableInfo> variables,
-                               TrainingOptions options)
+TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
+                               std::vector<net::VariableInfo> variables, TrainingOptions options)
     : connection_(std::move(connection)),
       variables_(std::move(variables)),
       options_(std::move(options)),
@@ -67,7 +70,8 @@ absl::Status TrainingClient::CheckSameJob(const v1::Job& ours, const v1::Job& th
           absl::StrCat(theirs.replicas_to_aggregate()), &differences);
   Compare("max staleness", absl::StrCat(ours.has_max_staleness() ? ours.max_staleness() : -1),
           absl::StrCat(theirs.has_max_staleness() ? theirs.max_staleness() : -1), &differences);
-  Compare("last version", absl::StrCat(ours.final_version()), absl::StrCat(theirs.final_version()), &differences);
+  Compare("last version", absl::StrCat(ours.final_version()), absl::StrCat(theirs.final_version()),
+          &differences);
   Compare("batch size", absl::StrCat(ours.batch_size()), absl::StrCat(theirs.batch_size()), &differences);
   Compare("epochs", absl::StrCat(ours.epochs()), absl::StrCat(theirs.epochs()), &differences);
   Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
@@ -84,8 +88,8 @@ absl::Status TrainingClient::CheckSameJob(const v1::Job& ours, const v1::Job& th
     Compare(name, value_of(ours.optimizer(), name), value_of(theirs.optimizer(), name), &differences);
   }
   if (differences.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the servers train another job than ", options_.task, ": ", absl::StrJoin(differences, "; ")));
+  return absl::FailedPreconditionError(absl::StrCat("the servers train another job than ", options_.task,
+                                                    ": ", absl::StrJoin(differences, "; ")));
 }
 
 absl::Status TrainingClient::LearnLayout(const std::vector<v1::ConnectResponse>& described) {
@@ -118,11 +122,12 @@ absl::Status TrainingClient::Initialise(const v1::Job& job, absl::Span<const flo
   }
   if (ready == connection_->num_servers()) return absl::OkStatus();
   if (version > 0) {
-    return absl::AbortedError(absl::StrCat(connection_->num_servers() - ready, " of ", connection_->num_servers(),
-                                           " servers have lost their variables, others stand at version ", version));
+    return absl::AbortedError(
+        absl::StrCat(connection_->num_servers() - ready, " of ", connection_->num_servers(),
+                     " servers have lost their variables, others stand at version ", version));
   }
-  // Servers that a former chief made ready, when others were not, have made no update: workers wait for all of
-  // them. But they refuse another job.
+  // Servers that a former chief made ready, when others were not, have made no update: workers wait for all
+  // of them. But they refuse another job.
   v1::Job run = job;
   for (const v1::ConnectResponse& response : described) {
     if (response.state() == v1::STATE_READY) run.set_run_id(response.job().run_id());
@@ -133,7 +138,8 @@ absl::Status TrainingClient::Initialise(const v1::Job& job, absl::Span<const flo
     if (described[static_cast<size_t>(server)].state() == v1::STATE_READY) continue;
     v1::CreateRequest request;
     *request.mutable_job() = run;
-    for (const net::Slice& slice : slices[static_cast<size_t>(server)]) *request.add_slices() = slice.ToProto();
+    for (const net::Slice& slice : slices[static_cast<size_t>(server)])
+      *request.add_slices() = slice.ToProto();
     v1::CreateResponse response;
     CAIRN_RETURN_IF_ERROR(connection_->stub(server).Create(request, &response, kCallTimeout));
   }
@@ -150,8 +156,9 @@ absl::Status TrainingClient::WriteInitial(absl::Span<const float> initial) {
     v1::ClientHeader header;
     header.mutable_write()->set_layout(layout_ids_[static_cast<size_t>(server)]);
     header.mutable_write()->set_initialise(true);
-    CAIRN_ASSIGN_OR_RETURN(const uint64_t id, sessions.back()->Begin(std::move(header), nullptr,
-                                                                     done[static_cast<size_t>(server)].Callback()));
+    CAIRN_ASSIGN_OR_RETURN(
+        const uint64_t id,
+        sessions.back()->Begin(std::move(header), nullptr, done[static_cast<size_t>(server)].Callback()));
     SendExtents(*sessions.back(), id, layout_->extents_on(server), initial);
     sessions.back()->SendEnd(id);
   }
@@ -173,8 +180,9 @@ absl::Status TrainingClient::WaitReady(const v1::Job& job) {
     if (response.state() == v1::STATE_FINISHED) return absl::FailedPreconditionError("training is over");
     CAIRN_RETURN_IF_ERROR(CheckSameJob(job, response.job()));
     if (response.job().run_id() != described[0].job().run_id()) {
-      return absl::FailedPreconditionError(absl::StrCat("the servers disagree about the run: ", response.job().run_id(),
-                                                        " and ", described[0].job().run_id()));
+      return absl::FailedPreconditionError(
+          absl::StrCat("the servers disagree about the run: ", response.job().run_id(), " and ",
+                       described[0].job().run_id()));
     }
   }
   CAIRN_RETURN_IF_ERROR(LearnLayout(described));
@@ -238,12 +246,13 @@ absl::Status TrainingClient::PullOnce() {
   for (int server = 0; server < connection_->num_servers(); ++server) {
     const auto timeout = std::chrono::duration_cast<Timeout>(options_.step_timeout);
     auto result = done[static_cast<size_t>(server)].Wait(timeout);
-    if (!result.ok()) return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
+    if (!result.ok())
+      return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
     versions.push_back(result->version());
     if (server == 0) finished = result->finished();
     if (job_.mode() == v1::MODE_SYNC && versions[static_cast<size_t>(server)] != versions[0]) {
-      return absl::InternalError(absl::StrCat("pull: version ", versions[0], " on ps/0 and ", result->version(), " on ",
-                                              connection_->NameOf(server)));
+      return absl::InternalError(absl::StrCat("pull: version ", versions[0], " on ps/0 and ",
+                                              result->version(), " on ", connection_->NameOf(server)));
     }
   }
   std::swap(parameters_, incoming_);
@@ -275,8 +284,9 @@ void TrainingClient::StartPush(int server) {
   begin.set_base_version(versions_[static_cast<size_t>(server)]);
   begin.set_examples(examples_);
   begin.set_read_values(true);
-  const auto id = push.session->Begin(std::move(header), ReceiveInto(layout_->extents_on(server), incoming_.span()),
-                                      OnPushDone(server, attempt_));
+  const auto id =
+      push.session->Begin(std::move(header), ReceiveInto(layout_->extents_on(server), incoming_.span()),
+                          OnPushDone(server, attempt_));
   if (id.ok()) {
     push.request_id = *id;
   } else {
@@ -384,7 +394,8 @@ TrainingClient::Unanswered TrainingClient::FindUnanswered() const {
       unanswered.waiting.push_back(server);
     } else if (!done->ok()) {
       unanswered.failed.push_back(server);
-      if (unanswered.failure.ok() || (absl::IsUnavailable(unanswered.failure) && !absl::IsUnavailable(done->status()))) {
+      if (unanswered.failure.ok() ||
+          (absl::IsUnavailable(unanswered.failure) && !absl::IsUnavailable(done->status()))) {
         unanswered.failure = Annotate(done->status(), connection_->NameOf(server));
       }
     }
@@ -392,8 +403,8 @@ TrainingClient::Unanswered TrainingClient::FindUnanswered() const {
   return unanswered;
 }
 
-// All servers at once: a synchronous round closes when the push is on all of them, so the answer of one may depend on
-// the repeated push to another.
+// All servers at once: a synchronous round closes when the push is on all of them, so the answer of one may
+// depend on the repeated push to another.
 absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
   const TimePoint deadline = Now() + options_.step_timeout;
   net::Backoff backoff(StreamOf(options_.task));
@@ -430,7 +441,8 @@ absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(failure());
     for (int server : unanswered.failed) {
-      if (absl::Status status = RepeatPush(server); !status.ok() && !absl::IsUnavailable(status)) return status;
+      if (absl::Status status = RepeatPush(server); !status.ok() && !absl::IsUnavailable(status))
+        return status;
     }
   }
 }
@@ -470,7 +482,8 @@ void TrainingClient::Heartbeats() {
     for (int server = 0; server < connection_->num_servers(); ++server) {
       v1::HeartbeatResponse response;
       absl::Status status = connection_->stub(server).Heartbeat(request, &response, timeout);
-      if (status.ok() && response.state() == v1::STATE_FAILED) status = absl::InternalError(response.failure());
+      if (status.ok() && response.state() == v1::STATE_FAILED)
+        status = absl::InternalError(response.failure());
       if (absl::IsAborted(status)) {  // perhaps it does not know us because it is new itself
         if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) status = lost;
       }
@@ -513,7 +526,8 @@ void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
 }
 
 absl::Status TrainingClient::WaitForOthers(Duration timeout) {
-  return connection_->WaitUntil(0, v1::CONDITION_ALL_OTHERS_LEFT, options_.worker, timeout, [this] { return failure(); });
+  return connection_->WaitUntil(0, v1::CONDITION_ALL_OTHERS_LEFT, options_.worker, timeout,
+                                [this] { return failure(); });
 }
 
 absl::Status TrainingClient::Finish() {

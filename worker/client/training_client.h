@@ -1,10 +1,12 @@
-// A worker's side of training: declares or learns the job, keeps the lease, and exchanges gradients for values.
+// A worker's side of training: declares or learns the job, keeps the lease, and exchanges gradients for
+// values.
 //
-//   Open ─► [chief: Initialise] ─► WaitReady ─► Join ─► { BeginStep, Announce..., FinishStep } ─► Leave ─► [chief: Finish]
+//   Open ─► [chief: Initialise] ─► WaitReady ─► Join ─► { BeginStep, Announce..., FinishStep } ─► Leave ─►
+//   [chief: Finish]
 //
-// One step is one round trip per server: the gradients go up while backward still runs, and the values that the
-// update left come back in the answer. Values arrive in a second buffer and are swapped in by FinishStep, so
-// parameters() never changes under a running computation.
+// One step is one round trip per server: the gradients go up while backward still runs, and the values that
+// the update left come back in the answer. Values arrive in a second buffer and are swapped in by FinishStep,
+// so parameters() never changes under a running computation.
 //
 // Calls come from one thread, but for Announce (any). Every call that waits has a limit.
 #pragma once
@@ -31,8 +33,8 @@
 namespace cairn::client {
 
 struct TrainingOptions {
-  int worker = 0;      // position among the cluster's trainers, the chief first
-  std::string task;    // "worker/0"
+  int worker = 0;    // position among the cluster's trainers, the chief first
+  std::string task;  // "worker/0"
   Duration step_timeout = std::chrono::seconds(600);
   int64_t split_bytes = 0;  // net::PlacementOptions::split_bytes
 };
@@ -54,12 +56,13 @@ class TrainingClient {
 
   // --- Before training ---
 
-  // The chief's: makes the servers ready unless they are. Only a cluster in which no server has made an update is
-  // (re)initialised; ABORTED when some servers have lost their variables while others have not, FAILED_PRECONDITION when
-  // they train a job other than `job` (but for its run_id). `initial` [sum of the variables].
+  // The chief's: makes the servers ready unless they are. Only a cluster in which no server has made an
+  // update is (re)initialised; ABORTED when some servers have lost their variables while others have not,
+  // FAILED_PRECONDITION when they train a job other than `job` (but for its run_id). `initial` [sum of the
+  // variables].
   absl::Status Initialise(const v1::Job& job, absl::Span<const float> initial);
-  // Everybody's: waits for all servers to have variables, then checks that their job is `job` and that they hold
-  // `variables`.
+  // Everybody's: waits for all servers to have variables, then checks that their job is `job` and that they
+  // hold `variables`.
   absl::Status WaitReady(const v1::Job& job);
   // Becomes a member, starts heartbeats, and pulls the values: parameters() and version() are set.
   absl::Status Join();
@@ -73,16 +76,17 @@ class TrainingClient {
   // The job has made its last update.
   bool finished() const { return finished_; }
 
-  // Opens a push of the gradients in `gradients` (parallel to parameters()) of `examples` examples computed from
-  // parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed, and unchanged
-  // once announced.
+  // Opens a push of the gradients in `gradients` (parallel to parameters()) of `examples` examples computed
+  // from parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed,
+  // and unchanged once announced.
   void BeginStep(absl::Span<const float> gradients, int64_t examples);
-  // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0 examples
-  // not needed.
+  // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0
+  // examples not needed.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for the answers; afterwards parameters() are the values that the decision about the push left. Broken
-  // streams are opened again and pushes repeated until the step's limit: DEADLINE_EXCEEDED or UNAVAILABLE then name the
-  // server and what the round waits for. ABORTED when a server has been restarted or this worker has lost its lease.
+  // Waits for the answers; afterwards parameters() are the values that the decision about the push left.
+  // Broken streams are opened again and pushes repeated until the step's limit: DEADLINE_EXCEEDED or
+  // UNAVAILABLE then name the server and what the round waits for. ABORTED when a server has been restarted
+  // or this worker has lost its lease.
   absl::StatusOr<StepResult> FinishStep();
 
   // Pulls the current values: of one version on all servers in a synchronous job.

@@ -1,5 +1,5 @@
-// How a client reaches the servers: calls and one stream of frames per server. The seam where another transport goes
-// in; gRPC is one implementation, tests have one that stays in the process.
+// How a client reaches the servers: calls and one stream of frames per server. The seam where another
+// transport goes in; gRPC is one implementation, tests have one that stays in the process.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,8 @@ class FrameStream {
  public:
   // Closes, and returns after OnClosed(): no memory that was sent is referred to any more.
   virtual ~FrameStream() = default;
-  // Queues a frame; does not block. The payload's memory must stay unchanged until the request is answered or the
-  // stream destroyed. Any thread. Frames sent after the end are dropped.
+  // Queues a frame; does not block. The payload's memory must stay unchanged until the request is answered or
+  // the stream destroyed. Any thread. Frames sent after the end are dropped.
   virtual void Send(const v1::ClientHeader& header, net::FloatSpans payload) = 0;
 };
 
@@ -37,15 +37,19 @@ class FrameStream {
 class ServerStub {
  public:
   virtual ~ServerStub() = default;
-  virtual absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response, Timeout timeout) = 0;
-  virtual absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response, Timeout timeout) = 0;
+  virtual absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
+                               Timeout timeout) = 0;
+  virtual absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response,
+                              Timeout timeout) = 0;
   virtual absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response, Timeout timeout) = 0;
   virtual absl::Status Join(const v1::JoinRequest& request, v1::JoinResponse* response, Timeout timeout) = 0;
   virtual absl::Status Heartbeat(const v1::HeartbeatRequest& request, v1::HeartbeatResponse* response,
                                  Timeout timeout) = 0;
-  virtual absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response, Timeout timeout) = 0;
+  virtual absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response,
+                             Timeout timeout) = 0;
   virtual absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) = 0;
-  virtual absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response, Timeout timeout) = 0;
+  virtual absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
+                              Timeout timeout) = 0;
 
   // `handler` must outlive the stream.
   virtual std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) = 0;

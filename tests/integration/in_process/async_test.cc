@@ -73,8 +73,8 @@ TEST(AsyncCluster, StalenessIsRecordedUpToItsLimitAndRefusedBeyond) {
   EXPECT_EQ(counters.staleness_max(), 1);
 }
 
-// Each server counts its own versions. A push that has reached one server and not yet the other lets them differ: that
-// must not make anybody else's gradient look as if it came from the future.
+// Each server counts its own versions. A push that has reached one server and not yet the other lets them
+// differ: that must not make anybody else's gradient look as if it came from the future.
 TEST(AsyncCluster, ServersMayStandAtDifferentVersions) {
   InProcessCluster cluster({.servers = 2});
   ToyWorkers workers = StartAll(cluster, AsyncJob(2, {{"a", {1}, {0}}, {"b", {1}, {0}}}));
@@ -87,7 +87,8 @@ TEST(AsyncCluster, ServersMayStandAtDifferentVersions) {
     }
     return Fate::kDeliver;
   });
-  Thread slow("slow", [&] { EXPECT_EQ(workers[0]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_ACCEPTED); });
+  Thread slow("slow",
+              [&] { EXPECT_EQ(workers[0]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_ACCEPTED); });
   ASSERT_TRUE(held.Wait());
   do {  // until ps/0 has applied its part
     ASSERT_EQ(workers[1]->client().Pull(), absl::OkStatus());
@@ -106,8 +107,8 @@ TEST(AsyncCluster, ServersMayStandAtDifferentVersions) {
 TEST(AsyncCluster, APullSeesOnlyWholeUpdatesOfAVariable) {
   constexpr int64_t kElements = net::kMaxPayloadFloats + 1000;
   InProcessCluster cluster;
-  ToyWorkers workers =
-      StartAll(cluster, AsyncJob(3, {{"a", {kElements}, std::vector<float>(static_cast<size_t>(kElements), 0)}}));
+  ToyWorkers workers = StartAll(
+      cluster, AsyncJob(3, {{"a", {kElements}, std::vector<float>(static_cast<size_t>(kElements), 0)}}));
   std::atomic<int> busy{2};
   InParallel(3, [&](int w) {
     ToyWorker& worker = *workers[static_cast<size_t>(w)];

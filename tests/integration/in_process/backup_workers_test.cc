@@ -1,4 +1,5 @@
-// Rounds that close before the slowest workers: every gradient is a power of two, so the values tell who contributed.
+// Rounds that close before the slowest workers: every gradient is a power of two, so the values tell who
+// contributed.
 #include <bit>
 #include <map>
 #include <vector>

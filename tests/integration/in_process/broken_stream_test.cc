@@ -1,4 +1,5 @@
-// Streams that break at a chosen moment of a step: the push is sent again and counts once, and values stay consistent.
+// Streams that break at a chosen moment of a step: the push is sent again and counts once, and values stay
+// consistent.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -22,12 +23,19 @@ using testing::ElementsAre;
 template <typename Header>
 std::function<Fate(const Header&)> Once(Fate fate, std::function<bool(const Header&)> moment) {
   const auto done = std::make_shared<std::atomic<bool>>(false);
-  return [=](const Header& header) { return moment(header) && !done->exchange(true) ? fate : Fate::kDeliver; };
+  return
+      [=](const Header& header) { return moment(header) && !done->exchange(true) ? fate : Fate::kDeliver; };
 }
 
-bool IsEnd(const v1::ClientHeader& header) { return header.has_end(); }
-bool IsChunk(const v1::ServerHeader& header) { return header.has_chunk(); }
-bool IsDone(const v1::ServerHeader& header) { return header.has_done(); }
+bool IsEnd(const v1::ClientHeader& header) {
+  return header.has_end();
+}
+bool IsChunk(const v1::ServerHeader& header) {
+  return header.has_chunk();
+}
+bool IsDone(const v1::ServerHeader& header) {
+  return header.has_done();
+}
 
 class BrokenStream : public testing::Test {
  protected:
@@ -106,8 +114,8 @@ TEST_F(BrokenStream, ALostAnswerToAMarkIsAskedForAgain) {
   EXPECT_EQ(workers_[0]->client().Pull(), absl::OkStatus());
 }
 
-// While one worker's stream is down, the others make five rounds. It comes back to values of one version, and to the
-// answer that its push was counted.
+// While one worker's stream is down, the others make five rounds. It comes back to values of one version, and
+// to the answer that its push was counted.
 TEST(BrokenStreamWithBackups, TheWorkerCatchesUpWithRoundsItHasMissed) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy(3, {{"a", {1}, {0}}, {"b", {1}, {0}}});
@@ -165,7 +173,8 @@ void BreakAnythingWhile(InProcessCluster& cluster, int num_workers, const std::f
 TEST(BrokenStreams, SynchronousValuesAreWhatTheyWouldBeWithoutBreaks) {
   constexpr int kWorkers = 3, kRounds = 40;
   InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(300)});
-  ToyWorkers workers = StartAll(cluster, ToyJob(kWorkers, {{"a", {1}, {0}}, {"b", {1}, {0}}, {"c", {1}, {0}}}));
+  ToyWorkers workers =
+      StartAll(cluster, ToyJob(kWorkers, {{"a", {1}, {0}}, {"b", {1}, {0}}, {"c", {1}, {0}}}));
   BreakAnythingWhile(cluster, kWorkers, [&] {
     for (int round = 1; round <= kRounds; ++round) {
       for (const auto& result : PushAll(workers, {{3, 3, 3}, {6, 6, 6}, {12, 12, 12}})) {

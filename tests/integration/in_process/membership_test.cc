@@ -60,7 +60,8 @@ TEST_F(MembershipTest, ARoundClosesWithoutAWorkerThatDied) {
 
   const auto after_its_death = workers[2]->Push(std::vector<float>{8, 8, 8});
   EXPECT_EQ(after_its_death.status().code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(after_its_death.status().message()), HasSubstr("does not know this worker any more"));
+  EXPECT_THAT(std::string(after_its_death.status().message()),
+              HasSubstr("does not know this worker any more"));
 }
 
 // Its gradient has reached ps/0 and ps/2 when it dies: it counts on no server.
@@ -113,7 +114,8 @@ TEST_F(MembershipTest, AWorkerThatComesBackTakesTheRoundUpWithANewLife) {
   ASSERT_EQ(again.client().WaitReady(JobFor(cluster_, toy_)), absl::OkStatus());
   ASSERT_EQ(again.client().Join(), absl::OkStatus());
   first.Join();
-  EXPECT_EQ(old_life->status().code(), absl::StatusCode::kAborted) << "its gradient is refused, and it is told";
+  EXPECT_EQ(old_life->status().code(), absl::StatusCode::kAborted)
+      << "its gradient is refused, and it is told";
 
   InParallel(3, [&](int w) {
     ToyWorker& worker = w == 2 ? again : *workers[static_cast<size_t>(w)];

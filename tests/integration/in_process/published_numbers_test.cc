@@ -32,8 +32,8 @@ TEST(PublishedClusterNumbers, TensorFlowSyncReplicas) {
   EXPECT_THAT(workers[1]->Values(), ElementsAre(FloatNear(-0.8f, 1e-6f), FloatNear(-3, 1e-6f)));
 }
 
-// tests/nightly/dist_sync_kvstore.py. Its server adds rate 2 times the sum, Cairn subtracts the rate times the mean: the
-// same with rate 2n and negated gradients, exactly.
+// tests/nightly/dist_sync_kvstore.py. Its server adds rate 2 times the sum, Cairn subtracts the rate times
+// the mean: the same with rate 2n and negated gradients, exactly.
 TEST(PublishedClusterNumbers, MxnetDistSync) {
   for (int n : {2, 3}) {
     InProcessCluster cluster({.servers = 2});
@@ -50,7 +50,8 @@ TEST(PublishedClusterNumbers, MxnetDistSync) {
   }
 }
 
-// elasticdl/python/tests/servicer_test.py: two gradients make an update, and one from version 0 then comes too late.
+// elasticdl/python/tests/servicer_test.py: two gradients make an update, and one from version 0 then comes
+// too late.
 TEST(PublishedClusterNumbers, ElasticDlSync) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy(3, {{"p1", {3}, {10, 20, 30}}, {"p2", {3}, {20, 40, 60}}});
@@ -58,7 +59,8 @@ TEST(PublishedClusterNumbers, ElasticDlSync) {
   SetRate(toy, 0.1);
   ToyWorkers workers = StartAll(cluster, toy);
   const std::vector<std::vector<float>> gradients = {{1, 2, 3, 2, 4, 6}, {0, 0, 7, 9, 9, 6}};
-  InParallel(2, [&](int w) { (void)workers[static_cast<size_t>(w)]->Push(gradients[static_cast<size_t>(w)]); });
+  InParallel(2,
+             [&](int w) { (void)workers[static_cast<size_t>(w)]->Push(gradients[static_cast<size_t>(w)]); });
   const std::vector<float> expected = {9.95f, 19.9f, 29.5f, 19.45f, 39.35f, 59.4f};
   EXPECT_THAT(workers[0]->Values(), Pointwise(FloatNear(4e-6f), expected));  // 1 ulp at 60
   EXPECT_EQ(workers[0]->client().version(), 1);
@@ -108,7 +110,8 @@ TEST(PublishedClusterNumbers, AsyncAdamIsOneOfTheSerialOrdersOfItsPushes) {
     PushAll(workers, {{0.1f}, {0.3f}});
     ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
     EXPECT_EQ(workers[0]->client().version(), 2);
-    EXPECT_THAT(workers[0]->Values()[0], AnyOf(FloatNear(0.8082222961f, 1e-6f), FloatNear(0.8128937975f, 1e-6f)));
+    EXPECT_THAT(workers[0]->Values()[0],
+                AnyOf(FloatNear(0.8082222961f, 1e-6f), FloatNear(0.8128937975f, 1e-6f)));
   }
 }
 

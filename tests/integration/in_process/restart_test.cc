@@ -15,20 +15,27 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+std::string MessageOf(const absl::Status& status) {
+  return std::string(status.message());
+}
 
-ToyJob TwoVariables(int workers) { return ToyJob(workers, {{"a", {1}, {5}}, {"b", {1}, {6}}}); }
+ToyJob TwoVariables(int workers) {
+  return ToyJob(workers, {{"a", {1}, {5}}, {"b", {1}, {6}}});
+}
 
 // A chief that dies before it has initialised all servers, and the one that takes its place.
 TEST(ChiefRestart, BeforeAnyValueIsWritten) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = TwoVariables(1);
   for (int server : {0, 1}) {
-    cluster.link("worker/0", server).TapClientFrames([](const v1::ClientHeader&) { return Fate::kBreakBefore; });
+    cluster.link("worker/0", server).TapClientFrames([](const v1::ClientHeader&) {
+      return Fate::kBreakBefore;
+    });
   }
   {
     ToyWorker chief(cluster, toy, 0);
-    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), toy.initial).code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), toy.initial).code(),
+              absl::StatusCode::kUnavailable);
   }
   for (int server : {0, 1}) cluster.link("worker/0", server).TapClientFrames(nullptr);
   toy.job.set_run_id("second");
@@ -47,12 +54,14 @@ TEST_P(ChiefRestartWithOneServerReady, TheNextChiefCompletesTheCluster) {
   ToyJob toy = TwoVariables(1);
   cluster.link("worker/0", not_ready).TapClientFrames([&](const v1::ClientHeader&) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!cluster.server(ready)->ready() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    while (!cluster.server(ready)->ready() && std::chrono::steady_clock::now() < limit)
+      std::this_thread::yield();
     return Fate::kBreakBefore;
   });
   {
     ToyWorker chief(cluster, toy, 0);
-    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), toy.initial).code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), toy.initial).code(),
+              absl::StatusCode::kUnavailable);
   }
   ASSERT_TRUE(cluster.server(ready)->ready());
   cluster.link("worker/0", not_ready).TapClientFrames(nullptr);
@@ -65,7 +74,9 @@ TEST_P(ChiefRestartWithOneServerReady, TheNextChiefCompletesTheCluster) {
 TEST(ChiefRestart, DoesNotRollBackServersThatTrain) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = TwoVariables(1);
-  { ASSERT_TRUE(StartAll(cluster, toy)[0]->Push(std::vector<float>{1, 1}).ok()); }
+  {
+    ASSERT_TRUE(StartAll(cluster, toy)[0]->Push(std::vector<float>{1, 1}).ok());
+  }
   toy.job.set_run_id("second");
   ToyWorkers again = StartAll(cluster, toy);
   EXPECT_EQ(again[0]->client().version(), 1);
@@ -85,8 +96,9 @@ TEST(JobMismatch, IsNamedFieldByField) {
   ToyWorker stranger(cluster, other, 1);
   const absl::Status status = stranger.client().WaitReady(JobFor(cluster, other));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(status), AllOf(HasSubstr("worker/1"), HasSubstr("mode: MODE_ASYNC here, MODE_SYNC"),
-                                       HasSubstr("batch size: 64 here, 1"), HasSubstr("learning_rate: 0.5 here, 1")));
+  EXPECT_THAT(MessageOf(status),
+              AllOf(HasSubstr("worker/1"), HasSubstr("mode: MODE_ASYNC here, MODE_SYNC"),
+                    HasSubstr("batch size: 64 here, 1"), HasSubstr("learning_rate: 0.5 here, 1")));
 }
 
 TEST(JobMismatch, NamesAHyperparameterThatOnlyTheServersHave) {
@@ -96,7 +108,8 @@ TEST(JobMismatch, NamesAHyperparameterThatOnlyTheServersHave) {
   ToyWorkers workers = StartAll(cluster, toy);
   const ToyJob other = TwoVariables(2);
   ToyWorker stranger(cluster, other, 1);
-  EXPECT_THAT(MessageOf(stranger.client().WaitReady(JobFor(cluster, other))), HasSubstr("momentum: unset here, 0.9"));
+  EXPECT_THAT(MessageOf(stranger.client().WaitReady(JobFor(cluster, other))),
+              HasSubstr("momentum: unset here, 0.9"));
 }
 
 TEST(JobMismatch, NamesAVariableOfAnotherShape) {
@@ -104,7 +117,8 @@ TEST(JobMismatch, NamesAVariableOfAnotherShape) {
   ToyWorkers workers = StartAll(cluster, TwoVariables(2));
   const ToyJob other(2, {{"a", {2}, {5, 5}}, {"b", {1}, {6}}});
   ToyWorker stranger(cluster, other, 1);
-  EXPECT_THAT(MessageOf(stranger.client().WaitReady(JobFor(cluster, other))), HasSubstr("variable 'a' has shape"));
+  EXPECT_THAT(MessageOf(stranger.client().WaitReady(JobFor(cluster, other))),
+              HasSubstr("variable 'a' has shape"));
 }
 
 TEST(ServerRestart, IsNoticedByAWorkerThatWaits) {
@@ -133,7 +147,8 @@ TEST(ServerRestart, AServerThatDoesNotComeBackIsNamed) {
   cluster.Kill(1);
   const auto result = workers[0]->Push(std::vector<float>{1, 1});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(MessageOf(result.status()), AllOf(HasSubstr("ps/1 at host1:2222"), HasSubstr("step 1 of worker/0")));
+  EXPECT_THAT(MessageOf(result.status()),
+              AllOf(HasSubstr("ps/1 at host1:2222"), HasSubstr("step 1 of worker/0")));
 }
 
 TEST(ServerRestart, SomeServersWithoutVariablesAndOthersTrainedIsNotPapered) {
@@ -144,11 +159,13 @@ TEST(ServerRestart, SomeServersWithoutVariablesAndOthersTrainedIsNotPapered) {
   ToyWorker chief(cluster, toy, 0);
   const absl::Status status = chief.client().Initialise(JobFor(cluster, toy), toy.initial);
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(MessageOf(status), HasSubstr("1 of 2 servers have lost their variables, others stand at version 1"));
+  EXPECT_THAT(MessageOf(status),
+              HasSubstr("1 of 2 servers have lost their variables, others stand at version 1"));
 }
 
-// A worker that was between two steps meets a server that has started again and has a new job, in which the same worker
-// has the same incarnation number. Its push is refused, and leaves no trace in the ledger of the new one.
+// A worker that was between two steps meets a server that has started again and has a new job, in which the
+// same worker has the same incarnation number. Its push is refused, and leaves no trace in the ledger of the
+// new one.
 TEST(ServerRestart, PushesOfTheOldJobNeverMixWithTheNew) {
   InProcessCluster cluster;
   ToyJob toy = TwoVariables(1);

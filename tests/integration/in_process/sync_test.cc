@@ -43,8 +43,8 @@ TEST(SyncCluster, TheFirstRoundCounts) {
   EXPECT_EQ(counters.stale(), 0);
 }
 
-// The model of these tests is the quadratic (w - t)^2 / 2 with a target per example: its gradient is w - t, so a
-// round that mixed versions would show.
+// The model of these tests is the quadratic (w - t)^2 / 2 with a target per example: its gradient is w - t,
+// so a round that mixed versions would show.
 std::vector<float> MeanGradient(const std::vector<float>& values, const std::vector<float>& targets) {
   std::vector<float> gradient(values.size(), 0.0f);
   for (float target : targets) {
@@ -54,8 +54,8 @@ std::vector<float> MeanGradient(const std::vector<float>& values, const std::vec
   return gradient;
 }
 
-// Values after six rounds in which `workers` workers share eight examples. Everything is an integer times a small power
-// of two, so the arithmetic is exact.
+// Values after six rounds in which `workers` workers share eight examples. Everything is an integer times a
+// small power of two, so the arithmetic is exact.
 std::vector<float> TrainOnEightExamples(int num_workers, int servers) {
   InProcessCluster cluster({.servers = servers});
   ToyJob toy(num_workers, {{"a", {3, 2}, {8, 16, 24, 32, 40, 48}}, {"b", {2}, {0, 64}}});
@@ -68,7 +68,8 @@ std::vector<float> TrainOnEightExamples(int num_workers, int servers) {
     std::vector<std::vector<float>> gradients;
     for (size_t w = 0; w < workers.size(); ++w) {
       const auto first = targets.begin() + static_cast<std::ptrdiff_t>(w * batch);
-      gradients.push_back(MeanGradient(workers[w]->Values(), {first, first + static_cast<std::ptrdiff_t>(batch)}));
+      gradients.push_back(
+          MeanGradient(workers[w]->Values(), {first, first + static_cast<std::ptrdiff_t>(batch)}));
     }
     PushAll(workers, gradients, std::vector<int64_t>(workers.size(), static_cast<int64_t>(batch)));
   }
@@ -112,7 +113,8 @@ TEST(SyncCluster, ValuesAreTheSameBitsForAnyNumberOfServersAndAnyOrderOfArrival)
   };
   expect_same_bits(TrainOnNoise({.servers = 3}));
   for (uint64_t seed : {1, 2, 3}) {
-    expect_same_bits(TrainOnNoise({.servers = 3, .longest_delay = std::chrono::microseconds(1500), .seed = seed}));
+    expect_same_bits(
+        TrainOnNoise({.servers = 3, .longest_delay = std::chrono::microseconds(1500), .seed = seed}));
   }
 }
 
@@ -152,7 +154,8 @@ TEST(SyncCluster, NoUpdateIsMadeBeyondTheFinalVersion) {
   EXPECT_FALSE(workers[0]->client().finished());
   PushAll(workers, {{1, 1}, {1, 1}});
   EXPECT_TRUE(workers[0]->client().finished());
-  for (const auto& result : PushAll(workers, {{1, 1}, {1, 1}})) EXPECT_EQ(result->outcome, v1::OUTCOME_FINISHED);
+  for (const auto& result : PushAll(workers, {{1, 1}, {1, 1}}))
+    EXPECT_EQ(result->outcome, v1::OUTCOME_FINISHED);
   EXPECT_EQ(workers[1]->client().version(), 2);
   EXPECT_THAT(workers[1]->Values(), Each(-2));
 }

@@ -41,8 +41,7 @@ class TrainerTest : public testing::Test {
 
   // Trains with `workers` workers on `servers` servers; what the chief has at the end.
   static Result Train(const TrainOptions& options, int workers, int servers) {
-    const auto model =
-        *nn::Model::FromFile(CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.json");
+    const auto model = *nn::Model::FromFile(CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.json");
     const auto data = *data::LoadTrainingData(
         {.path = directory_, .input_scale = options.input_scale, .limit = options.limit_examples});
     net::ClusterSpec spec;

@@ -42,7 +42,8 @@ TEST(Client, NamesWhatIsWrong) {
   EXPECT_THAT(std::string(client->Read("a").status().message()), HasSubstr("there are none"));
   ASSERT_TRUE(client->Create("a", Shape({2}), {1.0f, 2.0f}).ok());
   EXPECT_EQ(client->Create("a", Shape({2}), {1.0f, 2.0f}).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(client->Read("b").status().message()), HasSubstr("no variable 'b' on the servers; there are a"));
+  EXPECT_THAT(std::string(client->Read("b").status().message()),
+              HasSubstr("no variable 'b' on the servers; there are a"));
   EXPECT_THAT(std::string(client->Write("a", {1.0f}).message()), HasSubstr("takes 2 values, not 1"));
   EXPECT_EQ(client->Create("c", Shape({2}), {1.0f}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(client->Read("c").status().code(), absl::StatusCode::kNotFound) << "what failed left nothing";

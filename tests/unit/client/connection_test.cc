@@ -21,7 +21,8 @@ TEST(Connection, ServersThatAreNotReachedAreNamedWithTheReason) {
   const auto connection = Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::milliseconds(100)));
   EXPECT_EQ(connection.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(connection.status().message()),
-              AllOf(HasSubstr("ps/1 at host1:2222: connection refused"), Not(HasSubstr("ps/0")), Not(HasSubstr("ps/2"))));
+              AllOf(HasSubstr("ps/1 at host1:2222: connection refused"), Not(HasSubstr("ps/0")),
+                    Not(HasSubstr("ps/2"))));
 }
 
 TEST(Connection, WaitsForAServerThatStartsLate) {
@@ -40,7 +41,8 @@ TEST(Connection, EndsTheWaitWhenAskedTo) {
   cluster.Kill(0);
   ConnectionOptions options = Within(std::chrono::seconds(300));
   options.stop = [] { return true; };
-  EXPECT_EQ(Connection::Open(cluster.Stubs("worker/0"), options).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Connection::Open(cluster.Stubs("worker/0"), options).status().code(),
+            absl::StatusCode::kCancelled);
 }
 
 TEST(Connection, ServersInTheWrongOrderAreNoticed) {
@@ -49,12 +51,14 @@ TEST(Connection, ServersInTheWrongOrderAreNoticed) {
   std::swap(stubs[0], stubs[1]);
   const auto connection = Connection::Open(std::move(stubs), Within(std::chrono::seconds(20)));
   EXPECT_EQ(connection.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(connection.status().message()), HasSubstr("this is ps/1, and worker/0 takes it for ps/0"));
+  EXPECT_THAT(std::string(connection.status().message()),
+              HasSubstr("this is ps/1, and worker/0 takes it for ps/0"));
 }
 
 TEST(Connection, AServerThatWasRestartedIsToldFromTheOneThatWasThere) {
   test::InProcessCluster cluster;
-  const auto connection = Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::seconds(20))).value();
+  const auto connection =
+      Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::seconds(20))).value();
   EXPECT_TRUE(connection->Describe(0).ok());
   cluster.Restart(0);
   EXPECT_EQ(connection->Describe(0).status().code(), absl::StatusCode::kAborted);
@@ -62,11 +66,13 @@ TEST(Connection, AServerThatWasRestartedIsToldFromTheOneThatWasThere) {
 
 TEST(Connection, AWaitThatIsInVainSaysWhatIsMissing) {
   test::InProcessCluster cluster;
-  const auto connection = Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::seconds(20))).value();
+  const auto connection =
+      Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::seconds(20))).value();
   const absl::Status status = connection->WaitUntil(0, v1::CONDITION_READY, 0, std::chrono::milliseconds(10),
                                                     [] { return absl::OkStatus(); });
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ps/0 at host0:2222: the chief has not declared the job"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("ps/0 at host0:2222: the chief has not declared the job"));
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
       };
       deliver(chunk_end, 9);
       deliver(0, chunk_end);
-      ASSERT_THAT(buffer, ElementsAre(107, 108, 100, 101, 102, 103, 104, 105, -1, -1)) << chunk_end << " " << cut;
+      ASSERT_THAT(buffer, ElementsAre(107, 108, 100, 101, 102, 103, 104, 105, -1, -1))
+          << chunk_end << " " << cut;
     }
   }
 }

@@ -10,7 +10,9 @@ TEST(Annotate, PutsTheContextInFrontAndKeepsTheCode) {
   EXPECT_EQ(status, absl::NotFoundError("model.json: no such file"));
 }
 
-TEST(Annotate, LeavesSuccessAlone) { EXPECT_TRUE(Annotate(absl::OkStatus(), "anything").ok()); }
+TEST(Annotate, LeavesSuccessAlone) {
+  EXPECT_TRUE(Annotate(absl::OkStatus(), "anything").ok());
+}
 
 TEST(ExitCodeOf, TellsRetryableIncompatibleAndPermanentApart) {
   EXPECT_EQ(ExitCodeOf(absl::OkStatus()), ExitCode::kDone);

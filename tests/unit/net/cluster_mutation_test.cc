@@ -10,8 +10,8 @@ namespace {
 // Also pieces that mean something here, so that many mutants get past the JSON parser.
 std::string Mutated(std::string text, Random& random) {
   constexpr const char* kPieces[] = {
-      "{",          "}",    "[",  "]",      ",", ":",    "\"",      "null",    "-1",
-      "\"\"",       "[]",   "{}", "\"ps\"", "0", "true", "\\u0000", "[::1]:1", "99999999999999999999",
+      "{",          "}",    "[",  "]",       ",",   ":",    "\"",      "null",    "-1",
+      "\"\"",       "[]",   "{}", "\"ps\"",  "0",   "true", "\\u0000", "[::1]:1", "99999999999999999999",
       "\"worker\"", "\xFF", "/*", "\"a:1\"", "1e99"};
   const uint32_t times = 1 + random.NextBelow(3);
   for (uint32_t i = 0; i < times && !text.empty(); ++i) {

@@ -24,7 +24,8 @@ std::string ToString(const grpc::ByteBuffer& buffer) {
   std::vector<grpc::Slice> slices;
   EXPECT_TRUE(buffer.Dump(&slices).ok());
   std::string bytes;
-  for (const grpc::Slice& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  for (const grpc::Slice& slice : slices)
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   return bytes;
 }
 
@@ -102,7 +103,8 @@ TEST(Frame, TruncatedAnywhereIsRefused) {
     if (length == header_ends) continue;  // a whole frame without a payload
     DecodedFrame frame;
     v1::ClientHeader header;
-    EXPECT_EQ(frame.Decode(InPieces({bytes.substr(0, length)}), &header).code(), absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(frame.Decode(InPieces({bytes.substr(0, length)}), &header).code(),
+              absl::StatusCode::kInvalidArgument)
         << length;
   }
 }
@@ -125,7 +127,8 @@ TEST(Frame, LargerThanTheLimitsIsRefused) {
   EXPECT_FALSE(frame.Decode(InPieces({message.SerializeAsString()}), &header).ok());
 
   v1::ClientFrame long_header;
-  long_header.mutable_header()->mutable_read()->set_mark(std::string(static_cast<size_t>(kMaxHeaderBytes), 'm'));
+  long_header.mutable_header()->mutable_read()->set_mark(
+      std::string(static_cast<size_t>(kMaxHeaderBytes), 'm'));
   EXPECT_FALSE(frame.Decode(InPieces({long_header.SerializeAsString()}), &header).ok());
 }
 
@@ -135,7 +138,8 @@ TEST(Frame, GarbageIsRefusedOrDecodedButNeverMore) {
   for (int trial = 0; trial < 20000; ++trial) {
     std::string mutated = bytes;
     for (uint32_t change = 0; change <= random.NextBelow(4); ++change) {
-      mutated[random.NextBelow(static_cast<uint32_t>(mutated.size()))] = static_cast<char>(random.NextBelow(256));
+      mutated[random.NextBelow(static_cast<uint32_t>(mutated.size()))] =
+          static_cast<char>(random.NextBelow(256));
     }
     DecodedFrame frame;
     v1::ClientHeader header;

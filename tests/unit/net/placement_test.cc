@@ -47,8 +47,9 @@ TEST(Placement, NoServerHasMoreThanAnEvenShareAndTheLargestPart) {
       heaviest = std::max(heaviest, Load(slices));
       for (const Slice& slice : slices) largest = std::max(largest, slice.elements());
     }
-    ASSERT_EQ(total, std::accumulate(shapes.begin(), shapes.end(), int64_t{0},
-                                     [](int64_t sum, const Shape& shape) { return sum + shape.num_elements(); }));
+    ASSERT_EQ(total,
+              std::accumulate(shapes.begin(), shapes.end(), int64_t{0},
+                              [](int64_t sum, const Shape& shape) { return sum + shape.num_elements(); }));
     ASSERT_LE(heaviest, (total + servers - 1) / servers + largest);
     ASSERT_TRUE(Layout::Create(variables, placed).ok()) << "every row is on one server";
   }
@@ -66,14 +67,16 @@ TEST(Placement, ALargeVariableIsSplitByRowsOverAllServers) {
 }
 
 TEST(Placement, AVariableOfOneRowIsNotSplit) {
-  const auto placed = PlaceVariables(Variables({Shape({1, 1000}), Shape({})}), {.servers = 3, .split_bytes = 4});
+  const auto placed =
+      PlaceVariables(Variables({Shape({1, 1000}), Shape({})}), {.servers = 3, .split_bytes = 4});
   size_t parts = 0;
   for (const auto& slices : placed) parts += slices.size();
   EXPECT_EQ(parts, 2u);
 }
 
 TEST(Placement, SmallVariablesStayWholeByDefault) {
-  const auto placed = PlaceVariables(Variables({Shape({1000}), Shape({1000})}), {.servers = 2, .split_bytes = 0});
+  const auto placed =
+      PlaceVariables(Variables({Shape({1000}), Shape({1000})}), {.servers = 2, .split_bytes = 0});
   for (const auto& slices : placed) EXPECT_EQ(slices.size(), 1u);
 }
 
@@ -96,7 +99,8 @@ TEST(Placement, DependsOnNothingButItsArguments) {
     ASSERT_EQ(once[server].size(), again[server].size());
     int64_t offset = 0;
     for (size_t i = 0; i < once[server].size(); ++i) {
-      EXPECT_EQ(once[server][i].ToProto().SerializeAsString(), again[server][i].ToProto().SerializeAsString());
+      EXPECT_EQ(once[server][i].ToProto().SerializeAsString(),
+                again[server][i].ToProto().SerializeAsString());
       EXPECT_EQ(once[server][i].offset, offset) << "slices lie one after another";
       offset += once[server][i].elements();
     }

@@ -42,7 +42,8 @@ TEST_F(AccumulatorTest, RunsThatTouchBecomeOne) {
 TEST_F(AccumulatorTest, ElementsThatCameBeforeAreRefusedWithoutEffect) {
   ASSERT_TRUE(accumulator_.Add(3, Bytes({3, 4, 5})).ok());
   for (int64_t offset : {1, 2, 3, 4, 5}) {
-    EXPECT_EQ(accumulator_.Add(offset, Bytes({-1, -1, -1})).code(), absl::StatusCode::kInvalidArgument) << offset;
+    EXPECT_EQ(accumulator_.Add(offset, Bytes({-1, -1, -1})).code(), absl::StatusCode::kInvalidArgument)
+        << offset;
   }
   EXPECT_EQ(accumulator_.received(), 3);
   EXPECT_THAT(accumulator_.Take()->span().subspan(3, 3), ElementsAre(3, 4, 5));

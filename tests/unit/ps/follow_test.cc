@@ -15,8 +15,11 @@ LogEntry ThroughTheWire(const LogEntry& entry) {
 TEST(FollowProto, AnApplyKeepsItsContributorsAndTheirOrder) {
   const Apply apply = {
       .version = 9,
-      .contributors = {{.key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64},
-                       {.key = {.worker = 0, .incarnation = uint64_t{1} << 63, .step = 3}, .base_version = 8, .examples = 0}}};
+      .contributors = {
+          {.key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64},
+          {.key = {.worker = 0, .incarnation = uint64_t{1} << 63, .step = 3},
+           .base_version = 8,
+           .examples = 0}}};
   const LogEntry back = ThroughTheWire({.index = 5, .what = apply});
   EXPECT_EQ(back.index, 5);
   EXPECT_EQ(std::get<Apply>(back.what), apply);
@@ -26,7 +29,8 @@ TEST(FollowProto, ARefusalKeepsWhatItsWorkerIsTold) {
   using Reason = Refuse::Reason;
   for (Reason reason : {Reason::kStale, Reason::kAhead, Reason::kNotAMember, Reason::kOldIncarnation,
                         Reason::kSecondInRound, Reason::kFinished}) {
-    const Refuse refuse = {.key = {.worker = 1, .incarnation = 2, .step = 3}, .reason = reason, .staleness = 4};
+    const Refuse refuse = {
+        .key = {.worker = 1, .incarnation = 2, .step = 3}, .reason = reason, .staleness = 4};
     const auto back = std::get<Refuse>(ThroughTheWire({.index = 1, .what = refuse}).what);
     EXPECT_EQ(back.key, refuse.key);
     EXPECT_EQ(back.staleness, 4);
@@ -35,7 +39,8 @@ TEST(FollowProto, ARefusalKeepsWhatItsWorkerIsTold) {
 }
 
 TEST(FollowProto, AMarkKeepsItsToken) {
-  EXPECT_EQ(std::get<Mark>(ThroughTheWire({.index = 2, .what = Mark{"worker/1#4.7"}}).what).token, "worker/1#4.7");
+  EXPECT_EQ(std::get<Mark>(ThroughTheWire({.index = 2, .what = Mark{"worker/1#4.7"}}).what).token,
+            "worker/1#4.7");
 }
 
 TEST(FollowProto, WhatIsNoDecisionIsRefused) {
@@ -43,7 +48,8 @@ TEST(FollowProto, WhatIsNoDecisionIsRefused) {
   decision.set_index(3);
   EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument);
   decision.mutable_apply()->set_version(1);
-  EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument) << "an update of no gradient";
+  EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument)
+      << "an update of no gradient";
 }
 
 }  // namespace

@@ -7,7 +7,9 @@ namespace {
 
 using Admission = Ledger::Admission;
 
-constexpr PushKey Key(uint64_t incarnation, int64_t step) { return {.worker = 3, .incarnation = incarnation, .step = step}; }
+constexpr PushKey Key(uint64_t incarnation, int64_t step) {
+  return {.worker = 3, .incarnation = incarnation, .step = step};
+}
 
 TEST(Ledger, APushIsNewThenUnderWayThenDecided) {
   Ledger ledger;
@@ -43,7 +45,8 @@ TEST(Ledger, ANewLifeForgetsTheOldOneAndRefusesItsPushes) {
   EXPECT_EQ(ledger.Admit(Key(2, 1)).admission, Admission::kNew);
   ledger.Stage(Key(2, 1));
   EXPECT_EQ(ledger.Admit(Key(1, 8)).admission, Admission::kOldIncarnation);
-  ledger.Decide(Key(1, 8), v1::OUTCOME_REJECTED, 1, 0);  // what was staged is refused: the new life does not care
+  ledger.Decide(Key(1, 8), v1::OUTCOME_REJECTED, 1,
+                0);  // what was staged is refused: the new life does not care
   EXPECT_EQ(ledger.Admit(Key(2, 1)).admission, Admission::kUnderWay);
 }
 

@@ -5,7 +5,9 @@
 namespace cairn::ps {
 namespace {
 
-TimePoint At(int seconds) { return TimePoint(std::chrono::seconds(1000 + seconds)); }
+TimePoint At(int seconds) {
+  return TimePoint(std::chrono::seconds(1000 + seconds));
+}
 
 class MembershipTest : public testing::Test {
  protected:
@@ -67,7 +69,9 @@ TEST_F(MembershipTest, WhoHasNotLeftIsNamedWithItsStep) {
   EXPECT_EQ(Missing(0), "") << "the dead are gone too";
 }
 
-TEST_F(MembershipTest, AWorkerThatTheJobLacksHasAName) { EXPECT_EQ(members_.NameOf(7), "an unknown worker 7"); }
+TEST_F(MembershipTest, AWorkerThatTheJobLacksHasAName) {
+  EXPECT_EQ(members_.NameOf(7), "an unknown worker 7");
+}
 
 }  // namespace
 }  // namespace cairn::ps

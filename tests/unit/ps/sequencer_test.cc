@@ -13,10 +13,11 @@ using testing::IsEmpty;
 
 std::string ToText(const LogEntry& entry) {
   if (const auto* apply = std::get_if<Apply>(&entry.what)) {
-    return absl::StrCat(entry.index, ": v", apply->version, " of ",
-                        absl::StrJoin(apply->contributors, " ", [](std::string* out, const Gradient& gradient) {
-                          absl::StrAppend(out, gradient.key.worker, ".", gradient.key.incarnation, ".", gradient.key.step);
-                        }));
+    return absl::StrCat(
+        entry.index, ": v", apply->version, " of ",
+        absl::StrJoin(apply->contributors, " ", [](std::string* out, const Gradient& gradient) {
+          absl::StrAppend(out, gradient.key.worker, ".", gradient.key.incarnation, ".", gradient.key.step);
+        }));
   }
   if (const auto* refuse = std::get_if<Refuse>(&entry.what)) {
     return absl::StrCat(entry.index, ": refuse ", refuse->key.worker, ".", refuse->key.incarnation, ".",
@@ -36,13 +37,16 @@ class RecordingSink final : public LogSink {
 };
 
 Gradient Push(int worker, uint64_t incarnation, int64_t step, int64_t base_version = 0) {
-  return {.key = {.worker = worker, .incarnation = incarnation, .step = step}, .base_version = base_version, .examples = 1};
+  return {.key = {.worker = worker, .incarnation = incarnation, .step = step},
+          .base_version = base_version,
+          .examples = 1};
 }
 
 // Two workers of a synchronous job on two servers.
 class SequencerTest : public testing::Test {
  protected:
-  SequencerTest() : sequencer_(MakePolicy({.mode = "sync", .expected_workers = 2}).value(), /*num_servers=*/2) {
+  SequencerTest()
+      : sequencer_(MakePolicy({.mode = "sync", .expected_workers = 2}).value(), /*num_servers=*/2) {
     EXPECT_TRUE(sequencer_.Subscribe(0, 1, sink_));
     sequencer_.Join(0, 1);
     sequencer_.Join(1, 1);

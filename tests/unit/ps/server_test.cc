@@ -23,11 +23,14 @@ absl::StatusOr<Response> Call(Server& server, void (Server::*method)(const Reque
   return answer;
 }
 
-std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+std::string MessageOf(const absl::Status& status) {
+  return std::string(status.message());
+}
 
 class ServerTest : public testing::Test {
  protected:
-  ServerTest() : server_({.index = 0, .cluster_hash = 17, .incarnation = 5, .connect_to_leader = nullptr}, clock_) {}
+  ServerTest()
+      : server_({.index = 0, .cluster_hash = 17, .incarnation = 5, .connect_to_leader = nullptr}, clock_) {}
 
   static v1::ConnectRequest ConnectFromHere() {
     v1::ConnectRequest request;
@@ -80,7 +83,8 @@ class ServerTest : public testing::Test {
     v1::WaitRequest request;
     request.set_condition(condition);
     request.set_wait_seconds(seconds);
-    server_.Wait(request, [&answer](absl::StatusOr<v1::WaitResponse> response) { answer = std::move(response); });
+    server_.Wait(request,
+                 [&answer](absl::StatusOr<v1::WaitResponse> response) { answer = std::move(response); });
   }
   absl::Status Finish() { return Call(server_, &Server::Finish, v1::FinishRequest()).status(); }
 
@@ -124,7 +128,8 @@ TEST_F(ServerTest, AnEmptyServerSaysSo) {
   EXPECT_EQ(Describe().incarnation(), 5u);
   EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Heartbeat(0).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(ServerTest, AJobIsReadyWhenItsValuesAreWritten) {
@@ -268,7 +273,8 @@ TEST_F(ServerTest, AServerFinishedBeforeItHadAJobRefusesWhatComes) {
   EXPECT_TRUE(Finish().ok());
   EXPECT_EQ(Create(TrainingJob()).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(ServerTest, ShutdownAnswersWhatWaitsAndWhatComes) {

@@ -17,7 +17,8 @@ using testing::IsEmpty;
 
 class RecordingSink final : public SessionSink {
  public:
-  void Send(const v1::ServerHeader& header, net::FloatSpans payload, const std::shared_ptr<const void>&) override {
+  void Send(const v1::ServerHeader& header, net::FloatSpans payload,
+            const std::shared_ptr<const void>&) override {
     if (header.has_done()) done.push_back(header);
     for (const auto& run : payload) values.insert(values.end(), run.begin(), run.end());
   }
@@ -37,7 +38,8 @@ class SessionTest : public testing::Test {
     create.mutable_job()->mutable_optimizer()->set_name("SGD");
     (*create.mutable_job()->mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 1;
     for (const net::Slice& slice : Vectors({{"a", 2}})) *create.add_slices() = slice.ToProto();
-    server_.Create(create, [this](absl::StatusOr<v1::CreateResponse> response) { layout_ = response->layout(); });
+    server_.Create(create,
+                   [this](absl::StatusOr<v1::CreateResponse> response) { layout_ = response->layout(); });
     v1::ClientHeader write = Header(100);
     write.mutable_write()->set_layout(layout_);
     write.mutable_write()->set_initialise(true);
@@ -47,7 +49,8 @@ class SessionTest : public testing::Test {
     EXPECT_EQ(Last().code(), 0);
     v1::JoinRequest join;
     join.set_task("worker/0");
-    server_.Join(join, [](absl::StatusOr<v1::JoinResponse> response) { EXPECT_EQ(response->incarnation(), 1u); });
+    server_.Join(join,
+                 [](absl::StatusOr<v1::JoinResponse> response) { EXPECT_EQ(response->incarnation(), 1u); });
   }
 
   static v1::ClientHeader Header(uint64_t id) {
@@ -162,7 +165,8 @@ TEST_F(SessionTest, PushesWithImpossibleFieldsAreAnswered) {
     ASSERT_TRUE(session_.OnFrame(header, {}).ok());
     ASSERT_TRUE(Chunk(id, 0, {1, 1}).ok());
     ASSERT_TRUE(End(id).ok());
-    EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument)) << header.ShortDebugString();
+    EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument))
+        << header.ShortDebugString();
   }
 }
 
@@ -177,7 +181,8 @@ TEST_F(SessionTest, AReadMayAskForAPart) {
 
 TEST_F(SessionTest, AReadOutsideTheValuesIsAnswered) {
   const int64_t most = std::numeric_limits<int64_t>::max();
-  const std::pair<int64_t, int64_t> ranges[] = {{-1, 1}, {0, 3}, {2, 1}, {3, 0}, {0, -1}, {most, most}, {most, 1}, {1, most}};
+  const std::pair<int64_t, int64_t> ranges[] = {{-1, 1}, {0, 3},       {2, 1},    {3, 0},
+                                                {0, -1}, {most, most}, {most, 1}, {1, most}};
   uint64_t id = 0;
   for (const auto& [offset, count] : ranges) {
     v1::ClientHeader header = Header(++id);

@@ -37,13 +37,16 @@ class ShardTest : public testing::Test {
   static PushKey Key(int worker, int64_t step, uint64_t incarnation = 1) {
     return {.worker = worker, .incarnation = incarnation, .step = step};
   }
-  static Gradient From(const PushKey& key, int64_t base = 0) { return {.key = key, .base_version = base, .examples = 1}; }
+  static Gradient From(const PushKey& key, int64_t base = 0) {
+    return {.key = key, .base_version = base, .examples = 1};
+  }
 
   // The answer is written into `answer` when it comes.
   void Push(const PushKey& key, std::vector<float> values, PushAnswer& answer) {
     auto push = shard_.BeginPush({.gradient = From(key), .read_values = true});
     EXPECT_EQ(push->AddChunk(0, Bytes(std::move(values))), absl::OkStatus());
-    shard_.FinishPush(std::move(push), [&answer](absl::StatusOr<PushResult> result) { answer = std::move(result); });
+    shard_.FinishPush(std::move(push),
+                      [&answer](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   }
   void Read(const std::string& mark, ReadAnswer& answer) {
     shard_.Read(mark, [&answer](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
@@ -206,8 +209,10 @@ TEST_F(ShardTest, AFailureAnswersAllThatWaitsAndAllThatComes) {
   shard_.Fail(absl::InternalError("a later one"));
   Push(Key(1, 1), {1, 1}, third_);
   Read("", coming);
-  for (const PushAnswer* answer : {&first_, &second_, &third_}) EXPECT_EQ(answer->value().status(), absl::InternalError("the reason"));
-  for (const ReadAnswer* answer : {&waiting, &coming}) EXPECT_EQ(answer->value().status(), absl::InternalError("the reason"));
+  for (const PushAnswer* answer : {&first_, &second_, &third_})
+    EXPECT_EQ(answer->value().status(), absl::InternalError("the reason"));
+  for (const ReadAnswer* answer : {&waiting, &coming})
+    EXPECT_EQ(answer->value().status(), absl::InternalError("the reason"));
 }
 
 TEST_F(ShardTest, AnUpdateOfAPushThatIsNotHereFailsTheJob) {
