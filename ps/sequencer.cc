@@ -147,7 +147,7 @@ std::vector<int> Sequencer::UnreachedServers() const {
 
 void Sequencer::Decide(std::vector<Decision> decisions) {
   for (Decision& decision : decisions) {
-    std::visit([this](auto& what) { Append(std::move(what)); }, decision);
+    Append(std::visit([](auto& what) { return std::variant<Apply, Refuse, Mark>(std::move(what)); }, decision));
   }
 }
 
