@@ -23,18 +23,6 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// The sequencer is in this process.
-class LocalPort final : public SequencerPort {
- public:
-  LocalPort(Sequencer& sequencer, int server) : sequencer_(sequencer), server_(server) {}
-  void ReportStaged(const Gradient& gradient) override { sequencer_.OnStaged(server_, gradient); }
-  void ReportExecuted(int64_t index) override { sequencer_.OnExecuted(server_, index); }
-
- private:
-  Sequencer& sequencer_;
-  const int server_;
-};
-
 absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request) {
   std::vector<net::Slice> slices;
   std::set<std::pair<std::string, int64_t>> seen;
@@ -51,67 +39,7 @@ absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& requ
   return slices;
 }
 
-absl::Status CheckJob(const v1::Job& job) {
-  if (job.mode() == v1::MODE_VARIABLES) return absl::OkStatus();
-  if (job.mode() != v1::MODE_SYNC && job.mode() != v1::MODE_ASYNC) {
-    return absl::InvalidArgumentError(absl::StrCat("job: unknown mode ", static_cast<int>(job.mode())));
-  }
-  if (job.workers().empty()) return absl::InvalidArgumentError("job: no workers");
-  if (job.servers().empty()) return absl::InvalidArgumentError("job: no servers");
-  if (!(job.lease_seconds() > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(), " s"));
-  }
-  return absl::OkStatus();
-}
-
-PolicyConfig PolicyOf(const v1::Job& job) {
-  PolicyConfig config;
-  config.mode = job.mode() == v1::MODE_SYNC ? "sync" : "async";
-  config.expected_workers = job.workers_size();
-  config.replicas_to_aggregate = job.replicas_to_aggregate();
-  if (job.has_max_staleness()) config.max_staleness = job.max_staleness();
-  if (job.final_version() > 0) config.final_version = job.final_version();
-  return config;
-}
-
 }  // namespace
-
-absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
-                                                             std::vector<net::Slice> slices, uint64_t layout,
-                                                             int server,
-                                                             const LeaderConnector& connect_to_leader) {
-  CAIRN_RETURN_IF_ERROR(CheckJob(job));
-  std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout));
-  Shard::Options shard = {
-      .slices = std::move(slices), .optimizer = nullptr, .final_version = job.final_version()};
-  if (job.mode() == v1::MODE_VARIABLES) {
-    active->shard_ = std::make_shared<Shard>(std::move(shard));
-    return active;
-  }
-
-  const auto& hyperparameters = job.optimizer().hyperparameters();
-  CAIRN_ASSIGN_OR_RETURN(
-      shard.optimizer, MakeOptimizer({.name = job.optimizer().name(),
-                                      .hyperparameters = {hyperparameters.begin(), hyperparameters.end()}}));
-  active->shard_ = std::make_shared<Shard>(std::move(shard));
-  const bool sequences_itself = job.mode() == v1::MODE_ASYNC;
-  if (sequences_itself || server == 0) {
-    CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job)));
-    active->sequencer_ =
-        std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : job.servers_size());
-    active->port_ = std::make_unique<LocalPort>(*active->sequencer_, 0);
-    active->shard_->ConnectTo(active->port_.get());
-    CAIRN_CHECK(active->sequencer_->Subscribe(0, 1, active->shard_));
-  } else {
-    active->port_ = connect_to_leader(job, active->shard_);
-    active->shard_->ConnectTo(active->port_.get());
-  }
-  return active;
-}
-
-ActiveJob::~ActiveJob() {
-  port_.reset();  // ends the link to a leader before what it calls goes away
-}
 
 Server::Server(Options options, const Clock& clock)
     // Layouts of different processes differ, so what is meant for the one before this is not taken.

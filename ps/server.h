@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,42 +22,13 @@
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
+#include "ps/active_job.h"
 #include "ps/membership.h"
-#include "ps/sequencer.h"
-#include "ps/shard.h"
 
 namespace cairn::ps {
 
 template <typename Response>
 using Reply = absl::AnyInvocable<void(absl::StatusOr<Response>)>;
-
-// A job and what this server keeps for it. Immutable but for the parts that synchronise themselves; sessions
-// hold it while they use it, also when the server has moved on to another.
-class ActiveJob {
- public:
-  // Makes the port to the job's sequencer for a server that is not the sequencer.
-  using LeaderConnector =
-      std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>)>;
-  static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
-                                                           uint64_t layout, int server,
-                                                           const LeaderConnector& connect_to_leader);
-  ~ActiveJob();
-
-  const v1::Job& job() const { return job_; }
-  uint64_t layout() const { return layout_; }
-  Shard& shard() { return *shard_; }
-  // Null in MODE_VARIABLES and where another server sequences.
-  Sequencer* sequencer() { return sequencer_.get(); }
-
- private:
-  ActiveJob(v1::Job job, uint64_t layout) : job_(std::move(job)), layout_(layout) {}
-
-  const v1::Job job_;
-  const uint64_t layout_;
-  std::shared_ptr<Shard> shard_;
-  std::unique_ptr<Sequencer> sequencer_;
-  std::unique_ptr<SequencerPort> port_;
-};
 
 class Server {
  public:

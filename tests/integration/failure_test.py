@@ -3,7 +3,7 @@
 import re
 import signal
 
-from harness import (CNN, DONE, FAILURE, INCOMPATIBLE, INTERRUPTED, MLP, RETRYABLE, TERMINATED, TIME_LIMIT, Cluster,
+from harness import (CNN, DONE, FAILURE, INCOMPATIBLE, INTERRUPTED, MLP, RETRYABLE, TERMINATED, Cluster,
                      IntegrationTest, Relay, main, read_summary, reserve_port)
 
 LONG = ["--model", CNN, "--epochs=10000", "--display_every=1"]  # hours

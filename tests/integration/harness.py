@@ -236,9 +236,11 @@ class Cluster:
                 for job, index in self.tasks()}
 
     def _write(self, spec):
+        """By renaming, because a task that was started before may be reading it."""
         path = self._test.directory / "cluster.json"
-        path.write_text(json.dumps(spec))
-        return path
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(spec))
+        return new.replace(path)
 
 
 def reserve_port(test):

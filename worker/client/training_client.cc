@@ -29,13 +29,6 @@ int64_t TotalElements(const std::vector<net::VariableInfo>& variables) {
   return total;
 }
 
-// "mode: async here, sync on the servers", or nothing when they agree.
-void Compare(absl::string_view what, const std::string& here, const std::string& there,
-             std::vector<std::string>* differences) {
-  if (here != there)
-    differences->push_back(absl::StrCat(what, ": ", here, " here, ", there, " on the servers"));
-}
-
 }  // namespace
 
 TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
@@ -61,132 +54,14 @@ TrainingClient::~TrainingClient() {
   pushes.clear();  // ends the streams, outside the lock that their last callbacks take
 }
 
-absl::Status TrainingClient::CheckSameJob(const v1::Job& ours, const v1::Job& theirs) const {
-  std::vector<std::string> differences;
-  Compare("mode", v1::Mode_Name(ours.mode()), v1::Mode_Name(theirs.mode()), &differences);
-  Compare("model", ours.model_sha256().substr(0, 12), theirs.model_sha256().substr(0, 12), &differences);
-  Compare("workers", absl::StrJoin(ours.workers(), " "), absl::StrJoin(theirs.workers(), " "), &differences);
-  Compare("replicas to aggregate", absl::StrCat(ours.replicas_to_aggregate()),
-          absl::StrCat(theirs.replicas_to_aggregate()), &differences);
-  Compare("max staleness", absl::StrCat(ours.has_max_staleness() ? ours.max_staleness() : -1),
-          absl::StrCat(theirs.has_max_staleness() ? theirs.max_staleness() : -1), &differences);
-  Compare("last version", absl::StrCat(ours.final_version()), absl::StrCat(theirs.final_version()),
-          &differences);
-  Compare("batch size", absl::StrCat(ours.batch_size()), absl::StrCat(theirs.batch_size()), &differences);
-  Compare("epochs", absl::StrCat(ours.epochs()), absl::StrCat(theirs.epochs()), &differences);
-  Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
-  Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
-  const auto value_of = [](const v1::OptimizerConfig& optimizer, const std::string& name) {
-    const auto found = optimizer.hyperparameters().find(name);
-    return found == optimizer.hyperparameters().end() ? "unset" : absl::StrCat(found->second);
-  };
-  std::set<std::string> hyperparameters;
-  for (const v1::Job* job : {&ours, &theirs}) {
-    for (const auto& [name, value] : job->optimizer().hyperparameters()) hyperparameters.insert(name);
-  }
-  for (const std::string& name : hyperparameters) {
-    Compare(name, value_of(ours.optimizer(), name), value_of(theirs.optimizer(), name), &differences);
-  }
-  if (differences.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the servers train another job than ", options_.task,
-                                                    ": ", absl::StrJoin(differences, "; ")));
-}
-
-absl::Status TrainingClient::LearnLayout(const std::vector<v1::ConnectResponse>& described) {
-  CAIRN_ASSIGN_OR_RETURN(auto slices, SlicesOf(described));
-  CAIRN_ASSIGN_OR_RETURN(net::Layout layout, net::Layout::Create(variables_, slices));
-  layout_ids_.clear();
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    if (!layout.covers(server)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(connection_->NameOf(server), " holds variables that the model lacks"));
-    }
-    layout_ids_.push_back(described[static_cast<size_t>(server)].layout());
-  }
-  layout_ = std::move(layout);
-  return absl::OkStatus();
-}
-
 absl::Status TrainingClient::Initialise(const v1::Job& job, absl::Span<const float> initial) {
-  CAIRN_ASSIGN_OR_RETURN(auto described, connection_->DescribeAll());
-  int ready = 0;
-  int64_t version = 0;
-  for (const v1::ConnectResponse& response : described) {
-    if (response.state() == v1::STATE_FAILED) return absl::InternalError(response.failure());
-    if (response.state() == v1::STATE_FINISHED) return absl::FailedPreconditionError("training is over");
-    if (response.state() == v1::STATE_READY) {
-      ++ready;
-      CAIRN_RETURN_IF_ERROR(CheckSameJob(job, response.job()));
-    }
-    version = std::max(version, response.version());
-  }
-  if (ready == connection_->num_servers()) return absl::OkStatus();
-  if (version > 0) {
-    return absl::AbortedError(
-        absl::StrCat(connection_->num_servers() - ready, " of ", connection_->num_servers(),
-                     " servers have lost their variables, others stand at version ", version));
-  }
-  // Servers that a former chief made ready, when others were not, have made no update: workers wait for all
-  // of them. But they refuse another job.
-  v1::Job run = job;
-  for (const v1::ConnectResponse& response : described) {
-    if (response.state() == v1::STATE_READY) run.set_run_id(response.job().run_id());
-  }
-  const auto slices = net::PlaceVariables(
-      variables_, {.servers = connection_->num_servers(), .split_bytes = options_.split_bytes});
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    if (described[static_cast<size_t>(server)].state() == v1::STATE_READY) continue;
-    v1::CreateRequest request;
-    *request.mutable_job() = run;
-    for (const net::Slice& slice : slices[static_cast<size_t>(server)])
-      *request.add_slices() = slice.ToProto();
-    v1::CreateResponse response;
-    CAIRN_RETURN_IF_ERROR(connection_->stub(server).Create(request, &response, kCallTimeout));
-  }
-  CAIRN_ASSIGN_OR_RETURN(described, connection_->DescribeAll());
-  CAIRN_RETURN_IF_ERROR(LearnLayout(described));
-  return WriteInitial(initial);
-}
-
-absl::Status TrainingClient::WriteInitial(absl::Span<const float> initial) {
-  std::vector<PendingDone> done(static_cast<size_t>(connection_->num_servers()));
-  std::vector<std::unique_ptr<ServerSession>> sessions;
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    sessions.push_back(std::make_unique<ServerSession>(connection_->stub(server)));
-    v1::ClientHeader header;
-    header.mutable_write()->set_layout(layout_ids_[static_cast<size_t>(server)]);
-    header.mutable_write()->set_initialise(true);
-    CAIRN_ASSIGN_OR_RETURN(
-        const uint64_t id,
-        sessions.back()->Begin(std::move(header), nullptr, done[static_cast<size_t>(server)].Callback()));
-    SendExtents(*sessions.back(), id, layout_->extents_on(server), initial);
-    sessions.back()->SendEnd(id);
-  }
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    const auto timeout = std::chrono::duration_cast<Timeout>(connection_->options().connect_timeout);
-    CAIRN_RETURN_IF_ERROR(Annotate(done[static_cast<size_t>(server)].Wait(timeout).status(),
-                                   absl::StrCat("writing initial values to ", connection_->NameOf(server))));
-  }
-  return absl::OkStatus();
+  return InitialiseServers(*connection_, {.task = options_.task, .job = job, .variables = variables_},
+                           options_.split_bytes, initial);
 }
 
 absl::Status TrainingClient::WaitReady(const v1::Job& job) {
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    CAIRN_RETURN_IF_ERROR(connection_->WaitUntil(server, v1::CONDITION_READY, options_.worker,
-                                                 connection_->options().connect_timeout, &absl::OkStatus));
-  }
-  CAIRN_ASSIGN_OR_RETURN(auto described, connection_->DescribeAll());
-  for (const v1::ConnectResponse& response : described) {
-    if (response.state() == v1::STATE_FINISHED) return absl::FailedPreconditionError("training is over");
-    CAIRN_RETURN_IF_ERROR(CheckSameJob(job, response.job()));
-    if (response.job().run_id() != described[0].job().run_id()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the servers disagree about the run: ", response.job().run_id(), " and ",
-                       described[0].job().run_id()));
-    }
-  }
-  CAIRN_RETURN_IF_ERROR(LearnLayout(described));
-  job_ = described[0].job();
+  CAIRN_ASSIGN_OR_RETURN(
+      job_, AwaitJob(*connection_, {.task = options_.task, .job = job, .variables = variables_}));
   return absl::OkStatus();
 }
 
@@ -223,7 +98,7 @@ absl::Status TrainingClient::Pull() {
 
 absl::Status TrainingClient::PullOnce() {
   std::string mark;
-  if (job_.mode() == v1::MODE_SYNC) {
+  if (job_.job.mode() == v1::MODE_SYNC) {
     mark = absl::StrCat(options_.task, "#", incarnation_, ".", ++reads_);
     v1::MarkRequest request;
     request.set_token(mark);
@@ -235,11 +110,11 @@ absl::Status TrainingClient::PullOnce() {
   for (int server = 0; server < connection_->num_servers(); ++server) {
     sessions.push_back(std::make_unique<ServerSession>(connection_->stub(server)));
     v1::ClientHeader header;
-    header.mutable_read()->set_layout(layout_ids_[static_cast<size_t>(server)]);
+    header.mutable_read()->set_layout(job_.layout_ids[static_cast<size_t>(server)]);
     header.mutable_read()->set_mark(mark);
-    CAIRN_RETURN_IF_ERROR(sessions.back()->Begin(std::move(header),
-                                                 ReceiveInto(layout_->extents_on(server), incoming_.span()),
-                                                 done[static_cast<size_t>(server)].Callback()));
+    CAIRN_RETURN_IF_ERROR(sessions.back()->Begin(
+        std::move(header), ReceiveInto(job_.layout.extents_on(server), incoming_.span()),
+        done[static_cast<size_t>(server)].Callback()));
   }
   std::vector<int64_t> versions;
   bool finished = false;
@@ -250,7 +125,7 @@ absl::Status TrainingClient::PullOnce() {
       return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
     versions.push_back(result->version());
     if (server == 0) finished = result->finished();
-    if (job_.mode() == v1::MODE_SYNC && versions[static_cast<size_t>(server)] != versions[0]) {
+    if (job_.job.mode() == v1::MODE_SYNC && versions[static_cast<size_t>(server)] != versions[0]) {
       return absl::InternalError(absl::StrCat("pull: version ", versions[0], " on ps/0 and ",
                                               result->version(), " on ", connection_->NameOf(server)));
     }
@@ -277,7 +152,7 @@ void TrainingClient::StartPush(int server) {
   push.announced_elements = 0;
   v1::ClientHeader header;
   v1::PushBegin& begin = *header.mutable_push();
-  begin.set_layout(layout_ids_[static_cast<size_t>(server)]);
+  begin.set_layout(job_.layout_ids[static_cast<size_t>(server)]);
   begin.set_worker(options_.worker);
   begin.set_incarnation(incarnation_);
   begin.set_step(step_);
@@ -285,7 +160,7 @@ void TrainingClient::StartPush(int server) {
   begin.set_examples(examples_);
   begin.set_read_values(true);
   const auto id =
-      push.session->Begin(std::move(header), ReceiveInto(layout_->extents_on(server), incoming_.span()),
+      push.session->Begin(std::move(header), ReceiveInto(job_.layout.extents_on(server), incoming_.span()),
                           OnPushDone(server, attempt_));
   if (id.ok()) {
     push.request_id = *id;
@@ -316,7 +191,7 @@ void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t exampl
 void TrainingClient::Announce(int variable) {
   if (examples_ == 0) return;
   MutexLock lock(mutex_);
-  for (const net::Extent& extent : layout_->extents_of(variable)) {
+  for (const net::Extent& extent : job_.layout.extents_of(variable)) {
     Push& push = pushes_[static_cast<size_t>(extent.server)];
     push.announced.push_back(extent);
     push.announced_elements += extent.count;
@@ -365,7 +240,7 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
     result.staleness = std::max(result.staleness, done.staleness());
     if (server == 0 || done.outcome() == v1::OUTCOME_STALE) result.outcome = done.outcome();
     versions.push_back(done.version());
-    pull_again |= job_.mode() == v1::MODE_SYNC && versions.back() != versions[0];
+    pull_again |= job_.job.mode() == v1::MODE_SYNC && versions.back() != versions[0];
   }
   const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
   // A repeated push whose answer was lost comes back without values: read them anew, of one version.
@@ -456,7 +331,7 @@ absl::Status TrainingClient::RepeatPush(int server) {
   session.swap(push.session);  // the old one has ended: nothing of it is called any more
   StartPush(server);
   if (examples_ > 0) {
-    const auto extents = layout_->extents_on(server);
+    const auto extents = job_.layout.extents_on(server);
     push.announced.assign(extents.begin(), extents.end());
     SendAnnounced(server);
   }
@@ -466,7 +341,7 @@ absl::Status TrainingClient::RepeatPush(int server) {
 
 void TrainingClient::Heartbeats() {
   const auto period =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(job_.lease_seconds() / 4));
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(job_.job.lease_seconds() / 4));
   const auto timeout = std::chrono::duration_cast<Timeout>(period);
   for (;;) {
     v1::HeartbeatRequest request;

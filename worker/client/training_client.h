@@ -27,6 +27,7 @@
 #include "common/core/thread.h"
 #include "common/net/placement.h"
 #include "worker/client/connection.h"
+#include "worker/client/job_setup.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
 
@@ -116,9 +117,6 @@ class TrainingClient {
     std::optional<absl::StatusOr<v1::Done>> done;  // guarded by mutex_
   };
 
-  absl::Status CheckSameJob(const v1::Job& ours, const v1::Job& theirs) const;
-  absl::Status LearnLayout(const std::vector<v1::ConnectResponse>& described);
-  absl::Status WriteInitial(absl::Span<const float> initial);
   void StartPush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status RepeatPush(int server) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -145,9 +143,7 @@ class TrainingClient {
   const int64_t size_;  // elements of all variables
 
   // Constant from WaitReady() or Join() on.
-  v1::Job job_;
-  std::optional<net::Layout> layout_;
-  std::vector<uint64_t> layout_ids_;  // [server]
+  LearntJob job_;
   uint64_t incarnation_ = 0;
 
   // The calling thread's.
