@@ -1,8 +1,10 @@
 // The real trainer, network and kernels against servers in this process.
 #include "worker/trainer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +17,6 @@
 #include "kernels/cpu/device.h"
 #include "tests/support/in_process_cluster.h"
 #include "worker/data/digits.h"
-#include "worker/digest.h"
 #include "worker/job.h"
 
 namespace cairn::worker {
@@ -58,8 +59,10 @@ class TrainerTest : public testing::Test {
         const auto replica = *nn::Replica::Create(model, *MakeLoss(options, model), *device);
         const auto sampler = *MakeSamplerOptions(options, data.train->size(), workers, worker);
         const std::string task = job.workers(worker);
-        client::TrainingClient client(*client::Connection::Open(cluster.Stubs(task), {.task = task}),
-                                      VariablesOf(model), {.worker = worker, .task = task});
+        client::TrainingClient client(
+            *client::Connection::Open(cluster.Stubs(task),
+                                      {.task = task, .connect_timeout = std::chrono::seconds(60)}),
+            VariablesOf(model), {.worker = worker, .task = task});
         const SteadyClock clock;
         Progress progress({.fd = null_.fd}, clock);
         Trainer trainer({.options = options,
@@ -72,6 +75,9 @@ class TrainerTest : public testing::Test {
                          .client = client,
                          .progress = worker == 0 ? &progress : nullptr,
                          .clock = clock});
+        if (worker == 0) {
+          EXPECT_TRUE(trainer.Initialise().ok());
+        }
         const auto summary = trainer.Run();
         EXPECT_TRUE(summary.ok()) << summary.status();
         if (worker != 0 || !summary.ok()) return;
