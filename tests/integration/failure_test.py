@@ -151,7 +151,7 @@ class LossTest(IntegrationTest):
 
     def assert_workers_name_the_killed_server(self, index, *flags):
         cluster = Cluster(self, ps=2, workers=2)
-        tasks = cluster.start_all(*LONG, "--step_timeout=3", *flags)
+        tasks = cluster.start_all(*LONG, "--step_timeout=10", *flags)
         self.assert_says(tasks["worker/0"], "^ 3/32 - ")
         tasks[f"ps/{index}"].signal(signal.SIGKILL)
         for name in ("worker/0", "worker/1"):

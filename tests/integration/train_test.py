@@ -93,7 +93,7 @@ class StoppedTrainTest(IntegrationTest):
     def start_long_training(self):
         """A sync training of hours, once it has made a few steps."""
         run = self.start("cairn", "train", CNN, "--data_dir", small_data(), "--threads=1", "--sync_replicas",
-                         "--ps=2", "--workers=2", "--epochs=10000", "--display_every=1", "--step_timeout=2")
+                         "--ps=2", "--workers=2", "--epochs=10000", "--display_every=1", "--step_timeout=30")
         self.assert_says(run, "^ 3/32 - ")
         self.assertEqual(len(self.marked()), 5)
         return run
