@@ -278,12 +278,19 @@ class LeaderLink final : public SequencerPort {
       // The stream lasts as long as the job. A dead peer ends it by keepalive, the destructor by Cancel.
       while (!stream->WaitForEnd(std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
       }
+      const absl::Status result = stream->result();
+      if (absl::IsFailedPrecondition(
+              result)) {  // ps/0 has forgotten entries that we lack: waiting does not help
+        shard_->Fail(
+            absl::AbortedError(absl::StrCat("ps/", index_, " has lost its place: ", result.message())));
+        return;
+      }
       MutexLock lock(mutex_);
       stream_ = nullptr;
       const TimePoint now = std::chrono::steady_clock::now();
       if (now - last_said > std::chrono::seconds(10) && !stopping_) {
         last_said = now;
-        LogWarning("waiting for ps/0 at ", address_, ": ", stream->result().message());
+        LogWarning("waiting for ps/0 at ", address_, ": ", result.message());
       }
       const TimePoint next_try = now + backoff.Next();
       while (!stopping_ && changed_.WaitUntil(mutex_, next_try)) {
