@@ -263,6 +263,7 @@ class LeaderLink final : public SequencerPort {
     net::Backoff backoff(static_cast<uint64_t>(index_));
     TimePoint last_said = std::chrono::steady_clock::now();
     for (;;) {
+      const TimePoint opened = std::chrono::steady_clock::now();
       auto stream = std::make_shared<LeaderStream>(*stub, *shard_);
       v1::FollowerMessage subscribe;
       subscribe.mutable_subscribe()->set_server(index_);
@@ -292,6 +293,7 @@ class LeaderLink final : public SequencerPort {
         last_said = now;
         LogWarning("waiting for ps/0 at ", address_, ": ", result.message());
       }
+      if (now - opened > std::chrono::seconds(5)) backoff.Reset();  // it worked for a while
       const TimePoint next_try = now + backoff.Next();
       while (!stopping_ && changed_.WaitUntil(mutex_, next_try)) {
       }

@@ -38,24 +38,6 @@ absl::Status CheckFields(const PolicyConfig& config) {
 
 }  // namespace
 
-absl::string_view Describe(Refuse::Reason reason) {
-  switch (reason) {
-    case Refuse::Reason::kStale:
-      return "computed from a version that is too old";
-    case Refuse::Reason::kAhead:
-      return "computed from a version that the servers have not reached";
-    case Refuse::Reason::kNotAMember:
-      return "the worker is not a member, or has left";
-    case Refuse::Reason::kOldIncarnation:
-      return "a restarted worker has taken this one's place";
-    case Refuse::Reason::kSecondInRound:
-      return "the worker already contributes to this round";
-    case Refuse::Reason::kFinished:
-      return "the last update has been applied";
-  }
-  return "unknown reason";
-}
-
 void UpdateCounters::Add(const Decision& decision) {
   if (const Refuse* refuse = std::get_if<Refuse>(&decision)) {
     ++(refuse->reason == Refuse::Reason::kStale ? stale : refused_other);

@@ -68,8 +68,6 @@ struct Refuse {
 
   friend bool operator==(const Refuse&, const Refuse&) = default;
 };
-// "computed from a version that is too old", to stand in a message to the worker.
-absl::string_view Describe(Refuse::Reason reason);
 
 using Decision = std::variant<Apply, Refuse>;
 
