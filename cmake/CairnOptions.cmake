@@ -3,7 +3,7 @@
 add_library(cairn_options INTERFACE)
 target_include_directories(cairn_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(cairn_options INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -fno-omit-frame-pointer
+  -pthread -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -fno-omit-frame-pointer
   # errno from sqrt() keeps GCC 12 from vectorising Adam: a factor of 18.
   -fno-math-errno)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")

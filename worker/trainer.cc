@@ -79,6 +79,7 @@ absl::Status Trainer::Train() {
   client::TrainingClient& client = parts_.client;
   CAIRN_RETURN_IF_ERROR(client.WaitReady(parts_.job));
   CAIRN_RETURN_IF_ERROR(client.Join());
+  LogInfo("joined the job at step ", client.version());
   start_ = parts_.clock.Now();
   while (!done()) {
     if (position() / loader_.batches_per_epoch() != epoch_) {

@@ -153,6 +153,7 @@ class LossTest(IntegrationTest):
         cluster = Cluster(self, ps=2, workers=2)
         tasks = cluster.start_all(*LONG, "--step_timeout=10", *flags)
         self.assert_says(tasks["worker/0"], "^ 3/32 - ")
+        self.assert_says(tasks["worker/1"], "joined the job")
         tasks[f"ps/{index}"].signal(signal.SIGKILL)
         for name in ("worker/0", "worker/1"):
             self.assert_exit(RETRYABLE, tasks[name])

@@ -68,31 +68,41 @@ absl::Status TrainingClient::WaitReady(const v1::Job& job) {
 }
 
 absl::Status TrainingClient::Join() {
-  v1::JoinRequest request;
-  request.set_worker(options_.worker);
-  request.set_task(options_.task);
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    request.set_incarnation(incarnation_);
-    v1::JoinResponse response;
-    CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(server).Join(request, &response, kCallTimeout),
-                                   absl::StrCat("joining at ", connection_->NameOf(server))));
-    incarnation_ = response.incarnation();
-  }
+  CAIRN_RETURN_IF_ERROR(Persist([this] { return JoinOnce(); }));
   heartbeats_ = Thread("heartbeats", [this] { Heartbeats(); });
   return Pull();
 }
 
+absl::Status TrainingClient::JoinOnce() {
+  v1::JoinRequest request;
+  request.set_worker(options_.worker);
+  request.set_task(options_.task);
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    v1::JoinResponse response;
+    CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(server).Join(request, &response, kCallTimeout),
+                                   absl::StrCat("joining at ", connection_->NameOf(server))));
+    request.set_incarnation(response.incarnation());
+  }
+  incarnation_ = request.incarnation();
+  return absl::OkStatus();
+}
+
 absl::Status TrainingClient::Pull() {
+  return Persist([this] { return PullOnce(); });
+}
+
+absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) {
   const TimePoint deadline = Now() + options_.step_timeout;
   net::Backoff backoff(StreamOf(options_.task));
   for (;;) {
-    const absl::Status status = PullOnce();
+    const absl::Status status = attempt();
     if (status.ok()) return status;
-    // A server that was restarted has lost its variables, whatever the read was told.
+    // A server that was restarted has lost its variables, whatever this attempt was told.
     for (int server = 0; server < connection_->num_servers(); ++server) {
       if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) return lost;
     }
-    if (!absl::IsUnavailable(status) || Now() >= deadline) return status;
+    const bool transient = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    if (!transient || Now() >= deadline) return status;
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(failure());
   }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -129,6 +130,11 @@ class TrainingClient {
   };
   Unanswered FindUnanswered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ServerSession::OnDone OnPushDone(int server, uint64_t attempt);
+  // Repeats `attempt` while it ends with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's limit. ABORTED
+  // when a server has been restarted.
+  absl::Status Persist(absl::FunctionRef<absl::Status()> attempt);
+  // A repetition after a lost answer is one more incarnation, which nobody has used.
+  absl::Status JoinOnce();
   // Reads everything into incoming_ and swaps it in. UNAVAILABLE when a stream broke.
   absl::Status PullOnce();
   absl::StatusOr<StepResult> AwaitAnswers();

@@ -118,6 +118,17 @@ TEST_F(BrokenStream, ALostAnswerToAMarkIsAskedForAgain) {
   EXPECT_EQ(workers_[0]->client().Pull(), absl::OkStatus());
 }
 
+TEST(BrokenJoin, ALostAnswerIsAskedForAgain) {
+  InProcessCluster cluster({.servers = 2});
+  for (int server : {0, 1}) cluster.link("worker/1", server).DropReplyTo("JoinRequest");
+  ToyWorkers workers = StartAll(cluster, ToyJob(2, {{"a", {1}, {0}}, {"b", {1}, {0}}}));
+  for (const auto& result : PushAll(workers, {{1, 1}, {3, 3}})) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
+  }
+  EXPECT_THAT(workers[1]->Values(), ElementsAre(-2, -2));
+}
+
 // While one worker's stream is down, the others make five rounds. It comes back to values of one version, and
 // to the answer that its push was counted.
 TEST(BrokenStreamWithBackups, TheWorkerCatchesUpWithRoundsItHasMissed) {

@@ -1,0 +1,1 @@
+// Empty: CMake wants a source where it precompiles headers (CMakeLists.txt of tests).
