@@ -41,6 +41,9 @@ auto WithType(ElementType type, Body body) {
   return body(double{});
 }
 
+// Targets are floats, which hold every integer up to here.
+constexpr int64_t kLargestLabel = int64_t{1} << 24;
+
 absl::StatusOr<std::vector<int32_t>> ReadLabels(const Split& split) {
   const Array& labels = split.labels;
   const auto refuse = [&](const auto&... text) {
@@ -60,7 +63,7 @@ absl::StatusOr<std::vector<int32_t>> ReadLabels(const Split& split) {
     const int64_t label = WithType(labels.type, [&](auto zero) {
       return static_cast<int64_t>(ElementAt<decltype(zero)>(labels.bytes.data(), static_cast<int64_t>(i)));
     });
-    if (label < 0 || label >= std::numeric_limits<int32_t>::max()) {
+    if (label < 0 || label > kLargestLabel) {
       return refuse("label ", label, " of example ", i, " is no class index");
     }
     result[i] = static_cast<int32_t>(label);
@@ -114,7 +117,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> ArrayDataset::Create(Split split, float
   return dataset;
 }
 
-int32_t ArrayDataset::Read(int64_t index, absl::Span<float> inputs) const {
+float ArrayDataset::Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const {
   CAIRN_CHECK(index >= 0 && index < size());
   CAIRN_CHECK(static_cast<int64_t>(inputs.size()) == example_elements_);
   WithType(inputs_.type, [&](auto zero) {
@@ -125,7 +128,8 @@ int32_t ArrayDataset::Read(int64_t index, absl::Span<float> inputs) const {
       out[i] = static_cast<float>(ElementAt<T>(row, i)) * scale_ / divisor_;
     }
   });
-  return labels_[static_cast<size_t>(index)];
+  target[0] = static_cast<float>(labels_[static_cast<size_t>(index)]);
+  return 1;
 }
 
 }  // namespace cairn::data

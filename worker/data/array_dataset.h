@@ -21,7 +21,8 @@ class ArrayDataset final : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
   const Shape& example_shape() const override { return example_shape_; }
   int64_t num_classes() const override { return num_classes_; }
-  int32_t Read(int64_t index, absl::Span<float> inputs) const override;
+  int64_t num_targets() const override { return 1; }
+  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override;
 
  private:
   ArrayDataset() = default;

@@ -16,6 +16,8 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
   const auto make_batch = [&] {
     Batch batch;
     batch.inputs = AlignedBuffer(sampler.batch_size * example_elements_);
+    batch.targets = AlignedBuffer(sampler.batch_size * dataset.num_targets());
+    if (dataset.weighted()) batch.weights = AlignedBuffer(sampler.batch_size);
     return batch;
   };
   current_ = make_batch();
@@ -80,11 +82,13 @@ void BatchLoader::Fill(int64_t position, Batch& batch) {
   batch.index = position % batches_per_epoch_;
   const std::vector<uint32_t> examples = sampler_.Batch(batch.epoch, batch.index);
   batch.examples = static_cast<int64_t>(examples.size());
-  batch.labels.resize(examples.size());
+  const auto elements = static_cast<size_t>(example_elements_);
+  const auto num_targets = static_cast<size_t>(dataset_.num_targets());
   for (size_t row = 0; row < examples.size(); ++row) {
-    const auto inputs = batch.inputs.span().subspan(row * static_cast<size_t>(example_elements_),
-                                                    static_cast<size_t>(example_elements_));
-    batch.labels[row] = dataset_.Read(examples[row], inputs);
+    const float weight =
+        dataset_.Read(examples[row], batch.inputs.span().subspan(row * elements, elements),
+                      batch.targets.span().subspan(row * num_targets, num_targets));
+    if (dataset_.weighted()) batch.weights.data()[row] = weight;
   }
 }
 

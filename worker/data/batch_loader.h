@@ -20,8 +20,10 @@ struct Batch {
   int64_t epoch = 0;
   int64_t index = 0;            // within the epoch
   int64_t examples = 0;         // perhaps 0 in the last batch of an epoch
-  AlignedBuffer inputs;         // [batch_size, example_shape], the first `examples` rows are valid
-  std::vector<int32_t> labels;  // [examples]
+  // Of all buffers the first `examples` rows are valid.
+  AlignedBuffer inputs;   // [batch_size, example_shape]
+  AlignedBuffer targets;  // [batch_size, num_targets]
+  AlignedBuffer weights;  // [batch_size]; empty where every example weighs 1
 };
 
 class BatchLoader {

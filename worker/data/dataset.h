@@ -1,4 +1,4 @@
-// Labelled examples in memory that can be read in any order.
+// Examples with their targets, in memory, that can be read in any order.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,14 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual const Shape& example_shape() const = 0;  // [28,28,1]
-  virtual int64_t num_classes() const = 0;  // largest label + 1, also of examples beyond DataOptions::limit
-  // Writes example `index`, scaled, to `inputs` [example_shape().num_elements()] and returns its label.
-  virtual int32_t Read(int64_t index, absl::Span<float> inputs) const = 0;
+  virtual int64_t num_targets() const = 0;  // floats of one example's target: 1 for a class index
+  // Largest class index + 1, also of examples beyond DataOptions::limit; 0 where targets are no class indices.
+  virtual int64_t num_classes() const = 0;
+  // False: every example weighs 1.
+  virtual bool weighted() const { return false; }
+  // Writes example `index`: its inputs, scaled, to `inputs` [example_shape().num_elements()], its target to
+  // `target` [num_targets()]. Returns its weight.
+  virtual float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const = 0;
 };
 
 struct DataOptions {
