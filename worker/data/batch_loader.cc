@@ -85,9 +85,8 @@ void BatchLoader::Fill(int64_t position, Batch& batch) {
   const auto elements = static_cast<size_t>(example_elements_);
   const auto num_targets = static_cast<size_t>(dataset_.num_targets());
   for (size_t row = 0; row < examples.size(); ++row) {
-    const float weight =
-        dataset_.Read(examples[row], batch.inputs.span().subspan(row * elements, elements),
-                      batch.targets.span().subspan(row * num_targets, num_targets));
+    const float weight = dataset_.Read(examples[row], batch.inputs.span().subspan(row * elements, elements),
+                                       batch.targets.span().subspan(row * num_targets, num_targets));
     if (dataset_.weighted()) batch.weights.data()[row] = weight;
   }
 }

@@ -18,8 +18,8 @@ namespace cairn::data {
 
 struct Batch {
   int64_t epoch = 0;
-  int64_t index = 0;            // within the epoch
-  int64_t examples = 0;         // perhaps 0 in the last batch of an epoch
+  int64_t index = 0;     // within the epoch
+  int64_t examples = 0;  // perhaps 0 in the last batch of an epoch
   // Of all buffers the first `examples` rows are valid.
   AlignedBuffer inputs;   // [batch_size, example_shape]
   AlignedBuffer targets;  // [batch_size, num_targets]

@@ -18,8 +18,9 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual const Shape& example_shape() const = 0;  // [28,28,1]
-  virtual int64_t num_targets() const = 0;  // floats of one example's target: 1 for a class index
-  // Largest class index + 1, also of examples beyond DataOptions::limit; 0 where targets are no class indices.
+  virtual int64_t num_targets() const = 0;         // floats of one example's target: 1 for a class index
+  // Largest class index + 1, also of examples beyond DataOptions::limit; 0 where targets are no class
+  // indices.
   virtual int64_t num_classes() const = 0;
   // False: every example weighs 1.
   virtual bool weighted() const { return false; }

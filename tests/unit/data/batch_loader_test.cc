@@ -10,28 +10,34 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Example i is the pair (i, -i) with label i % 10.
+// Example i is the pair (i, -i) with the targets (i % 10, 2i) and, on request, the weight i / 2.
 class CountingDataset final : public Dataset {
  public:
-  explicit CountingDataset(int64_t size) : size_(size) {}
+  explicit CountingDataset(int64_t size, bool weighted = false) : size_(size), weighted_(weighted) {}
   int64_t size() const override { return size_; }
   const Shape& example_shape() const override { return shape_; }
-  int64_t num_classes() const override { return 10; }
-  int32_t Read(int64_t index, absl::Span<float> inputs) const override {
+  int64_t num_targets() const override { return 2; }
+  int64_t num_classes() const override { return 0; }
+  bool weighted() const override { return weighted_; }
+  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
     ++reads;
     inputs[0] = static_cast<float>(index);
     inputs[1] = -inputs[0];
-    return static_cast<int32_t>(index % 10);
+    target[0] = static_cast<float>(index % 10);
+    target[1] = 2 * inputs[0];
+    return weighted_ ? 0.5f * inputs[0] : 1;
   }
   mutable std::atomic<int> reads{0};
 
  private:
   int64_t size_;
+  bool weighted_;
   Shape shape_{2};
 };
 
-std::vector<float> ValidInputs(const Batch& batch) {
-  return {batch.inputs.data(), batch.inputs.data() + 2 * batch.examples};
+// The valid rows of a batch's buffer with `columns` floats in each.
+std::vector<float> Rows(const AlignedBuffer& buffer, int64_t columns, const Batch& batch) {
+  return {buffer.data(), buffer.data() + columns * batch.examples};
 }
 
 // What the batch at `position` must hold, by the sampler and the data set alone.
@@ -40,15 +46,16 @@ void ExpectBatch(const Batch& batch, int64_t position, const Dataset& dataset,
   Sampler sampler(options);
   ASSERT_EQ(batch.epoch, position / sampler.batches_per_epoch());
   ASSERT_EQ(batch.index, position % sampler.batches_per_epoch());
-  std::vector<float> inputs;
-  std::vector<int32_t> labels;
-  for (uint32_t example : sampler.Batch(batch.epoch, batch.index)) {
-    inputs.insert(inputs.end(), 2, 0.0f);
-    labels.push_back(dataset.Read(example, absl::MakeSpan(inputs).last(2)));
+  const std::vector<uint32_t> examples = sampler.Batch(batch.epoch, batch.index);
+  ASSERT_EQ(batch.examples, static_cast<int64_t>(examples.size()));
+  std::vector<float> inputs(2 * examples.size()), targets(2 * examples.size()), weights(examples.size());
+  for (size_t i = 0; i < examples.size(); ++i) {
+    weights[i] = dataset.Read(examples[i], absl::MakeSpan(inputs).subspan(2 * i, 2),
+                              absl::MakeSpan(targets).subspan(2 * i, 2));
   }
-  ASSERT_EQ(batch.examples, static_cast<int64_t>(labels.size()));
-  ASSERT_EQ(batch.labels, labels);
-  ASSERT_EQ(ValidInputs(batch), inputs);
+  ASSERT_EQ(Rows(batch.inputs, 2, batch), inputs);
+  ASSERT_EQ(Rows(batch.targets, 2, batch), targets);
+  if (dataset.weighted()) ASSERT_EQ(Rows(batch.weights, 1, batch), weights);
 }
 
 TEST(BatchLoader, PreparedBatchesEqualThoseReadDirectly) {
@@ -61,6 +68,16 @@ TEST(BatchLoader, PreparedBatchesEqualThoseReadDirectly) {
       ExpectBatch(loader.Next(position), position, dataset, options);
     }
   }
+}
+
+TEST(BatchLoader, WeightsAreThereOnlyWhereTheDataSetHasThem) {
+  const CountingDataset weighted(8, true), plain(8);
+  const SamplerOptions options{.num_examples = 8, .batch_size = 3, .shuffle = false};
+  BatchLoader with(weighted, options), without(plain, options);
+  const Batch& batch = with.Next(1);
+  EXPECT_THAT(Rows(batch.weights, 1, batch), ElementsAre(1.5f, 2.0f, 2.5f));
+  ExpectBatch(with.Next(2), 2, weighted, options);
+  EXPECT_EQ(without.Next(1).weights.size(), 0);
 }
 
 TEST(BatchLoader, RestartsAtAnyPosition) {
@@ -78,7 +95,7 @@ TEST(BatchLoader, TheBatchStaysValidWhileOthersAreBeingPrepared) {
   const Batch& batch = loader.Next(0);
   // Only two batches exist with depth 1: this one, and one that is filled while we look.
   while (dataset.reads < 4) std::this_thread::yield();
-  EXPECT_THAT(ValidInputs(batch), ElementsAre(0, 0, 1, -1));
+  EXPECT_THAT(Rows(batch.inputs, 2, batch), ElementsAre(0, 0, 1, -1));
 }
 
 TEST(BatchLoader, PreparesNoMoreThanDepthBatchesAhead) {
@@ -94,7 +111,6 @@ TEST(BatchLoader, AnEmptyLastBatchHasNoExamples) {
   const CountingDataset dataset(5);
   BatchLoader loader(dataset, {.num_examples = 5, .num_workers = 2, .worker = 1, .batch_size = 2});
   EXPECT_EQ(loader.Next(1).examples, 0);
-  EXPECT_TRUE(loader.Next(1).labels.empty());
 }
 
 TEST(BatchLoader, EndsAtOnceWhetherUsedOrNot) {

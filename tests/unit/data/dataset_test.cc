@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/data/data_files.h"
+#include "tests/unit/data/examples.h"
 
 namespace cairn::data {
 namespace {
@@ -33,8 +34,7 @@ TEST(LoadTrainingData, ReadsMnistsNamesWithAndWithoutGzip) {
   EXPECT_EQ(data->train->size(), 2);
   EXPECT_EQ(data->train->num_classes(), 4);
   EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
-  std::vector<float> inputs(4);
-  EXPECT_EQ(data->validation->Read(1, absl::MakeSpan(inputs)), 1);
+  EXPECT_THAT(ReadExample(*data->validation, 1).target, ElementsAre(1));
 }
 
 TEST(LoadTrainingData, ByteImagesAreDividedBy255AsKerasUsersDo) {
@@ -44,9 +44,8 @@ TEST(LoadTrainingData, ByteImagesAreDividedBy255AsKerasUsersDo) {
   const auto data = LoadTrainingData({.path = dir.path()});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->validation, nullptr);
-  std::vector<float> inputs(4);
-  EXPECT_EQ(data->train->Read(0, absl::MakeSpan(inputs)), 3);
-  EXPECT_THAT(inputs, ElementsAre(0.0f, 51.0f / 255.0f, 102.0f / 255.0f, 1.0f));
+  EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(3));
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(0.0f, 51.0f / 255.0f, 102.0f / 255.0f, 1.0f));
 }
 
 TEST(LoadTrainingData, AnExplicitScaleIsAFactor) {
@@ -55,9 +54,7 @@ TEST(LoadTrainingData, AnExplicitScaleIsAFactor) {
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
   const auto data = LoadTrainingData({.path = dir.path(), .input_scale = 0.5f});
   ASSERT_TRUE(data.ok()) << data.status();
-  std::vector<float> inputs(4);
-  data->train->Read(1, absl::MakeSpan(inputs));
-  EXPECT_THAT(inputs, ElementsAre(0.5f, 1.0f, 1.5f, 2.0f));
+  EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(0.5f, 1.0f, 1.5f, 2.0f));
 }
 
 TEST(LoadTrainingData, FloatInputsAreNotScaled) {
@@ -68,9 +65,8 @@ TEST(LoadTrainingData, FloatInputsAreNotScaled) {
   const auto data = LoadTrainingData({.path = dir.path()});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->train->example_shape(), Shape({2}));
-  std::vector<float> inputs(2);
-  EXPECT_EQ(data->train->Read(0, absl::MakeSpan(inputs)), 9);
-  EXPECT_THAT(inputs, ElementsAre(1.5f, -255.0f));
+  EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(9));
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1.5f, -255.0f));
 }
 
 TEST(LoadTrainingData, ALimitTakesTheFirstExamples) {

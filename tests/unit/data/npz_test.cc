@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/escaping.h"
+#include "tests/unit/data/examples.h"
 #include "tests/unit/data/npz_files.h"
 #include "worker/data/dataset.h"
 
@@ -221,10 +222,10 @@ TEST(LoadTrainingDataFromNpz, ReadsKerasMnistFromTheFileOrItsDirectory) {
     const auto data = LoadTrainingData({.path = path});
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
-    std::vector<float> inputs(4);
-    EXPECT_EQ(data->train->Read(0, absl::MakeSpan(inputs)), 3);
-    EXPECT_THAT(inputs, ElementsAre(0.0f, 51.0f / 255.0f, 102.0f / 255.0f, 1.0f));
-    EXPECT_EQ(data->validation->Read(0, absl::MakeSpan(inputs)), 9);
+    EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(3));
+    EXPECT_THAT(ReadExample(*data->train, 0).inputs,
+                ElementsAre(0.0f, 51.0f / 255.0f, 102.0f / 255.0f, 1.0f));
+    EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(9));
   }
 }
 
@@ -249,8 +250,7 @@ TEST(LoadTrainingDataFromNpz, LabelsMayBeAColumnAsInCifar) {
   const auto data = LoadTrainingData({.path = dir / "a.npz"});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->train->example_shape(), Shape({1, 1, 3}));
-  std::vector<float> inputs(3);
-  EXPECT_EQ(data->train->Read(1, absl::MakeSpan(inputs)), 6);
+  EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(6));
 }
 
 TEST(LoadTrainingDataFromNpz, BadLabelsNameTheArray) {
