@@ -69,6 +69,8 @@ class Device {
 
   virtual absl::Status CopyToDevice(const void* host, void* device, int64_t bytes) = 0;
   virtual absl::Status CopyToHost(const void* device, void* host, int64_t bytes) = 0;
+  // Copies `count` floats within the device's memory.
+  virtual absl::Status CopyOnDevice(const float* from, float* to, int64_t count) = 0;
   // Blocks until everything asked of this device is done; reports errors of asynchronous work.
   virtual absl::Status Synchronize() = 0;
 

@@ -11,86 +11,215 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/device.h"
 
 namespace cairn::kernels {
 
-enum class Activation { kLinear, kRelu };
-enum class Padding { kValid, kSame };
-
-struct Conv2DParams {
-  TensorDesc input;  // [n, h, w, c], any layout
-  int64_t filters = 0;
-  int64_t kernel_height = 1, kernel_width = 1;
-  int64_t stride_height = 1, stride_width = 1;
-  Padding padding = Padding::kValid;
-  bool use_bias = true;
-  Activation activation = Activation::kLinear;  // fused
-  bool needs_input_gradient = true;             // false for the first layer: nothing is computed
+// Element-wise functions, with Keras' meanings.
+enum class Activation {
+  kLinear,
+  kRelu,  // with `slope`, `limit` and `threshold`: ReLU, LeakyReLU, relu6
+  kElu,   // slope * (exp(x) - 1) below 0
+  kSelu,
+  kSigmoid,
+  kTanh,
+  kSoftplus,
+  kSilu,
+  kGelu,      // exact: x Phi(x)
+  kGeluTanh,  // its approximation
 };
 
-class Conv2D {
+struct ActivationParams {
+  Activation kind = Activation::kLinear;
+  float slope = 0;                                       // kRelu: below the threshold; kElu: alpha
+  float limit = std::numeric_limits<float>::infinity();  // kRelu: the largest output
+  float threshold = 0;                                   // kRelu: smaller inputs are cut
+
+  // max(x, 0), which convolutions and dense layers compute on the way out.
+  bool is_plain_relu() const;
+  // f(0) = 0, so that padding channels stay 0.
+  bool keeps_zero() const;
+};
+
+enum class Padding { kValid, kSame };
+
+// --- Linear maps with weights ---
+
+// y = activation(map(x, kernel) + bias).
+class LinearOp {
  public:
-  virtual ~Conv2D() = default;
-  virtual const TensorDesc& output() const = 0;  // [n, oh, ow, filters]
-  // y = activation(conv(x, kernel) + bias). kernel [kh, kw, c, filters], bias [filters] or null.
+  virtual ~LinearOp() = default;
+  virtual const TensorDesc& output() const = 0;
+  // bias [channels out] or null.
   virtual absl::Status Forward(const float* x, const float* kernel, const float* bias, float* y) = 0;
   // dy is the gradient of y and may be overwritten. dx is null when not needed, dbias when there is no bias.
   virtual absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                                 float* dkernel, float* dbias) = 0;
 };
 
-struct MaxPool2DParams {
+// kernel [kh, kw, c / groups, filters]. Depthwise: groups = c, and the kernel [kh, kw, c, multiplier] is the
+// same memory.
+struct Conv2DParams {
   TensorDesc input;  // [n, h, w, c], any layout
+  int64_t filters = 0;
+  int64_t kernel_height = 1, kernel_width = 1;
+  int64_t stride_height = 1, stride_width = 1;
+  int64_t dilation_height = 1, dilation_width = 1;
+  int64_t groups = 1;
+  Padding padding = Padding::kValid;
+  bool use_bias = true;
+  bool relu = false;                 // fused
+  bool needs_input_gradient = true;  // false for the first layer: nothing is computed
+};
+
+// The transpose of a convolution from [n, oh, ow, filters] to the input: kernel [kh, kw, filters, c]. Output
+// extents: input * stride, and for kValid max(kernel - stride, 0) more.
+struct Conv2DTransposeParams {
+  TensorDesc input;  // [n, h, w, c], any layout
+  int64_t filters = 0;
+  int64_t kernel_height = 1, kernel_width = 1;
+  int64_t stride_height = 1, stride_width = 1;
+  Padding padding = Padding::kValid;
+  bool use_bias = true;
+  bool needs_input_gradient = true;
+};
+
+// kernel [inputs, units].
+struct DenseParams {
+  TensorDesc input;  // [n, inputs], row-major
+  int64_t units = 0;
+  bool use_bias = true;
+  bool relu = false;  // fused
+  bool needs_input_gradient = true;
+};
+
+// Rows of a table: x holds `indices` row numbers as floats, the kernel is the table [rows, width]. There is
+// no bias and no dx. INVALID_ARGUMENT from Forward names an index that is not in [0, rows).
+struct EmbeddingParams {
+  int64_t indices = 0, rows = 0, width = 0;
+};
+
+// --- One input, no weights ---
+
+class UnaryOp {
+ public:
+  virtual ~UnaryOp() = default;
+  virtual const TensorDesc& output() const = 0;
+  // May remember what the Backward that follows needs.
+  virtual absl::Status Forward(const float* x, float* y) = 0;
+  virtual absl::Status Backward(const float* x, const float* y, const float* dy, float* dx) = 0;
+};
+
+enum class Pooling { kMax, kAverage };
+
+// Average: over the part of the window that is inside the image.
+struct Pool2DParams {
+  Pooling pooling = Pooling::kMax;
+  TensorDesc input;  // [n, h, w, c], any layout; the output has the same
   int64_t pool_height = 2, pool_width = 2;
   int64_t stride_height = 2, stride_width = 2;
   Padding padding = Padding::kValid;
 };
 
-class MaxPool2D {
+struct ZeroPad2DParams {
+  TensorDesc input;  // [n, h, w, c], any layout; the output has the same
+  int64_t top = 0, bottom = 0, left = 0, right = 0;
+};
+
+// y = x * scale + offset; each of one value, or one per element of the last axis.
+struct AffineParams {
+  TensorDesc input;  // row-major
+  std::vector<float> scale, offset;
+};
+
+// --- Several inputs ---
+
+class NaryOp {
  public:
-  virtual ~MaxPool2D() = default;
+  virtual ~NaryOp() = default;
   virtual const TensorDesc& output() const = 0;
-  // Remembers where the maxima were for the Backward that follows.
-  virtual absl::Status Forward(const float* x, float* y) = 0;
+  virtual absl::Status Forward(absl::Span<const float* const> xs, float* y) = 0;
+  // Each of `dxs` is null when not needed.
+  virtual absl::Status Backward(absl::Span<const float* const> xs, const float* dy,
+                                absl::Span<float* const> dxs) = 0;
+};
+
+// --- Normalization ---
+
+// Over all axes but the last (channels). gamma and beta [channels], or null: 1 and 0.
+struct BatchNormParams {
+  TensorDesc input;  // any layout; any rank of at least 2 where row-major
+  float epsilon = 1e-3f;
+  bool scale = true, center = true;
+  bool frozen = false;  // Backward is of Infer: mean and variance do not depend on x
+};
+
+class BatchNorm {
+ public:
+  virtual ~BatchNorm() = default;
+  virtual const TensorDesc& output() const = 0;
+  // Normalizes by the batch's own mean and biased variance, and writes them [channels].
+  virtual absl::Status Forward(const float* x, const float* gamma, const float* beta, float* mean,
+                               float* variance, float* y) = 0;
+  // Normalizes by the given ones.
+  virtual absl::Status Infer(const float* x, const float* gamma, const float* beta, const float* mean,
+                             const float* variance, float* y) = 0;
+  // mean and variance as Forward wrote them. dgamma and dbeta are written where the op has them.
+  virtual absl::Status Backward(const float* x, const float* gamma, const float* mean, const float* variance,
+                                const float* dy, float* dx, float* dgamma, float* dbeta) = 0;
+};
+
+// Over the last axis. gamma and beta [width], or null: 1 and 0.
+struct LayerNormParams {
+  int64_t rows = 0, width = 0;
+  float epsilon = 1e-3f;
+  bool scale = true, center = true;
+};
+
+class LayerNorm {
+ public:
+  virtual ~LayerNorm() = default;
+  // Remembers each row's mean and deviation for the Backward that follows.
+  virtual absl::Status Forward(const float* x, const float* gamma, const float* beta, float* y) = 0;
+  virtual absl::Status Backward(const float* x, const float* gamma, const float* dy, float* dx, float* dgamma,
+                                float* dbeta) = 0;
+};
+
+// --- Training only ---
+
+// Inverted dropout: y = x / (1 - rate) with probability 1 - rate, else 0. Which, depends on (seed, element)
+// alone.
+class Dropout {
+ public:
+  virtual ~Dropout() = default;
+  virtual absl::Status Forward(const float* x, uint64_t seed, float* y) = 0;
+  // With the choice of the last Forward.
   virtual absl::Status Backward(const float* dy, float* dx) = 0;
 };
 
-struct DenseParams {
-  TensorDesc input;  // [n, inputs], row-major
-  int64_t units = 0;
-  bool use_bias = true;
-  Activation activation = Activation::kLinear;  // fused
-  bool needs_input_gradient = true;
+// A penalty on a variable: l1 sum |w| + l2 sum w^2.
+class Regularizer {
+ public:
+  virtual ~Regularizer() = default;
+  // Adds the penalty's gradient to `gradient`, unless that is null, and the penalty to the host's `penalty` by the next
+  // Synchronize().
+  virtual absl::Status Run(const float* w, float* gradient, double* penalty) = 0;
 };
 
-class Dense {
- public:
-  virtual ~Dense() = default;
-  virtual const TensorDesc& output() const = 0;  // [n, units], row-major
-  // y = activation(x * kernel + bias). kernel [inputs, units], bias [units] or null.
-  virtual absl::Status Forward(const float* x, const float* kernel, const float* bias, float* y) = 0;
-  virtual absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
-                                float* dkernel, float* dbias) = 0;
-};
+// --- Layouts ---
 
 // Copies an activation from one layout to another.
 class Reorder {
  public:
   virtual ~Reorder() = default;
   virtual absl::Status Run(const float* from, float* to) = 0;
-};
-
-// Softmax over the last axis of a row-major [n, classes].
-class Softmax {
- public:
-  virtual ~Softmax() = default;
-  virtual absl::Status Forward(const float* x, float* y) = 0;
-  virtual absl::Status Backward(const float* y, const float* dy, float* dx) = 0;
 };
 
 // Cross entropy of integer labels against logits or probabilities [batch, classes], row-major.
@@ -120,12 +249,39 @@ class OpFactory {
   virtual ~OpFactory() = default;
   // Each refuses, with INVALID_ARGUMENT, shapes that make no sense, and with UNIMPLEMENTED what the backend
   // lacks.
-  virtual absl::StatusOr<std::unique_ptr<Conv2D>> MakeConv2D(const Conv2DParams& params) = 0;
-  virtual absl::StatusOr<std::unique_ptr<MaxPool2D>> MakeMaxPool2D(const MaxPool2DParams& params) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Dense>> MakeDense(const DenseParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(const Conv2DParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(
+      const Conv2DTransposeParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(const DenseParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& params) = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(const TensorDesc& input,
+                                                                  const ActivationParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(const AffineParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(const Pool2DParams& params) = 0;
+  // [n, h, w, c], any layout, to [n, c].
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Pooling pooling,
+                                                                  const TensorDesc& input) = 0;
+  // Over the last axis of a row-major tensor.
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) = 0;
+
+  // Of inputs of one shape and layout. Add's y may be its first x.
+  virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(const TensorDesc& input, int inputs) = 0;
+  virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(const TensorDesc& input, int inputs) = 0;
+  // Along `axis`, of inputs that agree in the other extents; row-major, or of one blocked layout along the
+  // channels where each but the last fills its blocks.
+  virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
+                                                                  int axis) = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(int64_t elements, float rate) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
+                                                                       float l2) = 0;
+
   virtual absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,
                                                                const TensorDesc& to) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes) = 0;
   virtual absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
       const SparseCrossEntropyParams& params) = 0;
 };

@@ -44,16 +44,40 @@ Window MakeWindow(int64_t input, int64_t window, int64_t stride, Padding padding
 }
 
 absl::StatusOr<Shape> OutputShape(const Conv2DParams& params) {
-  return Slide(params.input.shape,
-               {.height = params.kernel_height,
-                .width = params.kernel_width,
+  const Shape& input = params.input.shape;
+  if (std::min({params.groups, params.dilation_height, params.dilation_width}) < 1 ||
+      (input.rank() == 4 && (input[3] % params.groups != 0 || params.filters % params.groups != 0))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(params.groups, " groups must divide the ", input.rank() == 4 ? input[3] : 0,
+                     " channels and the ", params.filters, " filters; dilations ", params.dilation_height,
+                     "x", params.dilation_width, " must be at least 1"));
+  }
+  return Slide(input,
+               {.height = Dilated(params.kernel_height, params.dilation_height),
+                .width = Dilated(params.kernel_width, params.dilation_width),
                 .stride_height = params.stride_height,
                 .stride_width = params.stride_width,
                 .padding = params.padding},
                params.filters);
 }
 
-absl::StatusOr<Shape> OutputShape(const MaxPool2DParams& params) {
+absl::StatusOr<Shape> OutputShape(const Conv2DTransposeParams& params) {
+  const Shape& input = params.input.shape;
+  if (input.rank() != 4 || std::min({input.num_elements(), params.filters, params.kernel_height,
+                                     params.kernel_width, params.stride_height, params.stride_width}) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a transposed convolution of ", params.filters, " filters ", params.kernel_height, "x",
+        params.kernel_width, ", strides ", params.stride_height, "x", params.stride_width, ", over ",
+        input.ToString(), ": expected [batch, height, width, channels], sizes of at least 1"));
+  }
+  const auto extent = [&](int64_t in, int64_t kernel, int64_t stride) {
+    return in * stride + (params.padding == Padding::kValid ? std::max<int64_t>(kernel - stride, 0) : 0);
+  };
+  return Shape({input[0], extent(input[1], params.kernel_height, params.stride_height),
+                extent(input[2], params.kernel_width, params.stride_width), params.filters});
+}
+
+absl::StatusOr<Shape> OutputShape(const Pool2DParams& params) {
   const Shape& input = params.input.shape;
   return Slide(input,
                {.height = params.pool_height,

@@ -18,9 +18,15 @@ struct Window {
 };
 Window MakeWindow(int64_t input, int64_t window, int64_t stride, Padding padding);
 
+// What a kernel spans when its elements lie `dilation` apart.
+inline int64_t Dilated(int64_t kernel, int64_t dilation) {
+  return (kernel - 1) * dilation + 1;
+}
+
 // The shape [n, oh, ow, channels] of what these parameters produce. INVALID_ARGUMENT for an input that is no
-// image, sizes below 1, and a window larger than its input.
+// image, sizes below 1, groups that do not divide the channels, and a window larger than its input.
 absl::StatusOr<Shape> OutputShape(const Conv2DParams& params);
-absl::StatusOr<Shape> OutputShape(const MaxPool2DParams& params);
+absl::StatusOr<Shape> OutputShape(const Conv2DTransposeParams& params);
+absl::StatusOr<Shape> OutputShape(const Pool2DParams& params);
 
 }  // namespace cairn::kernels

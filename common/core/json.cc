@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
@@ -42,6 +44,59 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
   } catch (const nlohmann::json::exception& error) {  // a number beyond double
     return absl::InvalidArgumentError(absl::StrCat(source, ": not valid JSON: ", error.what()));
   }
+}
+
+std::map<std::string, int64_t> LinesOfElements(absl::string_view text) {
+  struct Container {
+    bool array;
+    int64_t index = 0;  // of an array's current element
+    std::string key{};  // of an object's current member
+    bool expects_key = true;
+  };
+  std::vector<Container> open;
+  std::map<std::string, int64_t> lines;
+  int64_t line = 1;
+  const auto begin_value = [&] {
+    if (open.empty() || !open.back().array) return;
+    std::string pointer;
+    for (const Container& outer : open) {
+      absl::StrAppend(&pointer, "/", outer.array ? absl::StrCat(outer.index) : outer.key);
+    }
+    lines.emplace(std::move(pointer), line);
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (c == '/' && i + 1 < text.size() && (text[i + 1] == '/' || text[i + 1] == '*')) {
+      const absl::string_view end = text[i + 1] == '/' ? "\n" : "*/";
+      const size_t found = text.find(end, i + 2);
+      const size_t stop = found == absl::string_view::npos ? text.size() : found;
+      line += std::count(text.begin() + static_cast<std::ptrdiff_t>(i),
+                         text.begin() + static_cast<std::ptrdiff_t>(stop), '\n');
+      i = text[i + 1] == '/' ? stop - 1 : stop + 1;
+    } else if (c == '"') {
+      begin_value();
+      std::string content;
+      for (++i; i < text.size() && text[i] != '"'; ++i) {
+        if (text[i] == '\\') ++i;
+        content += text[std::min(i, text.size() - 1)];
+      }
+      if (!open.empty() && !open.back().array && std::exchange(open.back().expects_key, false)) {
+        open.back().key = std::move(content);
+      }
+    } else if (c == '{' || c == '[') {
+      begin_value();
+      open.push_back({.array = c == '['});
+    } else if ((c == '}' || c == ']') && !open.empty()) {
+      open.pop_back();
+    } else if (c == ',' && !open.empty()) {
+      ++open.back().index;
+      open.back().expects_key = true;
+    } else if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-') {
+      begin_value();  // of its later letters nothing new comes
+    }
+  }
+  return lines;
 }
 
 }  // namespace cairn

@@ -1,7 +1,10 @@
 // JSON text to a document without exceptions. Include <nlohmann/json.hpp> where the document is read.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -11,5 +14,8 @@ namespace cairn {
 // Refuses, with INVALID_ARGUMENT naming `source` ("cluster.json") and the line: bad syntax, and a key that an
 // object holds twice (a JSON library silently keeps one of them). `//` and `/* */` comments are skipped.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source);
+
+// The line on which each array element of a valid document begins, by its JSON pointer ("/config/layers/3").
+std::map<std::string, int64_t> LinesOfElements(absl::string_view text);
 
 }  // namespace cairn

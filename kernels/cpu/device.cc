@@ -63,21 +63,65 @@ class CpuMemory final : public DeviceMemory {
 class CpuOps final : public OpFactory {
  public:
   explicit CpuOps(onednn::Context& context) : context_(context) {}
-  absl::StatusOr<std::unique_ptr<Conv2D>> MakeConv2D(const Conv2DParams& params) override {
+  absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(const Conv2DParams& params) override {
     return cpu::MakeConv2D(context_, params);
   }
-  absl::StatusOr<std::unique_ptr<MaxPool2D>> MakeMaxPool2D(const MaxPool2DParams& params) override {
-    return cpu::MakeMaxPool2D(context_, params);
+  absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(
+      const Conv2DTransposeParams& params) override {
+    return cpu::MakeConv2DTranspose(context_, params);
   }
-  absl::StatusOr<std::unique_ptr<Dense>> MakeDense(const DenseParams& params) override {
+  absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(const DenseParams& params) override {
     return cpu::MakeDense(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& params) override {
+    return cpu::MakeEmbedding(params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(const TensorDesc& input,
+                                                          const ActivationParams& params) override {
+    return cpu::MakeActivation(context_, input, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(const AffineParams& params) override {
+    return cpu::MakeAffine(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(const Pool2DParams& params) override {
+    return params.pooling == Pooling::kMax ? cpu::MakeMaxPool2D(context_, params)
+                                           : cpu::MakeAveragePool2D(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Pooling pooling, const TensorDesc& input) override {
+    return cpu::MakeGlobalPool(context_, pooling, input);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) override {
+    return cpu::MakeSoftmax(input);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) override {
+    return cpu::MakeZeroPad2D(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(const TensorDesc& input, int inputs) override {
+    return cpu::MakeAdd(context_, input, inputs);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(const TensorDesc& input, int inputs) override {
+    return cpu::MakeMultiply(context_, input, inputs);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
+                                                          int axis) override {
+    return cpu::MakeConcatenate(context_, inputs, axis);
+  }
+  absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) override {
+    return cpu::MakeBatchNorm(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) override {
+    return cpu::MakeLayerNorm(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(int64_t elements, float rate) override {
+    return cpu::MakeDropout(context_, elements, rate);
+  }
+  absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
+                                                               float l2) override {
+    return cpu::MakeRegularizer(elements, l1, l2);
   }
   absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,
                                                        const TensorDesc& to) override {
     return cpu::MakeReorder(context_, from, to);
-  }
-  absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes) override {
-    return cpu::MakeSoftmax(batch, classes);
   }
   absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
       const SparseCrossEntropyParams& params) override {
@@ -118,6 +162,9 @@ class CpuDevice final : public Device {
   }
   absl::Status CopyToHost(const void* device, void* host, int64_t bytes) override {
     return Copy(device, host, bytes);
+  }
+  absl::Status CopyOnDevice(const float* from, float* to, int64_t count) override {
+    return Copy(from, to, count * static_cast<int64_t>(sizeof(float)));
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
   bool host_memory_is_device_memory() const override { return true; }

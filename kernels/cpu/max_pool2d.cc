@@ -190,7 +190,7 @@ Code ChooseCode() {
   return {ForwardPortable, BackwardPortable};
 }
 
-class CpuMaxPool2D final : public MaxPool2D {
+class CpuMaxPool2D final : public UnaryOp {
  public:
   CpuMaxPool2D(onednn::Context& context, TensorDesc output, int64_t slabs, const Slab& slab)
       : context_(context),
@@ -211,7 +211,7 @@ class CpuMaxPool2D final : public MaxPool2D {
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const float* dy, float* dx) override {
+  absl::Status Backward(const float* /*x*/, const float* /*y*/, const float* dy, float* dx) override {
     context_.UseThreads();
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < slabs_; ++i) {
@@ -232,8 +232,7 @@ class CpuMaxPool2D final : public MaxPool2D {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MaxPool2D>> MakeMaxPool2D(onednn::Context& context,
-                                                         const MaxPool2DParams& params) {
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context, const Pool2DParams& params) {
   CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(params));
   if (params.pool_height * params.pool_width > std::numeric_limits<Place>::max()) {
     return absl::UnimplementedError(

@@ -71,6 +71,14 @@ MemoryDesc BiasDesc(int64_t units, bool use_bias) {
   return use_bias ? Describe({units}, Format::x) : MemoryDesc();
 }
 
+dnnl::normalization_flags Flags(const BatchNormArgs& args) {
+  auto flags = dnnl::normalization_flags::none;
+  if (args.scale) flags |= dnnl::normalization_flags::use_scale;
+  if (args.center) flags |= dnnl::normalization_flags::use_shift;
+  if (args.given_statistics) flags |= dnnl::normalization_flags::use_global_stats;
+  return flags;
+}
+
 // Formats for the activations of a convolution: the library's choice first.
 constexpr auto kImageFormats = {Format::any, Format::nChw16c, Format::nChw8c, Format::nhwc, Format::nchw};
 // Formats for a dense kernel {units, inputs}: Keras' [inputs, units] first.
@@ -206,10 +214,10 @@ absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward
     const Context& context, const ConvolutionArgs& args) {
   using Convolution = dnnl::convolution_forward;
   return FirstFast("convolution forward", kImageFormats, [&](Format format) {
-    const Convolution::desc desc(prop_kind::forward_training, algorithm::convolution_direct,
-                                 Describe(args.source, format), Describe(args.kernel, Format::any),
-                                 BiasDesc(args.kernel[0], args.use_bias), Describe(args.destination, format),
-                                 args.strides, args.pad_before, args.pad_after);
+    const Convolution::desc desc(
+        prop_kind::forward_training, algorithm::convolution_direct, Describe(args.source, format),
+        Describe(args.kernel, Format::any), BiasDesc(args.destination[1], args.use_bias),
+        Describe(args.destination, format), args.strides, args.dilations, args.pad_before, args.pad_after);
     return Convolution::primitive_desc(desc, Attributes(args.relu), context.engine());
   });
 }
@@ -221,7 +229,7 @@ absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionB
   return FirstFast("convolution backward data", kImageFormats, [&](Format format) {
     const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
                                  Describe(args.kernel, Format::any), Describe(args.destination, format),
-                                 args.strides, args.pad_before, args.pad_after);
+                                 args.strides, args.dilations, args.pad_before, args.pad_after);
     return Convolution::primitive_desc(desc, Attributes(false), context.engine(), forward);
   });
 }
@@ -231,10 +239,10 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
     const dnnl::convolution_forward::primitive_desc& forward) {
   using Convolution = dnnl::convolution_backward_weights;
   return FirstFast("convolution backward weights", kImageFormats, [&](Format format) {
-    const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
-                                 Describe(args.kernel, Format::any), BiasDesc(args.kernel[0], args.use_bias),
-                                 Describe(args.destination, format), args.strides, args.pad_before,
-                                 args.pad_after);
+    const Convolution::desc desc(
+        algorithm::convolution_direct, Describe(args.source, format), Describe(args.kernel, Format::any),
+        BiasDesc(args.destination[1], args.use_bias), Describe(args.destination, format), args.strides,
+        args.dilations, args.pad_before, args.pad_after);
     return Convolution::primitive_desc(desc, Attributes(false), context.engine(), forward);
   });
 }
@@ -271,6 +279,49 @@ absl::StatusOr<dnnl::inner_product_backward_weights::primitive_desc> MakeInnerPr
         BiasDesc(args.units, args.use_bias), Describe({args.batch, args.units}, Format::nc));
     return dnnl::inner_product_backward_weights::primitive_desc(desc, Attributes(false), context.engine(),
                                                                 forward);
+  });
+}
+
+absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeAveragePoolForward(const Context& context,
+                                                                             const AveragePoolArgs& args) {
+  return Guarded("average pooling forward", [&] {
+    const dnnl::pooling_forward::desc desc(
+        prop_kind::forward_training, algorithm::pooling_avg_exclude_padding, args.source, args.destination,
+        args.strides, args.window, args.pad_before, args.pad_after);
+    return dnnl::pooling_forward::primitive_desc(desc, Attributes(false), context.engine());
+  });
+}
+
+absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeAveragePoolBackward(
+    const Context& context, const AveragePoolArgs& args,
+    const dnnl::pooling_forward::primitive_desc& forward) {
+  return Guarded("average pooling backward", [&] {
+    const dnnl::pooling_backward::desc desc(algorithm::pooling_avg_exclude_padding, args.source,
+                                            args.destination, args.strides, args.window, args.pad_before,
+                                            args.pad_after);
+    return dnnl::pooling_backward::primitive_desc(desc, Attributes(false), context.engine(), forward);
+  });
+}
+
+absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormForward(
+    const Context& context, const BatchNormArgs& args) {
+  return Guarded("batch normalization forward", [&] {
+    const dnnl::batch_normalization_forward::desc desc(prop_kind::forward_training, args.activation,
+                                                       args.epsilon, Flags(args));
+    return dnnl::batch_normalization_forward::primitive_desc(desc, Attributes(false), context.engine());
+  });
+}
+
+absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNormBackward(
+    const Context& context, const BatchNormArgs& args) {
+  CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeBatchNormForward(context, args));
+  return Guarded("batch normalization backward", [&] {
+    const bool weights = args.scale || args.center;
+    const dnnl::batch_normalization_backward::desc desc(
+        weights ? prop_kind::backward : prop_kind::backward_data, args.activation, args.activation,
+        args.epsilon, Flags(args));
+    return dnnl::batch_normalization_backward::primitive_desc(desc, Attributes(false), context.engine(),
+                                                              forward);
   });
 }
 

@@ -114,8 +114,10 @@ MemoryDesc Describe(const Dims& dims, Format format);
 int64_t NumFloats(const MemoryDesc& desc);
 
 struct ConvolutionArgs {
-  Dims source, kernel, destination;  // {n, c, h, w}, {filters, c, kh, kw}, {n, filters, oh, ow}
-  Dims strides, pad_before, pad_after;
+  // {n, c, h, w}, {filters, c, kh, kw} or {groups, filters / groups, c / groups, kh, kw}, {n, filters, oh,
+  // ow}
+  Dims source, kernel, destination;
+  Dims strides, dilations, pad_before, pad_after;  // a dilation of 0 leaves no gap
   bool use_bias = true;
   bool relu = false;  // forward only
 };
@@ -142,6 +144,27 @@ absl::StatusOr<dnnl::inner_product_backward_data::primitive_desc> MakeInnerProdu
 absl::StatusOr<dnnl::inner_product_backward_weights::primitive_desc> MakeInnerProductBackwardWeights(
     const Context& context, const InnerProductArgs& args,
     const dnnl::inner_product_forward::primitive_desc& forward);
+
+struct AveragePoolArgs {
+  MemoryDesc source, destination;
+  Dims window, strides, pad_before, pad_after;
+};
+absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeAveragePoolForward(const Context& context,
+                                                                             const AveragePoolArgs& args);
+absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeAveragePoolBackward(
+    const Context& context, const AveragePoolArgs& args,
+    const dnnl::pooling_forward::primitive_desc& forward);
+
+struct BatchNormArgs {
+  MemoryDesc activation;
+  float epsilon = 0;
+  bool scale = true, center = true;
+  bool given_statistics = false;  // in place of the batch's own, which forward writes
+};
+absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormForward(
+    const Context& context, const BatchNormArgs& args);
+absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNormBackward(
+    const Context& context, const BatchNormArgs& args);
 
 // dx = (y > 0) * dy for the output y of a relu; run with {y, dy, dx}, where dx may be dy.
 absl::StatusOr<Primitive> MakeReluBackward(Context& context, const MemoryDesc& activation);

@@ -13,13 +13,36 @@ class Context;
 
 namespace cairn::kernels::cpu {
 
-absl::StatusOr<std::unique_ptr<Conv2D>> MakeConv2D(onednn::Context& context, const Conv2DParams& params);
-absl::StatusOr<std::unique_ptr<MaxPool2D>> MakeMaxPool2D(onednn::Context& context,
-                                                         const MaxPool2DParams& params);
-absl::StatusOr<std::unique_ptr<Dense>> MakeDense(onednn::Context& context, const DenseParams& params);
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, const Conv2DParams& params);
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& context,
+                                                              const Conv2DTransposeParams& params);
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, const DenseParams& params);
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(onednn::Context& context, const TensorDesc& input,
+                                                        const ActivationParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(onednn::Context& context, const AffineParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAveragePool2D(onednn::Context& context,
+                                                           const Pool2DParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context, const Pool2DParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context, Pooling pooling,
+                                                        const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(onednn::Context& context,
+                                                       const ZeroPad2DParams& params);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(onednn::Context& context, const TensorDesc& input,
+                                                int inputs);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(onednn::Context& context, const TensorDesc& input,
+                                                     int inputs);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context,
+                                                        absl::Span<const TensorDesc> inputs, int axis);
+absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& context,
+                                                         const BatchNormParams& params);
+absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(onednn::Context& context,
+                                                         const LayerNormParams& params);
+absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, int64_t elements, float rate);
+absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);
-absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes);
 absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
     const SparseCrossEntropyParams& params);
 

@@ -7,9 +7,14 @@
 namespace cairn::kernels::cpu {
 namespace {
 
-class CpuSoftmax final : public Softmax {
+class CpuSoftmax final : public UnaryOp {
  public:
-  CpuSoftmax(int64_t batch, int64_t classes) : batch_(batch), classes_(classes) {}
+  explicit CpuSoftmax(const TensorDesc& input)
+      : output_(input),
+        classes_(input.shape[input.shape.rank() - 1]),
+        batch_(input.shape.num_elements() / classes_) {}
+
+  const TensorDesc& output() const override { return output_; }
 
   absl::Status Forward(const float* x, float* y) override {
     for (int64_t row = 0; row < batch_; ++row, x += classes_, y += classes_) {
@@ -19,7 +24,7 @@ class CpuSoftmax final : public Softmax {
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const float* y, const float* dy, float* dx) override {
+  absl::Status Backward(const float* /*x*/, const float* y, const float* dy, float* dx) override {
     for (int64_t row = 0; row < batch_; ++row, y += classes_, dy += classes_, dx += classes_) {
       float dot = 0;
       for (int64_t j = 0; j < classes_; ++j) dot += y[j] * dy[j];
@@ -29,16 +34,17 @@ class CpuSoftmax final : public Softmax {
   }
 
  private:
-  const int64_t batch_, classes_;
+  const TensorDesc output_;
+  const int64_t classes_, batch_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes) {
-  if (batch < 1 || classes < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("softmax over [", batch, ",", classes, "]"));
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) {
+  if (input.shape.rank() < 1 || input.layout != Layout::kRowMajor || input.shape.num_elements() < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("softmax over ", input.ToString()));
   }
-  return std::make_unique<CpuSoftmax>(batch, classes);
+  return std::make_unique<CpuSoftmax>(input);
 }
 
 }  // namespace cairn::kernels::cpu

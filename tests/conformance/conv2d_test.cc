@@ -35,16 +35,15 @@ void Conv2DConformance::Check(const Case& c, Layout layout) {
   const Tensor kernel = RandomTensor({c.kernel_height, c.kernel_width, c.channels, c.filters}, 2);
   const std::vector<double> bias = c.bias ? RandomTensor({c.filters}, 3).values : std::vector<double>();
 
-  auto op = device().ops().MakeConv2D(
-      {.input = x_desc,
-       .filters = c.filters,
-       .kernel_height = c.kernel_height,
-       .kernel_width = c.kernel_width,
-       .stride_height = c.stride_height,
-       .stride_width = c.stride_width,
-       .padding = c.same ? kernels::Padding::kSame : kernels::Padding::kValid,
-       .use_bias = c.bias,
-       .activation = c.relu ? kernels::Activation::kRelu : kernels::Activation::kLinear});
+  auto op = device().ops().MakeConv2D({.input = x_desc,
+                                       .filters = c.filters,
+                                       .kernel_height = c.kernel_height,
+                                       .kernel_width = c.kernel_width,
+                                       .stride_height = c.stride_height,
+                                       .stride_width = c.stride_width,
+                                       .padding = c.same ? kernels::Padding::kSame : kernels::Padding::kValid,
+                                       .use_bias = c.bias,
+                                       .relu = c.relu});
   ASSERT_TRUE(op.ok()) << op.status();
   const TensorDesc y_desc = (*op)->output();
   const auto x_memory = Put(x, layout), kernel_memory = Put(kernel), bias_memory = Put(bias);

@@ -16,7 +16,7 @@ class MaxPool2DConformance : public ConformanceTest {
     SCOPED_TRACE(testing::Message() << x_desc.ToString() << ", window " << windows.height << "x"
                                     << windows.width << ", strides " << windows.stride_height << "x"
                                     << windows.stride_width << (windows.same ? " same" : " valid"));
-    auto op = device().ops().MakeMaxPool2D(
+    auto op = device().ops().MakePool2D(
         {.input = x_desc,
          .pool_height = windows.height,
          .pool_width = windows.width,
@@ -33,7 +33,8 @@ class MaxPool2DConformance : public ConformanceTest {
 
     const Tensor dy = RandomTensor(pooled.y.shape, 9);
     const auto dy_memory = Put(dy, y_desc.layout), dx_memory = Poisoned(x_desc.num_floats());
-    ASSERT_TRUE((*op)->Backward(dy_memory->data(), dx_memory->data()).ok());
+    ASSERT_TRUE(
+        (*op)->Backward(x_memory->data(), y_memory->data(), dy_memory->data(), dx_memory->data()).ok());
     ExpectNear(Get(*dx_memory, x_desc), reference::MaxPool2DBackward(x, pooled, dy).values,
                windows.height * windows.width);
   }

@@ -9,7 +9,7 @@ class SoftmaxConformance : public ConformanceTest {
  protected:
   void Check(const Tensor& x) {
     SCOPED_TRACE(x.shape.ToString());
-    auto op = device().ops().MakeSoftmax(x.shape[0], x.shape[1]);
+    auto op = device().ops().MakeSoftmax({x.shape});
     ASSERT_TRUE(op.ok()) << op.status();
     const int64_t count = x.shape.num_elements();
     const auto x_memory = Put(x), y_memory = Poisoned(count);
@@ -19,7 +19,8 @@ class SoftmaxConformance : public ConformanceTest {
 
     const Tensor dy = RandomTensor(x.shape, 8);
     const auto dy_memory = Put(dy), dx_memory = Poisoned(count);
-    ASSERT_TRUE((*op)->Backward(y_memory->data(), dy_memory->data(), dx_memory->data()).ok());
+    ASSERT_TRUE(
+        (*op)->Backward(x_memory->data(), y_memory->data(), dy_memory->data(), dx_memory->data()).ok());
     ExpectNear(Get(*dx_memory, {x.shape}), reference::SoftmaxBackward(y, dy).values, x.shape[1]);
   }
 };

@@ -67,6 +67,50 @@ std::array<int64_t, 2> ConfigReader::PositivePair(absl::string_view field,
   return absent.value_or(std::array<int64_t, 2>{1, 1});
 }
 
+int64_t ConfigReader::PositiveSingle(absl::string_view field, std::optional<int64_t> absent) {
+  const json& value = Raw(field);
+  if (value.is_array() && value.size() == 1 && IsPositiveInt(value[0])) return value[0].get<int64_t>();
+  return PositiveInt(field, absent);
+}
+
+std::vector<int64_t> ConfigReader::Ints(absl::string_view field, std::optional<std::vector<int64_t>> absent) {
+  const json& value = Raw(field);
+  if (value.is_null() && absent.has_value()) return *absent;
+  std::vector<int64_t> ints;
+  bool valid = value.is_array() || value.is_number();
+  for (const json& entry : value.is_array() ? value : json::array({value})) {
+    valid = valid && entry.is_number_integer() && entry >= -kLargestInt && entry <= kLargestInt;
+    if (valid) ints.push_back(entry.get<int64_t>());
+  }
+  if (valid) return ints;
+  Fail(field, value.is_null() ? "required, a list of integers"
+                              : absl::StrCat("expected integers, got ", value.dump()));
+  return absent.value_or(std::vector<int64_t>());
+}
+
+double ConfigReader::Number(absl::string_view field, std::optional<double> absent) {
+  const json& value = Raw(field);
+  if (value.is_null() && absent.has_value()) return *absent;
+  if (value.is_number()) return value.get<double>();
+  Fail(field, value.is_null() ? "required, a number" : absl::StrCat("expected a number, got ", value.dump()));
+  return absent.value_or(0);
+}
+
+std::vector<double> ConfigReader::Numbers(absl::string_view field,
+                                          std::optional<std::vector<double>> absent) {
+  const json& value = Raw(field);
+  if (value.is_null() && absent.has_value()) return *absent;
+  std::vector<double> numbers;
+  const json flat = value.is_array() ? value.flatten() : json::array({value});
+  for (const auto& [path, entry] : flat.items()) {
+    if (entry.is_number()) numbers.push_back(entry.get<double>());
+  }
+  if (!numbers.empty() && numbers.size() == flat.size()) return numbers;
+  Fail(field, value.is_null() ? "required, a number or a list of numbers"
+                              : absl::StrCat("expected numbers, got ", value.dump()));
+  return absent.value_or(std::vector<double>{0});
+}
+
 bool ConfigReader::Bool(absl::string_view field, bool absent) {
   const json& value = Raw(field);
   if (value.is_null()) return absent;
@@ -99,6 +143,34 @@ InitializerSpec ConfigReader::Initializer(absl::string_view field, absl::string_
   if (parsed.ok()) return *parsed;
   Fail(field, parsed.status().message());
   return {};
+}
+
+RegularizerSpec ConfigReader::Regularizer(absl::string_view field) {
+  const json& value = Raw(field);
+  if (value.is_null()) return {};
+  const bool named = value.is_object() && value.contains("class_name") && value["class_name"].is_string();
+  const std::string class_name = named               ? value["class_name"].get<std::string>()
+                                 : value.is_string() ? value.get<std::string>()
+                                                     : value.dump();
+  constexpr float kDefault = 0.01f;  // Keras'
+  RegularizerSpec spec;
+  const std::string kind = absl::AsciiStrToLower(class_name);
+  if (kind == "l1" || kind == "l1l2") spec.l1 = kind == "l1" || !named ? kDefault : 0;
+  if (kind == "l2" || kind == "l1l2") spec.l2 = kind == "l2" || !named ? kDefault : 0;
+  if (kind != "l1" && kind != "l2" && kind != "l1l2") {
+    Fail(field, absl::StrCat("unknown regularizer ", class_name, "; supported: L1, L2, L1L2"));
+    return {};
+  }
+  const json config = named ? value.value("config", json::object()) : json::object();
+  for (const auto& [key, strength] : config.items()) {
+    if (key == "name" || strength.is_null()) continue;
+    if ((key != "l1" && key != "l2") || !strength.is_number() || strength < 0) {
+      Fail(field, absl::StrCat(class_name, ": ", key, ": ", strength.dump(), " is not supported"));
+      return {};
+    }
+    (key == "l1" ? spec.l1 : spec.l2) = strength.get<float>();
+  }
+  return spec;
 }
 
 void ConfigReader::Refuse(absl::string_view field, const json& harmless) {

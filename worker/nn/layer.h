@@ -4,7 +4,9 @@
 // To add a layer: one file in layers/, one row in layer_registry.cc.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,11 +19,20 @@
 
 namespace cairn::nn {
 
+// A penalty on a variable, added to the loss: l1 sum |w| + l2 sum w^2.
+struct RegularizerSpec {
+  float l1 = 0, l2 = 0;
+};
+
 // A variable that a layer asks for.
 struct VariableSpec {
   std::string name;  // within the layer: "kernel"
   Shape shape;
   InitializerSpec initializer;
+  RegularizerSpec regularizer{};
+  // Set for a statistic, which no optimizer trains: in place of a gradient the layer gives the batch's own
+  // value, and the variable becomes momentum * variable + (1 - momentum) * that.
+  std::optional<float> moving_average_momentum{};
 };
 
 // A layer on a device, for one batch size. All pointers are device memory and borrowed for the call;
@@ -33,6 +44,7 @@ class LayerOp {
     absl::Span<const float* const> variables;
     float* output = nullptr;
     bool training = false;
+    uint64_t seed = 0;  // of what this step draws at random
   };
   struct BackwardArgs {
     absl::Span<const float* const> inputs;  // as given to Forward
@@ -40,7 +52,7 @@ class LayerOp {
     const float* output = nullptr;             // as Forward wrote it
     float* output_gradient = nullptr;          // may be overwritten
     absl::Span<float* const> input_gradients;  // [input]; null where none is needed
-    absl::Span<float* const> gradients;        // [variable]
+    absl::Span<float* const> gradients;        // [variable]; or, of a statistic, the batch's value
   };
 
   virtual ~LayerOp() = default;
@@ -53,7 +65,8 @@ class LayerOp {
 };
 
 struct LayerOpParams {
-  absl::Span<const kernels::TensorDesc> inputs;  // batch included; row-major unless accepts_blocked()
+  // Batch included; row-major unless accepts_blocked(), and then all of one layout.
+  absl::Span<const kernels::TensorDesc> inputs;
   bool needs_input_gradients = true;
 };
 
@@ -66,14 +79,16 @@ class Layer {
   const std::string& name() const { return name_; }              // "conv2d_1": unique in the model
   const std::string& class_name() const { return class_name_; }  // "Conv2D"
 
+  // One input, unless the layer merges several.
+  virtual bool merges() const { return false; }
   // Shapes are without the batch. INVALID_ARGUMENT says why the layer cannot take these inputs; the caller
   // adds the layer's name.
   virtual absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const = 0;
   // For inputs that OutputShape() accepted.
   virtual std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const = 0;
 
-  // True when MakeOp() takes images in any layout.
-  virtual bool accepts_blocked() const { return false; }
+  // True when MakeOp() takes images of these shapes in any layout.
+  virtual bool accepts_blocked(absl::Span<const Shape> /*inputs*/) const { return false; }
   // `device` must outlive the op.
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                           kernels::Device& device) const = 0;

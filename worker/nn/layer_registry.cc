@@ -14,10 +14,33 @@ struct Row {
 
 // One row per layer, in alphabetical order. InputLayer is no row: it is the model's shape.
 constexpr Row kLayers[] = {
+    {"Activation", MakeActivation},
+    {"Add", MakeAdd},
+    {"AveragePooling2D", MakeAveragePooling2D},
+    {"BatchNormalization", MakeBatchNormalization},
+    {"Concatenate", MakeConcatenate},
+    {"Conv1D", MakeConv1D},
     {"Conv2D", MakeConv2D},
+    {"Conv2DTranspose", MakeConv2DTranspose},
     {"Dense", MakeDense},
+    {"DepthwiseConv2D", MakeDepthwiseConv2D},
+    {"Dropout", MakeDropout},
+    {"ELU", MakeElu},
+    {"Embedding", MakeEmbedding},
     {"Flatten", MakeFlatten},
+    {"GlobalAveragePooling2D", MakeGlobalAveragePooling2D},
+    {"GlobalMaxPooling2D", MakeGlobalMaxPooling2D},
+    {"LayerNormalization", MakeLayerNormalization},
+    {"LeakyReLU", MakeLeakyRelu},
     {"MaxPooling2D", MakeMaxPooling2D},
+    {"Multiply", MakeMultiply},
+    {"Normalization", MakeNormalization},
+    {"ReLU", MakeRelu},
+    {"Rescaling", MakeRescaling},
+    {"Reshape", MakeReshape},
+    {"SeparableConv2D", MakeSeparableConv2D},
+    {"Softmax", MakeSoftmax},
+    {"ZeroPadding2D", MakeZeroPadding2D},
 };
 
 }  // namespace

@@ -54,6 +54,13 @@ absl::StatusOr<Model> Model::FromFile(const std::string& path) {
   return FromJson(*config, absl::StrCat(path, "/config.json"));
 }
 
+Shape Model::input_shape() const {
+  if (inputs_.size() == 1) return inputs_[0].shape;
+  int64_t elements = 0;
+  for (const ModelInput& input : inputs_) elements += input.shape.num_elements();
+  return {elements};
+}
+
 std::vector<float> Model::InitialParameters(uint64_t seed) const {
   std::vector<float> parameters(static_cast<size_t>(num_parameters_));
   for (const ModelVariable& variable : variables_) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,22 +16,35 @@
 
 namespace cairn::nn {
 
-// One use of a layer in the network. Nodes stand in an order in which inputs come before their users.
-struct Node {
-  static constexpr int kModelInput = -1;
-
-  std::unique_ptr<const Layer> layer;
-  std::vector<int> inputs;     // nodes, or kModelInput
-  Shape output_shape;          // without the batch
-  std::vector<int> variables;  // of Model::variables(), in the layer's order
+// What is fed to the network.
+struct ModelInput {
+  std::string name;  // of its InputLayer
+  Shape shape;       // without the batch
 };
 
-// One trainable variable of the whole model, in Keras' order.
+// One use of a layer in the network. Nodes stand in an order in which inputs come before their users, the
+// output last.
+struct Node {
+  // The model's inputs in Node::inputs: -1 is the first, -2 the second.
+  static constexpr int OfModelInput(int input) { return -1 - input; }
+
+  std::shared_ptr<const Layer> layer;  // of several nodes, where a layer is used several times
+  std::vector<int> inputs;             // nodes, or OfModelInput()
+  Shape output_shape;                  // without the batch
+  std::vector<int> variables;          // of Model::variables(), in the layer's order
+};
+
+// One variable of the whole model, in Keras' order.
 struct ModelVariable {
   std::string name;  // "conv2d/kernel": unique
   Shape shape;
   InitializerSpec initializer;
   int64_t offset = 0;  // first element in the model's flat parameter and gradient buffers
+  RegularizerSpec regularizer{};
+  // Set where no optimizer trains it: VariableSpec's statistic, or 1 for what never changes.
+  std::optional<float> moving_average_momentum{};
+
+  bool trainable() const { return !moving_average_momentum.has_value(); }
 };
 
 class Model {
@@ -42,7 +56,9 @@ class Model {
   static absl::StatusOr<Model> FromFile(const std::string& path);
 
   const std::string& name() const { return name_; }
-  const Shape& input_shape() const { return input_shape_; }                 // without the batch
+  const std::vector<ModelInput>& inputs() const { return inputs_; }  // at least one
+  // Without the batch: of the only input, or [elements of all of them].
+  Shape input_shape() const;
   const Shape& output_shape() const { return nodes_.back().output_shape; }  // without the batch
   const std::vector<Node>& nodes() const { return nodes_; }                 // at least one
   const std::vector<ModelVariable>& variables() const { return variables_; }
@@ -56,10 +72,10 @@ class Model {
   std::vector<float> InitialParameters(uint64_t seed) const;
 
  private:
-  friend class ModelBuilder;  // model_json.cc
+  friend class ModelBuilder;
   Model() = default;
   std::string name_;
-  Shape input_shape_;
+  std::vector<ModelInput> inputs_;
   std::vector<Node> nodes_;
   std::vector<ModelVariable> variables_;
   int64_t num_parameters_ = 0;

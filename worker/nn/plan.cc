@@ -5,39 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/nn/layers/layer_ops.h"
 
 namespace cairn::nn {
 namespace {
 
 using kernels::Layout;
 using kernels::TensorDesc;
-
-// From a blocked layout to row-major, and its gradient back.
-class ReorderOp final : public LayerOp {
- public:
-  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const TensorDesc& from, kernels::Device& device) {
-    TensorDesc to = {.shape = from.shape, .layout = Layout::kRowMajor};
-    CAIRN_ASSIGN_OR_RETURN(auto forward, device.ops().MakeReorder(from, to));
-    CAIRN_ASSIGN_OR_RETURN(auto backward, device.ops().MakeReorder(to, from));
-    return std::make_unique<ReorderOp>(std::move(to), std::move(forward), std::move(backward));
-  }
-  ReorderOp(TensorDesc output, std::unique_ptr<kernels::Reorder> forward,
-            std::unique_ptr<kernels::Reorder> backward)
-      : output_(std::move(output)), forward_(std::move(forward)), backward_(std::move(backward)) {}
-
-  const TensorDesc& output() const override { return output_; }
-  absl::Status Forward(const ForwardArgs& args) override {
-    return forward_->Run(args.inputs[0], args.output);
-  }
-  absl::Status Backward(const BackwardArgs& args) override {
-    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
-    return backward_->Run(args.output_gradient, args.input_gradients[0]);
-  }
-
- private:
-  const TensorDesc output_;
-  const std::unique_ptr<kernels::Reorder> forward_, backward_;
-};
 
 Shape WithBatch(int64_t batch, const Shape& shape) {
   Shape with_batch = {batch};
@@ -49,120 +23,274 @@ Shape WithBatch(int64_t batch, const Shape& shape) {
 
 absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const LossSpec& loss,
                                                    kernels::Device& device, int64_t batch) {
-  auto plan = std::unique_ptr<Plan>(new Plan(model));
-  CAIRN_RETURN_IF_ERROR(plan->AddSteps(device, batch));
+  auto plan = std::unique_ptr<Plan>(new Plan(model, device));
+  CAIRN_RETURN_IF_ERROR(plan->AddSteps(batch));
+  CAIRN_RETURN_IF_ERROR(plan->AddRegularizers());
+  CAIRN_RETURN_IF_ERROR(plan->PlanGradients());
   CAIRN_ASSIGN_OR_RETURN(plan->loss_, device.ops().MakeSparseCrossEntropy({.batch = batch,
                                                                            .classes = model.output_shape()[0],
                                                                            .from_logits = loss.from_logits}));
-  int64_t largest = 0;
-  for (const Step& step : plan->steps_) largest = std::max(largest, step.op->output().num_floats());
-  for (auto& buffer : plan->activation_gradients_) {
-    CAIRN_ASSIGN_OR_RETURN(buffer, device.Allocate(largest, "gradients of activations"));
-  }
   return plan;
 }
 
-absl::Status Plan::AddSteps(kernels::Device& device, int64_t batch) {
-  TensorDesc desc = {.shape = WithBatch(batch, model_.input_shape())};
-  bool needs_gradient = false;
+absl::Status Plan::AddSteps(int64_t batch) {
+  for (const ModelInput& input : model_.inputs()) {
+    values_.push_back({.desc = {.shape = WithBatch(batch, input.shape)}});
+  }
+  std::vector<int> value_of(model_.nodes().size());  // [node]
   for (size_t index = 0; index < model_.nodes().size(); ++index) {
     const Node& node = model_.nodes()[index];
-    // Model refuses anything but a chain so far.
-    CAIRN_CHECK(node.inputs.size() == 1 && node.inputs[0] == static_cast<int>(index) - 1);
-    if (desc.layout != Layout::kRowMajor && !node.layer->accepts_blocked()) {
-      CAIRN_RETURN_IF_ERROR(AddReorderToRowMajor(device, desc, needs_gradient));
-      desc.layout = Layout::kRowMajor;
+    std::vector<int> inputs;
+    std::vector<Shape> shapes;
+    bool blocked = false, mixed = false;
+    for (int input : node.inputs) {
+      const int value = input < 0 ? -1 - input : value_of[static_cast<size_t>(input)];
+      inputs.push_back(value);
+      const TensorDesc& desc = values_[static_cast<size_t>(value)].desc;
+      shapes.emplace_back(desc.shape.dims().subspan(1));
+      blocked |= desc.layout != Layout::kRowMajor;
+      mixed |= desc.layout != values_[static_cast<size_t>(inputs[0])].desc.layout;
+    }
+    if (mixed || (blocked && !node.layer->accepts_blocked(shapes))) {
+      for (int& input : inputs) {
+        CAIRN_ASSIGN_OR_RETURN(input, RowMajor(input));
+      }
+    }
+    std::vector<TensorDesc> descs;
+    bool needs_gradients = false;
+    for (int input : inputs) {
+      descs.push_back(values_[static_cast<size_t>(input)].desc);
+      needs_gradients |= values_[static_cast<size_t>(input)].needs_gradient;
     }
     const std::string what = absl::StrCat("layer '", node.layer->name(), "'");
-    auto op = node.layer->MakeOp({.inputs = {desc}, .needs_input_gradients = needs_gradient}, device);
+    auto op = node.layer->MakeOp({.inputs = descs, .needs_input_gradients = needs_gradients}, device_);
     if (!op.ok()) return Annotate(op.status(), what);
-    desc = (*op)->output();
-    CAIRN_RETURN_IF_ERROR(
-        AddStep({.op = *std::move(op), .variables = node.variables, .needs_input_gradient = needs_gradient},
-                what, device));
-    needs_gradient = needs_gradient || !node.variables.empty();
+    CAIRN_RETURN_IF_ERROR(AddStep(*std::move(op), std::move(inputs), node.variables, what));
+    value_of[index] = steps_.back().output;
   }
-  if (desc.layout != Layout::kRowMajor) return AddReorderToRowMajor(device, desc, needs_gradient);
+  CAIRN_ASSIGN_OR_RETURN(output_, RowMajor(value_of.back()));
   return absl::OkStatus();
 }
 
-absl::Status Plan::AddReorderToRowMajor(kernels::Device& device, const TensorDesc& from,
-                                        bool needs_gradient) {
-  CAIRN_ASSIGN_OR_RETURN(auto op, ReorderOp::Create(from, device));
-  return AddStep({.op = std::move(op), .needs_input_gradient = needs_gradient}, "reorder", device);
+absl::StatusOr<int> Plan::RowMajor(int value) {
+  const TensorDesc desc = values_[static_cast<size_t>(value)].desc;
+  if (desc.layout == Layout::kRowMajor) return value;
+  const auto [found, fresh] = row_major_.try_emplace(value, -1);
+  if (fresh) {
+    CAIRN_ASSIGN_OR_RETURN(auto op, ReorderOp::Create(desc, device_));
+    CAIRN_RETURN_IF_ERROR(AddStep(std::move(op), {value}, {}, "reorder"));
+    found->second = steps_.back().output;
+  }
+  return found->second;
 }
 
-absl::Status Plan::AddStep(Step step, absl::string_view what, kernels::Device& device) {
-  if (!step.op->is_view()) {
-    CAIRN_ASSIGN_OR_RETURN(step.output,
-                           device.Allocate(step.op->output().num_floats(), absl::StrCat(what, ": output")));
+absl::Status Plan::AddStep(std::unique_ptr<LayerOp> op, std::vector<int> inputs, std::vector<int> variables,
+                           absl::string_view what) {
+  Value value = {.desc = op->output(), .needs_gradient = !variables.empty()};
+  for (int input : inputs) value.needs_gradient |= values_[static_cast<size_t>(input)].needs_gradient;
+  if (!op->is_view()) {
+    CAIRN_ASSIGN_OR_RETURN(value.memory,
+                           device_.Allocate(value.desc.num_floats(), absl::StrCat(what, ": output")));
+    value.data = value.memory->data();
   }
+  Step step = {.op = std::move(op), .inputs = std::move(inputs), .variables = std::move(variables)};
+  step.output = static_cast<int>(values_.size());
+  step.adds.resize(step.inputs.size());
+  step.adds_to_variable.resize(step.variables.size());
+  step.input_pointers.resize(step.inputs.size());
+  step.input_gradient_pointers.resize(step.inputs.size());
   step.variable_pointers.resize(step.variables.size());
   step.gradient_pointers.resize(step.variables.size());
+  values_.push_back(std::move(value));
   steps_.push_back(std::move(step));
   return absl::OkStatus();
 }
 
-absl::Status Plan::Forward(const float* parameters, const float* inputs, bool training) {
-  for (size_t index = 0; index < steps_.size(); ++index) {
+absl::Status Plan::AddRegularizers() {
+  regularizers_.resize(model_.variables().size());
+  for (size_t i = 0; i < regularizers_.size(); ++i) {
+    const ModelVariable& variable = model_.variables()[i];
+    const RegularizerSpec& penalty = variable.regularizer;
+    if (penalty.l1 == 0 && penalty.l2 == 0) continue;
+    CAIRN_ASSIGN_OR_RETURN(regularizers_[i], device_.ops().MakeRegularizer(variable.shape.num_elements(),
+                                                                           penalty.l1, penalty.l2));
+  }
+  return absl::OkStatus();
+}
+
+// Walks as Backward() will.
+absl::Status Plan::PlanGradients() {
+  std::vector<int64_t> sizes;  // [gradient_memory_]
+  std::vector<int> free;
+  const auto acquire = [&](int value) {
+    Value& wanted = values_[static_cast<size_t>(value)];
+    if (free.empty()) {
+      free.push_back(static_cast<int>(sizes.size()));
+      sizes.push_back(0);
+    }
+    wanted.gradient = free.back();
+    free.pop_back();
+    int64_t& size = sizes[static_cast<size_t>(wanted.gradient)];
+    size = std::max(size, wanted.desc.num_floats());
+  };
+  acquire(output_);
+  int64_t most_added = 0;
+  std::vector<bool> seen(model_.variables().size());
+  std::vector<size_t> last_step(model_.variables().size());  // that Backward() meets with the variable
+  for (size_t index = steps_.size(); index-- > 0;) {
     Step& step = steps_[index];
-    const float* input = InputOf(index, inputs);
+    Value& output = values_[static_cast<size_t>(step.output)];
+    if (!output.needs_gradient) continue;
+    int64_t added = 0;
+    const auto add = [&](int64_t floats) -> absl::Status {
+      added += floats;
+      std::unique_ptr<kernels::NaryOp>& adder = adders_[floats];
+      if (adder != nullptr) return absl::OkStatus();
+      CAIRN_ASSIGN_OR_RETURN(adder, device_.ops().MakeAdd({.shape = {floats}}, 2));
+      return absl::OkStatus();
+    };
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      Value& input = values_[static_cast<size_t>(step.inputs[i])];
+      if (!input.needs_gradient) continue;
+      step.adds[i] = input.gradient >= 0;
+      if (step.adds[i]) {
+        CAIRN_RETURN_IF_ERROR(add(input.desc.num_floats()));
+      } else if (step.op->is_view()) {
+        input.gradient = output.gradient;  // handed on
+      } else {
+        acquire(step.inputs[i]);
+      }
+    }
+    for (size_t i = 0; i < step.variables.size(); ++i) {
+      const auto variable = static_cast<size_t>(step.variables[i]);
+      step.adds_to_variable[i] = seen[variable];
+      if (seen[variable]) CAIRN_RETURN_IF_ERROR(add(model_.variables()[variable].shape.num_elements()));
+      seen[variable] = true;
+      last_step[variable] = index;
+    }
+    most_added = std::max(most_added, added);
+    const bool handed_on =
+        step.op->is_view() && !step.adds[0] && values_[static_cast<size_t>(step.inputs[0])].needs_gradient;
+    if (!handed_on) free.push_back(output.gradient);
+  }
+  for (size_t variable = 0; variable < last_step.size(); ++variable) {
+    steps_[last_step[variable]].completes.push_back(static_cast<int>(variable));
+  }
+  for (int64_t size : sizes) {
+    CAIRN_ASSIGN_OR_RETURN(gradient_memory_.emplace_back(),
+                           device_.Allocate(size, "gradients of activations"));
+  }
+  if (most_added > 0) {
+    CAIRN_ASSIGN_OR_RETURN(addend_, device_.Allocate(most_added, "gradients that are added up"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::Forward(const float* parameters, const Batch& batch, bool training) {
+  for (size_t i = 0; i < batch.inputs.size(); ++i) values_[i].data = batch.inputs[i];
+  for (Step& step : steps_) {
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      step.input_pointers[i] = values_[static_cast<size_t>(step.inputs[i])].data;
+    }
+    Value& output = values_[static_cast<size_t>(step.output)];
     if (step.op->is_view()) {
-      step.output_pointer = input;
+      output.data = step.input_pointers[0];
       continue;
     }
     for (size_t i = 0; i < step.variables.size(); ++i) {
       step.variable_pointers[i] =
           parameters + model_.variables()[static_cast<size_t>(step.variables[i])].offset;
     }
-    step.output_pointer = step.output->data();
-    CAIRN_RETURN_IF_ERROR(step.op->Forward({.inputs = absl::MakeConstSpan(&input, 1),
+    CAIRN_RETURN_IF_ERROR(step.op->Forward({.inputs = step.input_pointers,
                                             .variables = step.variable_pointers,
-                                            .output = step.output->data(),
-                                            .training = training}));
+                                            .output = output.memory->data(),
+                                            .training = training,
+                                            .seed = batch.seed}));
   }
   return absl::OkStatus();
 }
 
-absl::Status Plan::Backward(const float* inputs, float* gradients,
+absl::Status Plan::Backward(const float* parameters, float* gradients,
                             absl::FunctionRef<absl::Status(int variable)> on_gradient) {
-  float* gradient = activation_gradients_[0]->data();  // of the step's output
-  float* spare = activation_gradients_[1]->data();
   for (size_t index = steps_.size(); index-- > 0;) {
     Step& step = steps_[index];
-    if (!step.needs_input_gradient && step.variables.empty())
-      break;  // nothing to learn from here to the input
-    if (step.op->is_view()) continue;
-    const float* input = InputOf(index, inputs);
-    float* input_gradient = step.needs_input_gradient ? spare : nullptr;
-    for (size_t i = 0; i < step.variables.size(); ++i) {
-      step.gradient_pointers[i] =
-          gradients + model_.variables()[static_cast<size_t>(step.variables[i])].offset;
+    if (!values_[static_cast<size_t>(step.output)].needs_gradient) continue;
+    float* addend = addend_ == nullptr ? nullptr : addend_->data();
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const Value& input = values_[static_cast<size_t>(step.inputs[i])];
+      step.input_gradient_pointers[i] = step.adds[i] ? addend : GradientOf(step.inputs[i]);
+      if (step.adds[i]) addend += input.desc.num_floats();
     }
-    CAIRN_RETURN_IF_ERROR(step.op->Backward({.inputs = absl::MakeConstSpan(&input, 1),
-                                             .variables = step.variable_pointers,
-                                             .output = step.output_pointer,
-                                             .output_gradient = gradient,
-                                             .input_gradients = absl::MakeConstSpan(&input_gradient, 1),
-                                             .gradients = step.gradient_pointers}));
-    for (int variable : step.variables) CAIRN_RETURN_IF_ERROR(on_gradient(variable));
-    std::swap(gradient, spare);
+    for (size_t i = 0; i < step.variables.size(); ++i) {
+      const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
+      step.gradient_pointers[i] = step.adds_to_variable[i] ? addend : gradients + variable.offset;
+      if (step.adds_to_variable[i]) addend += variable.shape.num_elements();
+    }
+    float* output_gradient = GradientOf(step.output);
+    if (step.op->is_view()) {
+      if (step.adds[0]) step.input_gradient_pointers[0] = output_gradient;
+    } else {
+      CAIRN_RETURN_IF_ERROR(
+          step.op->Backward({.inputs = step.input_pointers,
+                             .variables = step.variable_pointers,
+                             .output = values_[static_cast<size_t>(step.output)].data,
+                             .output_gradient = output_gradient,
+                             .input_gradients = absl::MakeConstSpan(step.input_gradient_pointers),
+                             .gradients = absl::MakeConstSpan(step.gradient_pointers)}));
+    }
+    CAIRN_RETURN_IF_ERROR(AddUp(step, gradients));
+    for (int variable : step.completes) {
+      CAIRN_RETURN_IF_ERROR(Regularize(variable, parameters, gradients));
+      CAIRN_RETURN_IF_ERROR(on_gradient(variable));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status Plan::AddUp(const Step& step, float* gradients) {
+  const auto add = [&](float* sum, const float* addend, int64_t floats) {
+    const float* const terms[] = {sum, addend};
+    return adders_.at(floats)->Forward(terms, sum);
+  };
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    if (!step.adds[i]) continue;
+    CAIRN_RETURN_IF_ERROR(add(GradientOf(step.inputs[i]), step.input_gradient_pointers[i],
+                              values_[static_cast<size_t>(step.inputs[i])].desc.num_floats()));
+  }
+  for (size_t i = 0; i < step.variables.size(); ++i) {
+    if (!step.adds_to_variable[i]) continue;
+    const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
+    CAIRN_RETURN_IF_ERROR(
+        add(gradients + variable.offset, step.gradient_pointers[i], variable.shape.num_elements()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::Regularize(int variable, const float* parameters, float* gradients) {
+  const auto& regularizer = regularizers_[static_cast<size_t>(variable)];
+  if (regularizer == nullptr) return absl::OkStatus();
+  const int64_t offset = model_.variables()[static_cast<size_t>(variable)].offset;
+  return regularizer->Run(parameters + offset, gradients == nullptr ? nullptr : gradients + offset,
+                          &penalty_);
 }
 
 absl::Status Plan::ForwardBackward(const float* parameters, const Batch& batch, float* gradients,
                                    kernels::LossSums* sums,
                                    absl::FunctionRef<absl::Status(int variable)> on_gradient) {
-  CAIRN_RETURN_IF_ERROR(Forward(parameters, batch.inputs, /*training=*/true));
+  penalty_ = 0;
+  CAIRN_RETURN_IF_ERROR(Forward(parameters, batch, /*training=*/true));
   CAIRN_RETURN_IF_ERROR(
-      loss_->Run(steps_.back().output_pointer, batch.labels, sums, activation_gradients_[0]->data()));
-  return Backward(batch.inputs, gradients, on_gradient);
+      loss_->Run(values_[static_cast<size_t>(output_)].data, batch.labels, sums, GradientOf(output_)));
+  return Backward(parameters, gradients, on_gradient);
 }
 
 absl::Status Plan::Evaluate(const float* parameters, const Batch& batch, kernels::LossSums* sums) {
-  CAIRN_RETURN_IF_ERROR(Forward(parameters, batch.inputs, /*training=*/false));
-  return loss_->Run(steps_.back().output_pointer, batch.labels, sums, nullptr);
+  penalty_ = 0;
+  CAIRN_RETURN_IF_ERROR(Forward(parameters, batch, /*training=*/false));
+  for (int variable = 0; variable < static_cast<int>(regularizers_.size()); ++variable) {
+    CAIRN_RETURN_IF_ERROR(Regularize(variable, parameters, nullptr));
+  }
+  return loss_->Run(values_[static_cast<size_t>(output_)].data, batch.labels, sums, nullptr);
 }
 
 }  // namespace cairn::nn

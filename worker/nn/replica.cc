@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
 #include "worker/nn/plan.h"
 
@@ -54,7 +55,8 @@ class DeviceReplica final : public Replica {
         parameters_(device),
         gradients_(device),
         inputs_(device),
-        labels_(device) {}
+        labels_(device),
+        input_pointers_(model.inputs().size()) {}
 
   absl::StatusOr<kernels::LossSums> ForwardBackward(
       absl::Span<const float> parameters, const BatchView& batch, absl::Span<float> gradients,
@@ -80,6 +82,7 @@ class DeviceReplica final : public Replica {
     CAIRN_RETURN_IF_ERROR(plan->ForwardBackward(uploaded.parameters, uploaded.batch,
                                                 gradients_.Target(gradients.data()), &sums, announce));
     CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    sums.loss += plan->penalty() * static_cast<double>(batch.examples);
     return sums;
   }
 
@@ -92,6 +95,7 @@ class DeviceReplica final : public Replica {
     kernels::LossSums sums;
     CAIRN_RETURN_IF_ERROR(plan->Evaluate(uploaded.parameters, uploaded.batch, &sums));
     CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    sums.loss += plan->penalty() * static_cast<double>(batch.examples);
     return sums;
   }
 
@@ -135,9 +139,34 @@ class DeviceReplica final : public Replica {
     Uploaded uploaded;
     CAIRN_ASSIGN_OR_RETURN(uploaded.parameters,
                            parameters_.Upload(parameters.data(), model_.num_parameters()));
-    CAIRN_ASSIGN_OR_RETURN(uploaded.batch.inputs, inputs_.Upload(batch.inputs.data(), values));
+    CAIRN_ASSIGN_OR_RETURN(const float* inputs, inputs_.Upload(Split(batch), values));
+    for (size_t i = 0; i < input_pointers_.size(); ++i) {
+      input_pointers_[i] = inputs;
+      inputs += batch.examples * model_.inputs()[i].shape.num_elements();
+    }
+    uploaded.batch.inputs = input_pointers_;
+    uploaded.batch.seed = batch.seed;
     CAIRN_ASSIGN_OR_RETURN(uploaded.batch.labels, labels_.Upload(batch.labels.data(), batch.examples));
     return uploaded;
+  }
+
+  // The rows' parts, input by input, where the model has several.
+  const float* Split(const BatchView& batch) {
+    if (model_.inputs().size() == 1) return batch.inputs.data();
+    if (static_cast<int64_t>(batch.inputs.size()) > split_.size()) {
+      split_ = AlignedBuffer(static_cast<int64_t>(batch.inputs.size()));
+    }
+    const int64_t row = model_.input_shape().num_elements();
+    float* to = split_.data();
+    int64_t offset = 0;
+    for (const ModelInput& input : model_.inputs()) {
+      const int64_t elements = input.shape.num_elements();
+      for (int64_t example = 0; example < batch.examples; ++example, to += elements) {
+        std::copy_n(batch.inputs.data() + example * row + offset, elements, to);
+      }
+      offset += elements;
+    }
+    return split_.data();
   }
 
   // A worker without examples takes part in a round all the same.
@@ -152,6 +181,8 @@ class DeviceReplica final : public Replica {
   const LossSpec loss_;
   kernels::Device& device_;
   DeviceCopy parameters_, gradients_, inputs_, labels_;
+  AlignedBuffer split_;                       // [input][examples][elements], where there are several inputs
+  std::vector<const float*> input_pointers_;  // [input]
   std::map<int64_t, std::unique_ptr<Plan>> plans_;  // [batch size]
 };
 

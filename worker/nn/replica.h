@@ -19,8 +19,9 @@ namespace cairn::nn {
 // Examples in host memory, borrowed for the call.
 struct BatchView {
   int64_t examples = 0;
-  absl::Span<const float> inputs;    // [examples, input_shape], row-major
+  absl::Span<const float> inputs;    // [examples, input_shape], row-major; several inputs side by side
   absl::Span<const int32_t> labels;  // [examples]
+  uint64_t seed = 0;                 // of what the step draws at random (dropout)
 };
 
 class Replica {

@@ -36,6 +36,9 @@ class FarDevice final : public kernels::Device {
     bytes_down_ += bytes;
     return cpu_.CopyToHost(device, host, bytes);
   }
+  absl::Status CopyOnDevice(const float* from, float* to, int64_t count) override {
+    return cpu_.CopyOnDevice(from, to, count);
+  }
   absl::Status Synchronize() override { return cpu_.Synchronize(); }
   bool host_memory_is_device_memory() const override { return false; }
   kernels::OpFactory& ops() override { return cpu_.ops(); }

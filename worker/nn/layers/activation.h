@@ -1,18 +1,35 @@
 // The `activation` field of layers, and what it becomes: fused into the kernel, or an op of its own after it.
 #pragma once
 
+#include <memory>
+
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/ops.h"
 #include "worker/nn/config_reader.h"
+#include "worker/nn/layer.h"
 
 namespace cairn::nn {
 
-enum class ActivationKind { kLinear, kRelu, kSoftmax };
+struct ActivationSpec {
+  bool softmax = false;  // over the last axis; otherwise element by element:
+  kernels::ActivationParams function{};
+
+  bool is_linear() const { return !softmax && function.kind == kernels::Activation::kLinear; }
+  // What the kernel of a convolution or a dense layer computes by itself; the rest follows it.
+  bool is_fused() const { return !softmax && (is_linear() || function.is_plain_relu()); }
+};
 
 // Keras' names; absent is linear. The error for an unknown one lists the supported.
-ActivationKind ReadActivation(absl::string_view field, ConfigReader& config);
+ActivationSpec ReadActivation(absl::string_view field, ConfigReader& config);
 
-// What the layer's own kernel computes. Softmax is not fused: it follows a linear kernel.
-kernels::Activation FusedPart(ActivationKind kind);
+// `op`, and what of `activation` its kernel does not compute, after it.
+absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op,
+                                                     const ActivationSpec& activation,
+                                                     kernels::Device& device);
+// The activation by itself.
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeActivationOp(const kernels::TensorDesc& input,
+                                                          const ActivationSpec& activation,
+                                                          kernels::Device& device);
 
 }  // namespace cairn::nn

@@ -1,94 +1,69 @@
-// Conv2D: channels last, kernel [kh, kw, c, filters], with its bias and relu fused.
-#include <array>
-#include <nlohmann/json.hpp>
+// Conv2D: channels last, kernel [kh, kw, c / groups, filters].
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
 #include "kernels/window.h"
-#include "worker/nn/layers/activation.h"
+#include "worker/nn/layers/conv_config.h"
+#include "worker/nn/layers/layer_ops.h"
 #include "worker/nn/layers/layers.h"
 
 namespace cairn::nn {
 namespace {
 
-class Conv2DOp final : public LayerOp {
- public:
-  Conv2DOp(std::unique_ptr<kernels::Conv2D> op, bool use_bias) : op_(std::move(op)), use_bias_(use_bias) {}
-
-  const kernels::TensorDesc& output() const override { return op_->output(); }
-  absl::Status Forward(const ForwardArgs& args) override {
-    return op_->Forward(args.inputs[0], args.variables[0], use_bias_ ? args.variables[1] : nullptr,
-                        args.output);
-  }
-  absl::Status Backward(const BackwardArgs& args) override {
-    return op_->Backward(args.inputs[0], args.variables[0], args.output, args.output_gradient,
-                         args.input_gradients[0], args.gradients[0], use_bias_ ? args.gradients[1] : nullptr);
-  }
-
- private:
-  const std::unique_ptr<kernels::Conv2D> op_;
-  const bool use_bias_;
-};
-
 class Conv2DLayer final : public Layer {
  public:
   struct Config {
-    int64_t filters;
-    std::array<int64_t, 2> kernel_size, strides;
-    kernels::Padding padding;
-    ActivationKind activation;
-    bool use_bias;
-    InitializerSpec kernel_initializer, bias_initializer;
+    ConvConfig conv;
+    int64_t filters, groups;
+    InitializerSpec kernel_initializer;
+    RegularizerSpec kernel_regularizer;
   };
   Conv2DLayer(std::string name, Config config)
       : Layer(std::move(name), "Conv2D"), config_(std::move(config)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    if (inputs[0].rank() != 3) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", inputs[0].ToString(), " is no image [height, width, channels]"));
-    }
-    CAIRN_ASSIGN_OR_RETURN(const Shape output, kernels::OutputShape(Params({.shape = WithBatch(inputs[0])})));
-    return Shape({output[1], output[2], output[3]});
+    CAIRN_RETURN_IF_ERROR(CheckImage(inputs[0]));
+    CAIRN_ASSIGN_OR_RETURN(const Shape output,
+                           kernels::OutputShape(Params({.shape = BatchOfOne(inputs[0])})));
+    return WithoutBatch(output);
   }
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
-    std::vector<VariableSpec> variables = {
-        {.name = "kernel",
-         .shape = {config_.kernel_size[0], config_.kernel_size[1], inputs[0][2], config_.filters},
-         .initializer = config_.kernel_initializer}};
-    if (config_.use_bias) {
-      variables.push_back(
-          {.name = "bias", .shape = {config_.filters}, .initializer = config_.bias_initializer});
-    }
-    return variables;
+    return KernelAndBias({.name = "kernel",
+                          .shape = {config_.conv.kernel_size[0], config_.conv.kernel_size[1],
+                                    inputs[0][2] / config_.groups, config_.filters},
+                          .initializer = config_.kernel_initializer,
+                          .regularizer = config_.kernel_regularizer},
+                         config_.filters, config_.conv);
   }
 
-  bool accepts_blocked() const override { return true; }
+  bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     kernels::Conv2DParams op_params = Params(params.inputs[0]);
     op_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
-    return std::make_unique<Conv2DOp>(std::move(op), config_.use_bias);
+    return ActivatedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias),
+                       config_.conv.activation, device);
   }
 
  private:
-  static Shape WithBatch(const Shape& image) { return {1, image[0], image[1], image[2]}; }
-
   kernels::Conv2DParams Params(kernels::TensorDesc input) const {
+    const ConvConfig& conv = config_.conv;
     return {.input = std::move(input),
             .filters = config_.filters,
-            .kernel_height = config_.kernel_size[0],
-            .kernel_width = config_.kernel_size[1],
-            .stride_height = config_.strides[0],
-            .stride_width = config_.strides[1],
-            .padding = config_.padding,
-            .use_bias = config_.use_bias,
-            .activation = FusedPart(config_.activation)};
+            .kernel_height = conv.kernel_size[0],
+            .kernel_width = conv.kernel_size[1],
+            .stride_height = conv.strides[0],
+            .stride_width = conv.strides[1],
+            .dilation_height = conv.dilation[0],
+            .dilation_width = conv.dilation[1],
+            .groups = config_.groups,
+            .padding = conv.padding,
+            .use_bias = conv.use_bias,
+            .relu = conv.activation.is_fused() && !conv.activation.is_linear()};
   }
 
   const Config config_;
@@ -98,25 +73,11 @@ class Conv2DLayer final : public Layer {
 
 std::unique_ptr<Layer> MakeConv2D(std::string name, ConfigReader& config) {
   Conv2DLayer::Config read = {
+      .conv = ReadConvConfig(config),
       .filters = config.PositiveInt("filters"),
-      .kernel_size = config.PositivePair("kernel_size"),
-      .strides = config.PositivePair("strides", {{1, 1}}),
-      .padding = config.Choice("padding", {"valid", "same"}, "valid") == "same" ? kernels::Padding::kSame
-                                                                                : kernels::Padding::kValid,
-      .activation = ReadActivation("activation", config),
-      .use_bias = config.Bool("use_bias", true),
+      .groups = config.PositiveInt("groups", 1),
       .kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform"),
-      .bias_initializer = config.Initializer("bias_initializer", "zeros")};
-  if (read.activation == ActivationKind::kSoftmax) {
-    config.Fail("activation", "softmax is not supported on Conv2D, only on Dense");
-  }
-  if (config.PositivePair("dilation_rate", {{1, 1}}) != std::array<int64_t, 2>{1, 1}) {
-    config.Fail("dilation_rate", "dilated convolutions are not supported, only 1");
-  }
-  config.Refuse("data_format", "channels_last");
-  config.Refuse("groups", 1);
-  config.RefuseUnlessNull({"kernel_regularizer", "bias_regularizer", "activity_regularizer",
-                           "kernel_constraint", "bias_constraint"});
+      .kernel_regularizer = config.Regularizer("kernel_regularizer")};
   return std::make_unique<Conv2DLayer>(std::move(name), std::move(read));
 }
 

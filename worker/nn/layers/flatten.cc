@@ -1,47 +1,71 @@
-// Flatten: all but the batch becomes one axis. Row-major memory stays as it is.
+// Flatten and Reshape: row-major memory stays as it is.
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "worker/nn/layers/conv_config.h"
+#include "worker/nn/layers/layer_ops.h"
 #include "worker/nn/layers/layers.h"
 
 namespace cairn::nn {
 namespace {
 
-class FlattenOp final : public LayerOp {
+class ReshapeLayer final : public Layer {
  public:
-  explicit FlattenOp(kernels::TensorDesc output) : output_(std::move(output)) {}
-
-  const kernels::TensorDesc& output() const override { return output_; }
-  bool is_view() const override { return true; }
-  absl::Status Forward(const ForwardArgs&) override { return absl::InternalError("Flatten is a view"); }
-  absl::Status Backward(const BackwardArgs&) override { return absl::InternalError("Flatten is a view"); }
-
- private:
-  const kernels::TensorDesc output_;
-};
-
-class FlattenLayer final : public Layer {
- public:
-  explicit FlattenLayer(std::string name) : Layer(std::move(name), "Flatten") {}
+  // `target`: one extent may be -1, which takes what is left.
+  ReshapeLayer(std::string name, std::string class_name, std::vector<int64_t> target)
+      : Layer(std::move(name), std::move(class_name)), target_(std::move(target)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    return Shape({inputs[0].num_elements()});
+    int64_t known = 1;
+    for (int64_t extent : target_) known *= extent < 0 ? 1 : extent;
+    const int64_t elements = inputs[0].num_elements();
+    Shape output;
+    for (int64_t extent : target_) output.Append(extent < 0 ? elements / known : extent);
+    if (output.num_elements() != elements) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", inputs[0].ToString(), " of ", elements,
+                                                     " elements does not fit [", absl::StrJoin(target_, ","),
+                                                     "]"));
+    }
+    return output;
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device&) const override {
-    const Shape& input = params.inputs[0].shape;
-    return std::make_unique<FlattenOp>(kernels::TensorDesc{.shape = {input[0], input.row_elements()}});
+    const Shape input = WithoutBatch(params.inputs[0].shape);
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&input, 1}));
+    kernels::TensorDesc desc = {.shape = {params.inputs[0].shape[0]}};
+    for (int64_t extent : output.dims()) desc.shape.Append(extent);
+    return std::make_unique<ViewOp>(std::move(desc));
   }
+
+ private:
+  const std::vector<int64_t> target_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> MakeFlatten(std::string name, ConfigReader& config) {
   config.Refuse("data_format", "channels_last");
-  return std::make_unique<FlattenLayer>(std::move(name));
+  return std::make_unique<ReshapeLayer>(std::move(name), "Flatten", std::vector<int64_t>{-1});
+}
+
+std::unique_ptr<Layer> MakeReshape(std::string name, ConfigReader& config) {
+  std::vector<int64_t> target = config.Ints("target_shape");
+  int64_t unknown = 0;
+  for (int64_t extent : target) {
+    if (extent == -1) ++unknown;
+    if (extent < -1 || extent == 0 || unknown > 1) {
+      config.Fail("target_shape", absl::StrCat("[", absl::StrJoin(target, ","),
+                                               "]: extents must be positive, one may be -1"));
+      break;
+    }
+  }
+  return std::make_unique<ReshapeLayer>(std::move(name), "Reshape", std::move(target));
 }
 
 }  // namespace cairn::nn

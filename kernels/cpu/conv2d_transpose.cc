@@ -1,0 +1,112 @@
+// Transposed convolution: the gradient of a convolution by its input run forwards, and the convolution run
+// backwards, by the same primitives of oneDNN.
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/core/status.h"
+#include "kernels/cpu/linear_part.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/window.h"
+
+namespace cairn::kernels::cpu {
+namespace {
+
+using onednn::MemoryDesc;
+
+class OnednnConv2DTranspose final : public LinearOp {
+ public:
+  OnednnConv2DTranspose(TensorDesc output, LinearPart forward, LinearPart weights,
+                        std::optional<LinearPart> input)
+      : output_(std::move(output)),
+        forward_(std::move(forward)),
+        weights_(std::move(weights)),
+        input_(std::move(input)) {}
+
+  const TensorDesc& output() const override { return output_; }
+
+  absl::Status Forward(const float* x, const float* kernel, const float* bias, float* y) override {
+    CAIRN_RETURN_IF_ERROR(forward_.Run(y, kernel, x, nullptr));
+    if (bias == nullptr) return absl::OkStatus();
+    const int64_t filters = output_.shape[3], pixels = output_.shape.num_elements() / filters;
+    for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+      for (int64_t f = 0; f < filters; ++f) y[pixel * filters + f] += bias[f];
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const float* x, const float* kernel, const float* /*y*/, float* dy, float* dx,
+                        float* dkernel, float* dbias) override {
+    CAIRN_RETURN_IF_ERROR(weights_.Run(dy, dkernel, x, nullptr));
+    if (dbias != nullptr) SumRows(dy, dbias);
+    if (!input_.has_value()) return absl::OkStatus();
+    return input_->Run(dy, kernel, dx, nullptr);
+  }
+
+ private:
+  void SumRows(const float* dy, float* dbias) const {
+    const int64_t filters = output_.shape[3], pixels = output_.shape.num_elements() / filters;
+    for (int64_t f = 0; f < filters; ++f) {
+      double sum = 0;
+      for (int64_t pixel = 0; pixel < pixels; ++pixel) sum += dy[pixel * filters + f];
+      dbias[f] = static_cast<float>(sum);
+    }
+  }
+
+  const TensorDesc output_;  // row-major
+  LinearPart forward_, weights_;
+  std::optional<LinearPart> input_;  // absent when no input gradient is needed
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& context,
+                                                              const Conv2DTransposeParams& params) {
+  context.UseThreads();
+  CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
+  // The convolution that is transposed: from our output to our input.
+  const Shape& input = params.input.shape;
+  const Window rows = MakeWindow(shape[1], params.kernel_height, params.stride_height, params.padding);
+  const Window columns = MakeWindow(shape[2], params.kernel_width, params.stride_width, params.padding);
+  const onednn::ConvolutionArgs args = {
+      .source = {shape[0], shape[3], shape[1], shape[2]},
+      .kernel = {input[3], params.filters, params.kernel_height, params.kernel_width},
+      .destination = {input[0], input[3], input[1], input[2]},
+      .strides = {params.stride_height, params.stride_width},
+      .dilations = {0, 0},
+      .pad_before = {rows.pad_before, columns.pad_before},
+      .pad_after = {rows.pad_after, columns.pad_after},
+      .use_bias = false,
+      .relu = false};
+  TensorDesc output = {.shape = shape};
+  const Owned owned = {.source = onednn::ActivationDesc(output),
+                       .kernel = onednn::Describe(args.kernel, onednn::Format::hwio),
+                       .destination = onednn::ActivationDesc(params.input)};
+
+  CAIRN_ASSIGN_OR_RETURN(const auto convolution, MakeConvolutionForward(context, args));
+  CAIRN_ASSIGN_OR_RETURN(const auto forward_desc, MakeConvolutionBackwardData(context, args, convolution));
+  CAIRN_ASSIGN_OR_RETURN(
+      LinearPart forward,
+      LinearPart::Create(context, forward_desc, owned, {DNNL_ARG_DIFF_SRC, forward_desc.diff_src_desc()},
+                         {DNNL_ARG_WEIGHTS, forward_desc.weights_desc()},
+                         {DNNL_ARG_DIFF_DST, forward_desc.diff_dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
+  CAIRN_ASSIGN_OR_RETURN(const auto weights_desc, MakeConvolutionBackwardWeights(context, args, convolution));
+  CAIRN_ASSIGN_OR_RETURN(
+      LinearPart weights,
+      LinearPart::Create(context, weights_desc, owned, {DNNL_ARG_SRC, weights_desc.src_desc()},
+                         {DNNL_ARG_DIFF_WEIGHTS, weights_desc.diff_weights_desc()},
+                         {DNNL_ARG_DIFF_DST, weights_desc.diff_dst_desc()},
+                         {DNNL_ARG_DIFF_BIAS, MemoryDesc()}));
+  std::optional<LinearPart> backward;
+  if (params.needs_input_gradient) {
+    CAIRN_ASSIGN_OR_RETURN(
+        backward, LinearPart::Create(context, convolution, owned, {DNNL_ARG_SRC, convolution.src_desc()},
+                                     {DNNL_ARG_WEIGHTS, convolution.weights_desc()},
+                                     {DNNL_ARG_DST, convolution.dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
+  }
+  return std::make_unique<OnednnConv2DTranspose>(std::move(output), std::move(forward), std::move(weights),
+                                                 std::move(backward));
+}
+
+}  // namespace cairn::kernels::cpu

@@ -1,0 +1,102 @@
+// The largest or the mean value of each channel of an image, from any layout to [n, c].
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace cairn::kernels::cpu {
+namespace {
+
+class CpuGlobalPool final : public UnaryOp {
+ public:
+  CpuGlobalPool(onednn::Context& context, Pooling pooling, const TensorDesc& input)
+      : context_(context),
+        pooling_(pooling),
+        output_({.shape = {input.shape[0], input.shape[3]}}),
+        pixels_(input.shape[1] * input.shape[2]),
+        channels_(input.shape[3]),
+        lanes_(input.layout == Layout::kRowMajor ? channels_ : BlockOf(input.layout)),
+        blocks_((channels_ + lanes_ - 1) / lanes_),
+        places_(pooling == Pooling::kMax ? static_cast<size_t>(output_.shape.num_elements()) : 0) {}
+
+  const TensorDesc& output() const override { return output_; }
+
+  absl::Status Forward(const float* x, float* y) override {
+    ForSlabs([=, this](int64_t slab, int64_t channel, int64_t lanes) {
+      const float* from = x + slab * pixels_ * lanes_;
+      float* to = y + channel;
+      if (pooling_ == Pooling::kAverage) {
+        std::fill_n(to, lanes, 0.0f);
+        for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
+          for (int64_t c = 0; c < lanes; ++c) to[c] += from[pixel * lanes_ + c];
+        }
+        for (int64_t c = 0; c < lanes; ++c) to[c] /= static_cast<float>(pixels_);
+        return;
+      }
+      int64_t* places = places_.data() + channel;
+      for (int64_t c = 0; c < lanes; ++c) {
+        to[c] = -std::numeric_limits<float>::infinity();
+        places[c] = 0;
+        for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
+          if (from[pixel * lanes_ + c] <= to[c]) continue;  // the first of equals
+          to[c] = from[pixel * lanes_ + c];
+          places[c] = pixel;
+        }
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const float*, const float*, const float* dy, float* dx) override {
+    ForSlabs([=, this](int64_t slab, int64_t channel, int64_t lanes) {
+      float* to = dx + slab * pixels_ * lanes_;
+      const float* from = dy + channel;
+      if (pooling_ == Pooling::kMax || lanes < lanes_) std::fill_n(to, pixels_ * lanes_, 0.0f);
+      if (pooling_ == Pooling::kMax) {
+        const int64_t* places = places_.data() + channel;
+        for (int64_t c = 0; c < lanes; ++c) to[places[c] * lanes_ + c] = from[c];
+        return;
+      }
+      for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
+        for (int64_t c = 0; c < lanes; ++c) to[pixel * lanes_ + c] = from[c] / static_cast<float>(pixels_);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  // body(slab, first element of its channels in the output, channels that are no padding).
+  template <typename Body>
+  void ForSlabs(const Body& body) const {
+    ParallelFor(context_, output_.shape[0] * blocks_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t slab = begin; slab < end; ++slab) {
+        const int64_t first = slab % blocks_ * lanes_;
+        body(slab, slab / blocks_ * channels_ + first, std::min(lanes_, channels_ - first));
+      }
+    });
+  }
+
+  onednn::Context& context_;
+  const Pooling pooling_;
+  const TensorDesc output_;
+  const int64_t pixels_, channels_;
+  const int64_t lanes_;          // channels that lie together
+  const int64_t blocks_;         // of them in one example
+  std::vector<int64_t> places_;  // [output] the pixel of the maximum
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context, Pooling pooling,
+                                                        const TensorDesc& input) {
+  if (input.shape.rank() != 4 || input.shape.num_elements() < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input ", input.ToString(), " is no image: expected [batch, height, width, channels]"));
+  }
+  return std::make_unique<CpuGlobalPool>(context, pooling, input);
+}
+
+}  // namespace cairn::kernels::cpu

@@ -1,0 +1,67 @@
+// The pieces of which convolutions and dense layers are made: oneDNN primitives that map between a source, a
+// kernel and a destination, and what stands between their formats and the caller's.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/ops.h"
+
+namespace cairn::kernels::cpu {
+
+// The formats in which the caller keeps what a part reads and writes.
+struct Owned {
+  onednn::MemoryDesc source, kernel, destination;
+};
+
+// One of the three primitives (forward, backward by the kernel, backward by the source) with its staging. Its
+// arguments are source, kernel, destination and bias in this order, or the gradients in their places.
+class LinearPart {
+ public:
+  // `bias` may be an empty descriptor.
+  static absl::StatusOr<LinearPart> Create(onednn::Context& context, const dnnl::primitive_desc_base& desc,
+                                           const Owned& owned, const onednn::Primitive::Argument& source,
+                                           const onednn::Primitive::Argument& kernel,
+                                           const onednn::Primitive::Argument& destination,
+                                           const onednn::Primitive::Argument& bias);
+
+  // Copies what the primitive reads into its formats, runs it, and copies what it wrote back. Which of the
+  // four it writes is the primitive's.
+  absl::Status Run(const float* source, const float* kernel, const float* destination, const float* bias);
+
+ private:
+  struct Operand {
+    onednn::Staging staging;
+    bool out = false;  // written by the primitive
+  };
+  static absl::StatusOr<Operand> MakeOperand(onednn::Context& context, const onednn::MemoryDesc& owner,
+                                             const onednn::Primitive::Argument& argument);
+  LinearPart(onednn::Primitive primitive, Operand source, Operand kernel, Operand destination);
+
+  onednn::Primitive primitive_;
+  Operand operands_[3];  // source, kernel, destination
+};
+
+// y = relu(map(x, kernel) + bias) with all three parts in oneDNN's hands.
+class OnednnLinear final : public LinearOp {
+ public:
+  struct Parts {
+    LinearPart forward, weights;
+    std::optional<LinearPart> input;        // absent when no input gradient is needed
+    std::optional<onednn::Primitive> relu;  // dy through the fused activation, in place
+  };
+  OnednnLinear(TensorDesc output, Parts parts) : output_(std::move(output)), parts_(std::move(parts)) {}
+
+  const TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const float* x, const float* kernel, const float* bias, float* y) override;
+  absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
+                        float* dkernel, float* dbias) override;
+
+ private:
+  const TensorDesc output_;
+  Parts parts_;
+};
+
+}  // namespace cairn::kernels::cpu

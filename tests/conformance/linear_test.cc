@@ -1,0 +1,210 @@
+// Convolutions with groups and dilation, transposed convolutions, embeddings: forward against definitions,
+// backward against central differences.
+#include "tests/conformance/backends.h"
+#include "tests/conformance/numerical.h"
+
+namespace cairn::conformance {
+namespace {
+
+using kernels::Layout;
+using kernels::Padding;
+using kernels::TensorDesc;
+using reference::Tensor;
+
+using Forward = std::function<Tensor(const Tensor& x, const Tensor& kernel, const std::vector<double>& bias)>;
+
+class LinearConformance : public ConformanceTest {
+ protected:
+  void Check(absl::StatusOr<std::unique_ptr<kernels::LinearOp>> made, Tensor x, Layout layout, Tensor kernel,
+             std::vector<double> bias, const Forward& forward) {
+    ASSERT_TRUE(made.ok()) << made.status();
+    kernels::LinearOp& op = **made;
+    const TensorDesc x_desc = {x.shape, layout}, y_desc = op.output();
+    const auto x_memory = Put(x, layout), kernel_memory = Put(kernel), bias_memory = Put(bias);
+    const auto y_memory = Poisoned(y_desc.num_floats());
+    const float* bias_data = bias.empty() ? nullptr : bias_memory->data();
+    ASSERT_TRUE(op.Forward(x_memory->data(), kernel_memory->data(), bias_data, y_memory->data()).ok());
+    const Tensor y = forward(x, kernel, bias);
+    ASSERT_EQ(y_desc.shape, y.shape);
+    ExpectNear(Get(*y_memory, y_desc), y.values, kernel.shape.num_elements());
+
+    const Tensor dy = RandomTensor(y.shape, 4);
+    const auto dy_memory = Put(dy, y_desc.layout), dx_memory = Poisoned(x_desc.num_floats());
+    const auto dkernel_memory = Poisoned(kernel.shape.num_elements());
+    const auto dbias_memory = Poisoned(static_cast<int64_t>(bias.size()));
+    ASSERT_TRUE(op.Backward(x_memory->data(), kernel_memory->data(), y_memory->data(), dy_memory->data(),
+                            dx_memory->data(), dkernel_memory->data(),
+                            bias.empty() ? nullptr : dbias_memory->data())
+                    .ok());
+    const auto loss = [&] { return Dot(forward(x, kernel, bias).values, dy.values); };
+    {
+      SCOPED_TRACE("dx");
+      ExpectGradient(Get(*dx_memory, x_desc), x.values, loss);
+    }
+    {
+      SCOPED_TRACE("dkernel");
+      ExpectGradient(Get(*dkernel_memory, {kernel.shape}), kernel.values, loss);
+    }
+    if (bias.empty()) return;
+    SCOPED_TRACE("dbias");
+    ExpectGradient(Get(*dbias_memory, {{static_cast<int64_t>(bias.size())}}), bias, loss);
+  }
+};
+
+struct Conv {
+  int64_t channels, filters, kernel, stride, dilation, groups;
+  bool same;
+};
+
+// From the definition: y[o] = sum over its group's channels and the kernel's places, `dilation` apart.
+Tensor Convolve(const Conv& c, const Tensor& x, const Tensor& kernel, const std::vector<double>& bias) {
+  const int64_t span = (c.kernel - 1) * c.dilation + 1;
+  const reference::Windows windows = {span, span, c.stride, c.stride, c.same};
+  Tensor y(windows.OutputShape(x.shape, c.filters));
+  const int64_t group_channels = c.channels / c.groups, group_filters = c.filters / c.groups;
+  for (int64_t i = 0; i < y.shape.num_elements() && !bias.empty(); ++i) {
+    y.at(i) = bias[static_cast<size_t>(i % c.filters)];
+  }
+  windows.ForEach(x.shape, [&](auto n, auto oh, auto ow, auto h, auto w, auto i, auto j) {
+    if (i % c.dilation != 0 || j % c.dilation != 0) return;
+    for (int64_t f = 0; f < c.filters; ++f) {
+      for (int64_t k = 0; k < group_channels; ++k) {
+        y.at(y.index(n, oh, ow, f)) += x.at(x.index(n, h, w, f / group_filters * group_channels + k)) *
+                                       kernel.at(kernel.index(i / c.dilation, j / c.dilation, k, f));
+      }
+    }
+  });
+  return y;
+}
+
+TEST_P(LinearConformance, ConvolutionsWithGroupsAndDilation) {
+  const Conv cases[] = {
+      {4, 4, 3, 1, 1, 4, false},    {4, 8, 3, 2, 1, 4, true},   {3, 3, 3, 1, 2, 3, true},
+      {4, 6, 3, 1, 1, 2, true},     {3, 5, 3, 1, 2, 1, false},  {16, 16, 3, 1, 1, 16, true},
+      {16, 32, 3, 2, 1, 16, false}, {32, 16, 3, 1, 2, 1, true}, {5, 10, 2, 1, 3, 5, true},
+  };
+  for (const Conv& c : cases) {
+    for (Layout layout : {Layout::kRowMajor, Layout::kBlocked16, Layout::kBlocked8}) {
+      SCOPED_TRACE(testing::Message() << c.channels << " -> " << c.filters << ", kernel " << c.kernel
+                                      << ", stride " << c.stride << ", dilation " << c.dilation << ", groups "
+                                      << c.groups << ", layout " << static_cast<int>(layout));
+      const bool large = c.channels > 8;
+      const Tensor x = RandomTensor({large ? 1 : 2, large ? 5 : 7, 6, c.channels}, 1);
+      Check(device().ops().MakeConv2D({.input = {x.shape, layout},
+                                       .filters = c.filters,
+                                       .kernel_height = c.kernel,
+                                       .kernel_width = c.kernel,
+                                       .stride_height = c.stride,
+                                       .stride_width = c.stride,
+                                       .dilation_height = c.dilation,
+                                       .dilation_width = c.dilation,
+                                       .groups = c.groups,
+                                       .padding = c.same ? Padding::kSame : Padding::kValid}),
+            x, layout, RandomTensor({c.kernel, c.kernel, c.channels / c.groups, c.filters}, 2),
+            RandomTensor({c.filters}, 3).values,
+            [&](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
+              return Convolve(c, a, k, b);
+            });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(LinearConformance, GroupsThatDoNotDivideTheChannelsAreRefused) {
+  const auto status =
+      device().ops().MakeConv2D({.input = {{1, 4, 4, 6}}, .filters = 6, .groups = 4}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
+// y = bias + the sum of the kernel, scaled by every pixel, at the pixel's place: the definition as a scatter.
+Tensor ConvolveTransposed(int64_t stride, bool same, const Shape& output, const Tensor& x,
+                          const Tensor& kernel, const std::vector<double>& bias) {
+  Tensor y(output);
+  const int64_t filters = kernel.shape[2], size = kernel.shape[0];
+  const int64_t top = reference::Windows::PadBefore(output[1], size, stride, same);
+  const int64_t left = reference::Windows::PadBefore(output[2], size, stride, same);
+  for (int64_t i = 0; i < y.shape.num_elements() && !bias.empty(); ++i) {
+    y.at(i) = bias[static_cast<size_t>(i % filters)];
+  }
+  for (int64_t n = 0; n < x.shape[0]; ++n)
+    for (int64_t h = 0; h < x.shape[1]; ++h)
+      for (int64_t w = 0; w < x.shape[2]; ++w)
+        for (int64_t i = 0; i < size; ++i)
+          for (int64_t j = 0; j < size; ++j) {
+            const int64_t oh = h * stride - top + i, ow = w * stride - left + j;
+            if (oh < 0 || ow < 0 || oh >= output[1] || ow >= output[2]) continue;
+            for (int64_t f = 0; f < filters; ++f)
+              for (int64_t c = 0; c < x.shape[3]; ++c)
+                y.at(y.index(n, oh, ow, f)) +=
+                    x.at(x.index(n, h, w, c)) * kernel.at(kernel.index(i, j, f, c));
+          }
+  return y;
+}
+
+TEST_P(LinearConformance, TransposedConvolutions) {
+  for (bool same : {false, true}) {
+    for (const auto& [size, stride] : {std::pair{3, 1}, {3, 2}, {2, 2}, {2, 3}, {4, 2}}) {
+      for (const auto& [channels, filters] : {std::pair{3, 2}, {16, 16}, {1, 5}}) {
+        for (Layout layout : {Layout::kRowMajor, Layout::kBlocked16}) {
+          SCOPED_TRACE(testing::Message()
+                       << channels << " -> " << filters << ", kernel " << size << ", stride " << stride
+                       << (same ? " same" : " valid") << ", layout " << static_cast<int>(layout));
+          const Tensor x = RandomTensor({1, 3, 4, channels}, 1);
+          auto op = device().ops().MakeConv2DTranspose({.input = {x.shape, layout},
+                                                        .filters = filters,
+                                                        .kernel_height = size,
+                                                        .kernel_width = size,
+                                                        .stride_height = stride,
+                                                        .stride_width = stride,
+                                                        .padding = same ? Padding::kSame : Padding::kValid});
+          const int64_t more = same ? 0 : std::max(size - stride, 0);  // Keras' deconvolution length
+          const Shape output = {1, 3 * stride + more, 4 * stride + more, filters};
+          Check(std::move(op), x, layout, RandomTensor({size, size, filters, channels}, 2),
+                RandomTensor({filters}, 3).values,
+                [&, stride = stride](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
+                  return ConvolveTransposed(stride, same, output, a, k, b);
+                });
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearConformance, AnEmbeddingTakesRowsAndAddsUpTheirGradients) {
+  auto op = device().ops().MakeEmbedding({.indices = 5, .rows = 4, .width = 3}).value();
+  Tensor indices({5});
+  indices.values = {2, 0, 2, 3, 2};
+  const Tensor table = RandomTensor({4, 3}, 1), dy = RandomTensor({5, 3}, 2);
+  const auto x_memory = Put(indices), table_memory = Put(table), dy_memory = Put(dy);
+  const auto y_memory = Poisoned(15), dtable_memory = Poisoned(12);
+  ASSERT_TRUE(op->Forward(x_memory->data(), table_memory->data(), nullptr, y_memory->data()).ok());
+  ASSERT_TRUE(op->Backward(x_memory->data(), table_memory->data(), y_memory->data(), dy_memory->data(),
+                           nullptr, dtable_memory->data(), nullptr)
+                  .ok());
+  std::vector<double> y, dtable(12);
+  for (size_t i = 0; i < 5; ++i) {
+    for (size_t j = 0; j < 3; ++j) {
+      const size_t row = static_cast<size_t>(indices.values[i]);
+      y.push_back(table.values[row * 3 + j]);
+      dtable[row * 3 + j] += dy.values[i * 3 + j];
+    }
+  }
+  ExpectNear(Get(*y_memory, {{5, 3}}), y, 1);
+  ExpectNear(Get(*dtable_memory, {{4, 3}}), dtable, 3);
+}
+
+TEST_P(LinearConformance, AnIndexOutsideTheTableIsRefused) {
+  auto op = device().ops().MakeEmbedding({.indices = 1, .rows = 4, .width = 1}).value();
+  const auto table = Put(RandomTensor({4, 1}, 1)), y = Poisoned(1);
+  for (double index : {-1.0, 4.0, 1e9}) {
+    const auto x = Put(std::vector<double>{index});
+    const auto status = op->Forward(x->data(), table->data(), nullptr, y->data());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << index;
+  }
+}
+
+INSTANTIATE_CONFORMANCE(LinearConformance);
+
+}  // namespace
+}  // namespace cairn::conformance

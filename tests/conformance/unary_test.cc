@@ -1,0 +1,305 @@
+// Ops of one input without weights, and merges of several: forward against definitions, backward against
+// central differences.
+#include <limits>
+
+#include "tests/conformance/backends.h"
+#include "tests/conformance/numerical.h"
+
+namespace cairn::conformance {
+namespace {
+
+using kernels::Activation;
+using kernels::ActivationParams;
+using kernels::Layout;
+using kernels::TensorDesc;
+using reference::Tensor;
+
+constexpr Layout kLayouts[] = {Layout::kRowMajor, Layout::kBlocked8, Layout::kBlocked16};
+
+class UnaryConformance : public ConformanceTest {
+ protected:
+  void Check(absl::StatusOr<std::unique_ptr<kernels::UnaryOp>> made, Tensor x, Layout layout,
+             const std::function<Tensor(const Tensor&)>& forward) {
+    ASSERT_TRUE(made.ok()) << made.status();
+    kernels::UnaryOp& op = **made;
+    const TensorDesc x_desc = {x.shape, layout}, y_desc = op.output();
+    const auto x_memory = Put(x, layout), y_memory = Poisoned(y_desc.num_floats());
+    ASSERT_TRUE(op.Forward(x_memory->data(), y_memory->data()).ok());
+    const Tensor y = forward(x);
+    ASSERT_EQ(y_desc.shape, y.shape);
+    ExpectNear(Get(*y_memory, y_desc), y.values, 4);
+
+    const Tensor dy = RandomTensor(y.shape, 4);
+    const auto dy_memory = Put(dy, y_desc.layout), dx_memory = Poisoned(x_desc.num_floats());
+    ASSERT_TRUE(op.Backward(x_memory->data(), y_memory->data(), dy_memory->data(), dx_memory->data()).ok());
+    ExpectGradient(Get(*dx_memory, x_desc), x.values, [&] { return Dot(forward(x).values, dy.values); });
+  }
+};
+
+struct Function {
+  const char* name;
+  ActivationParams params;
+  double (*definition)(double x);
+};
+
+const Function kFunctions[] = {
+    {"linear", {}, [](double x) { return x; }},
+    {"relu", {.kind = Activation::kRelu}, [](double x) { return std::max(x, 0.0); }},
+    {"relu6", {.kind = Activation::kRelu, .limit = 6}, [](double x) { return std::clamp(x, 0.0, 6.0); }},
+    {"leaky", {.kind = Activation::kRelu, .slope = 0.25f}, [](double x) { return x > 0 ? x : 0.25 * x; }},
+    {"threshold",
+     {.kind = Activation::kRelu, .slope = 0.25f, .limit = 4, .threshold = 1},
+     [](double x) { return x < 1 ? 0.25 * (x - 1) : std::min(x, 4.0); }},
+    {"elu",
+     {.kind = Activation::kElu, .slope = 0.5f},
+     [](double x) { return x > 0 ? x : 0.5 * (std::exp(x) - 1); }},
+    {"selu",
+     {.kind = Activation::kSelu},
+     [](double x) { return 1.05070098 * (x > 0 ? x : 1.67326324 * (std::exp(x) - 1)); }},
+    {"sigmoid", {.kind = Activation::kSigmoid}, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"tanh", {.kind = Activation::kTanh}, [](double x) { return std::tanh(x); }},
+    {"softplus", {.kind = Activation::kSoftplus}, [](double x) { return std::log(1 + std::exp(x)); }},
+    {"silu", {.kind = Activation::kSilu}, [](double x) { return x / (1 + std::exp(-x)); }},
+    {"gelu", {.kind = Activation::kGelu}, [](double x) { return x / 2 * std::erfc(-x / std::sqrt(2.0)); }},
+    {"gelu_tanh",
+     {.kind = Activation::kGeluTanh},
+     [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }},
+};
+
+TEST_P(UnaryConformance, Activations) {
+  for (const Function& f : kFunctions) {
+    for (const Shape& shape : {Shape{1}, Shape{7, 13}, Shape{2, 3, 5, 16}, Shape{2, 3, 2, 5}}) {
+      for (Layout layout : kLayouts) {
+        if (shape.rank() != 4 && layout != Layout::kRowMajor) continue;
+        const TensorDesc desc = {shape, layout};
+        if (desc.num_floats() != shape.num_elements() && !f.params.keeps_zero()) continue;
+        SCOPED_TRACE(testing::Message() << f.name << " " << desc.ToString());
+        Tensor x = RandomTensor(shape, 7);
+        for (double& value : x.values) value = static_cast<float>(value * 8);
+        Check(device().ops().MakeActivation(desc, f.params), x, layout, [&](const Tensor& a) {
+          Tensor y(a.shape);
+          for (size_t i = 0; i < y.values.size(); ++i) y.values[i] = f.definition(a.values[i]);
+          return y;
+        });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(UnaryConformance, ActivationsOfLargeNumbersStayFinite) {
+  Tensor x({4});
+  x.values = {-1e4, -100, 100, 1e4};
+  for (const Function& f : kFunctions) {
+    auto op = device().ops().MakeActivation({x.shape}, f.params).value();
+    const auto x_memory = Put(x), dy = Put(std::vector<double>{1, 1, 1, 1}), y = Poisoned(4),
+               dx = Poisoned(4);
+    ASSERT_TRUE(op->Forward(x_memory->data(), y->data()).ok());
+    ASSERT_TRUE(op->Backward(x_memory->data(), y->data(), dy->data(), dx->data()).ok());
+    for (float value : Get(*y, {x.shape})) EXPECT_TRUE(std::isfinite(value)) << f.name;
+    for (float value : Get(*dx, {x.shape})) EXPECT_TRUE(std::isfinite(value)) << f.name;
+  }
+}
+
+TEST_P(UnaryConformance, AveragePooling) {
+  for (bool same : {false, true}) {
+    for (const auto& [size, stride] : {std::pair{2, 2}, {3, 1}, {3, 2}, {2, 3}}) {
+      for (int64_t channels : {1, 3, 16, 21}) {
+        for (Layout layout : kLayouts) {
+          SCOPED_TRACE(testing::Message()
+                       << channels << " channels, window " << size << ", stride " << stride
+                       << (same ? " same" : " valid") << ", layout " << static_cast<int>(layout));
+          const reference::Windows windows = {size, size, stride, stride, same};
+          const Tensor x = RandomTensor({1, 5, 6, channels}, 1);
+          Check(device().ops().MakePool2D(
+                    {.pooling = kernels::Pooling::kAverage,
+                     .input = {x.shape, layout},
+                     .pool_height = size,
+                     .pool_width = size,
+                     .stride_height = stride,
+                     .stride_width = stride,
+                     .padding = same ? kernels::Padding::kSame : kernels::Padding::kValid}),
+                x, layout, [&](const Tensor& a) {
+                  Tensor sum(windows.OutputShape(a.shape, channels)), count(sum.shape);
+                  windows.ForEach(a.shape, [&](auto n, auto oh, auto ow, auto h, auto w, auto, auto) {
+                    for (int64_t c = 0; c < channels; ++c) {
+                      sum.at(sum.index(n, oh, ow, c)) += a.at(a.index(n, h, w, c));
+                      count.at(sum.index(n, oh, ow, c)) += 1;
+                    }
+                  });
+                  for (size_t i = 0; i < sum.values.size(); ++i) sum.values[i] /= count.values[i];
+                  return sum;
+                });
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(UnaryConformance, GlobalPooling) {
+  for (kernels::Pooling pooling : {kernels::Pooling::kAverage, kernels::Pooling::kMax}) {
+    for (int64_t channels : {1, 5, 16, 33}) {
+      for (Layout layout : kLayouts) {
+        const Tensor x = RandomTensor({2, 3, 4, channels}, 1);
+        Check(device().ops().MakeGlobalPool(pooling, {x.shape, layout}), x, layout, [&](const Tensor& a) {
+          Tensor y({2, channels});
+          for (int64_t n = 0; n < 2; ++n)
+            for (int64_t c = 0; c < channels; ++c) {
+              double sum = 0, largest = -std::numeric_limits<double>::infinity();
+              for (int64_t h = 0; h < 3; ++h)
+                for (int64_t w = 0; w < 4; ++w) {
+                  sum += a.at(a.index(n, h, w, c));
+                  largest = std::max(largest, a.at(a.index(n, h, w, c)));
+                }
+              y.at(n * channels + c) = pooling == kernels::Pooling::kMax ? largest : sum / 12;
+            }
+          return y;
+        });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(UnaryConformance, ZeroPadding) {
+  for (int64_t channels : {1, 5, 16}) {
+    for (Layout layout : kLayouts) {
+      const Tensor x = RandomTensor({2, 3, 4, channels}, 1);
+      Check(device().ops().MakeZeroPad2D(
+                {.input = {x.shape, layout}, .top = 1, .bottom = 0, .left = 2, .right = 3}),
+            x, layout, [&](const Tensor& a) {
+              Tensor y({2, 4, 9, channels});
+              for (int64_t n = 0; n < 2; ++n)
+                for (int64_t h = 0; h < 3; ++h)
+                  for (int64_t w = 0; w < 4; ++w)
+                    for (int64_t c = 0; c < channels; ++c) {
+                      y.at(y.index(n, h + 1, w + 2, c)) = a.at(a.index(n, h, w, c));
+                    }
+              return y;
+            });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(UnaryConformance, AffineByOneValueOrOnePerColumn) {
+  const Tensor x = RandomTensor({3, 2, 4}, 1);
+  for (const bool single : {true, false}) {
+    const std::vector<float> scale = single ? std::vector<float>{0.5f} : std::vector<float>{1, 2, -3, 0.25f};
+    const std::vector<float> offset = single ? std::vector<float>{-1} : std::vector<float>{0, 1, 2, 3};
+    Check(device().ops().MakeAffine({.input = {x.shape}, .scale = scale, .offset = offset}), x,
+          Layout::kRowMajor, [&](const Tensor& a) {
+            Tensor y(a.shape);
+            for (size_t i = 0; i < y.values.size(); ++i) {
+              y.values[i] =
+                  a.values[i] * double{scale[single ? 0 : i % 4]} + double{offset[single ? 0 : i % 4]};
+            }
+            return y;
+          });
+  }
+}
+
+INSTANTIATE_CONFORMANCE(UnaryConformance);
+
+class MergeConformance : public ConformanceTest {
+ protected:
+  void Check(absl::StatusOr<std::unique_ptr<kernels::NaryOp>> made, std::vector<Tensor> xs, Layout layout,
+             const std::function<Tensor(const std::vector<Tensor>&)>& forward) {
+    ASSERT_TRUE(made.ok()) << made.status();
+    kernels::NaryOp& op = **made;
+    std::vector<std::unique_ptr<kernels::DeviceMemory>> memories, gradients;
+    std::vector<const float*> x_pointers;
+    std::vector<float*> dx_pointers;
+    for (const Tensor& x : xs) {
+      memories.push_back(Put(x, layout));
+      gradients.push_back(Poisoned(TensorDesc{x.shape, layout}.num_floats()));
+      x_pointers.push_back(memories.back()->data());
+      dx_pointers.push_back(gradients.back()->data());
+    }
+    const auto y_memory = Poisoned(op.output().num_floats());
+    ASSERT_TRUE(op.Forward(x_pointers, y_memory->data()).ok());
+    const Tensor y = forward(xs);
+    ASSERT_EQ(op.output().shape, y.shape);
+    ExpectNear(Get(*y_memory, op.output()), y.values, 4);
+
+    const Tensor dy = RandomTensor(y.shape, 4);
+    const auto dy_memory = Put(dy, op.output().layout);
+    ASSERT_TRUE(op.Backward(x_pointers, dy_memory->data(), absl::MakeConstSpan(dx_pointers)).ok());
+    for (size_t k = 0; k < xs.size(); ++k) {
+      ExpectGradient(Get(*gradients[k], {xs[k].shape, layout}), xs[k].values,
+                     [&] { return Dot(forward(xs).values, dy.values); });
+    }
+    // What nobody needs is not written.
+    dx_pointers[0] = nullptr;
+    ASSERT_TRUE(op.Backward(x_pointers, dy_memory->data(), absl::MakeConstSpan(dx_pointers)).ok());
+  }
+};
+
+TEST_P(MergeConformance, SumsAndProducts) {
+  for (const bool add : {true, false}) {
+    for (int inputs : {2, 3}) {
+      for (Layout layout : kLayouts) {
+        std::vector<Tensor> xs;
+        for (int k = 0; k < inputs; ++k)
+          xs.push_back(RandomTensor({2, 3, 2, 5}, static_cast<uint64_t>(10 + k)));
+        const TensorDesc desc = {xs[0].shape, layout};
+        Check(add ? device().ops().MakeAdd(desc, inputs) : device().ops().MakeMultiply(desc, inputs), xs,
+              layout, [&](const std::vector<Tensor>& all) {
+                Tensor y = all[0];
+                for (size_t k = 1; k < all.size(); ++k) {
+                  for (size_t i = 0; i < y.values.size(); ++i) {
+                    y.values[i] = add ? y.values[i] + all[k].values[i] : y.values[i] * all[k].values[i];
+                  }
+                }
+                return y;
+              });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(MergeConformance, ConcatenationAlongEveryAxis) {
+  for (int axis = 0; axis < 4; ++axis) {
+    for (Layout layout : kLayouts) {
+      if (layout != Layout::kRowMajor && axis != 3) continue;
+      std::vector<Tensor> xs;
+      int64_t extent = 0;
+      for (int64_t own : {16, 32, 5}) {
+        Shape shape;
+        for (int other = 0; other < 4; ++other) shape.Append(other == axis ? own : other + 2);
+        xs.push_back(RandomTensor(shape, static_cast<uint64_t>(own)));
+        extent += own;
+      }
+      std::vector<TensorDesc> descs;
+      for (const Tensor& x : xs) descs.push_back({x.shape, layout});
+      SCOPED_TRACE(testing::Message() << "axis " << axis << ", " << descs[0].ToString());
+      Check(device().ops().MakeConcatenate(descs, axis), xs, layout, [&](const std::vector<Tensor>& all) {
+        Shape shape;
+        for (int other = 0; other < 4; ++other) shape.Append(other == axis ? extent : other + 2);
+        Tensor y(shape);
+        int64_t begin = 0;
+        for (const Tensor& x : all) {
+          for (int64_t i = 0; i < x.shape.num_elements(); ++i) {
+            int64_t place[4], rest = i;
+            for (int other = 3; other >= 0; --other) {
+              place[other] = rest % x.shape[other];
+              rest /= x.shape[other];
+            }
+            place[axis] += begin;
+            y.at(y.index(place[0], place[1], place[2], place[3])) = x.at(i);
+          }
+          begin += x.shape[axis];
+        }
+        return y;
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_CONFORMANCE(MergeConformance);
+
+}  // namespace
+}  // namespace cairn::conformance

@@ -1,0 +1,99 @@
+// Conv1D: a convolution over an image of one row, kernel [width, c / groups, filters].
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "kernels/window.h"
+#include "worker/nn/layers/conv_config.h"
+#include "worker/nn/layers/layer_ops.h"
+#include "worker/nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+class Conv1DLayer final : public Layer {
+ public:
+  struct Config {
+    ConvConfig conv;
+    int64_t filters, groups;
+    InitializerSpec kernel_initializer;
+    RegularizerSpec kernel_regularizer;
+  };
+  Conv1DLayer(std::string name, Config config)
+      : Layer(std::move(name), "Conv1D"), config_(std::move(config)) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    if (inputs[0].rank() != 2) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", inputs[0].ToString(), " is no sequence [steps, channels]"));
+    }
+    CAIRN_ASSIGN_OR_RETURN(
+        const Shape output,
+        kernels::OutputShape(Params({.shape = {1, 1, inputs[0][0], inputs[0][1]}}, /*relu=*/false)));
+    return Shape({output[2], output[3]});
+  }
+
+  std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
+    return KernelAndBias(
+        {.name = "kernel",
+         .shape = {config_.conv.kernel_size[1], inputs[0][1] / config_.groups, config_.filters},
+         .initializer = config_.kernel_initializer,
+         .regularizer = config_.kernel_regularizer},
+        config_.filters, config_.conv);
+  }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    const Shape& input = params.inputs[0].shape;
+    const ActivationSpec& activation = config_.conv.activation;
+    kernels::Conv2DParams op_params = Params({.shape = {input[0], 1, input[1], input[2]}},
+                                             activation.is_fused() && !activation.is_linear());
+    op_params.needs_input_gradient = params.needs_input_gradients;
+    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
+    std::unique_ptr<LayerOp> conv = std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias);
+    const kernels::TensorDesc image = conv->output();
+    const kernels::TensorDesc sequence = {.shape = {image.shape[0], image.shape[2], image.shape[3]}};
+    if (image.layout != kernels::Layout::kRowMajor) {
+      std::vector<ChainOp::Link> links;
+      links.push_back({std::move(conv)});
+      CAIRN_ASSIGN_OR_RETURN(auto reorder, ReorderOp::Create(image, device));
+      links.push_back({std::move(reorder)});
+      CAIRN_ASSIGN_OR_RETURN(conv, ChainOp::Create(std::move(links), device));
+    }
+    return ActivatedOp(std::make_unique<ReshapedOp>(sequence, std::move(conv)), activation, device);
+  }
+
+ private:
+  kernels::Conv2DParams Params(kernels::TensorDesc input, bool relu) const {
+    const ConvConfig& conv = config_.conv;
+    return {.input = std::move(input),
+            .filters = config_.filters,
+            .kernel_height = conv.kernel_size[0],
+            .kernel_width = conv.kernel_size[1],
+            .stride_height = conv.strides[0],
+            .stride_width = conv.strides[1],
+            .dilation_height = conv.dilation[0],
+            .dilation_width = conv.dilation[1],
+            .groups = config_.groups,
+            .padding = conv.padding,
+            .use_bias = conv.use_bias,
+            .relu = relu};
+  }
+
+  const Config config_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeConv1D(std::string name, ConfigReader& config) {
+  Conv1DLayer::Config read = {
+      .conv = ReadConv1DConfig(config),
+      .filters = config.PositiveInt("filters"),
+      .groups = config.PositiveInt("groups", 1),
+      .kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform"),
+      .kernel_regularizer = config.Regularizer("kernel_regularizer")};
+  return std::make_unique<Conv1DLayer>(std::move(name), std::move(read));
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,90 @@
+// Conv2DTranspose: kernel [kh, kw, filters, c].
+#include <utility>
+
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "kernels/window.h"
+#include "worker/nn/layers/conv_config.h"
+#include "worker/nn/layers/layer_ops.h"
+#include "worker/nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+class Conv2DTransposeLayer final : public Layer {
+ public:
+  struct Config {
+    ConvConfig conv;
+    int64_t filters;
+    InitializerSpec kernel_initializer;
+    RegularizerSpec kernel_regularizer;
+  };
+  Conv2DTransposeLayer(std::string name, Config config)
+      : Layer(std::move(name), "Conv2DTranspose"), config_(std::move(config)) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    CAIRN_RETURN_IF_ERROR(CheckImage(inputs[0]));
+    CAIRN_ASSIGN_OR_RETURN(const Shape output,
+                           kernels::OutputShape(Params({.shape = BatchOfOne(inputs[0])})));
+    return WithoutBatch(output);
+  }
+
+  std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
+    return KernelAndBias(
+        {.name = "kernel",
+         .shape = {config_.conv.kernel_size[0], config_.conv.kernel_size[1], config_.filters, inputs[0][2]},
+         .initializer = config_.kernel_initializer,
+         .regularizer = config_.kernel_regularizer},
+        config_.filters, config_.conv);
+  }
+
+  bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    kernels::Conv2DTransposeParams op_params = Params(params.inputs[0]);
+    op_params.needs_input_gradient = params.needs_input_gradients;
+    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2DTranspose(op_params));
+    auto linear = std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias);
+    const ActivationSpec& activation = config_.conv.activation;
+    if (activation.is_linear()) return linear;
+    // Its kernel fuses nothing, not even relu.
+    CAIRN_ASSIGN_OR_RETURN(auto after, MakeActivationOp(linear->output(), activation, device));
+    std::vector<ChainOp::Link> links;
+    links.push_back({std::move(linear)});
+    links.push_back({std::move(after)});
+    return ChainOp::Create(std::move(links), device);
+  }
+
+ private:
+  kernels::Conv2DTransposeParams Params(kernels::TensorDesc input) const {
+    const ConvConfig& conv = config_.conv;
+    return {.input = std::move(input),
+            .filters = config_.filters,
+            .kernel_height = conv.kernel_size[0],
+            .kernel_width = conv.kernel_size[1],
+            .stride_height = conv.strides[0],
+            .stride_width = conv.strides[1],
+            .padding = conv.padding,
+            .use_bias = conv.use_bias};
+  }
+
+  const Config config_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeConv2DTranspose(std::string name, ConfigReader& config) {
+  Conv2DTransposeLayer::Config read = {
+      .conv = ReadConvConfig(config),
+      .filters = config.PositiveInt("filters"),
+      .kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform"),
+      .kernel_regularizer = config.Regularizer("kernel_regularizer")};
+  if (read.conv.dilation != std::array<int64_t, 2>{1, 1}) {
+    config.Fail("dilation_rate", "dilated transposed convolutions are not supported, only 1");
+  }
+  config.RefuseUnlessNull({"output_padding"});
+  return std::make_unique<Conv2DTransposeLayer>(std::move(name), std::move(read));
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,143 @@
+// Layer ops around the kernels' ops: what most layers are on a device.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/ops.h"
+#include "worker/nn/layer.h"
+
+namespace cairn::nn {
+
+// The input's memory under another shape.
+class ViewOp final : public LayerOp {
+ public:
+  explicit ViewOp(kernels::TensorDesc output) : output_(std::move(output)) {}
+  const kernels::TensorDesc& output() const override { return output_; }
+  bool is_view() const override { return true; }
+  absl::Status Forward(const ForwardArgs&) override { return absl::InternalError("a view is never run"); }
+  absl::Status Backward(const BackwardArgs&) override { return absl::InternalError("a view is never run"); }
+
+ private:
+  const kernels::TensorDesc output_;
+};
+
+class UnaryLayerOp final : public LayerOp {
+ public:
+  explicit UnaryLayerOp(std::unique_ptr<kernels::UnaryOp> op) : op_(std::move(op)) {}
+  const kernels::TensorDesc& output() const override { return op_->output(); }
+  absl::Status Forward(const ForwardArgs& args) override { return op_->Forward(args.inputs[0], args.output); }
+  absl::Status Backward(const BackwardArgs& args) override {
+    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
+    return op_->Backward(args.inputs[0], args.output, args.output_gradient, args.input_gradients[0]);
+  }
+
+ private:
+  const std::unique_ptr<kernels::UnaryOp> op_;
+};
+
+// Variables: the kernel and, where there is one, the bias.
+class LinearLayerOp final : public LayerOp {
+ public:
+  LinearLayerOp(std::unique_ptr<kernels::LinearOp> op, bool use_bias)
+      : op_(std::move(op)), use_bias_(use_bias) {}
+
+  const kernels::TensorDesc& output() const override { return op_->output(); }
+  absl::Status Forward(const ForwardArgs& args) override {
+    return op_->Forward(args.inputs[0], args.variables[0], use_bias_ ? args.variables[1] : nullptr,
+                        args.output);
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    return op_->Backward(args.inputs[0], args.variables[0], args.output, args.output_gradient,
+                         args.input_gradients[0], args.gradients[0], use_bias_ ? args.gradients[1] : nullptr);
+  }
+
+ private:
+  const std::unique_ptr<kernels::LinearOp> op_;
+  const bool use_bias_;
+};
+
+// An op whose output goes under another shape.
+class ReshapedOp final : public LayerOp {
+ public:
+  ReshapedOp(kernels::TensorDesc output, std::unique_ptr<LayerOp> op)
+      : output_(std::move(output)), op_(std::move(op)) {}
+  const kernels::TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const ForwardArgs& args) override { return op_->Forward(args); }
+  absl::Status Backward(const BackwardArgs& args) override { return op_->Backward(args); }
+
+ private:
+  const kernels::TensorDesc output_;
+  const std::unique_ptr<LayerOp> op_;
+};
+
+class NaryLayerOp final : public LayerOp {
+ public:
+  explicit NaryLayerOp(std::unique_ptr<kernels::NaryOp> op) : op_(std::move(op)) {}
+  const kernels::TensorDesc& output() const override { return op_->output(); }
+  absl::Status Forward(const ForwardArgs& args) override { return op_->Forward(args.inputs, args.output); }
+  absl::Status Backward(const BackwardArgs& args) override {
+    return op_->Backward(args.inputs, args.output_gradient, args.input_gradients);
+  }
+
+ private:
+  const std::unique_ptr<kernels::NaryOp> op_;
+};
+
+// From a blocked layout to row-major, and its gradient back.
+class ReorderOp final : public LayerOp {
+ public:
+  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& from,
+                                                         kernels::Device& device);
+  ReorderOp(kernels::TensorDesc output, std::unique_ptr<kernels::Reorder> forward,
+            std::unique_ptr<kernels::Reorder> backward)
+      : output_(std::move(output)), forward_(std::move(forward)), backward_(std::move(backward)) {}
+
+  const kernels::TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const ForwardArgs& args) override {
+    return forward_->Run(args.inputs[0], args.output);
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
+    return backward_->Run(args.output_gradient, args.input_gradients[0]);
+  }
+
+ private:
+  const kernels::TensorDesc output_;
+  const std::unique_ptr<kernels::Reorder> forward_, backward_;
+};
+
+// Ops of one input, one after another; their variables in the same order.
+class ChainOp final : public LayerOp {
+ public:
+  struct Link {
+    std::unique_ptr<LayerOp> op;
+    size_t variables = 0;
+    // Between this op and the next; null behind the last.
+    std::unique_ptr<kernels::DeviceMemory> output{}, gradient{};
+  };
+  // `links` without their memory; variables are counted from the end: what the others leave belongs to the
+  // first.
+  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(std::vector<Link> links, kernels::Device& device);
+
+  const kernels::TensorDesc& output() const override { return links_.back().op->output(); }
+  absl::Status Forward(const ForwardArgs& args) override;
+  absl::Status Backward(const BackwardArgs& args) override;
+
+ private:
+  explicit ChainOp(std::vector<Link> links) : links_(std::move(links)) {}
+  // The variables of link `index` among `all` of the layer.
+  template <typename Pointer>
+  absl::Span<Pointer> Of(size_t index, absl::Span<Pointer> all) const {
+    size_t end = all.size();
+    for (size_t after = links_.size() - 1; after > index; --after) end -= links_[after].variables;
+    const size_t count = index == 0 ? end : links_[index].variables;
+    return all.subspan(end - count, count);
+  }
+
+  std::vector<Link> links_;
+};
+
+}  // namespace cairn::nn

@@ -1,0 +1,78 @@
+// Rescaling and Normalization: inputs by constants of the model file.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "worker/nn/layers/layer_ops.h"
+#include "worker/nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+class AffineLayer final : public Layer {
+ public:
+  // `scale` and `offset`: one value, or one per element of the last axis.
+  AffineLayer(std::string name, std::string class_name, std::vector<float> scale, std::vector<float> offset)
+      : Layer(std::move(name), std::move(class_name)), scale_(std::move(scale)), offset_(std::move(offset)) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    const int64_t width = inputs[0].rank() == 0 ? 1 : inputs[0][inputs[0].rank() - 1];
+    for (const auto* values : {&scale_, &offset_}) {
+      if (values->size() != 1 && static_cast<int64_t>(values->size()) != width) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(values->size(), " values for the last axis of input ", inputs[0].ToString()));
+      }
+    }
+    return inputs[0];
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    CAIRN_ASSIGN_OR_RETURN(
+        auto op, device.ops().MakeAffine({.input = params.inputs[0], .scale = scale_, .offset = offset_}));
+    return std::make_unique<UnaryLayerOp>(std::move(op));
+  }
+
+ private:
+  const std::vector<float> scale_, offset_;
+};
+
+std::vector<float> ToFloats(const std::vector<double>& values) {
+  return std::vector<float>(values.begin(), values.end());
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeRescaling(std::string name, ConfigReader& config) {
+  std::vector<float> scale = ToFloats(config.Numbers("scale"));
+  std::vector<float> offset = ToFloats(config.Numbers("offset", {{0.0}}));
+  return std::make_unique<AffineLayer>(std::move(name), "Rescaling", std::move(scale), std::move(offset));
+}
+
+std::unique_ptr<Layer> MakeNormalization(std::string name, ConfigReader& config) {
+  const std::vector<double> mean = config.Numbers("mean"), variance = config.Numbers("variance");
+  const bool invert = config.Bool("invert", false);
+  const std::vector<int64_t> axis = config.Ints("axis", {{-1}});
+  if (axis.size() > 1) config.Fail("axis", "several axes are not supported, only the last or none");
+  if (mean.size() != variance.size()) {
+    config.Fail("variance", absl::StrCat(variance.size(), " values for ", mean.size(), " means"));
+    return std::make_unique<AffineLayer>(std::move(name), "Normalization", std::vector<float>{1},
+                                         std::vector<float>{0});
+  }
+  std::vector<float> scale, offset;
+  for (size_t i = 0; i < mean.size(); ++i) {
+    // Keras divides by max(sqrt(variance), epsilon).
+    const double deviation = std::max(std::sqrt(variance[i]), 1e-7);
+    scale.push_back(static_cast<float>(invert ? deviation : 1 / deviation));
+    offset.push_back(static_cast<float>(invert ? mean[i] : -mean[i] / deviation));
+    if (!(variance[i] >= 0)) config.Fail("variance", absl::StrCat(variance[i], " is negative"));
+  }
+  return std::make_unique<AffineLayer>(std::move(name), "Normalization", std::move(scale), std::move(offset));
+}
+
+}  // namespace cairn::nn

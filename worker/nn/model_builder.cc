@@ -1,0 +1,187 @@
+#include "worker/nn/model_builder.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/nn/layer_registry.h"
+#include "worker/nn/layers/input_layer.h"
+
+namespace cairn::nn {
+namespace {
+
+using nlohmann::json;
+
+// What a worker can hold twice, as values and as gradients, on a large machine.
+constexpr int64_t kMostParameters = int64_t{1} << 32;
+
+// Keras' to_snake_case: Conv2D conv2d, MaxPooling2D max_pooling2d.
+std::string SnakeCase(absl::string_view class_name) {
+  std::string name;
+  for (size_t i = 0; i < class_name.size(); ++i) {
+    const char c = class_name[i];
+    const bool starts_word = i > 0 && absl::ascii_isupper(c) &&
+                             (absl::ascii_islower(class_name[i - 1]) ||
+                              (i + 1 < class_name.size() && absl::ascii_islower(class_name[i + 1])));
+    if (starts_word) name += '_';
+    name += absl::ascii_tolower(c);
+  }
+  return name;
+}
+
+const json& Null() {
+  static const json* const null = new json(nullptr);
+  return *null;
+}
+
+}  // namespace
+
+void CheckDtype(absl::string_view field, ConfigReader& config) {
+  const json& value = config.Raw(field);
+  const json& name = value.is_object() && value.contains("config") && value["config"].is_object() &&
+                             value["config"].contains("name")
+                         ? value["config"]["name"]
+                         : value;
+  if (!name.is_null() && name != "float32") {
+    config.Fail(field, absl::StrCat(name.dump(), " is not supported, only \"float32\""));
+  }
+}
+
+absl::Status ModelBuilder::CollectNames(const json& layers) {
+  for (const json& layer : layers) {
+    if (!layer.is_object()) return absl::InvalidArgumentError("config: layers: expected objects");
+    const json config = layer.value("config", json());
+    if (!config.is_object() || !config.contains("name") || !config["name"].is_string()) continue;
+    const std::string name = config["name"].get<std::string>();
+    if (!names_.insert(name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two layers are named '", name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Keras' automatic names: conv2d, conv2d_1, ...
+std::string ModelBuilder::UniqueName(absl::string_view class_name) {
+  const std::string base = SnakeCase(class_name);
+  std::string name = base;
+  for (int suffix = 1; !names_.insert(name).second; ++suffix) name = absl::StrCat(base, "_", suffix);
+  return name;
+}
+
+absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position, int64_t line) {
+  const std::string at = line > 0 ? absl::StrCat(", line ", line) : "";
+  ConfigReader outer(layer);
+  const std::string class_name = outer.String("class_name", "");
+  if (class_name.empty()) outer.Fail("class_name", "required");
+  outer.Ignore({"module", "registered_name", "build_config", "config", "name", "inbound_nodes"});
+  if (const auto status = outer.Finish(); !status.ok()) {
+    return Annotate(status, absl::StrCat("layer ", position, at));
+  }
+
+  const json& config = layer.contains("config") ? layer["config"] : Null();
+  ConfigReader reader(config);
+  ReadLayer read;
+  read.name = reader.String("name", "");
+  const std::string shown = read.name.empty() ? absl::StrCat(position) : absl::StrCat("'", read.name, "'");
+  read.where = absl::StrCat("layer ", shown, " (", class_name, ")", at);
+  if (config.is_object() && config.contains("name") && config["name"].is_string() &&
+      (read.name.empty() || absl::StrContains(read.name, "/"))) {
+    reader.Fail("name", "must be neither empty nor contain '/'");
+  }
+  const LayerMaker make = FindLayer(class_name);
+  if (make == nullptr && class_name != "InputLayer") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(read.where, ": unknown layer; supported: ", SupportedLayers()));
+  }
+  CheckDtype("dtype", reader);
+  if (read.name.empty()) read.name = UniqueName(class_name);
+  if (class_name == "InputLayer") {
+    read.input_shape = ReadInputLayer(reader);
+    read.has_input_shape = true;
+  } else {
+    read.trainable = reader.Bool("trainable", true);
+    read.has_input_shape = HasInputShape(reader);
+    if (read.has_input_shape) read.input_shape = ReadInputShape(reader);
+    read.layer = make(read.name, reader);
+  }
+  if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, read.where);
+  return read;
+}
+
+int ModelBuilder::AddInput(const std::string& name, const Shape& shape) {
+  model_.inputs_.push_back({name, shape});
+  return Node::OfModelInput(static_cast<int>(model_.inputs_.size()) - 1);
+}
+
+const Shape& ModelBuilder::ShapeOf(int value) const {
+  return value < 0 ? model_.inputs_[static_cast<size_t>(-1 - value)].shape
+                   : model_.nodes_[static_cast<size_t>(value)].output_shape;
+}
+
+absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vector<int>& inputs) {
+  if (layer.layer->merges() != (inputs.size() > 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(layer.where, ": ", inputs.size(), " inputs, expected ",
+                                                   layer.layer->merges() ? "two or more" : "one"));
+  }
+  std::vector<Shape> shapes;
+  for (int input : inputs) shapes.push_back(ShapeOf(input));
+  auto output = layer.layer->OutputShape(shapes);
+  if (!output.ok()) return Annotate(output.status(), layer.where);
+  Node node = {.layer = layer.layer, .inputs = inputs, .output_shape = {}, .variables = {}};
+  auto bounded = Shape::FromUntrusted(output->dims());
+  if (!bounded.ok()) return Annotate(bounded.status(), layer.where);
+  node.output_shape = *std::move(bounded);
+  if (const auto status = AddVariables(layer, shapes, node); !status.ok())
+    return Annotate(status, layer.where);
+  model_.nodes_.push_back(std::move(node));
+  return static_cast<int>(model_.nodes_.size()) - 1;
+}
+
+absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node) {
+  const std::vector<VariableSpec> specs = layer.layer->Variables(inputs);
+  for (const Node& earlier : model_.nodes_) {
+    if (earlier.layer != node.layer) continue;
+    for (const VariableSpec& spec : specs) {
+      if (!spec.moving_average_momentum.has_value()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("is used several times, which is not supported for a layer with a ", spec.name));
+    }
+    node.variables = earlier.variables;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const ModelVariable& variable = model_.variables_[static_cast<size_t>(node.variables[i])];
+      if (variable.shape == specs[i].shape) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("is used on input ", inputs[0].ToString(), ", where its ", specs[i].name, " would be ",
+                       specs[i].shape.ToString(), " and not ", variable.shape.ToString()));
+    }
+    return absl::OkStatus();
+  }
+  for (const VariableSpec& spec : specs) {
+    CAIRN_ASSIGN_OR_RETURN(const Shape shape, Shape::FromUntrusted(spec.shape.dims()));
+    if (shape.num_elements() > kMostParameters - model_.num_parameters_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec.name, " ", shape.ToString(), " makes more than 2^32 parameters"));
+    }
+    node.variables.push_back(static_cast<int>(model_.variables_.size()));
+    model_.variables_.push_back(
+        {.name = absl::StrCat(layer.name, "/", spec.name),
+         .shape = shape,
+         .initializer = spec.initializer,
+         .offset = model_.num_parameters_,
+         .regularizer = layer.trainable ? spec.regularizer : RegularizerSpec(),
+         .moving_average_momentum = layer.trainable ? spec.moving_average_momentum : 1.0f});
+    model_.num_parameters_ += shape.num_elements();
+  }
+  return absl::OkStatus();
+}
+
+Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_json) {
+  model_.compile_config_ = std::move(compile_config);
+  model_.canonical_json_ = std::move(canonical_json);
+  return std::exchange(model_, Model());
+}
+
+}  // namespace cairn::nn
