@@ -79,9 +79,8 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes) override {
     return cpu::MakeSoftmax(batch, classes);
   }
-  absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
-      const SparseCrossEntropyParams& params) override {
-    return cpu::MakeSparseCrossEntropy(params);
+  absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params) override {
+    return cpu::MakeLoss(params);
   }
 
  private:

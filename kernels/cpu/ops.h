@@ -20,7 +20,6 @@ absl::StatusOr<std::unique_ptr<Dense>> MakeDense(onednn::Context& context, const
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);
 absl::StatusOr<std::unique_ptr<Softmax>> MakeSoftmax(int64_t batch, int64_t classes);
-absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
-    const SparseCrossEntropyParams& params);
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params);
 
 }  // namespace cairn::kernels::cpu
