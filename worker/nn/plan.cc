@@ -51,9 +51,8 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
                                                    kernels::Device& device, int64_t batch) {
   auto plan = std::unique_ptr<Plan>(new Plan(model));
   CAIRN_RETURN_IF_ERROR(plan->AddSteps(device, batch));
-  CAIRN_ASSIGN_OR_RETURN(plan->loss_, device.ops().MakeSparseCrossEntropy({.batch = batch,
-                                                                           .classes = model.output_shape()[0],
-                                                                           .from_logits = loss.from_logits}));
+  CAIRN_ASSIGN_OR_RETURN(plan->loss_,
+                         device.ops().MakeLoss(MakeLossParams(loss, model.output_shape(), batch)));
   int64_t largest = 0;
   for (const Step& step : plan->steps_) largest = std::max(largest, step.op->output().num_floats());
   for (auto& buffer : plan->activation_gradients_) {
@@ -156,13 +155,13 @@ absl::Status Plan::ForwardBackward(const float* parameters, const Batch& batch, 
                                    absl::FunctionRef<absl::Status(int variable)> on_gradient) {
   CAIRN_RETURN_IF_ERROR(Forward(parameters, batch.inputs, /*training=*/true));
   CAIRN_RETURN_IF_ERROR(
-      loss_->Run(steps_.back().output_pointer, batch.labels, sums, activation_gradients_[0]->data()));
+      loss_->Run(outputs(), batch.targets, batch.weights, sums, activation_gradients_[0]->data()));
   return Backward(batch.inputs, gradients, on_gradient);
 }
 
 absl::Status Plan::Evaluate(const float* parameters, const Batch& batch, kernels::LossSums* sums) {
   CAIRN_RETURN_IF_ERROR(Forward(parameters, batch.inputs, /*training=*/false));
-  return loss_->Run(steps_.back().output_pointer, batch.labels, sums, nullptr);
+  return loss_->Run(outputs(), batch.targets, batch.weights, sums, nullptr);
 }
 
 }  // namespace cairn::nn

@@ -24,8 +24,9 @@ class Plan {
                                                       kernels::Device& device, int64_t batch);
 
   struct Batch {
-    const float* inputs = nullptr;    // [batch, input_shape], row-major, device memory
-    const int32_t* labels = nullptr;  // [batch], device memory
+    const float* inputs = nullptr;   // [batch, input_shape], row-major, device memory
+    const float* targets = nullptr;  // [batch, the loss' targets per example], device memory
+    const float* weights = nullptr;  // [batch], device memory; null where every example weighs 1
   };
   // `parameters` and `gradients`: device memory in the model's flat order. `sums` is written by the device's
   // next Synchronize(). `on_gradient(variable)` is called in the calling thread when the work that writes the
@@ -34,6 +35,8 @@ class Plan {
                                kernels::LossSums* sums,
                                absl::FunctionRef<absl::Status(int variable)> on_gradient);
   absl::Status Evaluate(const float* parameters, const Batch& batch, kernels::LossSums* sums);
+  // What the last of either computed: [batch, output_shape], row-major, device memory.
+  const float* outputs() const { return steps_.back().output_pointer; }
 
  private:
   // A layer, or a reorder between two layers.
@@ -61,7 +64,7 @@ class Plan {
 
   const Model& model_;
   std::vector<Step> steps_;
-  std::unique_ptr<kernels::SparseCrossEntropy> loss_;
+  std::unique_ptr<kernels::Loss> loss_;
   // Gradients of activations are short-lived: a step reads one of these and writes the other.
   std::unique_ptr<kernels::DeviceMemory> activation_gradients_[2];
 };

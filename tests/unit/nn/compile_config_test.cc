@@ -83,17 +83,5 @@ TEST(CompileConfig, FaultsNameTheFileAndTheSection) {
               HasSubstr("m.json: compile_config: loss: "));
 }
 
-TEST(ParseLoss, AnotherLossIsRefused) {
-  EXPECT_THAT(
-      std::string(ParseLoss({.class_name = "MeanSquaredError"}).status().message()),
-      HasSubstr("loss 'MeanSquaredError' is not supported; supported: SparseCategoricalCrossentropy"));
-}
-
-TEST(ParseLoss, AnIgnoredClassIsRefused) {
-  const auto status =
-      ParseLoss({.class_name = "SparseCategoricalCrossentropy", .config = {{"ignore_class", 255}}}).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ignore_class 255 is not supported"));
-}
-
 }  // namespace
 }  // namespace cairn::nn
