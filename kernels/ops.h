@@ -208,8 +208,8 @@ class Dropout {
 class Regularizer {
  public:
   virtual ~Regularizer() = default;
-  // Adds the penalty's gradient to `gradient`, unless that is null, and the penalty to the host's `penalty` by the next
-  // Synchronize().
+  // Adds the penalty's gradient to `gradient`, unless that is null, and the penalty to the host's `penalty`
+  // by the next Synchronize().
   virtual absl::Status Run(const float* w, float* gradient, double* penalty) = 0;
 };
 
@@ -222,26 +222,53 @@ class Reorder {
   virtual absl::Status Run(const float* from, float* to) = 0;
 };
 
-// Cross entropy of integer labels against logits or probabilities [batch, classes], row-major.
-struct SparseCrossEntropyParams {
-  int64_t batch = 0, classes = 0;
-  bool from_logits = true;
+// Keras 3's losses (keras/src/losses/losses.py). The cross entropies take probabilities, or logits with
+// `from_logits`.
+enum class LossKind {
+  kSparseCategoricalCrossentropy,  // targets are class indices
+  kCategoricalCrossentropy,        // targets are a share for each class, as a rule one-hot
+  kBinaryCrossentropy,             // each output is a class of its own, its target 0 or 1
+  kMeanSquaredError,
+  kMeanAbsoluteError,
+  kHuber,
 };
 
-// What one batch adds to the sums that an epoch's mean loss and accuracy are made of. Host memory.
+// A loss of outputs [batch, rows_per_example, width], row-major.
+struct LossParams {
+  LossKind kind = LossKind::kSparseCategoricalCrossentropy;
+  int64_t batch = 0;
+  int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of an image of classes
+  int64_t width = 0;
+  bool from_logits = false;
+  double label_smoothing = 0;  // in [0, 1]; categorical and binary
+  double delta = 1;            // Huber: where the parabola ends
+
+  // Floats of one example's target: a class index for each row, or one float for each output.
+  int64_t targets_per_example() const {
+    return kind == LossKind::kSparseCategoricalCrossentropy ? rows_per_example : rows_per_example * width;
+  }
+};
+
+// INVALID_ARGUMENT for extents below 1, options out of range, and more classes than a float counts.
+absl::Status Validate(const LossParams& params);
+
+// What one batch adds to the sum that an epoch's mean loss is made of. Host memory.
 struct LossSums {
-  double loss = 0;      // sum over examples
-  int64_t correct = 0;  // examples whose largest output is the label's (the first of equals)
+  double loss = 0;  // sum over examples, each times its weight
   int64_t examples = 0;
 };
 
-class SparseCrossEntropy {
+class Loss {
  public:
-  virtual ~SparseCrossEntropy() = default;
-  // `labels` [batch] int32, device memory, each in [0, classes). Writes to the host's `sums` by the next
-  // Synchronize(). `doutputs` [batch, classes]: the gradient of the *mean* loss over the batch (Keras'
-  // sum_over_batch_size); null in evaluation. INVALID_ARGUMENT when a label is out of range.
-  virtual absl::Status Run(const float* outputs, const int32_t* labels, LossSums* sums, float* doutputs) = 0;
+  virtual ~Loss() = default;
+  // `targets` [batch, targets_per_example()]; `weights` [batch], or null where every example weighs 1. An
+  // example's loss is the mean over its rows, and over a row's outputs for all but the categorical losses.
+  // Writes to the host's `sums` by the next Synchronize(). `doutputs`, of the outputs' shape, is the gradient
+  // of (sum of weight * loss) / batch: Keras' sum_over_batch_size divides by the examples, not by their
+  // weights. Null in evaluation. INVALID_ARGUMENT naming the label and its example when a class index is no
+  // whole number or out of range.
+  virtual absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
+                           float* doutputs) = 0;
 };
 
 class OpFactory {
@@ -282,8 +309,7 @@ class OpFactory {
 
   virtual absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,
                                                                const TensorDesc& to) = 0;
-  virtual absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
-      const SparseCrossEntropyParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params) = 0;
 };
 
 }  // namespace cairn::kernels

@@ -11,32 +11,40 @@ constexpr int64_t kBatch = 256;
 
 }  // namespace
 
-Evaluator::Evaluator(const data::Dataset& dataset, nn::Replica& replica)
+Evaluator::Evaluator(const data::Dataset& dataset, nn::Replica& replica,
+                     absl::Span<const nn::MetricSpec> metrics)
     : dataset_(dataset),
       replica_(replica),
+      metrics_(metrics),
       inputs_(kBatch * dataset.example_shape().num_elements()),
-      labels_(static_cast<size_t>(kBatch)) {}
+      targets_(kBatch * dataset.num_targets()),
+      weights_(static_cast<size_t>(kBatch)) {}
 
-absl::StatusOr<kernels::LossSums> Evaluator::Run(absl::Span<const float> parameters,
-                                                 absl::FunctionRef<bool()> stop) {
-  const auto elements = static_cast<size_t>(dataset_.example_shape().num_elements());
-  kernels::LossSums total;
+absl::StatusOr<nn::MetricValues> Evaluator::Run(absl::Span<const float> parameters,
+                                                absl::FunctionRef<bool()> stop) {
+  metrics_.Reset();
   for (int64_t first = 0; first < dataset_.size(); first += kBatch) {
     if (stop()) return absl::CancelledError("stopped");
-    const auto count = static_cast<size_t>(std::min(kBatch, dataset_.size() - first));
-    for (size_t i = 0; i < count; ++i) {
-      labels_[i] =
-          dataset_.Read(first + static_cast<int64_t>(i), inputs_.span().subspan(i * elements, elements));
-    }
-    const nn::BatchView batch = {.examples = static_cast<int64_t>(count),
-                                 .inputs = inputs_.span().subspan(0, count * elements),
-                                 .labels = absl::MakeConstSpan(labels_).subspan(0, count)};
-    CAIRN_ASSIGN_OR_RETURN(const kernels::LossSums sums, replica_.Evaluate(parameters, batch));
-    total.loss += sums.loss;
-    total.correct += sums.correct;
-    total.examples += sums.examples;
+    const nn::BatchView batch = Read(first, std::min(kBatch, dataset_.size() - first));
+    CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result, replica_.Evaluate(parameters, batch));
+    metrics_.Update(batch, result);
   }
-  return total;
+  return metrics_.Values();
+}
+
+nn::BatchView Evaluator::Read(int64_t first, int64_t count) {
+  const auto elements = static_cast<size_t>(dataset_.example_shape().num_elements());
+  const auto targets = static_cast<size_t>(dataset_.num_targets());
+  const auto examples = static_cast<size_t>(count);
+  for (size_t i = 0; i < examples; ++i) {
+    weights_[i] =
+        dataset_.Read(first + static_cast<int64_t>(i), inputs_.span().subspan(i * elements, elements),
+                      targets_.span().subspan(i * targets, targets));
+  }
+  return {.examples = count,
+          .inputs = inputs_.span().subspan(0, examples * elements),
+          .targets = targets_.span().subspan(0, examples * targets),
+          .weights = absl::MakeConstSpan(weights_).subspan(0, dataset_.weighted() ? examples : 0)};
 }
 
 }  // namespace cairn::worker

@@ -11,6 +11,8 @@ namespace cairn::worker {
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(options.model));
   CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, MakeLoss(options, model));
+  CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
+  CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
   CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData({.path = options.data_dir,
                                                             .input_scale = options.input_scale,
@@ -21,12 +23,16 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
                                                    train.example_shape().ToString(), ", the model takes ",
                                                    model.input_shape().ToString()));
   }
-  if (train.num_classes() > model.output_shape().num_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat("--data_dir: labels go up to ", train.num_classes() - 1,
-                                                   ", but the model has ",
-                                                   model.output_shape().num_elements(), " outputs"));
+  for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
+    if (dataset == nullptr) continue;
+    const nn::TargetsInfo targets = {.num_targets = dataset->num_targets(),
+                                     .num_classes = dataset->num_classes()};
+    const absl::Status status = CheckTargets(loss, model.output_shape(), targets);
+    if (!status.ok()) {
+      return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");
+    }
   }
-  return Inputs{std::move(model), loss, std::move(data)};
+  return Inputs{std::move(model), loss, std::move(metrics), std::move(data)};
 }
 
 }  // namespace cairn::worker

@@ -1,13 +1,16 @@
-// What a job is made of, as far as one machine can tell: model, loss and data, loaded and checked against
-// each other.
+// What a job is made of, as far as one machine can tell: model, loss, metrics and data, loaded and checked
+// against each other.
 //
 // `cairn train` loads them before it starts anything, every worker for its work: the same faults in the same
 // words.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "worker/data/dataset.h"
 #include "worker/nn/loss.h"
+#include "worker/nn/metrics.h"
 #include "worker/nn/model.h"
 #include "worker/options.h"
 
@@ -16,6 +19,7 @@ namespace cairn::worker {
 struct Inputs {
   nn::Model model;
   nn::LossSpec loss;
+  std::vector<nn::MetricSpec> metrics;
   data::TrainingData data;
 };
 

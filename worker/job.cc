@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/core/status.h"
 #include "worker/digest.h"
 
@@ -48,6 +49,18 @@ absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Mod
   if (!options.loss.empty()) return nn::ParseLoss({.class_name = options.loss});
   if (model.compile_config().loss.has_value()) return nn::ParseLoss(*model.compile_config().loss);
   return absl::InvalidArgumentError("the model file names no loss: give --loss");
+}
+
+absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& options, const nn::Model& model,
+                                                        const nn::LossSpec& loss) {
+  if (options.metrics.empty()) {
+    return nn::ParseMetrics(model.compile_config().metrics, loss, model.output_shape());
+  }
+  std::vector<nn::CompiledMetric> named;
+  for (absl::string_view name : absl::StrSplit(options.metrics, ',')) {
+    named.push_back({.metric = nn::MetricOfName(std::string(absl::StripAsciiWhitespace(name)))});
+  }
+  return nn::ParseMetrics(named, loss, model.output_shape());
 }
 
 absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model) {

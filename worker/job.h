@@ -11,6 +11,7 @@
 #include "common/net/placement.h"
 #include "worker/data/sampler.h"
 #include "worker/nn/loss.h"
+#include "worker/nn/metrics.h"
 #include "worker/nn/model.h"
 #include "worker/options.h"
 
@@ -22,6 +23,9 @@ absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& opti
 
 // Flags override what the model file's compile_config says. INVALID_ARGUMENT naming what neither gives.
 absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model);
+// The same for what is watched beside the `loss`; neither needs to say anything.
+absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& options, const nn::Model& model,
+                                                        const nn::LossSpec& loss);
 
 // The optimizer as the servers read it; they know which ones there are. INVALID_ARGUMENT when neither names
 // one.

@@ -80,6 +80,9 @@ void AddHow(CLI::App& app, TrainOptions& options) {
   app.add_option(FlagNames("loss"), options.loss, "Instead of the model file's")
       ->type_name("NAME")
       ->group(group);
+  app.add_option(FlagNames("metrics"), options.metrics, "Instead of the model file's: accuracy,mse")
+      ->type_name("NAME,...")
+      ->group(group);
   app.add_option(FlagNames("seed"), options.seed, "Of initial values and of the order of examples")
       ->check(WholeNumberFrom(0))
       ->capture_default_str()

@@ -38,6 +38,7 @@ struct TrainOptions {
   std::optional<double> learning_rate;  // --learning_rate: overrides the model file's
   std::optional<double> momentum;       // --momentum
   std::string loss;                     // --loss: overrides the model file's
+  std::string metrics;                  // --metrics: names between commas; overrides the model file's
   uint64_t seed = 0;                    // --seed
   std::string shard_tail = "exact";     // --shard_tail exact|pad|drop
   bool shuffle = true;                  // --shuffle / --noshuffle

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/core/files.h"
 
@@ -21,7 +22,16 @@ nlohmann::ordered_json Number(const std::optional<double>& value) {
 
 }  // namespace
 
+std::optional<double> Summary::metric(absl::string_view name) const {
+  for (const auto& [known, value] : metrics) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
+
 std::string ToJson(const Summary& summary) {
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : summary.metrics) metrics[name] = Number(value);
   const nlohmann::ordered_json json = {
       {"mode", summary.mode},
       {"ps", summary.ps},
@@ -32,10 +42,11 @@ std::string ToJson(const Summary& summary) {
       {"examples", summary.examples},
       {"seconds", Number(summary.seconds)},
       {"examples_per_second", Number(summary.examples_per_second)},
-      {"loss", Number(summary.loss)},
-      {"accuracy", Number(summary.accuracy)},
-      {"val_loss", Number(summary.val_loss)},
-      {"val_accuracy", Number(summary.val_accuracy)},
+      {"loss", Number(summary.metric("loss"))},
+      {"accuracy", Number(summary.metric("accuracy"))},
+      {"val_loss", Number(summary.metric("val_loss"))},
+      {"val_accuracy", Number(summary.metric("val_accuracy"))},
+      {"metrics", metrics},
       {"gradients_accepted", summary.gradients_accepted},
       {"gradients_stale", summary.gradients_stale},
       {"gradients_duplicate", summary.gradients_duplicate},
@@ -50,9 +61,11 @@ std::string ToJson(const Summary& summary) {
 std::string OneLine(const Summary& summary) {
   std::string line = absl::StrFormat("%d steps, %d examples in %.1f s (%.0f examples/s)", summary.global_step,
                                      summary.examples, summary.seconds, summary.examples_per_second);
-  if (summary.val_accuracy.has_value() && summary.val_loss.has_value()) {
-    absl::StrAppendFormat(&line, ": val_accuracy %.4f, val_loss %.4f", *summary.val_accuracy,
-                          *summary.val_loss);
+  const char* separator = ": ";
+  for (const auto& [name, value] : summary.metrics) {
+    if (!absl::StartsWith(name, "val_")) continue;
+    absl::StrAppendFormat(&line, "%s%s %.4f", separator, name, value);
+    separator = ", ";
   }
   return line;
 }

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "worker/progress.h"
 
 namespace cairn::worker {
 
@@ -19,17 +21,21 @@ struct Summary {
   int64_t examples = 0;  // in the gradients that made updates, over all workers
   double seconds = 0;    // of training, evaluation included, on the chief's clock
   double examples_per_second = 0;
-  // Training's running means over the chief's part of the last epoch.
-  double loss = 0, accuracy = 0;
-  // Of the final parameters; absent without a validation set.
-  std::optional<double> val_loss, val_accuracy;
+  // Training's running means over the chief's part of the last epoch; with a validation set also those of the
+  // final parameters over it: "val_loss", ...
+  ShownMetrics metrics;
   // As ps/0 counted them.
   int64_t gradients_accepted = 0, gradients_stale = 0, gradients_duplicate = 0, staleness_max = 0;
   std::string device;
   int64_t parameters = 0;
   std::string parameters_sha256;
+
+  // One of `metrics`, if it is there.
+  std::optional<double> metric(absl::string_view name) const;
 };
 
+// All of it; `metrics` as an object, and its loss, accuracy, val_loss and val_accuracy, null where there are
+// none, also beside it.
 std::string ToJson(const Summary& summary);
 // "9380 steps, 300000 examples in 12.3 s (24390 examples/s): val_accuracy 0.9901, val_loss 0.0312"
 std::string OneLine(const Summary& summary);

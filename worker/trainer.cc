@@ -19,15 +19,6 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-double MeanLoss(const kernels::LossSums& sums) {
-  return sums.examples == 0 ? std::nan("") : sums.loss / static_cast<double>(sums.examples);
-}
-
-double Accuracy(const kernels::LossSums& sums) {
-  return sums.examples == 0 ? std::nan("")
-                            : static_cast<double>(sums.correct) / static_cast<double>(sums.examples);
-}
-
 std::string DrawRunId() {
   std::random_device entropy;
   return absl::StrCat(absl::Hex(entropy(), absl::kZeroPad8), absl::Hex(entropy(), absl::kZeroPad8));
@@ -42,9 +33,12 @@ v1::LeaveReason ReasonFor(const absl::Status& status) {
 }  // namespace
 
 Trainer::Trainer(const Parts& parts)
-    : parts_(parts), loader_(*parts.data.train, parts.sampler), gradients_(parts.model.num_parameters()) {
+    : parts_(parts),
+      loader_(*parts.data.train, parts.sampler),
+      gradients_(parts.model.num_parameters()),
+      metrics_(parts.metrics) {
   if (chief() && parts_.options.validation && parts_.data.validation != nullptr) {
-    evaluator_ = std::make_unique<Evaluator>(*parts_.data.validation, parts_.replica);
+    evaluator_ = std::make_unique<Evaluator>(*parts_.data.validation, parts_.replica, parts_.metrics);
   }
 }
 
@@ -106,26 +100,28 @@ absl::Status Trainer::TrainStep() {
   if (batch.examples == 0 && !sync()) return absl::OkStatus();  // nothing to say, and nobody waits for it
 
   const auto elements = static_cast<size_t>(parts_.data.train->example_shape().num_elements());
+  const auto targets = static_cast<size_t>(parts_.data.train->num_targets());
+  const auto examples = static_cast<size_t>(batch.examples);
   const nn::BatchView view = {
       .examples = batch.examples,
-      .inputs = batch.inputs.span().subspan(0, static_cast<size_t>(batch.examples) * elements),
-      .labels = batch.labels};
+      .inputs = batch.inputs.span().subspan(0, examples * elements),
+      .targets = batch.targets.span().subspan(0, examples * targets),
+      .weights = batch.weights.span().subspan(0, parts_.data.train->weighted() ? examples : 0)};
 
   client.BeginStep(gradients_.span(), batch.examples);
   CAIRN_ASSIGN_OR_RETURN(
-      const kernels::LossSums sums,
+      const nn::BatchResult result,
       parts_.replica.ForwardBackward(client.parameters(), view, gradients_.span(),
                                      [&client](int variable) { client.Announce(variable); }));
-  if (!std::isfinite(sums.loss)) {
-    return absl::InvalidArgumentError(absl::StrCat("the loss is ", sums.loss, " at version ",
+  if (!std::isfinite(result.sums.loss)) {
+    return absl::InvalidArgumentError(absl::StrCat("the loss is ", result.sums.loss, " at version ",
                                                    client.version(), NotFinite(client.parameters())));
   }
   CAIRN_RETURN_IF_ERROR(client.FinishStep().status());
 
-  epoch_sums_.loss += sums.loss;
-  epoch_sums_.correct += sums.correct;
-  epoch_sums_.examples += sums.examples;
-  if (chief()) parts_.progress->Update(batch.index + 1, TrainingMetrics());
+  if (!chief()) return absl::OkStatus();
+  metrics_.Update(view, result);
+  parts_.progress->Update(batch.index + 1, metrics_.Values());
   return absl::OkStatus();
 }
 
@@ -152,7 +148,7 @@ std::string Trainer::NotFinite(absl::Span<const float> parameters) const {
 
 void Trainer::StartEpochOf(int64_t position) {
   epoch_ = position / loader_.batches_per_epoch();
-  epoch_sums_ = {};
+  metrics_.Reset();
   if (!chief()) return;
   const int64_t steps_in_all = sync() || parts_.options.train_steps > 0
                                    ? parts_.job.final_version()
@@ -163,27 +159,26 @@ void Trainer::StartEpochOf(int64_t position) {
 
 absl::Status Trainer::EndEpoch() {
   if (epoch_ < 0 || !chief()) return absl::OkStatus();
-  ShownMetrics metrics = TrainingMetrics();
-  if (evaluator_ != nullptr) {
-    CAIRN_ASSIGN_OR_RETURN(const kernels::LossSums sums, Evaluate());
-    metrics.emplace_back("val_accuracy", Accuracy(sums));
-    metrics.emplace_back("val_loss", MeanLoss(sums));
-  }
+  CAIRN_ASSIGN_OR_RETURN(const ShownMetrics metrics, AllMetrics());
   parts_.progress->EndEpoch(metrics);
   return absl::OkStatus();
 }
 
-absl::StatusOr<kernels::LossSums> Trainer::Evaluate() {
+absl::StatusOr<ShownMetrics> Trainer::AllMetrics() {
+  ShownMetrics metrics = metrics_.Values();
+  if (evaluator_ == nullptr) return metrics;
+  CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, Evaluate());
+  for (const auto& [name, value] : validation) metrics.emplace_back(absl::StrCat("val_", name), value);
+  return metrics;
+}
+
+absl::StatusOr<nn::MetricValues> Trainer::Evaluate() {
   if (evaluated_version_ != parts_.client.version()) {
     CAIRN_ASSIGN_OR_RETURN(evaluation_,
                            evaluator_->Run(parts_.client.parameters(), [this] { return stop_.load(); }));
     evaluated_version_ = parts_.client.version();
   }
   return evaluation_;
-}
-
-ShownMetrics Trainer::TrainingMetrics() const {
-  return {{"accuracy", Accuracy(epoch_sums_)}, {"loss", MeanLoss(epoch_sums_)}};
 }
 
 absl::StatusOr<Summary> Trainer::WrapUp() {
@@ -204,13 +199,7 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   summary.examples = counters.examples();
   summary.seconds = std::chrono::duration<double>(parts_.clock.Now() - start_).count();
   summary.examples_per_second = static_cast<double>(summary.examples) / summary.seconds;
-  summary.loss = MeanLoss(epoch_sums_);
-  summary.accuracy = Accuracy(epoch_sums_);
-  if (evaluator_ != nullptr) {
-    CAIRN_ASSIGN_OR_RETURN(const kernels::LossSums sums, Evaluate());
-    summary.val_loss = MeanLoss(sums);
-    summary.val_accuracy = Accuracy(sums);
-  }
+  CAIRN_ASSIGN_OR_RETURN(summary.metrics, AllMetrics());
   summary.gradients_accepted = counters.accepted();
   summary.gradients_stale = counters.stale();
   summary.gradients_duplicate = counters.duplicate();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,6 +17,7 @@
 #include "worker/data/batch_loader.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluator.h"
+#include "worker/nn/metrics.h"
 #include "worker/nn/replica.h"
 #include "worker/options.h"
 #include "worker/progress.h"
@@ -29,6 +31,7 @@ class Trainer {
   struct Parts {
     const TrainOptions& options;
     const nn::Model& model;
+    const std::vector<nn::MetricSpec>& metrics;
     const data::TrainingData& data;
     const data::SamplerOptions& sampler;
     const v1::Job& job;  // but for the run_id
@@ -63,8 +66,10 @@ class Trainer {
   bool done() const;
   void StartEpochOf(int64_t position);
   absl::Status EndEpoch();
-  absl::StatusOr<kernels::LossSums> Evaluate();
-  ShownMetrics TrainingMetrics() const;
+  // The running means of training, and, with a validation set, what the current parameters make of it, "val_"
+  // before their names.
+  absl::StatusOr<ShownMetrics> AllMetrics();
+  absl::StatusOr<nn::MetricValues> Evaluate();
   // For the message about a loss that is not finite: the first variable that is not, or the largest value.
   std::string NotFinite(absl::Span<const float> parameters) const;
 
@@ -74,11 +79,11 @@ class Trainer {
   std::unique_ptr<Evaluator> evaluator_;
   std::atomic<bool> stop_{false};
 
-  int64_t position_ = 0;          // batches that this worker has trained on
-  int64_t epoch_ = -1;            // the one under way
-  kernels::LossSums epoch_sums_;  // of the epoch under way
+  int64_t position_ = 0;   // batches that this worker has trained on
+  int64_t epoch_ = -1;     // the one under way
+  nn::MetricSet metrics_;  // of the chief's part of the epoch under way
   int64_t evaluated_version_ = -1;
-  kernels::LossSums evaluation_;
+  nn::MetricValues evaluation_;  // of that version
   TimePoint start_;
 };
 

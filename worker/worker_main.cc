@@ -113,7 +113,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
-  const auto& [model, loss, data] = *inputs;
+  const auto& [model, loss, metrics, data] = *inputs;
   const auto job = MakeJob(options, model, cluster.spec, data.train->size());
   if (!job.ok()) return Fault(job.status().message());
   const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());
@@ -162,6 +162,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
   }
   Trainer trainer({.options = options,
                    .model = model,
+                   .metrics = metrics,
                    .data = data,
                    .sampler = *sampler,
                    .job = *job,

@@ -123,9 +123,8 @@ class CpuOps final : public OpFactory {
                                                        const TensorDesc& to) override {
     return cpu::MakeReorder(context_, from, to);
   }
-  absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
-      const SparseCrossEntropyParams& params) override {
-    return cpu::MakeSparseCrossEntropy(params);
+  absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params) override {
+    return cpu::MakeLoss(params);
   }
 
  private:

@@ -43,7 +43,6 @@ absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, i
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);
-absl::StatusOr<std::unique_ptr<SparseCrossEntropy>> MakeSparseCrossEntropy(
-    const SparseCrossEntropyParams& params);
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params);
 
 }  // namespace cairn::kernels::cpu

@@ -36,10 +36,10 @@ absl::Status Run(const std::string& model_file, const std::string& data_dir, int
   const auto start = std::chrono::steady_clock::now();
   for (int64_t step = 0; step < epochs * loader.batches_per_epoch(); ++step) {
     const data::Batch& batch = loader.Next(step);
-    const nn::BatchView view = {
-        .examples = batch.examples,
-        .inputs = batch.inputs.span().subspan(0, static_cast<size_t>(batch.examples) * elements),
-        .labels = batch.labels};
+    const auto batch_examples = static_cast<size_t>(batch.examples);
+    const nn::BatchView view = {.examples = batch.examples,
+                                .inputs = batch.inputs.span().subspan(0, batch_examples * elements),
+                                .targets = batch.targets.span().subspan(0, batch_examples)};
     CAIRN_RETURN_IF_ERROR(replica->ForwardBackward(parameters, view, gradients.span(), [](int) {}));
     adam->Update({.t = step + 1, .learning_rate = adam->learning_rate()}, parameters, gradients.span(), slots,
                  parameters.data());

@@ -42,11 +42,11 @@ absl::Status Run(const Options& options) {
   const std::vector<float> parameters = model.InitialParameters(1);
   std::vector<float> gradients(parameters.size());
   const std::vector<float> inputs = DenseInputs(options.batch_size * model.input_shape().num_elements());
-  std::vector<int32_t> labels(static_cast<size_t>(options.batch_size));
+  std::vector<float> labels(static_cast<size_t>(options.batch_size));
   for (size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = static_cast<int32_t>(i % static_cast<size_t>(model.output_shape()[0]));
+    labels[i] = static_cast<float>(i % static_cast<size_t>(model.output_shape()[0]));
   }
-  const nn::BatchView batch = {.examples = options.batch_size, .inputs = inputs, .labels = labels};
+  const nn::BatchView batch = {.examples = options.batch_size, .inputs = inputs, .targets = labels};
 
   std::vector<double> rates;  // images/s of each step
   for (int step = -kWarmUpSteps; step < options.steps; ++step) {

@@ -19,16 +19,16 @@ std::vector<std::string> PrimitivesOfOneStep(const nn::Model& model, int64_t bat
   const std::vector<float> parameters = model.InitialParameters(1);
   std::vector<float> gradients(parameters.size());
   const std::vector<float> inputs(static_cast<size_t>(batch_size * model.input_shape().num_elements()), 0.5f);
-  const std::vector<int32_t> labels(static_cast<size_t>(batch_size), 0);
+  const std::vector<float> labels(static_cast<size_t>(batch_size), 0.0f);
 
   testing::internal::CaptureStdout();
   dnnl::set_verbose(1);
-  const auto sums =
-      replica->ForwardBackward(parameters, {.examples = batch_size, .inputs = inputs, .labels = labels},
+  const auto result =
+      replica->ForwardBackward(parameters, {.examples = batch_size, .inputs = inputs, .targets = labels},
                                absl::MakeSpan(gradients), [](int) {});
   dnnl::set_verbose(0);
   const std::string log = testing::internal::GetCapturedStdout();
-  EXPECT_TRUE(sums.ok()) << sums.status();
+  EXPECT_TRUE(result.ok()) << result.status();
 
   std::vector<std::string> primitives;
   for (absl::string_view line : absl::StrSplit(log, '\n')) {

@@ -39,7 +39,7 @@ nn::Model MakeModel(bool softmax) {
 
 // The mean loss in double, written out layer by layer.
 double MeanLoss(const nn::Model& model, const std::vector<double>& parameters, const Tensor& inputs,
-                const std::vector<int32_t>& labels, bool softmax) {
+                const std::vector<float>& labels, bool softmax) {
   const auto variable = [&](size_t index) {
     const nn::ModelVariable& description = model.variables()[index];
     Tensor tensor(description.shape);
@@ -60,7 +60,8 @@ double MeanLoss(const nn::Model& model, const std::vector<double>& parameters, c
   if (softmax) y = reference::Softmax(y);
   double sum = 0;
   for (size_t n = 0; n < labels.size(); ++n) {
-    sum += reference::CrossEntropy(&y.values[n * kClasses], kClasses, labels[n], !softmax);
+    sum +=
+        reference::CrossEntropy(&y.values[n * kClasses], kClasses, static_cast<int64_t>(labels[n]), !softmax);
   }
   return sum / static_cast<double>(labels.size());
 }
@@ -77,11 +78,11 @@ class NetworkConformance : public ConformanceTest {
       inputs_.values[i] = inputs_float_.back();
     }
   }
-  nn::BatchView Batch() const { return {.examples = kExamples, .inputs = inputs_float_, .labels = labels_}; }
+  nn::BatchView Batch() const { return {.examples = kExamples, .inputs = inputs_float_, .targets = labels_}; }
 
   Tensor inputs_ = RandomTensor({kExamples, 9, 8, 2}, 11);
   std::vector<float> inputs_float_;
-  const std::vector<int32_t> labels_ = {0, 3, 1, 2, 3};
+  const std::vector<float> labels_ = {0, 3, 1, 2, 3};
 };
 
 TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
@@ -97,11 +98,11 @@ TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
     }
     auto replica = nn::Replica::Create(model, {.from_logits = !softmax}, device()).value();
     std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
-    const auto sums = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(gradients), [](int) {});
-    ASSERT_TRUE(sums.ok()) << sums.status();
+    const auto result = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(gradients), [](int) {});
+    ASSERT_TRUE(result.ok()) << result.status();
 
     const std::vector<double> exact(parameters.begin(), parameters.end());
-    EXPECT_NEAR(sums->loss / kExamples, MeanLoss(model, exact, inputs_, labels_, softmax), 1e-6);
+    EXPECT_NEAR(result->sums.loss / kExamples, MeanLoss(model, exact, inputs_, labels_, softmax), 1e-6);
     for (const nn::ModelVariable& variable : model.variables()) {
       double error = 0, size = 0;
       for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
@@ -130,7 +131,7 @@ TEST_P(NetworkConformance, TheSameStepTwiceIsTheSameBitForBit) {
   const auto once = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(first), [](int) {});
   const auto twice = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(second), [](int) {});
   ASSERT_TRUE(once.ok() && twice.ok());
-  EXPECT_EQ(once->loss, twice->loss);
+  EXPECT_EQ(once->sums.loss, twice->sums.loss);
   EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
 
   auto other_device = GetParam()->create();

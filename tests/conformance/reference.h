@@ -192,15 +192,38 @@ inline Tensor SoftmaxBackward(const Tensor& y, const Tensor& dy) {
   return dx;
 }
 
-// One example's loss, as Keras defines it.
-inline double CrossEntropy(const double* outputs, int64_t classes, int32_t label, bool from_logits) {
-  double sum = 0;
-  if (from_logits) {
-    for (int64_t j = 0; j < classes; ++j) sum += std::exp(outputs[j] - outputs[label]);
-    return std::log(sum);
+// The bounds that Keras clips probabilities to, in the float32 that it computes in.
+inline double Clip(double probability) {
+  return std::clamp(probability, double{1e-7f}, double{1.0f - 1e-7f});
+}
+
+// One row's losses, as Keras defines them: of classes whose `targets` are shares ...
+inline double CategoricalCrossEntropy(const double* outputs, const double* targets, int64_t classes,
+                                      bool from_logits) {
+  double sum = 0, loss = 0;
+  for (int64_t j = 0; j < classes; ++j) sum += from_logits ? std::exp(outputs[j] - outputs[0]) : outputs[j];
+  for (int64_t j = 0; j < classes; ++j) {
+    const double log_probability =
+        from_logits ? outputs[j] - outputs[0] - std::log(sum) : std::log(Clip(outputs[j] / sum));
+    loss -= targets[j] * log_probability;
   }
-  for (int64_t j = 0; j < classes; ++j) sum += outputs[j];
-  return -std::log(std::clamp(outputs[label] / sum, 1e-7, 1 - 1e-7));
+  return loss;
+}
+// ... of one class ...
+inline double CrossEntropy(const double* outputs, int64_t classes, int64_t label, bool from_logits) {
+  std::vector<double> one_hot(static_cast<size_t>(classes));
+  one_hot[static_cast<size_t>(label)] = 1;
+  return CategoricalCrossEntropy(outputs, one_hot.data(), classes, from_logits);
+}
+// ... of one output that is a class of its own ...
+inline double BinaryCrossEntropy(double output, double target, bool from_logits) {
+  const double p = from_logits ? 1 / (1 + std::exp(-output)) : Clip(output);
+  return -(target * std::log(p) + (1 - target) * std::log(1 - p));
+}
+// ... and of one output that may be any number.
+inline double Huber(double error, double delta) {
+  const double quadratic = std::min(std::fabs(error), delta);
+  return 0.5 * quadratic * quadratic + delta * (std::fabs(error) - quadratic);
 }
 
 }  // namespace cairn::reference

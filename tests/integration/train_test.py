@@ -9,8 +9,8 @@ import tempfile
 from harness import CNN, DONE, MLP, RETRYABLE, SMALL, TERMINATED, IntegrationTest, main, read_summary, small_data
 
 FIELDS = """mode ps workers batch_size global_step epochs examples seconds examples_per_second loss accuracy
-    val_loss val_accuracy gradients_accepted gradients_stale gradients_duplicate staleness_max device parameters
-    parameters_sha256""".split()
+    val_loss val_accuracy metrics gradients_accepted gradients_stale gradients_duplicate staleness_max device
+    parameters parameters_sha256""".split()
 METRICS = "accuracy: [01].[0-9]{4} - loss: [0-9.]+ - val_accuracy: [01].[0-9]{4} - val_loss: [0-9.]+"
 
 
@@ -51,6 +51,16 @@ class TrainTest(IntegrationTest):
             self.assertRegex(text, f"^{pattern}$")
         self.assertRegex(lines[4], "^64 steps, 4000 examples in .*: val_accuracy [01].[0-9]{4}, val_loss [0-9.]+$")
         self.assertEqual(len(lines), 5, run.stdout)
+
+    def test_metrics_of_the_flag_replace_those_of_the_model_file(self):
+        run = self.train(MLP, "--sync_replicas", "--metrics=accuracy,sparse_top_k_categorical_accuracy",
+                         "--summary=summary.json")
+        self.assert_exit(DONE, run)
+        summary = read_summary(self.directory / "summary.json")
+        names = ["accuracy", "loss", "sparse_top_k_categorical_accuracy"]
+        self.assertEqual(list(summary["metrics"]), names + ["val_" + name for name in names])
+        self.assertEqual(summary["val_accuracy"], summary["metrics"]["val_accuracy"])
+        self.assertGreater(summary["metrics"]["val_sparse_top_k_categorical_accuracy"], summary["val_accuracy"])
 
     def test_display_every_adds_lines_within_the_epoch(self):
         run = self.train(MLP, "--sync_replicas", "--display_every=10", "--novalidation")

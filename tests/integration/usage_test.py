@@ -49,6 +49,14 @@ class TrainUsageTest(IntegrationTest):
     def test_an_unknown_loss(self):
         self.refused("hinge", MLP, "--data_dir", small_data(), "--loss=hinge")
 
+    def test_a_loss_that_the_data_does_not_fit(self):
+        self.refused("--data_dir: loss CategoricalCrossentropy: .* class indices go with SparseCategoricalCrossentropy",
+                     MLP, "--data_dir", small_data(), "--loss=categorical_crossentropy")
+
+    def test_an_unknown_metric(self):
+        self.refused("metric 'f1' is not supported; supported: accuracy, ", MLP, "--data_dir", small_data(),
+                     "--metrics=accuracy,f1")
+
     def test_no_data_directory(self):
         self.refused("--data_dir", MLP)
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "worker/nn/config_reader.h"
@@ -16,21 +17,10 @@ struct ShortName {
   const char* name;
   const char* class_name;
 };
-constexpr ShortName kShortNames[] = {
-    {"adam", "Adam"},
-    {"adamw", "AdamW"},
-    {"adagrad", "Adagrad"},
-    {"adadelta", "Adadelta"},
-    {"adamax", "Adamax"},
-    {"nadam", "Nadam"},
-    {"rmsprop", "RMSprop"},
-    {"sgd", "SGD"},
-    {"ftrl", "Ftrl"},
-    {"lion", "Lion"},
-    {"sparse_categorical_crossentropy", "SparseCategoricalCrossentropy"},
-    {"categorical_crossentropy", "CategoricalCrossentropy"},
-    {"mean_squared_error", "MeanSquaredError"},
-    {"mse", "MeanSquaredError"},
+constexpr ShortName kOptimizers[] = {
+    {"adam", "Adam"},     {"adamw", "AdamW"}, {"adagrad", "Adagrad"}, {"adadelta", "Adadelta"},
+    {"adamax", "Adamax"}, {"nadam", "Nadam"}, {"rmsprop", "RMSprop"}, {"sgd", "SGD"},
+    {"ftrl", "Ftrl"},     {"lion", "Lion"},
 };
 
 // The member of an object, null where there is none or `document` is no object.
@@ -40,39 +30,45 @@ const json& Member(const json& document, const char* key) {
   return found == document.end() ? *null : *found;
 }
 
-std::string ClassNameOf(const std::string& name) {
-  for (const ShortName& row : kShortNames) {
-    if (name == row.name) return row.class_name;
-  }
-  return name;
+// The mean over the batch, in the words of Keras 2 and 3.
+bool IsMeanReduction(const std::string& value) {
+  return value == "sum_over_batch_size" || value == "mean" || value == "auto";
 }
 
-// Strings in the config of an optimizer or a loss: those that change nothing for us, and the values of those
-// that do.
-absl::Status CheckString(const std::string& key, const std::string& value) {
-  if (key == "name") return absl::OkStatus();
-  if (key == "reduction" && (value == "sum_over_batch_size" || value == "auto")) return absl::OkStatus();
-  if (key == "dtype" && value == "float32") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(key, ": \"", value, "\" is not supported",
-                                                 key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
+// An optimizer or a loss has no strings but those that change nothing for us.
+absl::Status RefuseTexts(KerasObject& object) {
+  for (const auto& [key, value] : object.texts) {
+    if (key == "name" || (key == "reduction" && IsMeanReduction(value))) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ": \"", value, "\" is not supported",
+                     key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
+  }
+  object.texts.clear();
+  return absl::OkStatus();
+}
+
+// The name where an object is given by its name alone, as a string or as a function of Keras'.
+const json& PlainName(const json& document) {
+  return Member(document, "class_name") == "function" ? Member(document, "config") : document;
 }
 
 absl::StatusOr<KerasObject> ParseObject(const json& document) {
-  if (document.is_string()) return KerasObject{.class_name = ClassNameOf(document.get<std::string>())};
+  const json& name = PlainName(document);
+  if (name.is_string()) return KerasObject{.class_name = name.get<std::string>()};
   const json& class_name = Member(document, "class_name");
   if (!class_name.is_string()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected a name or an object with class_name, got ", document.dump()));
   }
-  KerasObject object = {.class_name = ClassNameOf(class_name.get<std::string>())};
+  KerasObject object = {.class_name = class_name.get<std::string>()};
   const json& config = Member(document, "config");
   if (!config.is_object() && !config.is_null()) {
     return absl::InvalidArgumentError(absl::StrCat("config: expected an object, got ", config.dump()));
   }
   for (const auto& [key, value] : config.items()) {
-    if (value.is_null()) continue;
+    if (value.is_null() || (key == "dtype" && value == "float32")) continue;
     if (value.is_string()) {
-      CAIRN_RETURN_IF_ERROR(CheckString(key, value.get<std::string>()));
+      object.texts[key] = value.get<std::string>();
     } else if (value.is_number()) {
       object.config[key] = value.get<double>();
     } else if (value.is_boolean()) {
@@ -89,25 +85,26 @@ absl::StatusOr<KerasObject> ParseObject(const json& document) {
 }
 
 // Keras writes ["accuracy"], or one list per output, or objects of metric classes.
-absl::Status AppendMetrics(const json& document, std::vector<std::string>& metrics) {
+absl::Status AppendMetrics(const json& document, bool weighted, std::vector<CompiledMetric>& metrics) {
   if (document.is_null()) return absl::OkStatus();
   if (document.is_array()) {
-    for (const json& entry : document) CAIRN_RETURN_IF_ERROR(AppendMetrics(entry, metrics));
+    for (const json& entry : document) CAIRN_RETURN_IF_ERROR(AppendMetrics(entry, weighted, metrics));
     return absl::OkStatus();
   }
-  if (document.is_string()) {
-    metrics.push_back(document.get<std::string>());
-    return absl::OkStatus();
-  }
-  for (const json& name : {Member(Member(document, "config"), "name"), Member(document, "class_name")}) {
-    if (!name.is_string()) continue;
-    metrics.push_back(name.get<std::string>());
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("expected names of metrics, got ", document.dump()));
+  auto metric = ParseObject(document);
+  if (!metric.ok()) return Annotate(metric.status(), Member(document, "class_name").dump());
+  if (PlainName(document).is_string()) *metric = MetricOfName(metric->class_name);
+  metrics.push_back({*std::move(metric), weighted});
+  return absl::OkStatus();
 }
 
 }  // namespace
+
+KerasObject MetricOfName(std::string name) {
+  KerasObject metric = {.class_name = name};
+  metric.texts["name"] = std::move(name);
+  return metric;
+}
 
 absl::StatusOr<CompileConfig> ParseCompileConfig(const json& document) {
   CompileConfig config;
@@ -116,18 +113,24 @@ absl::StatusOr<CompileConfig> ParseCompileConfig(const json& document) {
     const json& value = reader.Raw(field);
     if (value.is_null()) return;
     auto parsed = ParseObject(value);
-    if (parsed.ok()) {
+    const absl::Status status = parsed.ok() ? RefuseTexts(*parsed) : parsed.status();
+    if (status.ok()) {
       target = *std::move(parsed);
     } else {
-      reader.Fail(field, parsed.status().message());
+      reader.Fail(field, status.message());
     }
   };
   read_object("optimizer", config.optimizer);
+  if (config.optimizer.has_value()) {
+    for (const ShortName& row : kOptimizers) {
+      if (config.optimizer->class_name == row.name) config.optimizer->class_name = row.class_name;
+    }
+  }
   read_object("loss", config.loss);
   for (const char* field : {"metrics", "weighted_metrics"}) {
-    if (const auto status = AppendMetrics(reader.Raw(field), config.metrics); !status.ok()) {
-      reader.Fail(field, status.message());
-    }
+    const bool weighted = absl::StartsWith(field, "weighted");
+    const absl::Status status = AppendMetrics(reader.Raw(field), weighted, config.metrics);
+    if (!status.ok()) reader.Fail(field, status.message());
   }
   reader.RefuseUnlessNull({"loss_weights"});
   // How Keras runs a step: this program has its own way.

@@ -11,22 +11,32 @@
 
 namespace cairn::nn {
 
-// A Keras object that only parameters describe: an optimizer with its hyperparameters, a loss with its
-// options.
+// A Keras object that only parameters describe: an optimizer with its hyperparameters, a loss or a metric
+// with its options.
 struct KerasObject {
-  std::string class_name;  // "Adam", "SparseCategoricalCrossentropy"
-  std::map<std::string, double>
-      config{};  // numbers and booleans of its config; nulls and its name are absent
+  std::string class_name;                  // "Adam", "SparseCategoricalCrossentropy"
+  std::map<std::string, double> config{};  // numbers and booleans; nulls are absent
+  // Strings, of a metric alone: {"curve", "PR"}, and the name it is shown by: {"name", "auc_pr"}.
+  std::map<std::string, std::string> texts{};
+};
+
+// One entry of compile()'s `metrics`, whose values ignore the examples' weights, or of `weighted_metrics`.
+struct CompiledMetric {
+  KerasObject metric;
+  bool weighted = false;
 };
 
 // Each part is optional.
 struct CompileConfig {
   std::optional<KerasObject> optimizer;
   std::optional<KerasObject> loss;
-  std::vector<std::string> metrics;  // as Keras names them: "accuracy"
+  std::vector<CompiledMetric> metrics;
 };
 
-// An optimizer or a loss may be a plain name ("adam"), which becomes Keras' class name where it is known.
+// A metric that was given by its name alone: "accuracy", "mse". It is shown by that name.
+KerasObject MetricOfName(std::string name);
+
+// Any of the three may be a plain name ("adam"); an optimizer's becomes Keras' class name where it is known.
 // Refused, with INVALID_ARGUMENT naming the field: what this program would have to ignore, such as
 // learning-rate schedules, loss weights, several losses, a reduction other than the mean over the batch.
 absl::StatusOr<CompileConfig> ParseCompileConfig(const nlohmann::json& json);

@@ -1,19 +1,49 @@
-// What training minimises.
+// What training minimises: a loss by Keras' name, and whether it fits a model and a data set.
 #pragma once
 
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/core/shape.h"
+#include "kernels/ops.h"
 #include "worker/nn/compile_config.h"
 
 namespace cairn::nn {
 
-// Keras' SparseCategoricalCrossentropy, reduced to the mean over the batch's examples.
+// Keras' loss, reduced to the mean over the batch's examples. Options that `kind` lacks keep their defaults.
 struct LossSpec {
-  // False, Keras' default: outputs are probabilities, clipped to [1e-7, 1 - 1e-7]. True: logits.
-  bool from_logits = false;
+  kernels::LossKind kind = kernels::LossKind::kSparseCategoricalCrossentropy;
+  bool from_logits = false;    // false: outputs are probabilities, clipped to [1e-7, 1 - 1e-7]
+  double label_smoothing = 0;  // in [0, 1]
+  double delta = 1;            // above 0
 };
 
-// From compile_config's loss, or from KerasObject{name} for a name that a flag gave. INVALID_ARGUMENT for
-// another loss, listing the supported ones, and for options that Keras' has and this one lacks.
+// From compile_config's loss, or from KerasObject{name} for a name that a flag gave: Keras' class names
+// ("MeanSquaredError"), function names ("mean_squared_error") and short ones ("mse"), in any case.
+// INVALID_ARGUMENT for another loss, listing the supported ones, and for options that Keras' has and this one
+// lacks.
 absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss);
+
+// "SparseCategoricalCrossentropy"
+absl::string_view ClassName(kernels::LossKind kind);
+// True for the cross entropies, whose outputs are scores of classes.
+bool IsClassification(kernels::LossKind kind);
+
+// The loss for `batch` examples of a model's output [..., width] without the batch: rows are all its axes but
+// the last.
+kernels::LossParams MakeLossParams(const LossSpec& loss, const Shape& output, int64_t batch);
+
+// INVALID_ARGUMENT naming the loss and the output that it does not fit.
+absl::Status CheckOutput(const LossSpec& loss, const Shape& output);
+
+// What a data set offers as targets.
+struct TargetsInfo {
+  int64_t num_targets = 1;  // floats per example
+  int64_t num_classes = 0;  // of class indices; 0 where targets are none
+};
+// INVALID_ARGUMENT naming the loss, the model's output and what the data set has instead of what it needs.
+absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const TargetsInfo& data);
 
 }  // namespace cairn::nn

@@ -27,9 +27,8 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
   CAIRN_RETURN_IF_ERROR(plan->AddSteps(batch));
   CAIRN_RETURN_IF_ERROR(plan->AddRegularizers());
   CAIRN_RETURN_IF_ERROR(plan->PlanGradients());
-  CAIRN_ASSIGN_OR_RETURN(plan->loss_, device.ops().MakeSparseCrossEntropy({.batch = batch,
-                                                                           .classes = model.output_shape()[0],
-                                                                           .from_logits = loss.from_logits}));
+  CAIRN_ASSIGN_OR_RETURN(plan->loss_,
+                         device.ops().MakeLoss(MakeLossParams(loss, model.output_shape(), batch)));
   return plan;
 }
 
@@ -279,8 +278,7 @@ absl::Status Plan::ForwardBackward(const float* parameters, const Batch& batch, 
                                    absl::FunctionRef<absl::Status(int variable)> on_gradient) {
   penalty_ = 0;
   CAIRN_RETURN_IF_ERROR(Forward(parameters, batch, /*training=*/true));
-  CAIRN_RETURN_IF_ERROR(
-      loss_->Run(values_[static_cast<size_t>(output_)].data, batch.labels, sums, GradientOf(output_)));
+  CAIRN_RETURN_IF_ERROR(loss_->Run(outputs(), batch.targets, batch.weights, sums, GradientOf(output_)));
   return Backward(parameters, gradients, on_gradient);
 }
 
@@ -290,7 +288,7 @@ absl::Status Plan::Evaluate(const float* parameters, const Batch& batch, kernels
   for (int variable = 0; variable < static_cast<int>(regularizers_.size()); ++variable) {
     CAIRN_RETURN_IF_ERROR(Regularize(variable, parameters, nullptr));
   }
-  return loss_->Run(values_[static_cast<size_t>(output_)].data, batch.labels, sums, nullptr);
+  return loss_->Run(outputs(), batch.targets, batch.weights, sums, nullptr);
 }
 
 }  // namespace cairn::nn

@@ -27,7 +27,8 @@ class Plan {
 
   struct Batch {
     absl::Span<const float* const> inputs;  // [model input] [batch, shape], row-major, device memory
-    const int32_t* labels = nullptr;        // [batch], device memory
+    const float* targets = nullptr;         // [batch, the loss' targets per example], device memory
+    const float* weights = nullptr;         // [batch], device memory; null where every example weighs 1
     uint64_t seed = 0;                      // of what the step draws at random
   };
   // `parameters` and `gradients`: device memory in the model's flat order. `sums` is written by the device's
@@ -37,6 +38,8 @@ class Plan {
                                kernels::LossSums* sums,
                                absl::FunctionRef<absl::Status(int variable)> on_gradient);
   absl::Status Evaluate(const float* parameters, const Batch& batch, kernels::LossSums* sums);
+  // What the last of either computed: [batch, output_shape], row-major, device memory.
+  const float* outputs() const { return values_[static_cast<size_t>(output_)].data; }
   // The regularizers' part of the mean loss, which is not in `sums`. After the next Synchronize().
   double penalty() const { return penalty_; }
 
@@ -93,7 +96,7 @@ class Plan {
   std::vector<Step> steps_;
   int output_ = -1;               // a value
   std::map<int, int> row_major_;  // of a blocked value
-  std::unique_ptr<kernels::SparseCrossEntropy> loss_;
+  std::unique_ptr<kernels::Loss> loss_;
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
   // Gradients of activations are short-lived: many share a memory, one after another.
   std::vector<std::unique_ptr<kernels::DeviceMemory>> gradient_memory_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/aligned_buffer.h"
@@ -26,13 +27,11 @@ class DeviceCopy {
     CAIRN_ASSIGN_OR_RETURN(memory_, device_.Allocate(num_floats, what));
     return absl::OkStatus();
   }
-  // Where the device reads `host` [count] of 4-byte elements.
-  template <typename T>
-  absl::StatusOr<const T*> Upload(const T* host, int64_t count) {
-    static_assert(sizeof(T) == sizeof(float));
+  // Where the device reads `host` [count].
+  absl::StatusOr<const float*> Upload(const float* host, int64_t count) {
     if (memory_ == nullptr) return host;
-    CAIRN_RETURN_IF_ERROR(device_.CopyToDevice(host, memory_->data(), count * int64_t{sizeof(T)}));
-    return reinterpret_cast<const T*>(memory_->data());
+    CAIRN_RETURN_IF_ERROR(device_.CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
+    return memory_->data();
   }
   // Where the device writes what will be downloaded to `host`.
   float* Target(float* host) { return memory_ == nullptr ? host : memory_->data(); }
@@ -55,12 +54,13 @@ class DeviceReplica final : public Replica {
         parameters_(device),
         gradients_(device),
         inputs_(device),
-        labels_(device),
+        targets_(device),
+        weights_(device),
         input_pointers_(model.inputs().size()) {}
 
-  absl::StatusOr<kernels::LossSums> ForwardBackward(
-      absl::Span<const float> parameters, const BatchView& batch, absl::Span<float> gradients,
-      absl::FunctionRef<void(int variable)> on_gradient) override {
+  absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
+                                              absl::Span<float> gradients,
+                                              absl::FunctionRef<void(int variable)> on_gradient) override {
     CAIRN_RETURN_IF_ERROR(Check(parameters, batch));
     if (static_cast<int64_t>(gradients.size()) != model_.num_parameters()) {
       return absl::InvalidArgumentError(
@@ -70,7 +70,7 @@ class DeviceReplica final : public Replica {
     CAIRN_ASSIGN_OR_RETURN(Plan * plan, PlanFor(batch.examples));
     CAIRN_RETURN_IF_ERROR(gradients_.Reserve(model_.num_parameters(), "gradients"));
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(parameters, batch));
-    kernels::LossSums sums;
+    BatchResult result;
     const auto announce = [&](int index) -> absl::Status {
       const ModelVariable& variable = model_.variables()[static_cast<size_t>(index)];
       CAIRN_RETURN_IF_ERROR(
@@ -80,23 +80,24 @@ class DeviceReplica final : public Replica {
       return absl::OkStatus();
     };
     CAIRN_RETURN_IF_ERROR(plan->ForwardBackward(uploaded.parameters, uploaded.batch,
-                                                gradients_.Target(gradients.data()), &sums, announce));
+                                                gradients_.Target(gradients.data()), &result.sums, announce));
+    CAIRN_ASSIGN_OR_RETURN(result.outputs, DownloadOutputs(*plan, batch.examples));
     CAIRN_RETURN_IF_ERROR(device_.Synchronize());
-    sums.loss += plan->penalty() * static_cast<double>(batch.examples);
-    return sums;
+    result.sums.loss += plan->penalty() * static_cast<double>(batch.examples);
+    return result;
   }
 
-  absl::StatusOr<kernels::LossSums> Evaluate(absl::Span<const float> parameters,
-                                             const BatchView& batch) override {
+  absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
     CAIRN_RETURN_IF_ERROR(Check(parameters, batch));
-    if (batch.examples == 0) return kernels::LossSums{};
+    if (batch.examples == 0) return BatchResult{};
     CAIRN_ASSIGN_OR_RETURN(Plan * plan, PlanFor(batch.examples));
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(parameters, batch));
-    kernels::LossSums sums;
-    CAIRN_RETURN_IF_ERROR(plan->Evaluate(uploaded.parameters, uploaded.batch, &sums));
+    BatchResult result;
+    CAIRN_RETURN_IF_ERROR(plan->Evaluate(uploaded.parameters, uploaded.batch, &result.sums));
+    CAIRN_ASSIGN_OR_RETURN(result.outputs, DownloadOutputs(*plan, batch.examples));
     CAIRN_RETURN_IF_ERROR(device_.Synchronize());
-    sums.loss += plan->penalty() * static_cast<double>(batch.examples);
-    return sums;
+    result.sums.loss += plan->penalty() * static_cast<double>(batch.examples);
+    return result;
   }
 
  private:
@@ -107,11 +108,15 @@ class DeviceReplica final : public Replica {
 
   absl::Status Check(absl::Span<const float> parameters, const BatchView& batch) const {
     const int64_t values = batch.examples * model_.input_shape().num_elements();
+    const int64_t targets =
+        MakeLossParams(loss_, model_.output_shape(), batch.examples).targets_per_example();
     if (batch.examples < 0 || static_cast<int64_t>(batch.inputs.size()) != values ||
-        static_cast<int64_t>(batch.labels.size()) != batch.examples) {
+        static_cast<int64_t>(batch.targets.size()) != batch.examples * targets ||
+        (!batch.weights.empty() && static_cast<int64_t>(batch.weights.size()) != batch.examples)) {
       return absl::InvalidArgumentError(
           absl::StrCat("a batch of ", batch.examples, " examples of ", model_.input_shape().ToString(),
-                       " has ", batch.inputs.size(), " values and ", batch.labels.size(), " labels"));
+                       " with ", targets, " targets each has ", batch.inputs.size(), " values, ",
+                       batch.targets.size(), " targets and ", batch.weights.size(), " weights"));
     }
     if (static_cast<int64_t>(parameters.size()) != model_.num_parameters()) {
       return absl::InvalidArgumentError(absl::StrCat(parameters.size(), " values for the model's ",
@@ -135,7 +140,8 @@ class DeviceReplica final : public Replica {
     const auto values = static_cast<int64_t>(batch.inputs.size());
     CAIRN_RETURN_IF_ERROR(parameters_.Reserve(model_.num_parameters(), "parameters"));
     CAIRN_RETURN_IF_ERROR(inputs_.Reserve(values, "inputs"));
-    CAIRN_RETURN_IF_ERROR(labels_.Reserve(batch.examples, "labels"));
+    const auto targets = static_cast<int64_t>(batch.targets.size());
+    CAIRN_RETURN_IF_ERROR(targets_.Reserve(targets, "targets"));
     Uploaded uploaded;
     CAIRN_ASSIGN_OR_RETURN(uploaded.parameters,
                            parameters_.Upload(parameters.data(), model_.num_parameters()));
@@ -146,7 +152,11 @@ class DeviceReplica final : public Replica {
     }
     uploaded.batch.inputs = input_pointers_;
     uploaded.batch.seed = batch.seed;
-    CAIRN_ASSIGN_OR_RETURN(uploaded.batch.labels, labels_.Upload(batch.labels.data(), batch.examples));
+    CAIRN_ASSIGN_OR_RETURN(uploaded.batch.targets, targets_.Upload(batch.targets.data(), targets));
+    if (!batch.weights.empty()) {
+      CAIRN_RETURN_IF_ERROR(weights_.Reserve(batch.examples, "weights"));
+      CAIRN_ASSIGN_OR_RETURN(uploaded.batch.weights, weights_.Upload(batch.weights.data(), batch.examples));
+    }
     return uploaded;
   }
 
@@ -169,9 +179,19 @@ class DeviceReplica final : public Replica {
     return split_.data();
   }
 
+  // Where the host reads the outputs, from the device's next Synchronize() on.
+  absl::StatusOr<absl::Span<const float>> DownloadOutputs(const Plan& plan, int64_t examples) {
+    const auto count = static_cast<size_t>(examples * model_.output_shape().num_elements());
+    if (device_.host_memory_is_device_memory()) return absl::MakeConstSpan(plan.outputs(), count);
+    outputs_.resize(count);
+    CAIRN_RETURN_IF_ERROR(
+        device_.CopyToHost(plan.outputs(), outputs_.data(), static_cast<int64_t>(count * sizeof(float))));
+    return absl::MakeConstSpan(outputs_);
+  }
+
   // A worker without examples takes part in a round all the same.
-  kernels::LossSums NoExamples(absl::Span<float> gradients,
-                               absl::FunctionRef<void(int variable)> on_gradient) const {
+  BatchResult NoExamples(absl::Span<float> gradients,
+                         absl::FunctionRef<void(int variable)> on_gradient) const {
     std::fill(gradients.begin(), gradients.end(), 0.0f);
     for (int variable = static_cast<int>(model_.variables().size()); variable-- > 0;) on_gradient(variable);
     return {};
@@ -180,9 +200,10 @@ class DeviceReplica final : public Replica {
   const Model& model_;
   const LossSpec loss_;
   kernels::Device& device_;
-  DeviceCopy parameters_, gradients_, inputs_, labels_;
+  DeviceCopy parameters_, gradients_, inputs_, targets_, weights_;
   AlignedBuffer split_;                       // [input][examples][elements], where there are several inputs
   std::vector<const float*> input_pointers_;  // [input]
+  std::vector<float> outputs_;                // the last batch's; empty where the host reads the device's
   std::map<int64_t, std::unique_ptr<Plan>> plans_;  // [batch size]
 };
 
@@ -190,10 +211,7 @@ class DeviceReplica final : public Replica {
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const LossSpec& loss,
                                                          kernels::Device& device) {
-  if (model.output_shape().rank() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("the network's output ", model.output_shape().ToString(),
-                                                   " is not one score per class: the loss needs [classes]"));
-  }
+  CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   return std::make_unique<DeviceReplica>(model, loss, device);
 }
 

@@ -2,7 +2,6 @@
 // for each batch size it meets (the full batch and the uneven last one). One thread at a time.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "absl/functional/function_ref.h"
@@ -10,39 +9,32 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/device.h"
-#include "kernels/ops.h"
+#include "worker/nn/batch.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
 
 namespace cairn::nn {
 
-// Examples in host memory, borrowed for the call.
-struct BatchView {
-  int64_t examples = 0;
-  absl::Span<const float> inputs;    // [examples, input_shape], row-major; several inputs side by side
-  absl::Span<const int32_t> labels;  // [examples]
-  uint64_t seed = 0;                 // of what the step draws at random (dropout)
-};
-
 class Replica {
  public:
-  // `model` and `device` must outlive the replica.
+  // `model` and `device` must outlive the replica. INVALID_ARGUMENT where the loss does not fit the model's
+  // output.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(const Model& model, const LossSpec& loss,
                                                          kernels::Device& device);
   virtual ~Replica() = default;
 
-  // Computes the gradient of the mean loss over the batch. `parameters` and `gradients` are host memory in
-  // the model's flat order [num_parameters()]. `on_gradient(i)` is called once per variable as soon as its
-  // part of `gradients` is final, last layer first; on the CPU from the calling thread, elsewhere perhaps
-  // from another one, always before this returns. `parameters` is not read any more, and `gradients` not
-  // written, after it returned.
-  virtual absl::StatusOr<kernels::LossSums> ForwardBackward(
-      absl::Span<const float> parameters, const BatchView& batch, absl::Span<float> gradients,
-      absl::FunctionRef<void(int variable)> on_gradient) = 0;
+  // Computes the gradient of the mean loss over the batch, each example's times its weight. `parameters` and
+  // `gradients` are host memory in the model's flat order [num_parameters()]. `on_gradient(i)` is called once
+  // per variable as soon as its part of `gradients` is final, last layer first; on the CPU from the calling
+  // thread, elsewhere perhaps from another one, always before this returns. `parameters` is not read any
+  // more, and `gradients` not written, after it returned.
+  virtual absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters,
+                                                      const BatchView& batch, absl::Span<float> gradients,
+                                                      absl::FunctionRef<void(int variable)> on_gradient) = 0;
 
-  // Loss and accuracy without gradients.
-  virtual absl::StatusOr<kernels::LossSums> Evaluate(absl::Span<const float> parameters,
-                                                     const BatchView& batch) = 0;
+  // Loss and outputs without gradients.
+  virtual absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters,
+                                               const BatchView& batch) = 0;
 };
 
 }  // namespace cairn::nn

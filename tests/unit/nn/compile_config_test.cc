@@ -14,9 +14,15 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 absl::StatusOr<CompileConfig> Parse(const char* text) {
   return ParseCompileConfig(nlohmann::json::parse(text));
+}
+
+MATCHER_P3(IsMetric, class_name, name, weighted, "") {
+  return arg.metric.class_name == class_name && arg.metric.texts.at("name") == name &&
+         arg.weighted == weighted;
 }
 
 std::string FaultOf(const char* text) {
@@ -33,7 +39,7 @@ TEST(CompileConfig, OfARealExportHasOptimizerLossAndMetrics) {
   EXPECT_EQ(config.optimizer->config.count("weight_decay"), 0u) << "nulls are absent";
   ASSERT_TRUE(config.loss.has_value());
   EXPECT_TRUE(ParseLoss(*config.loss).value().from_logits);
-  EXPECT_THAT(config.metrics, ElementsAre("accuracy"));
+  EXPECT_THAT(config.metrics, ElementsAre(IsMetric("accuracy", "accuracy", false)));
 }
 
 TEST(CompileConfig, OfAnUncompiledModelIsEmpty) {
@@ -43,19 +49,37 @@ TEST(CompileConfig, OfAnUncompiledModelIsEmpty) {
   EXPECT_FALSE(config->loss.has_value());
 }
 
-TEST(CompileConfig, PlainNamesBecomeKerasClassNames) {
+TEST(CompileConfig, PlainNamesAreEnough) {
   const auto config = Parse(R"({"optimizer": "rmsprop", "loss": "sparse_categorical_crossentropy"})");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->optimizer->class_name, "RMSprop");
-  EXPECT_EQ(config->loss->class_name, "SparseCategoricalCrossentropy");
+  EXPECT_EQ(config->loss->class_name, "sparse_categorical_crossentropy");
   EXPECT_FALSE(ParseLoss(*config->loss).value().from_logits) << "Keras' default";
 }
 
-TEST(CompileConfig, MetricsMayBeObjectsOrListsPerOutput) {
-  const auto config = Parse(
-      R"({"metrics": [["accuracy"], {"class_name": "SparseCategoricalAccuracy", "config": {"name": "acc"}}]})");
+TEST(CompileConfig, MetricsMayBeNamesObjectsFunctionsOrListsPerOutput) {
+  const auto config = Parse(R"({
+      "metrics": [["mse"], {"class_name": "SparseCategoricalAccuracy", "config": {"name": "acc"}}],
+      "weighted_metrics": [{"class_name": "function", "config": "mean_absolute_error"}]})");
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_THAT(config->metrics, ElementsAre("accuracy", "acc"));
+  EXPECT_THAT(config->metrics,
+              ElementsAre(IsMetric("mse", "mse", false), IsMetric("SparseCategoricalAccuracy", "acc", false),
+                          IsMetric("mean_absolute_error", "mean_absolute_error", true)));
+}
+
+TEST(CompileConfig, AMetricKeepsItsOptions) {
+  const auto config = Parse(R"({"metrics": [{"class_name": "AUC", "config":
+      {"name": "auc_pr", "dtype": "float32", "num_thresholds": 100, "curve": "PR", "num_labels": null,
+       "multi_label": false}}]})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const KerasObject& metric = config->metrics.at(0).metric;
+  EXPECT_THAT(metric.config, ElementsAre(Pair("multi_label", 0), Pair("num_thresholds", 100)));
+  EXPECT_THAT(metric.texts, ElementsAre(Pair("curve", "PR"), Pair("name", "auc_pr")));
+}
+
+TEST(CompileConfig, AMetricsOptionThatIsNoScalarIsRefusedWithItsClass) {
+  EXPECT_THAT(FaultOf(R"({"metrics": [{"class_name": "Precision", "config": {"thresholds": [0.4, 0.9]}}]})"),
+              HasSubstr("metrics: \"Precision\": thresholds: [0.4,0.9] is not supported"));
 }
 
 TEST(CompileConfig, ALearningRateScheduleIsRefusedByName) {
@@ -81,18 +105,6 @@ TEST(CompileConfig, FaultsNameTheFileAndTheSection) {
           "compile_config": {"loss": 3}})";
   EXPECT_THAT(std::string(Model::FromJson(json, "m.json").status().message()),
               HasSubstr("m.json: compile_config: loss: "));
-}
-
-TEST(ParseLoss, AnotherLossIsRefused) {
-  EXPECT_THAT(
-      std::string(ParseLoss({.class_name = "MeanSquaredError"}).status().message()),
-      HasSubstr("loss 'MeanSquaredError' is not supported; supported: SparseCategoricalCrossentropy"));
-}
-
-TEST(ParseLoss, AnIgnoredClassIsRefused) {
-  const auto status =
-      ParseLoss({.class_name = "SparseCategoricalCrossentropy", .config = {{"ignore_class", 255}}}).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ignore_class 255 is not supported"));
 }
 
 }  // namespace

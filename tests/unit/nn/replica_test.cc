@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
 // A CPU whose memory is not the host's: every copy that a GPU needs must be made, or the results are wrong.
@@ -61,8 +62,8 @@ class ReplicaTest : public testing::Test {
     inputs_.resize(static_cast<size_t>(examples * model_.input_shape().num_elements()));
     for (float& value : inputs_) value = random.NextUniform();
     labels_.resize(static_cast<size_t>(examples));
-    for (int32_t& label : labels_) label = static_cast<int32_t>(random.NextBelow(10));
-    return {.examples = examples, .inputs = inputs_, .labels = labels_};
+    for (float& label : labels_) label = static_cast<float>(random.NextBelow(10));
+    return {.examples = examples, .inputs = inputs_, .targets = labels_};
   }
 
   const Model model_ = Model::FromFile(kKerasJson).value();
@@ -71,22 +72,22 @@ class ReplicaTest : public testing::Test {
   std::vector<float> gradients_ =
       std::vector<float>(parameters_.size(), std::numeric_limits<float>::quiet_NaN());
   std::vector<float> inputs_;
-  std::vector<int32_t> labels_;
+  std::vector<float> labels_;
 };
 
 TEST_F(ReplicaTest, AnUntrainedNetworkLosesTheLogarithmOfItsClasses) {
-  const auto sums =
+  const auto result =
       MakeReplica()->ForwardBackward(parameters_, Batch(64), absl::MakeSpan(gradients_), [](int) {});
-  ASSERT_TRUE(sums.ok()) << sums.status();
-  EXPECT_EQ(sums->examples, 64);
-  EXPECT_NEAR(sums->loss / 64, std::log(10.0), 0.2);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->sums.examples, 64);
+  EXPECT_NEAR(result->sums.loss / 64, std::log(10.0), 0.2);
   for (float gradient : gradients_) ASSERT_TRUE(std::isfinite(gradient));
 }
 
 TEST_F(ReplicaTest, EveryGradientIsAnnouncedOnceLastLayerFirstAndFinal) {
   std::vector<int> announced;
   std::vector<float> at_announcement(gradients_.size());
-  const auto sums =
+  const auto result =
       MakeReplica()->ForwardBackward(parameters_, Batch(8), absl::MakeSpan(gradients_), [&](int index) {
         announced.push_back(index);
         const ModelVariable& variable = model_.variables()[static_cast<size_t>(index)];
@@ -94,7 +95,7 @@ TEST_F(ReplicaTest, EveryGradientIsAnnouncedOnceLastLayerFirstAndFinal) {
         const auto end = begin + static_cast<size_t>(variable.shape.num_elements());
         for (size_t i = begin; i < end; ++i) at_announcement[i] = gradients_[i];
       });
-  ASSERT_TRUE(sums.ok()) << sums.status();
+  ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(announced, ElementsAre(8, 9, 6, 7, 4, 5, 2, 3, 0, 1));
   EXPECT_EQ(at_announcement, gradients_);
 }
@@ -104,15 +105,16 @@ TEST_F(ReplicaTest, StepsDownTheGradientReduceTheLoss) {
   const BatchView batch = Batch(32);
   std::fill(inputs_.begin(), inputs_.end(), 0.0f);
   for (size_t i = 0; i < labels_.size(); ++i) {  // two bright rows for each class
-    std::fill_n(inputs_.begin() + static_cast<int64_t>(i * 784) + labels_[i] * 56, 56, 1.0f);
+    std::fill_n(inputs_.begin() + static_cast<int64_t>(i * 784) + static_cast<int64_t>(labels_[i]) * 56, 56,
+                1.0f);
   }
   std::vector<float> parameters = parameters_;
   double first = 0, last = 0;
   for (int step = 0; step < 60; ++step) {
-    const auto sums = replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients_), [](int) {});
-    ASSERT_TRUE(sums.ok()) << sums.status();
-    if (step == 0) first = sums->loss;
-    last = sums->loss;
+    const auto result = replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients_), [](int) {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    if (step == 0) first = result->sums.loss;
+    last = result->sums.loss;
     for (size_t i = 0; i < parameters.size(); ++i) parameters[i] -= 0.1f * gradients_[i];
   }
   EXPECT_LT(last, first / 2);
@@ -124,9 +126,34 @@ TEST_F(ReplicaTest, EvaluateGivesTheSumsOfForwardBackward) {
   const auto trained = replica->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {});
   const auto evaluated = replica->Evaluate(parameters_, batch);
   ASSERT_TRUE(trained.ok() && evaluated.ok());
-  EXPECT_EQ(trained->loss, evaluated->loss);
-  EXPECT_EQ(trained->correct, evaluated->correct);
-  EXPECT_EQ(evaluated->examples, 10);
+  EXPECT_EQ(trained->sums.loss, evaluated->sums.loss);
+  EXPECT_EQ(evaluated->sums.examples, 10);
+}
+
+TEST_F(ReplicaTest, BothGiveTheOutputsOfTheBatch) {
+  const auto replica = MakeReplica();
+  const BatchView batch = Batch(10);
+  const auto trained = replica->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {});
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  const std::vector<float> outputs(trained->outputs.begin(), trained->outputs.end());
+  EXPECT_EQ(outputs.size(), 100u);
+  const auto evaluated = replica->Evaluate(parameters_, batch);
+  ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+  EXPECT_EQ(evaluated->outputs, absl::MakeConstSpan(outputs));
+}
+
+TEST_F(ReplicaTest, WeightsScaleTheLossAndTheGradient) {
+  const auto replica = MakeReplica();
+  BatchView batch = Batch(4);
+  std::vector<float> plain(gradients_.size());
+  const auto unweighted = replica->ForwardBackward(parameters_, batch, absl::MakeSpan(plain), [](int) {});
+  const std::vector<float> weights(4, 2.0f);
+  batch.weights = weights;
+  const auto weighted = replica->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {});
+  ASSERT_TRUE(unweighted.ok() && weighted.ok());
+  EXPECT_EQ(weighted->sums.loss, 2 * unweighted->sums.loss);
+  for (float& gradient : plain) gradient *= 2;
+  EXPECT_EQ(gradients_, plain);  // a power of two rounds nothing
 }
 
 TEST_F(ReplicaTest, UnevenBatchesInAnyOrderDoNotDisturbEachOther) {
@@ -141,11 +168,11 @@ TEST_F(ReplicaTest, UnevenBatchesInAnyOrderDoNotDisturbEachOther) {
 
 TEST_F(ReplicaTest, ABatchWithoutExamplesHasZeroGradientsAndIsAnnounced) {
   int announced = 0;
-  const auto sums = MakeReplica()->ForwardBackward(parameters_, Batch(0), absl::MakeSpan(gradients_),
-                                                   [&](int) { ++announced; });
-  ASSERT_TRUE(sums.ok()) << sums.status();
-  EXPECT_EQ(sums->examples, 0);
-  EXPECT_EQ(sums->loss, 0);
+  const auto result = MakeReplica()->ForwardBackward(parameters_, Batch(0), absl::MakeSpan(gradients_),
+                                                     [&](int) { ++announced; });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->sums.examples, 0);
+  EXPECT_EQ(result->sums.loss, 0);
   EXPECT_EQ(announced, 10);
   EXPECT_THAT(gradients_, Each(0.0f));
 }
@@ -164,6 +191,10 @@ TEST_F(ReplicaTest, BuffersOfTheWrongSizeAreRefused) {
   BatchView batch = Batch(4);
   batch.examples = 5;
   EXPECT_EQ(replica->Evaluate(parameters_, batch).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::vector<float> weights(3);
+  batch = Batch(4);
+  batch.weights = weights;
+  EXPECT_EQ(replica->Evaluate(parameters_, batch).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(replica->Evaluate({}, Batch(4)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(replica->ForwardBackward(parameters_, Batch(4), {}, [](int) {}).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -172,27 +203,48 @@ TEST_F(ReplicaTest, BuffersOfTheWrongSizeAreRefused) {
 TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
   FarDevice far(*device_);
   const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
-  const BatchView batch = Batch(16);
+  BatchView batch = Batch(16);
+  const std::vector<float> weights(16, 0.5f);
+  batch.weights = weights;
   std::vector<float> near_gradients(gradients_.size());
+  const auto near_replica = MakeReplica();
   const auto near =
-      MakeReplica()->ForwardBackward(parameters_, batch, absl::MakeSpan(near_gradients), [](int) {});
+      near_replica->ForwardBackward(parameters_, batch, absl::MakeSpan(near_gradients), [](int) {});
   const auto result = replica->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {});
   ASSERT_TRUE(near.ok() && result.ok());
-  EXPECT_EQ(near->loss, result->loss);
+  EXPECT_EQ(near->sums.loss, result->sums.loss);
   EXPECT_EQ(gradients_, near_gradients);
-  EXPECT_EQ(far.bytes_up(), static_cast<int64_t>((parameters_.size() + inputs_.size() + labels_.size()) * 4));
-  EXPECT_EQ(far.bytes_down(), static_cast<int64_t>(gradients_.size() * 4));
+  EXPECT_EQ(near->outputs, result->outputs);
+  EXPECT_EQ(far.bytes_up(), static_cast<int64_t>(
+                                (parameters_.size() + inputs_.size() + labels_.size() + weights.size()) * 4));
+  EXPECT_EQ(far.bytes_down(), static_cast<int64_t>((gradients_.size() + result->outputs.size()) * 4));
 }
 
-TEST(Replica, AnOutputThatIsNoListOfScoresIsRefused) {
+TEST(Replica, AnOutputThatTheLossCannotTakeIsRefused) {
   const Model model =
-      Model::FromJson(
-          SequentialOf(R"({"class_name": "Dense", "config": {"units": 5, "input_shape": [4, 3]}})"), "m")
+      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 1, "input_shape": [3]}})"),
+                      "m")
           .value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto status = Replica::Create(model, {}, *device).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("[4,5] is not one score per class"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the model's output [1] has one score"));
+}
+
+TEST(Replica, AnImageOfScoresHasALabelForEachPixel) {
+  const Model model =
+      Model::FromJson(SequentialOf(R"({"class_name": "Conv2D", "config": {"filters": 3, "kernel_size": 1,
+                           "input_shape": [2, 2, 1], "kernel_initializer": "zeros"}})"),
+                      "m")
+          .value();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica = Replica::Create(model, {.from_logits = true}, *device).value();
+  const std::vector<float> parameters = model.InitialParameters(1), inputs(8),
+                           labels = {0, 1, 2, 0, 1, 2, 0, 1};
+  const auto result = replica->Evaluate(parameters, {.examples = 2, .inputs = inputs, .targets = labels});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->sums.loss, 2 * std::log(3.0), 1e-6) << "the mean over the pixels, summed over examples";
+  EXPECT_EQ(result->outputs.size(), 24u);
 }
 
 TEST(Replica, ANetworkThatEndsInABlockedImageIsFlattenedRight) {
@@ -210,11 +262,12 @@ TEST(Replica, ANetworkThatEndsInABlockedImageIsFlattenedRight) {
   parameters[parameters.size() - 3] = 1;  // biases 1, 2, 0: the second class wins
   parameters[parameters.size() - 2] = 2;
   const std::vector<float> inputs(64, 0.25f);
-  const std::vector<int32_t> labels = {1};
-  const auto sums = replica->Evaluate(parameters, {.examples = 1, .inputs = inputs, .labels = labels});
-  ASSERT_TRUE(sums.ok()) << sums.status();
-  EXPECT_EQ(sums->correct, 1);
-  EXPECT_NEAR(sums->loss, std::log(std::exp(-1.0) + 1 + std::exp(-2.0)), 1e-6);
+  const std::vector<float> labels = {1};
+  const auto result = replica->Evaluate(parameters, {.examples = 1, .inputs = inputs, .targets = labels});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(std::vector<float>(result->outputs.begin(), result->outputs.end()),
+              ElementsAre(FloatNear(17, 1e-5f), FloatNear(18, 1e-5f), FloatNear(16, 1e-5f)));
+  EXPECT_NEAR(result->sums.loss, std::log(std::exp(-1.0) + 1 + std::exp(-2.0)), 1e-6);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
                                                                   {"learning_rate", "0.25"},
                                                                   {"momentum", "0.5"},
                                                                   {"loss", "mse"},
+                                                                  {"metrics", "mae,mse"},
                                                                   {"seed", "7"},
                                                                   {"shard_tail", "pad"},
                                                                   {"display_every", "10"},
@@ -80,6 +81,7 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
     EXPECT_EQ(options.learning_rate, 0.25);
     EXPECT_EQ(options.momentum, 0.5);
     EXPECT_EQ(options.loss, "mse");
+    EXPECT_EQ(options.metrics, "mae,mse");
     EXPECT_EQ(options.seed, 7u);
     EXPECT_EQ(options.shard_tail, "pad");
     EXPECT_EQ(options.display_every, 10);

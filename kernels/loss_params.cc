@@ -1,0 +1,32 @@
+#include "absl/strings/str_cat.h"
+#include "kernels/ops.h"
+
+namespace cairn::kernels {
+namespace {
+
+// Class indices come as floats, which hold every whole number up to here.
+constexpr int64_t kMostClasses = int64_t{1} << 24;
+
+}  // namespace
+
+absl::Status Validate(const LossParams& params) {
+  const auto outputs = [&params] {
+    return absl::StrCat("outputs [", params.batch, ",", params.rows_per_example, ",", params.width, "]");
+  };
+  if (params.batch < 1 || params.rows_per_example < 1 || params.width < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a loss of ", outputs()));
+  }
+  if (params.kind == LossKind::kSparseCategoricalCrossentropy && params.width > kMostClasses) {
+    return absl::InvalidArgumentError(absl::StrCat(outputs(), ": more than 2^24 classes"));
+  }
+  if (!(params.label_smoothing >= 0 && params.label_smoothing <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("label_smoothing ", params.label_smoothing, ": expected a number from 0 to 1"));
+  }
+  if (!(params.delta > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("delta ", params.delta, ": expected a number above 0"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::kernels

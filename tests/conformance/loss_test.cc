@@ -1,0 +1,357 @@
+#include <cmath>
+#include <limits>
+
+#include "tests/conformance/backends.h"
+
+namespace cairn::conformance {
+namespace {
+
+using kernels::LossKind;
+using kernels::LossParams;
+using kernels::LossSums;
+using reference::Tensor;
+using Values = std::vector<double>;
+
+constexpr LossKind kKinds[] = {
+    LossKind::kSparseCategoricalCrossentropy,
+    LossKind::kCategoricalCrossentropy,
+    LossKind::kBinaryCrossentropy,
+    LossKind::kMeanSquaredError,
+    LossKind::kMeanAbsoluteError,
+    LossKind::kHuber,
+};
+
+// One example's loss in double: the mean over its rows, and, but for the categorical losses, over its
+// outputs.
+double ExampleLoss(const LossParams& params, const double* outputs, const double* targets) {
+  double sum = 0;
+  for (int64_t row = 0; row < params.rows_per_example; ++row) {
+    const double* y = outputs + row * params.width;
+    const double* t = targets + row * params.width;
+    if (params.kind == LossKind::kSparseCategoricalCrossentropy) {
+      sum += reference::CrossEntropy(y, params.width, static_cast<int64_t>(targets[row]), params.from_logits);
+      continue;
+    }
+    const double ignorant =
+        params.kind == LossKind::kBinaryCrossentropy ? 0.5 : 1 / static_cast<double>(params.width);
+    Values smooth;
+    for (int64_t j = 0; j < params.width; ++j) {
+      smooth.push_back((1 - params.label_smoothing) * t[j] + params.label_smoothing * ignorant);
+    }
+    if (params.kind == LossKind::kCategoricalCrossentropy) {
+      sum += reference::CategoricalCrossEntropy(y, smooth.data(), params.width, params.from_logits);
+      continue;
+    }
+    double row_sum = 0;
+    for (int64_t j = 0; j < params.width; ++j) {
+      const double error = y[j] - t[j];
+      switch (params.kind) {
+        case LossKind::kBinaryCrossentropy:
+          row_sum += reference::BinaryCrossEntropy(y[j], smooth[static_cast<size_t>(j)], params.from_logits);
+          break;
+        case LossKind::kMeanSquaredError:
+          row_sum += error * error;
+          break;
+        case LossKind::kMeanAbsoluteError:
+          row_sum += std::fabs(error);
+          break;
+        default:
+          row_sum += reference::Huber(error, params.delta);
+      }
+    }
+    sum += row_sum / static_cast<double>(params.width);
+  }
+  return sum / static_cast<double>(params.rows_per_example);
+}
+
+class LossConformance : public ConformanceTest {
+ protected:
+  struct Result {
+    absl::Status status;
+    LossSums sums;
+    std::vector<float> gradient;
+  };
+  // `weights` may be empty. The number of examples is that of the outputs.
+  Result Run(LossParams params, const Values& outputs, const Values& targets, const Values& weights = {},
+             bool with_gradient = true) {
+    params.batch = static_cast<int64_t>(outputs.size()) / (params.rows_per_example * params.width);
+    auto op = device().ops().MakeLoss(params);
+    if (!op.ok()) return {op.status(), {}, {}};
+    const auto outputs_memory = Put(outputs), targets_memory = Put(targets), weights_memory = Put(weights);
+    const auto gradient = Poisoned(static_cast<int64_t>(outputs.size()));
+    Result result;
+    result.status = (*op)->Run(outputs_memory->data(), targets_memory->data(),
+                               weights.empty() ? nullptr : weights_memory->data(), &result.sums,
+                               with_gradient ? gradient->data() : nullptr);
+    result.status.Update(device().Synchronize());
+    if (result.status.ok() && with_gradient) {
+      result.gradient = Get(*gradient, {Shape{static_cast<int64_t>(outputs.size())}});
+    }
+    return result;
+  }
+
+  // Random outputs and targets of this loss, checked against the reference and its central differences.
+  void Check(const LossParams& params, bool weighted) {
+    SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(params.kind) << " [" << params.batch << ","
+                                    << params.rows_per_example << "," << params.width << "] logits "
+                                    << params.from_logits << ", smoothing " << params.label_smoothing
+                                    << ", weighted " << weighted);
+    const int64_t rows = params.batch * params.rows_per_example;
+    const int64_t per_example = params.rows_per_example * params.width;
+    Values outputs = Floats(RandomTensor({rows, params.width}, 1));
+    const bool probabilities = params.kind <= LossKind::kBinaryCrossentropy && !params.from_logits;
+    for (double& output : outputs) {
+      if (probabilities) output = static_cast<float>(0.5 + 0.45 * output);
+    }
+    Values targets;
+    const Values random = Floats(RandomTensor({rows, params.width}, 2));
+    for (int64_t i = 0; i < params.batch * params.targets_per_example(); ++i) {
+      if (params.kind == LossKind::kSparseCategoricalCrossentropy) {
+        targets.push_back(static_cast<double>(i % params.width));
+      } else if (params.kind <= LossKind::kBinaryCrossentropy && i % 3 != 0) {
+        targets.push_back(static_cast<double>(i % 2));
+      } else {
+        targets.push_back(std::fabs(random[static_cast<size_t>(i)]));
+      }
+    }
+    const Values weights = weighted ? Floats(RandomTensor({params.batch}, 3)) : Values();
+
+    const Result result = Run(params, outputs, targets, weights);
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.sums.examples, params.batch);
+    ASSERT_EQ(result.gradient.size(), outputs.size());
+    double expected = 0;
+    for (int64_t n = 0; n < params.batch; ++n) {
+      const double weight = weighted ? weights[static_cast<size_t>(n)] : 1;
+      const double* target = &targets[static_cast<size_t>(n * params.targets_per_example())];
+      double* output = &outputs[static_cast<size_t>(n * per_example)];
+      expected += weight * ExampleLoss(params, output, target);
+      for (int64_t i = 0; i < per_example; ++i) {
+        constexpr double kStep = 1e-6;
+        const double value = output[i];
+        output[i] = value + kStep;
+        const double high = ExampleLoss(params, output, target);
+        output[i] = value - kStep;
+        const double low = ExampleLoss(params, output, target);
+        output[i] = value;
+        const double slope = weight * (high - low) / (2 * kStep) / static_cast<double>(params.batch);
+        ASSERT_NEAR(result.gradient[static_cast<size_t>(n * per_example + i)], slope,
+                    1e-6 + 1e-5 * std::fabs(slope))
+            << "example " << n << ", output " << i;
+      }
+    }
+    EXPECT_NEAR(result.sums.loss, expected, 1e-6 * static_cast<double>(rows * params.width));
+  }
+
+ private:
+  // What the device gets when it is given these.
+  static Values Floats(const Tensor& tensor) {
+    Values values;
+    for (double value : tensor.values) values.push_back(static_cast<float>(value));
+    return values;
+  }
+};
+
+TEST_P(LossConformance, LossesAndGradientsOfManyShapes) {
+  const std::vector<std::array<int64_t, 3>> shapes = {{1, 1, 2}, {2, 1, 3},  {3, 4, 5},   {64, 1, 10},
+                                                      {5, 7, 1}, {1, 1, 17}, {65, 1, 100}};
+  for (LossKind kind : kKinds) {
+    for (const auto& [batch, rows, width] : shapes) {
+      const bool over_classes = kind <= LossKind::kCategoricalCrossentropy;
+      if (over_classes && width == 1) continue;
+      for (bool weighted : {false, true}) {
+        const LossParams params = {.kind = kind, .batch = batch, .rows_per_example = rows, .width = width};
+        Check(params, weighted);
+        if (kind > LossKind::kBinaryCrossentropy) continue;
+        LossParams logits = params;
+        logits.from_logits = true;
+        Check(logits, weighted);
+        if (kind == LossKind::kSparseCategoricalCrossentropy) continue;
+        for (LossParams smooth : {params, logits}) {
+          smooth.label_smoothing = 0.1;
+          Check(smooth, weighted);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LossConformance, HuberIsLinearBeyondDelta) {
+  Check({.kind = LossKind::kHuber, .batch = 9, .width = 11, .delta = 0.25}, true);
+}
+
+// The numbers of keras/src/losses/losses_test.py and of the functions' documentation, as exact as they are
+// there, where digits are cut off as often as rounded.
+TEST_P(LossConformance, AgreesWithTheNumbersThatKerasPublishes) {
+  struct Published {
+    LossParams params;
+    Values outputs, targets, weights;
+    double mean, tolerance;
+  };
+  const Values three_probabilities = {0.9, 0.05, 0.05, 0.5, 0.89, 0.6, 0.05, 0.01, 0.94};
+  const Values three_logits = {8, 1, 1, 0, 9, 1, 2, 3, 5};
+  const Values identity = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+  const Values errors_outputs = {4, 8, 12, 8, 1, 3}, errors_targets = {1, 9, 2, -5, -2, 6};
+  const LossParams sparse = {.kind = LossKind::kSparseCategoricalCrossentropy, .width = 3};
+  const LossParams sparse_logits = {
+      .kind = LossKind::kSparseCategoricalCrossentropy, .width = 3, .from_logits = true};
+  const LossParams categorical = {.kind = LossKind::kCategoricalCrossentropy, .width = 3};
+  const LossParams categorical_logits = {
+      .kind = LossKind::kCategoricalCrossentropy, .width = 3, .from_logits = true};
+  const LossParams binary = {.kind = LossKind::kBinaryCrossentropy, .width = 3};
+  const LossParams binary_logits = {.kind = LossKind::kBinaryCrossentropy, .width = 3, .from_logits = true};
+  const LossParams squared = {.kind = LossKind::kMeanSquaredError, .width = 3};
+  const LossParams absolute = {.kind = LossKind::kMeanAbsoluteError, .width = 3};
+  const std::vector<Published> numbers = {
+      {sparse, three_probabilities, {0, 1, 2}, {}, 0.3239, 1e-4},
+      {sparse, three_probabilities, {0, 1, 2}, {1.2, 3.4, 5.6}, 1.0696, 1e-4},
+      {sparse_logits, three_logits, {0, 1, 2}, {}, (0.001822 + 0.000459 + 0.169846) / 3, 1e-6},
+      {sparse_logits, three_logits, {0, 1, 2}, {1.2, 3.4, 5.6}, 0.31829, 5e-6},
+      {sparse_logits, three_logits, {0, 1, 2}, {2.3, 2.3, 2.3}, 0.1317, 5e-4},
+      // 16 pixels of two classes each, of which two are wrong.
+      {{.kind = LossKind::kSparseCategoricalCrossentropy, .rows_per_example = 4, .width = 2},
+       {1, 0, 0, 1, 0, 1, 0.2, 0.8, 0, 1, 1, 0, 0, 1, 1,   0,
+        1, 0, 1, 0, 0, 1, 0,   1,   0, 1, 0, 1, 1, 0, 0.6, 0.4},
+       {0, 1, 1, 0, 1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 1},
+       {},
+       -(std::log(0.2) + std::log(0.4)) / 16,
+       1e-6},
+      {categorical, three_probabilities, identity, {}, 0.3239, 1e-4},
+      {categorical, three_probabilities, identity, {1.2, 3.4, 5.6}, 1.0696, 1e-4},
+      {categorical, {0.05, 0.95, 0, 0.1, 0.8, 0.1}, {0, 1, 0, 0, 0, 1}, {}, (0.0513 + 2.303) / 2, 5e-4},
+      {categorical_logits, three_logits, identity, {}, (0.001822 + 0.000459 + 0.169846) / 3, 1e-6},
+      {{.kind = LossKind::kCategoricalCrossentropy, .width = 3, .from_logits = true, .label_smoothing = 0.1},
+       {100, -100, -100},
+       {1, 0, 0},
+       {},
+       400.0 * 0.1 / 3,
+       2e-6},
+      {binary, {0.9, 0.1, 0.2, 0.3, 0.8, 0.1, 0.1, 0.2, 0.7}, identity, {}, 0.20046903, 2e-7},
+      {{.kind = LossKind::kBinaryCrossentropy, .width = 2}, {1, 1, 1, 0}, {1, 0, 1, 0}, {}, 3.98559, 1e-5},
+      {{.kind = LossKind::kBinaryCrossentropy, .width = 2},
+       {1, 1, 1, 0},
+       {1, 0, 1, 0},
+       {1.2, 3.4},
+       4.7827,
+       5e-5},
+      {{.kind = LossKind::kBinaryCrossentropy, .width = 2},
+       {0.6, 0.4, 0.4, 0.6},
+       {0, 1, 0, 0},
+       {},
+       (0.916 + 0.714) / 2,
+       5e-4},
+      {binary_logits, {10, -10, 10, 10, 10, -10}, {1, 0, 1, 0, 1, 1}, {}, 20.0 / 6, 5e-5},
+      {binary_logits, {10, -10, 10, 10, 10, -10}, {1, 0, 1, 0, 1, 1}, {4, 3}, 10, 2e-4},
+      {{.kind = LossKind::kBinaryCrossentropy, .width = 3, .from_logits = true, .label_smoothing = 0.1},
+       {10, -10, -10},
+       {1, 0, 1},
+       {},
+       (10.0 + 5.0 * 0.1) / 3,
+       5e-5},
+      {squared, errors_outputs, errors_targets, {}, 49.5, 0},
+      {squared, errors_outputs, errors_targets, {1.2, 3.4}, 767.8 / 6, 1e-5},
+      {squared, errors_outputs, errors_targets, {0, 0}, 0, 0},
+      {absolute, errors_outputs, errors_targets, {}, 5.5, 1e-15},
+      {absolute, errors_outputs, errors_targets, {1.2, 3.4}, 81.4 / 6, 1e-6},
+      {{.kind = LossKind::kHuber, .width = 3},
+       {0.9, 0.2, 0.2, 0.8, 0.4, 0.6},
+       {1, 0, 1, 1, 0, 0},
+       {},
+       0.5 * (0.01 + 0.04 + 0.64 + 0.04 + 0.16 + 0.36) / 6,
+       1e-7},
+  };
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Published& published = numbers[i];
+    const Result result = Run(published.params, published.outputs, published.targets, published.weights);
+    ASSERT_TRUE(result.status.ok()) << i << ": " << result.status;
+    EXPECT_NEAR(result.sums.loss / static_cast<double>(result.sums.examples), published.mean,
+                published.tolerance)
+        << "number " << i;
+  }
+}
+
+TEST_P(LossConformance, TheMeanIsOverTheExamplesAndNotOverTheirWeights) {
+  const Result result =
+      Run({.kind = LossKind::kMeanSquaredError, .width = 2}, {1, 2, 3, 4}, {0, 0, 0, 0}, {1, 3});
+  EXPECT_EQ(result.sums.loss, 1 * 2.5 + 3 * 12.5);
+  EXPECT_EQ(result.gradient, (std::vector<float>{0.5f, 1, 4.5f, 6}));  // weight * 2 y / (batch * width)
+}
+
+TEST_P(LossConformance, WithoutGradientTheSumsAreTheSame) {
+  const Values outputs = RandomTensor({7, 10}, 1).values;
+  for (LossKind kind : kKinds) {
+    const LossParams params = {.kind = kind, .width = 10, .from_logits = true};
+    const Values targets(kind == LossKind::kSparseCategoricalCrossentropy ? 7 : 70, 1.0);
+    EXPECT_EQ(Run(params, outputs, targets, {}, false).sums.loss, Run(params, outputs, targets).sums.loss);
+  }
+}
+
+TEST_P(LossConformance, ProbabilitiesAreClippedAsKerasDoes) {
+  const double at_zero = 16.118095651,
+               at_one = 1.1920929e-7;  // -ln 1e-7, -ln(1 - 1e-7), the latter in float32
+  const Result sparse = Run({.width = 2}, {0, 1, 1, 0}, {0, 0});
+  EXPECT_NEAR(sparse.sums.loss, at_zero + at_one, 1e-5);
+  EXPECT_EQ(sparse.gradient, (std::vector<float>{0, 0, 0, 0}));  // beyond the clip nothing changes
+  const Result binary = Run({.kind = LossKind::kBinaryCrossentropy, .width = 1}, {0, 1}, {1, 1});
+  EXPECT_NEAR(binary.sums.loss, at_zero + at_one, 1e-5);
+  EXPECT_EQ(binary.gradient, (std::vector<float>{0, 0}));
+}
+
+TEST_P(LossConformance, HugeLogitsGiveFiniteLosses) {
+  const Result sparse = Run({.width = 3, .from_logits = true}, {-30000, 30000, 0}, {0});
+  EXPECT_EQ(sparse.sums.loss, 60000);
+  EXPECT_EQ(sparse.gradient, (std::vector<float>{-1, 1, 0}));
+  const Result binary =
+      Run({.kind = LossKind::kBinaryCrossentropy, .width = 2, .from_logits = true}, {-30000, 30000}, {1, 0});
+  EXPECT_EQ(binary.sums.loss, 30000);
+  EXPECT_EQ(binary.gradient, (std::vector<float>{-0.5f, 0.5f}));
+}
+
+TEST_P(LossConformance, AnErrorOfZeroHasNoSlope) {
+  for (LossKind kind : {LossKind::kMeanSquaredError, LossKind::kMeanAbsoluteError, LossKind::kHuber}) {
+    const Result result = Run({.kind = kind, .width = 1}, {2}, {2});
+    EXPECT_EQ(result.sums.loss, 0);
+    EXPECT_EQ(result.gradient, (std::vector<float>{0}));
+  }
+}
+
+TEST_P(LossConformance, ALabelThatIsNoClassIndexIsRefused) {
+  const Values outputs = RandomTensor({3, 10}, 1).values;
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::vector<std::pair<double, std::string>> labels = {
+      {-1, "label -1 of example 1 "},      {10, "label 10 of example 1 "},
+      {0.5, "label 0.5 of example 1 "},    {1e9, "label 1e+09 of example 1 "},
+      {kNan, "label nan of example 1 "},   {kInfinity, "label inf of example 1 "},
+      {-0.25, "label -0.25 of example 1 "}};
+  for (const auto& [label, named] : labels) {
+    const Result result = Run({.width = 10, .from_logits = true}, outputs, {0, label, 0});
+    EXPECT_EQ(result.status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(result.status.message().find(named), absl::string_view::npos) << result.status;
+  }
+}
+
+TEST_P(LossConformance, ALabelOfARowIsNamedWithItsRow) {
+  const Values outputs = RandomTensor({6, 5}, 1).values;
+  const Result result = Run({.rows_per_example = 3, .width = 5}, outputs, {0, 0, 0, 0, 0, 7});
+  EXPECT_NE(result.status.message().find("label 7 of example 1 of the batch, row 2"), absl::string_view::npos)
+      << result.status;
+}
+
+TEST_P(LossConformance, WhatMakesNoSenseIsRefused) {
+  for (const LossParams& params : {
+           LossParams{.batch = 1, .width = 0},
+           LossParams{.batch = 0, .width = 1},
+           LossParams{.batch = 1, .rows_per_example = 0, .width = 1},
+           LossParams{.batch = 1, .width = (1 << 24) + 1},
+           LossParams{.kind = LossKind::kBinaryCrossentropy, .batch = 1, .width = 1, .label_smoothing = 1.5},
+           LossParams{.kind = LossKind::kHuber, .batch = 1, .width = 1, .delta = 0},
+       }) {
+    EXPECT_EQ(device().ops().MakeLoss(params).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+INSTANTIATE_CONFORMANCE(LossConformance);
+
+}  // namespace
+}  // namespace cairn::conformance

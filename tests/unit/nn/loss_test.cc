@@ -1,0 +1,133 @@
+#include "worker/nn/loss.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cairn::nn {
+namespace {
+
+using kernels::LossKind;
+using ::testing::HasSubstr;
+
+std::string FaultOf(const KerasObject& loss) {
+  return std::string(ParseLoss(loss).status().message());
+}
+
+TEST(ParseLoss, EveryNameOfKerasIsKnown) {
+  const std::vector<std::pair<const char*, LossKind>> names = {
+      {"SparseCategoricalCrossentropy", LossKind::kSparseCategoricalCrossentropy},
+      {"sparse_categorical_crossentropy", LossKind::kSparseCategoricalCrossentropy},
+      {"CategoricalCrossentropy", LossKind::kCategoricalCrossentropy},
+      {"categorical_crossentropy", LossKind::kCategoricalCrossentropy},
+      {"BinaryCrossentropy", LossKind::kBinaryCrossentropy},
+      {"binary_crossentropy", LossKind::kBinaryCrossentropy},
+      {"bce", LossKind::kBinaryCrossentropy},
+      {"BCE", LossKind::kBinaryCrossentropy},
+      {"MeanSquaredError", LossKind::kMeanSquaredError},
+      {"mean_squared_error", LossKind::kMeanSquaredError},
+      {"mse", LossKind::kMeanSquaredError},
+      {"MSE", LossKind::kMeanSquaredError},
+      {"MeanAbsoluteError", LossKind::kMeanAbsoluteError},
+      {"mae", LossKind::kMeanAbsoluteError},
+      {"Huber", LossKind::kHuber},
+      {"huber", LossKind::kHuber},
+  };
+  for (const auto& [name, kind] : names) {
+    const auto loss = ParseLoss({.class_name = name});
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    EXPECT_EQ(loss->kind, kind) << name;
+    EXPECT_FALSE(loss->from_logits);
+  }
+}
+
+TEST(ParseLoss, OptionsAreRead) {
+  const auto binary = ParseLoss({.class_name = "BinaryCrossentropy",
+                                 .config = {{"from_logits", 1}, {"label_smoothing", 0.25}, {"axis", -1}}});
+  ASSERT_TRUE(binary.ok()) << binary.status();
+  EXPECT_TRUE(binary->from_logits);
+  EXPECT_EQ(binary->label_smoothing, 0.25);
+  EXPECT_EQ(ParseLoss({.class_name = "Huber", .config = {{"delta", 2}}}).value().delta, 2);
+}
+
+TEST(ParseLoss, AnotherLossIsRefusedWithTheSupportedOnes) {
+  EXPECT_EQ(FaultOf({.class_name = "Poisson"}),
+            "loss 'Poisson' is not supported; supported: SparseCategoricalCrossentropy, "
+            "CategoricalCrossentropy, BinaryCrossentropy, MeanSquaredError, MeanAbsoluteError, Huber");
+}
+
+TEST(ParseLoss, OptionsThatItLacksAreRefusedByName) {
+  EXPECT_EQ(FaultOf({.class_name = "SparseCategoricalCrossentropy", .config = {{"ignore_class", 255}}}),
+            "loss SparseCategoricalCrossentropy: ignore_class 255 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "mse", .config = {{"from_logits", 1}}}),
+            "loss MeanSquaredError: from_logits 1 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "bce", .config = {{"axis", 1}}}),
+            "loss BinaryCrossentropy: axis 1 is not supported");
+}
+
+TEST(ParseLoss, OptionsOutOfRangeAreRefusedByName) {
+  EXPECT_THAT(FaultOf({.class_name = "CategoricalCrossentropy", .config = {{"label_smoothing", 2}}}),
+              HasSubstr("loss CategoricalCrossentropy: label_smoothing 2: expected a number from 0 to 1"));
+  EXPECT_THAT(FaultOf({.class_name = "Huber", .config = {{"delta", -1}}}),
+              HasSubstr("loss Huber: delta -1: expected a number above 0"));
+}
+
+TEST(CheckOutput, CategoriesNeedMoreThanOneScore) {
+  for (LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy}) {
+    EXPECT_THAT(std::string(CheckOutput({.kind = kind}, {4, 1}).message()),
+                HasSubstr("the model's output [4,1] has one score where it needs one per class"));
+    EXPECT_TRUE(CheckOutput({.kind = kind}, {4, 2}).ok());
+  }
+  EXPECT_TRUE(CheckOutput({.kind = LossKind::kBinaryCrossentropy}, {1}).ok());
+}
+
+TEST(CheckTargets, WhatFitsIsAccepted) {
+  EXPECT_TRUE(CheckTargets({}, {10}, {.num_targets = 1, .num_classes = 10}).ok());
+  EXPECT_TRUE(CheckTargets({}, {4, 4, 3}, {.num_targets = 16, .num_classes = 2}).ok());
+  EXPECT_TRUE(CheckTargets({.kind = LossKind::kCategoricalCrossentropy}, {10}, {.num_targets = 10}).ok());
+  EXPECT_TRUE(
+      CheckTargets({.kind = LossKind::kBinaryCrossentropy}, {1}, {.num_targets = 1, .num_classes = 2}).ok());
+  EXPECT_TRUE(CheckTargets({.kind = LossKind::kHuber}, {3, 2}, {.num_targets = 6}).ok());
+}
+
+TEST(CheckTargets, WhatDoesNotIsNamedWithLossOutputAndData) {
+  const std::vector<std::tuple<LossKind, Shape, TargetsInfo, const char*>> faults = {
+      {LossKind::kSparseCategoricalCrossentropy,
+       {10},
+       {.num_targets = 1},
+       "loss SparseCategoricalCrossentropy: the model's output [10] needs class indices, the data has 1 "
+       "numbers "
+       "per example"},
+      {LossKind::kSparseCategoricalCrossentropy,
+       {5},
+       {.num_targets = 1, .num_classes = 10},
+       "loss SparseCategoricalCrossentropy: the model's output [5] has 5 classes, labels go up to 9"},
+      {LossKind::kSparseCategoricalCrossentropy,
+       {4, 5},
+       {.num_targets = 1, .num_classes = 5},
+       "loss SparseCategoricalCrossentropy: the model's output [4,5] needs 4 class indices per example, the "
+       "data "
+       "has 1"},
+      {LossKind::kCategoricalCrossentropy,
+       {10},
+       {.num_targets = 1, .num_classes = 10},
+       "loss CategoricalCrossentropy: the model's output [10] needs 10 targets per example, the data has 1; "
+       "class "
+       "indices go with SparseCategoricalCrossentropy"},
+      {LossKind::kMeanSquaredError,
+       {2},
+       {.num_targets = 3},
+       "loss MeanSquaredError: the model's output [2] needs 2 targets per example, the data has 3"},
+      {LossKind::kBinaryCrossentropy,
+       {1},
+       {.num_targets = 1, .num_classes = 10},
+       "loss BinaryCrossentropy: the model's output [1] needs targets of 0 and 1, labels go up to 9"},
+  };
+  for (const auto& [kind, output, data, message] : faults) {
+    const absl::Status status = CheckTargets({.kind = kind}, output, data);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()), message);
+  }
+}
+
+}  // namespace
+}  // namespace cairn::nn

@@ -1,0 +1,400 @@
+#include "worker/nn/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "common/core/random.h"
+
+namespace cairn::nn {
+namespace {
+
+using kernels::LossKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+using Floats = std::vector<float>;
+
+// Outputs and targets of one loss over some examples.
+struct Examples {
+  LossKind loss;
+  Shape output;  // of one example
+  Floats outputs, targets;
+  Floats weights{};
+
+  int64_t count() const { return static_cast<int64_t>(outputs.size()) / output.num_elements(); }
+};
+
+void Update(MetricSet& set, const Examples& examples, int64_t first, int64_t count) {
+  const auto slice = [&](const Floats& values) {
+    const size_t each = values.size() / static_cast<size_t>(examples.count());
+    return absl::MakeConstSpan(values).subspan(static_cast<size_t>(first) * each,
+                                               static_cast<size_t>(count) * each);
+  };
+  set.Update({.examples = count, .targets = slice(examples.targets), .weights = slice(examples.weights)},
+             {.sums = {.examples = count}, .outputs = slice(examples.outputs)});
+}
+
+MetricSet MakeSet(const std::vector<CompiledMetric>& compiled, const Examples& examples) {
+  return MetricSet(ParseMetrics(compiled, {.kind = examples.loss}, examples.output).value());
+}
+
+// The value of one metric, weighted where the examples have weights.
+double ValueOf(const KerasObject& metric, const Examples& examples) {
+  MetricSet set = MakeSet({{metric, !examples.weights.empty()}}, examples);
+  Update(set, examples, 0, examples.count());
+  for (const auto& [name, value] : set.Values()) {
+    if (name != "loss") return value;
+  }
+  return std::nan("");
+}
+
+std::string FaultOf(const KerasObject& metric, LossKind loss = LossKind::kBinaryCrossentropy) {
+  return std::string(ParseMetrics({{{metric}}}, {.kind = loss}, {3}).status().message());
+}
+
+std::vector<std::string> NamesOf(const std::vector<CompiledMetric>& compiled, LossKind loss,
+                                 const Shape& output) {
+  std::vector<std::string> names;
+  const auto specs = ParseMetrics(compiled, {.kind = loss}, output);
+  for (const MetricSpec& spec : specs.value()) {
+    names.push_back(spec.name);
+  }
+  return names;
+}
+
+constexpr double kTolerance = 1e-6;
+
+// keras/src/metrics/accuracy_metrics_test.py
+
+TEST(Accuracy, OfBinaryClassesAgreesWithKeras) {
+  Examples examples = {LossKind::kBinaryCrossentropy, {1}, {0.98f, 1, 0, 0.6f}, {1, 1, 0, 0}};
+  EXPECT_EQ(ValueOf(MetricOfName("accuracy"), examples), 0.75);
+  EXPECT_EQ(ValueOf({.class_name = "BinaryAccuracy"}, examples), 0.75);
+  examples.weights = {1, 0, 0, 1};
+  EXPECT_EQ(ValueOf(MetricOfName("binary_accuracy"), examples), 0.5);
+  const Examples others = {LossKind::kBinaryCrossentropy, {1}, {0.98f, 0.5f, 0.1f, 0.2f}, {1, 1, 0, 0}};
+  EXPECT_EQ(ValueOf({.class_name = "BinaryAccuracy", .config = {{"threshold", 0.3}}}, others), 1);
+  EXPECT_EQ(ValueOf({.class_name = "BinaryAccuracy", .config = {{"threshold", 0.9}}}, others), 0.75);
+  EXPECT_EQ(ValueOf({.class_name = "BinaryAccuracy", .config = {{"threshold", 0.5}}}, others), 0.75)
+      << "a prediction at the threshold is negative";
+}
+
+TEST(Accuracy, OfCategoriesAgreesWithKeras) {
+  Examples examples = {
+      LossKind::kCategoricalCrossentropy, {3}, {0.1f, 0.9f, 0.8f, 0.05f, 0.95f, 0}, {0, 0, 1, 0, 1, 0}};
+  EXPECT_EQ(ValueOf(MetricOfName("accuracy"), examples), 0.5);
+  EXPECT_EQ(ValueOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 1}}}, examples), 0.5);
+  EXPECT_EQ(ValueOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 2}}}, examples), 1);
+  examples.weights = {0.7f, 0.3f};
+  EXPECT_NEAR(ValueOf(MetricOfName("categorical_accuracy"), examples), 0.3, kTolerance);
+  EXPECT_NEAR(ValueOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 1}}}, examples), 0.3,
+              kTolerance);
+}
+
+TEST(Accuracy, OfClassIndicesAgreesWithKeras) {
+  Examples examples = {
+      LossKind::kSparseCategoricalCrossentropy, {3}, {0.1f, 0.6f, 0.3f, 0.05f, 0.95f, 0}, {2, 1}};
+  const KerasObject top = {.class_name = "SparseTopKCategoricalAccuracy", .config = {{"k", 1}}};
+  EXPECT_EQ(ValueOf(MetricOfName("acc"), examples), 0.5);
+  EXPECT_EQ(ValueOf(top, examples), 0.5);
+  EXPECT_EQ(ValueOf({.class_name = "SparseTopKCategoricalAccuracy"}, examples), 1) << "k is 5";
+  examples.weights = {0.7f, 0.3f};
+  EXPECT_NEAR(ValueOf(MetricOfName("accuracy"), examples), 0.3, kTolerance);
+  EXPECT_NEAR(ValueOf(top, examples), 0.3, kTolerance);
+}
+
+TEST(Accuracy, OfEqualOutputsTheFirstIsTheAnswer) {
+  const Shape three = {3};
+  const Floats outputs = {1, 2, 2, 0, 0, 0};
+  EXPECT_EQ(
+      ValueOf(MetricOfName("accuracy"), {LossKind::kSparseCategoricalCrossentropy, three, outputs, {1, 0}}),
+      1);
+  EXPECT_EQ(
+      ValueOf(MetricOfName("accuracy"), {LossKind::kSparseCategoricalCrossentropy, three, outputs, {2, 1}}),
+      0);
+}
+
+TEST(Accuracy, OfEqualOutputsAllAreAmongTheTopOnes) {
+  const KerasObject top = {.class_name = "SparseTopKCategoricalAccuracy", .config = {{"k", 2}}};
+  const Floats outputs = {3, 1, 1, 1, 0};
+  for (float label : {0.0f, 1.0f, 2.0f, 3.0f, 4.0f}) {
+    EXPECT_EQ(ValueOf(top, {LossKind::kSparseCategoricalCrossentropy, {5}, outputs, {label}}), label < 4)
+        << label;
+  }
+}
+
+TEST(Accuracy, AnOutputThatIsNoNumberIsNoTopOne) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const KerasObject top = {.class_name = "SparseTopKCategoricalAccuracy", .config = {{"k", 1}}};
+  EXPECT_EQ(ValueOf(top, {LossKind::kSparseCategoricalCrossentropy, {3}, {nan, 1, 0}, {0}}), 0);
+  EXPECT_EQ(ValueOf(top, {LossKind::kSparseCategoricalCrossentropy, {3}, {nan, 1, 0}, {1}}), 1);
+}
+
+TEST(Accuracy, OfAnImageIsTheMeanOverItsPixels) {
+  // Two images of two pixels; one pixel of the second is wrong.
+  const Examples examples = {
+      LossKind::kSparseCategoricalCrossentropy, {1, 2, 2}, {1, 0, 0, 1, 1, 0, 0, 1}, {0, 1, 0, 0}, {1, 3}};
+  EXPECT_EQ(ValueOf(MetricOfName("accuracy"), examples), (1 * 1 + 3 * 0.5) / 4);
+}
+
+// keras/src/metrics/regression_metrics_test.py
+
+TEST(Error, AgreesWithKeras) {
+  Examples examples = {LossKind::kMeanSquaredError,
+                       {5},
+                       {0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1},
+                       {0, 1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1}};
+  for (const char* name : {"mse", "mae", "MeanSquaredError", "mean_absolute_error"}) {
+    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.5, kTolerance) << name;
+  }
+  examples.weights = {1, 1.5, 2, 2.5};
+  for (const char* name : {"mse", "mae"}) {
+    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.54285714, kTolerance) << name;
+  }
+}
+
+TEST(Error, TheRootIsTakenOfTheWholeMean) {
+  Examples examples = {LossKind::kMeanSquaredError, {2}, {1, 1, 0, 0}, {0, 1, 0, 0}};
+  EXPECT_EQ(ValueOf({.class_name = "RootMeanSquaredError"}, examples), 0.5);
+  examples.weights = {1, 0};
+  EXPECT_NEAR(ValueOf({.class_name = "RootMeanSquaredError"}, examples), 0.70710677, kTolerance);
+}
+
+// keras/src/metrics/confusion_metrics_test.py
+
+TEST(Precision, AgreesWithKeras) {
+  const KerasObject precision = {.class_name = "Precision"};
+  const LossKind binary = LossKind::kBinaryCrossentropy;
+  EXPECT_EQ(ValueOf(precision, {binary, {1}, {1, 0, 1, 0}, {0, 1, 1, 0}}), 0.5);
+  EXPECT_NEAR(ValueOf(precision, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}}), 0.6666667, kTolerance);
+  EXPECT_EQ(ValueOf(precision, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}, {0, 0, 1, 0}}), 1);
+  EXPECT_EQ(
+      ValueOf(precision,
+              {binary, {1}, {1, 0, 1, 0, 1, 0, 1, 0}, {0, 1, 1, 0, 1, 0, 0, 1}, {1, 2, 3, 4, 4, 3, 2, 1}}),
+      7.0 / 10);
+  EXPECT_EQ(ValueOf(precision, {binary, {1}, {0, 0, 0, 0}, {0, 0, 0, 0}}), 0);
+  const KerasObject strict = {.class_name = "Precision", .config = {{"thresholds", 0.7}}};
+  EXPECT_EQ(ValueOf(strict, {binary, {1}, {1, 0, 0.6f, 0}, {0, 1, 1, 0}}), 0);
+}
+
+TEST(Recall, AgreesWithKeras) {
+  const KerasObject recall = {.class_name = "Recall"};
+  const LossKind binary = LossKind::kBinaryCrossentropy;
+  EXPECT_NEAR(ValueOf(recall, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}}), 0.6666667, kTolerance);
+  EXPECT_EQ(ValueOf(recall, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}, {0, 0, 1, 0}}), 1);
+  EXPECT_EQ(ValueOf(recall, {binary, {1}, {0, 0, 0, 0}, {0, 0, 0, 0}}), 0);
+}
+
+class AucTest : public testing::Test {
+ protected:
+  Examples examples_ = {LossKind::kBinaryCrossentropy, {1}, {0, 0.5f, 0.3f, 0.9f}, {0, 0, 1, 1}};
+  const Floats weights_ = {1, 2, 3, 4};
+};
+
+TEST_F(AucTest, OfThreeThresholdsAgreesWithKeras) {
+  const KerasObject auc = {.class_name = "AUC", .config = {{"num_thresholds", 3}}};
+  EXPECT_EQ(ValueOf(auc, examples_), 0.75);
+  examples_.weights = weights_;
+  EXPECT_NEAR(ValueOf(auc, examples_), (1 + 4.0 / 7) / 2, kTolerance);
+}
+
+TEST_F(AucTest, OfLogitsIsThatOfTheirProbabilities) {
+  for (float& output : examples_.outputs) output = -std::log(1 / (output + 1e-12f) - 1);
+  EXPECT_EQ(ValueOf({.class_name = "AUC", .config = {{"num_thresholds", 3}, {"from_logits", 1}}}, examples_),
+            0.75);
+}
+
+TEST_F(AucTest, OfPrecisionAndRecallAgreesWithKeras) {
+  examples_.weights = weights_;
+  const KerasObject auc = {
+      .class_name = "AUC", .config = {{"num_thresholds", 3}}, .texts = {{"curve", "PR"}}};
+  EXPECT_NEAR(ValueOf(auc, examples_), (0.5 * (3 + 2 * std::log(2.5)) + 4) / 7, kTolerance);
+}
+
+TEST_F(AucTest, OfTwoHundredThresholdsIsNearlyExact) {
+  EXPECT_NEAR(ValueOf({.class_name = "AUC"}, examples_), 0.75, kTolerance)
+      << "three of four pairs are in order";
+  examples_.outputs = examples_.targets;
+  EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 1);
+}
+
+TEST_F(AucTest, OutputsBeyondTheUnitIntervalAreClipped) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  examples_.outputs = {-infinity, std::numeric_limits<float>::quiet_NaN(), infinity, 7};
+  EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 1);
+}
+
+// The definition, threshold by threshold, on random predictions with weights.
+TEST_F(AucTest, AgreesWithTheCountsAtEveryThreshold) {
+  Random random(1, "auc");
+  Examples examples = {LossKind::kBinaryCrossentropy, {2}, {}, {}};
+  for (int i = 0; i < 300; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      const float prediction = random.NextUniform();
+      examples.outputs.push_back(prediction);
+      examples.targets.push_back(random.NextUniform() < prediction ? 1.0f : 0.0f);
+    }
+    examples.weights.push_back(random.NextUniform());
+  }
+  constexpr int kThresholds = 200;
+  std::vector<double> recall, false_rate;
+  for (int i = 0; i < kThresholds; ++i) {
+    const double threshold = i == 0 ? -1e-7 : (i == kThresholds - 1 ? 1 + 1e-7 : i / (kThresholds - 1.0));
+    double true_positives = 0, positives = 0, false_positives = 0, negatives = 0;
+    for (size_t j = 0; j < examples.outputs.size(); ++j) {
+      const double weight = examples.weights[j / 2];
+      const bool predicted = examples.outputs[j] > threshold, positive = examples.targets[j] == 1;
+      (positive ? positives : negatives) += weight;
+      if (predicted) (positive ? true_positives : false_positives) += weight;
+    }
+    recall.push_back(true_positives / positives);
+    false_rate.push_back(false_positives / negatives);
+  }
+  double area = 0;
+  for (size_t i = 0; i + 1 < recall.size(); ++i) {
+    area += (false_rate[i] - false_rate[i + 1]) * (recall[i] + recall[i + 1]) / 2;
+  }
+  EXPECT_GT(area, 0.7);
+  EXPECT_NEAR(ValueOf({.class_name = "AUC"}, examples), area, 1e-12);
+}
+
+// Every metric that takes these targets, some weighted and some not.
+std::vector<CompiledMetric> AllOf(LossKind loss) {
+  if (loss == LossKind::kSparseCategoricalCrossentropy) {
+    return {{MetricOfName("accuracy")}, {MetricOfName("sparse_top_k_categorical_accuracy"), true}};
+  }
+  std::vector<CompiledMetric> metrics;
+  for (const char* name :
+       {"accuracy", "binary_accuracy", "categorical_accuracy", "top_k_categorical_accuracy", "auc",
+        "precision", "recall", "mse", "mae", "root_mean_squared_error"}) {
+    for (bool weighted : {false, true}) metrics.push_back({MetricOfName(name), weighted});
+  }
+  return metrics;
+}
+
+TEST(MetricSet, BatchesOfUnevenSizesEqualOneBatch) {
+  for (LossKind loss : {LossKind::kSparseCategoricalCrossentropy, LossKind::kBinaryCrossentropy}) {
+    constexpr int64_t kExamples = 23, kWidth = 7;
+    Random random(1, "metrics");
+    Examples examples = {loss, {kWidth}, {}, {}};
+    for (int64_t i = 0; i < kExamples * kWidth; ++i) examples.outputs.push_back(random.NextUniform());
+    const bool sparse = loss == LossKind::kSparseCategoricalCrossentropy;
+    for (int64_t i = 0; i < (sparse ? kExamples : kExamples * kWidth); ++i) {
+      examples.targets.push_back(static_cast<float>(random.NextBelow(sparse ? kWidth : 2)));
+    }
+    for (int64_t i = 0; i < kExamples; ++i) examples.weights.push_back(random.NextUniform());
+
+    MetricSet whole = MakeSet(AllOf(loss), examples), parts = MakeSet(AllOf(loss), examples);
+    Update(whole, examples, 0, kExamples);
+    Update(parts, examples, 0, 1);
+    Update(parts, examples, 1, 0);
+    Update(parts, examples, 1, 16);
+    Update(parts, examples, 17, 6);
+    EXPECT_EQ(parts.Values(), whole.Values());
+
+    whole.Reset();
+    Update(whole, examples, 3, 5);
+    MetricSet fresh = MakeSet(AllOf(loss), examples);
+    Update(fresh, examples, 3, 5);
+    EXPECT_EQ(whole.Values(), fresh.Values()) << "after a Reset()";
+  }
+}
+
+TEST(MetricSet, WeightsCountInWeightedMetricsAlone) {
+  const Examples examples = {LossKind::kMeanSquaredError, {1}, {1, 2}, {0, 0}, {3, 1}};
+  MetricSet set = MakeSet({{MetricOfName("mse")}, {MetricOfName("mae"), true}}, examples);
+  Update(set, examples, 0, 2);
+  const MetricValues values = set.Values();
+  EXPECT_EQ(values[1], std::make_pair(std::string("mae"), 1.25));
+  EXPECT_EQ(values[2], std::make_pair(std::string("mse"), 2.5));
+}
+
+TEST(MetricSet, TheLossIsTheMeanOverTheExamplesAndNamesAreSorted) {
+  MetricSet set(ParseMetrics({{{MetricOfName("mse")}, {MetricOfName("auc")}}},
+                             {.kind = LossKind::kBinaryCrossentropy}, {1})
+                    .value());
+  const Floats output = {1}, target = {1};
+  set.Update({.examples = 1, .targets = target}, {.sums = {.loss = 3, .examples = 2}, .outputs = output});
+  set.Update({.examples = 1, .targets = target}, {.sums = {.loss = 1, .examples = 2}, .outputs = output});
+  EXPECT_THAT(set.Values(), ElementsAre(Pair("auc", 0), Pair("loss", 1), Pair("mse", 0)));
+}
+
+TEST(MetricSet, WithoutExamplesTheLossIsNoNumberAndMetricsAreZero) {
+  const MetricSet set(
+      ParseMetrics(AllOf(LossKind::kMeanSquaredError), {.kind = LossKind::kMeanSquaredError}, {3}).value());
+  for (const auto& [name, value] : set.Values()) {
+    if (name == "loss") {
+      EXPECT_TRUE(std::isnan(value));
+    } else {
+      EXPECT_EQ(value, 0) << name;
+    }
+  }
+}
+
+TEST(ParseMetrics, WithoutAnyAClassificationHasAccuracy) {
+  EXPECT_THAT(NamesOf({}, LossKind::kSparseCategoricalCrossentropy, {10}), ElementsAre("accuracy"));
+  EXPECT_THAT(NamesOf({}, LossKind::kCategoricalCrossentropy, {10}), ElementsAre("accuracy"));
+  EXPECT_THAT(NamesOf({}, LossKind::kBinaryCrossentropy, {1}), ElementsAre("accuracy"));
+  EXPECT_THAT(NamesOf({}, LossKind::kMeanSquaredError, {1}), IsEmpty());
+}
+
+TEST(ParseMetrics, NamesAreThoseGivenOrKerasDefaults) {
+  EXPECT_THAT(NamesOf({{MetricOfName("acc")},
+                       {MetricOfName("mse")},
+                       {{.class_name = "MeanSquaredError"}},
+                       {{.class_name = "AUC", .texts = {{"name", "auc_pr"}, {"curve", "PR"}}}}},
+                      LossKind::kBinaryCrossentropy, {1}),
+              ElementsAre("acc", "mse", "mean_squared_error", "auc_pr"));
+}
+
+TEST(ParseMetrics, NamesThatAreTakenChangeAsKerasChangesThem) {
+  const KerasObject mae = MetricOfName("mae");
+  EXPECT_THAT(NamesOf({{mae}, {mae}, {mae}, {mae, true}, {mae, true}, {MetricOfName("mse"), true}},
+                      LossKind::kMeanSquaredError, {1}),
+              ElementsAre("mae", "mae_1", "mae_2", "weighted_mae", "weighted_mae_1", "mse"));
+}
+
+TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
+  EXPECT_EQ(
+      FaultOf(MetricOfName("F1Score")),
+      "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
+      "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, Precision, "
+      "Recall, MeanSquaredError, MeanAbsoluteError, RootMeanSquaredError");
+}
+
+TEST(ParseMetrics, OptionsThatItLacksAreRefusedByName) {
+  EXPECT_EQ(FaultOf({.class_name = "Precision", .config = {{"top_k", 3}}}),
+            "metric 'Precision': top_k 3 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "Recall", .config = {{"thresholds", 1.5}}}),
+            "metric 'Recall': thresholds 1.5 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 0}}}),
+            "metric 'TopKCategoricalAccuracy': k 0 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 2.5}}}),
+            "metric 'TopKCategoricalAccuracy': k 2.5 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "AUC", .config = {{"num_thresholds", 1}}}),
+            "metric 'AUC': num_thresholds 1 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "AUC", .config = {{"multi_label", 1}}}),
+            "metric 'AUC': multi_label 1 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "AUC", .texts = {{"curve", "PRGAIN"}}}),
+            "metric 'AUC': curve PRGAIN is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "MeanSquaredError", .texts = {{"dtype", "float16"}}}),
+            "metric 'MeanSquaredError': dtype float16 is not supported");
+}
+
+TEST(ParseMetrics, AMetricThatDoesNotFitTheTargetsIsRefused) {
+  EXPECT_EQ(FaultOf(MetricOfName("auc"), LossKind::kSparseCategoricalCrossentropy),
+            "metric 'auc' needs a target for each output, the loss SparseCategoricalCrossentropy has class "
+            "indices");
+  EXPECT_EQ(
+      FaultOf(MetricOfName("sparse_categorical_accuracy"), LossKind::kMeanSquaredError),
+      "metric 'sparse_categorical_accuracy' needs class indices, the loss MeanSquaredError has a target for "
+      "each output");
+}
+
+}  // namespace
+}  // namespace cairn::nn

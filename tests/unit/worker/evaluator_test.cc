@@ -1,0 +1,77 @@
+#include "worker/evaluator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/core/status.h"
+#include "kernels/cpu/device.h"
+
+namespace cairn::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+// Example i has the target i % 4 and, in the weighted set, the same weight. More than one batch, and uneven.
+class SmallNumbers final : public data::Dataset {
+ public:
+  static constexpr int64_t kSize = 300;
+  explicit SmallNumbers(bool weighted) : weighted_(weighted) {}
+
+  int64_t size() const override { return kSize; }
+  const Shape& example_shape() const override { return shape_; }
+  int64_t num_targets() const override { return 1; }
+  int64_t num_classes() const override { return 0; }
+  bool weighted() const override { return weighted_; }
+  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
+    inputs[0] = 1;
+    target[0] = static_cast<float>(index % 4);
+    return weighted_ ? target[0] : 1.0f;
+  }
+
+ private:
+  const Shape shape_ = {1};
+  const bool weighted_;
+};
+
+// A network that answers 0 and is asked for the squared error: all values are quotients of whole numbers.
+class EvaluatorTest : public testing::Test {
+ protected:
+  absl::StatusOr<nn::MetricValues> Evaluate(const data::Dataset& dataset, bool stop = false) {
+    const nn::LossSpec loss = {.kind = kernels::LossKind::kMeanSquaredError};
+    const auto metrics = *nn::ParseMetrics({{{nn::MetricOfName("mse")}, {nn::MetricOfName("mae"), true}}},
+                                           loss, model_.output_shape());
+    const auto device = *kernels::CreateCpuDevice(0, 1);
+    const auto replica = *nn::Replica::Create(model_, loss, *device);
+    Evaluator evaluator(dataset, *replica, metrics);
+    const std::vector<float> parameters(static_cast<size_t>(model_.num_parameters()));
+    CAIRN_RETURN_IF_ERROR(evaluator.Run(parameters, [stop] { return stop; }));
+    return evaluator.Run(parameters, [stop] { return stop; });  // the first run must leave nothing behind
+  }
+
+ private:
+  const nn::Model model_ = *nn::Model::FromJson(
+      R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": 1, "input_shape": [1]}}]}})",
+      "model");
+};
+
+TEST_F(EvaluatorTest, EveryExampleCountsOnce) {
+  const auto values = Evaluate(SmallNumbers(false));
+  ASSERT_TRUE(values.ok()) << values.status();
+  // 75 of each of 0, 1, 2, 3.
+  EXPECT_THAT(*values, ElementsAre(Pair("loss", 3.5), Pair("mae", 1.5), Pair("mse", 3.5)));
+}
+
+TEST_F(EvaluatorTest, WeightsScaleTheLossAndWeightedMetrics) {
+  const auto values = Evaluate(SmallNumbers(true));
+  ASSERT_TRUE(values.ok()) << values.status();
+  // The weights' sum is 450; the loss is a mean over 300 examples all the same.
+  EXPECT_THAT(*values, ElementsAre(Pair("loss", 2700.0 / 300), Pair("mae", 1050.0 / 450), Pair("mse", 3.5)));
+}
+
+TEST_F(EvaluatorTest, ItStopsBetweenBatches) {
+  EXPECT_EQ(Evaluate(SmallNumbers(false), /*stop=*/true).status().code(), absl::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace cairn::worker
