@@ -22,6 +22,7 @@ constexpr Format kFormats[] = {
      &LoadIdxDirectory, false},
     {"mnist.npz, or a .npz file itself (with x_train, y_train, x_test, y_test)", &LoadNpz, false},
     {"x_train.npy, y_train.npy, x_test.npy, y_test.npy", &LoadNpyDirectory, false},
+    {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
 };
 
 absl::Status CheckColumnOptions(const DataOptions& options) {

@@ -37,5 +37,6 @@ using LoadedSplits = absl::StatusOr<std::optional<Splits>>;
 LoadedSplits LoadIdxDirectory(const DataOptions& options);
 LoadedSplits LoadNpz(const DataOptions& options);
 LoadedSplits LoadNpyDirectory(const DataOptions& options);
+LoadedSplits LoadCifar(const DataOptions& options);
 
 }  // namespace cairn::data
