@@ -23,6 +23,7 @@ constexpr Format kFormats[] = {
     {"mnist.npz, or a .npz file itself (with x_train, y_train, x_test, y_test)", &LoadNpz, false},
     {"x_train.npy, y_train.npy, x_test.npy, y_test.npy", &LoadNpyDirectory, false},
     {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
+    {"train.csv and test.csv or validation.csv, or a .csv file itself", &LoadCsv, true},
 };
 
 absl::Status CheckColumnOptions(const DataOptions& options) {

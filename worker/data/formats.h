@@ -38,5 +38,6 @@ LoadedSplits LoadIdxDirectory(const DataOptions& options);
 LoadedSplits LoadNpz(const DataOptions& options);
 LoadedSplits LoadNpyDirectory(const DataOptions& options);
 LoadedSplits LoadCifar(const DataOptions& options);
+LoadedSplits LoadCsv(const DataOptions& options);
 
 }  // namespace cairn::data
