@@ -24,6 +24,7 @@ constexpr Format kFormats[] = {
     {"x_train.npy, y_train.npy, x_test.npy, y_test.npy", &LoadNpyDirectory, false},
     {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
     {"train.csv and test.csv or validation.csv, or a .csv file itself", &LoadCsv, true},
+    {"train*.tfrecord[s][.gz] and test*... or validation*..., or such a file itself", &LoadTfRecords, true},
 };
 
 absl::Status CheckColumnOptions(const DataOptions& options) {

@@ -39,5 +39,6 @@ LoadedSplits LoadNpz(const DataOptions& options);
 LoadedSplits LoadNpyDirectory(const DataOptions& options);
 LoadedSplits LoadCifar(const DataOptions& options);
 LoadedSplits LoadCsv(const DataOptions& options);
+LoadedSplits LoadTfRecords(const DataOptions& options);
 
 }  // namespace cairn::data
