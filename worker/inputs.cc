@@ -16,7 +16,14 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
   CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData({.path = options.data_dir,
                                                             .input_scale = options.input_scale,
-                                                            .limit = options.limit_examples}));
+                                                            .limit = options.limit_examples,
+                                                            .example_shape = model.input_shape(),
+                                                            .label_column = options.label_column,
+                                                            .feature_columns = options.feature_columns,
+                                                            .missing_value = options.missing_value,
+                                                            .max_bad_rows = options.max_bad_rows,
+                                                            .class_weights = options.class_weights,
+                                                            .augmentation = options.augmentation}));
   const data::Dataset& train = *data.train;
   if (train.example_shape().num_elements() != model.input_shape().num_elements()) {
     return absl::InvalidArgumentError(absl::StrCat("--data_dir: examples have shape ",

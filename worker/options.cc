@@ -1,20 +1,66 @@
 #include "worker/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/core/flags.h"
 
 namespace cairn::worker {
 namespace {
+
+absl::StatusOr<std::vector<std::string>> ParseNames(absl::string_view text) {
+  const std::vector<std::string> names = absl::StrSplit(text, ',');
+  if (std::find(names.begin(), names.end(), "") != names.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' names a column with nothing"));
+  }
+  return names;
+}
+
+// "0:1,1:2.5", as a dict of Keras reads without its braces.
+absl::StatusOr<std::map<int64_t, float>> ParseClassWeights(absl::string_view text) {
+  std::map<int64_t, float> weights;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits(':', 1));
+    int64_t label = 0;
+    float weight = 0;
+    if (!absl::SimpleAtoi(pair.first, &label) || label < 0 || !absl::SimpleAtof(pair.second, &weight) ||
+        !(weight >= 0) || !std::isfinite(weight)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", part, "' is no CLASS:WEIGHT of a class index and a number of at least 0"));
+    }
+    if (!weights.emplace(label, weight).second) {
+      return absl::InvalidArgumentError(absl::StrCat("class ", label, " has two weights"));
+    }
+  }
+  return weights;
+}
+
+// A flag whose text `parse` turns into a value.
+template <typename T>
+CLI::Option* AddParsed(CLI::App& app, const char* name, T& value,
+                       absl::StatusOr<T> (*parse)(absl::string_view), const char* what) {
+  return app
+      .add_option_function<std::string>(
+          FlagNames(name), [&value, parse](const std::string& text) { value = *parse(text); }, what)
+      ->check(CLI::Validator(
+          [parse](const std::string& text) { return std::string(parse(text).status().message()); }, ""));
+}
 
 void AddWhat(CLI::App& app, TrainOptions& options) {
   const std::string group = "What to train";
   app.add_option(FlagNames("model"), options.model, "The model: Keras' JSON, or a .keras file")
       ->type_name("FILE")
       ->group(group);
-  app.add_option(FlagNames("data_dir"), options.data_dir,
-                 "Directory with MNIST's IDX files or mnist.npz; or a .npz")
+  app.add_option(
+         FlagNames("data_dir"), options.data_dir,
+         "Directory with IDX, .npy, CIFAR, CSV or TFRecord files or mnist.npz; or a .npz, .csv or .tfrecord")
       ->type_name("DIR")
       ->group(group);
   app.add_option(FlagNames("input_scale"), options.input_scale,
@@ -26,6 +72,39 @@ void AddWhat(CLI::App& app, TrainOptions& options) {
                  "Use only so many of each set; 0 is all")
       ->check(WholeNumberFrom(0))
       ->type_name("N")
+      ->group(group);
+}
+
+void AddData(CLI::App& app, TrainOptions& options) {
+  const std::string group = "How the data is read";
+  app.add_option(
+         FlagNames("label_column"), options.label_column,
+         "CSV, TFRecord: the label's name, or index in CSV [label, y, target, class; CSV: else the last]")
+      ->type_name("NAME")
+      ->group(group);
+  AddParsed(app, "feature_column", options.feature_columns, &ParseNames,
+            "CSV, TFRecord: the inputs' names, in order [CSV: all but the label; TFRecord: image, x, ...]")
+      ->type_name("NAME,...")
+      ->group(group);
+  app.add_option_function<float>(
+         FlagNames("missing_value"), [&options](const float& value) { options.missing_value = value; },
+         "CSV: what an empty field stands for [it is a fault]")
+      ->check(NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max()))
+      ->type_name("X")
+      ->group(group);
+  app.add_option(FlagNames("max_bad_rows"), options.max_bad_rows,
+                 "CSV, TFRecord: leave out so many faulty rows of each set")
+      ->check(WholeNumberFrom(0))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
+  AddParsed(app, "class_weight", options.class_weights, &ParseClassWeights,
+            "How much each class counts in training, as 0:1,1:2.5 [1]")
+      ->type_name("CLASS:WEIGHT,...")
+      ->group(group);
+  AddParsed(app, "augment", options.augmentation, &data::ParseAugmentation,
+            "Vary training images: flip, crop:PIXELS (after padding), shift:PART")
+      ->type_name("HOW,...")
       ->group(group);
 }
 
@@ -137,6 +216,7 @@ void AddLimits(CLI::App& app, TrainOptions& options) {
 
 void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddWhat(app, options);
+  AddData(app, options);
   AddHowLong(app, options);
   AddHow(app, options);
   AddWhatItTells(app, options);

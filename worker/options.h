@@ -6,10 +6,13 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "worker/data/augment.h"
 
 namespace CLI {
 class App;
@@ -24,6 +27,14 @@ struct TrainOptions {
   float input_scale =
       std::numeric_limits<float>::quiet_NaN();  // --input_scale; NaN: 1/255 for bytes, 1 for floats
   int64_t limit_examples = 0;                   // --limit_examples: use only so many of each set; 0 is all
+
+  // How the data is read.
+  std::string label_column;  // --label_column: of CSV and TFRecord; empty: label, y, target, ...
+  std::vector<std::string> feature_columns;  // --feature_column A,B: of the same; empty: all, or image, x, ...
+  std::optional<float> missing_value;      // --missing_value: for empty fields of CSV; none: they are faults
+  int64_t max_bad_rows = 0;                // --max_bad_rows: left out of each set of CSV or TFRecord files
+  std::map<int64_t, float> class_weights;  // --class_weight CLASS:WEIGHT,...: others weigh 1
+  data::Augmentation augmentation;         // --augment flip,crop:PIXELS,shift:PART: of training images
 
   // How long.
   int64_t batch_size = 32;  // --batch_size: per worker

@@ -129,6 +129,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
   auto replica = nn::Replica::Create(model, loss, **device);
   if (!replica.ok()) return Fault(replica.status().message());
 
+  for (const std::string& remark : data.remarks) LogWarning(remark);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   LogInfo((*device)->name(), ": ", (*device)->Description());
   LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, to step ",

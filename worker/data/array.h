@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/core/shape.h"
 
 namespace cairn::data {
@@ -17,10 +21,68 @@ inline bool IsInteger(ElementType type) {
   return type <= ElementType::kInt64;
 }
 
+// Calls `body(T{})` with T the C++ type of `type`.
+template <typename Body>
+auto WithType(ElementType type, Body body) {
+  switch (type) {
+    case ElementType::kUint8:
+      return body(uint8_t{});
+    case ElementType::kInt8:
+      return body(int8_t{});
+    case ElementType::kInt16:
+      return body(int16_t{});
+    case ElementType::kInt32:
+      return body(int32_t{});
+    case ElementType::kInt64:
+      return body(int64_t{});
+    case ElementType::kFloat32:
+      return body(float{});
+    case ElementType::kFloat64:
+      break;
+  }
+  return body(double{});
+}
+
+// Element `index` of elements that need not be aligned.
+template <typename T>
+T ElementAt(const uint8_t* bytes, int64_t index) {
+  T value;
+  std::memcpy(&value, bytes + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+// Bytes that never change, in memory or in a mapped file. Copies share them, since an array outlives the
+// reader that found it.
+class SharedBytes {
+ public:
+  using value_type = uint8_t;
+  using const_iterator = const uint8_t*;
+
+  SharedBytes() = default;
+  explicit SharedBytes(std::vector<uint8_t> own)
+      : SharedBytes(std::make_shared<const std::vector<uint8_t>>(std::move(own))) {}
+  // `owner` keeps what `span` shows.
+  SharedBytes(absl::Span<const uint8_t> span, std::shared_ptr<const void> owner)
+      : span_(span), owner_(std::move(owner)) {}
+
+  absl::Span<const uint8_t> span() const { return span_; }
+  const uint8_t* data() const { return span_.data(); }
+  size_t size() const { return span_.size(); }
+  const_iterator begin() const { return span_.data(); }
+  const_iterator end() const { return span_.data() + span_.size(); }
+
+ private:
+  explicit SharedBytes(std::shared_ptr<const std::vector<uint8_t>> own)
+      : span_(*own), owner_(std::move(own)) {}
+
+  absl::Span<const uint8_t> span_;
+  std::shared_ptr<const void> owner_;
+};
+
 struct Array {
   ElementType type = ElementType::kUint8;
   Shape shape;
-  std::vector<uint8_t> bytes;  // [shape] elements, row-major, in this machine's byte order
+  SharedBytes bytes;  // [shape] elements, row-major, in this machine's byte order
 };
 
 }  // namespace cairn::data

@@ -9,6 +9,8 @@ namespace cairn::data {
 BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth)
     : sampler_(sampler),
       dataset_(dataset),
+      augmentation_(dataset.augmentation()),
+      seed_(sampler.seed),
       example_elements_(dataset.example_shape().num_elements()),
       batches_per_epoch_(sampler_.batches_per_epoch()) {
   CAIRN_CHECK(sampler.num_examples == dataset.size());
@@ -85,8 +87,12 @@ void BatchLoader::Fill(int64_t position, Batch& batch) {
   const auto elements = static_cast<size_t>(example_elements_);
   const auto num_targets = static_cast<size_t>(dataset_.num_targets());
   for (size_t row = 0; row < examples.size(); ++row) {
-    const float weight = dataset_.Read(examples[row], batch.inputs.span().subspan(row * elements, elements),
-                                       batch.targets.span().subspan(row * num_targets, num_targets));
+    const absl::Span<float> inputs = batch.inputs.span().subspan(row * elements, elements);
+    const float weight =
+        dataset_.Read(examples[row], inputs, batch.targets.span().subspan(row * num_targets, num_targets));
+    if (!augmentation_.empty()) {
+      Augment(augmentation_, dataset_.example_shape(), seed_, batch.epoch, examples[row], inputs);
+    }
     if (dataset_.weighted()) batch.weights.data()[row] = weight;
   }
 }

@@ -1,4 +1,5 @@
-// Prepares batches ahead of the computation, on one thread of its own.
+// Prepares batches ahead of the computation, on one thread of its own: examples read, scaled and, where the
+// data set asks for it, augmented.
 //
 // Owned by a trainer, which calls Next() from one thread. The loader's thread only computes, so nobody waits
 // for it longer than a batch takes.
@@ -53,6 +54,8 @@ class BatchLoader {
 
   // Constant after construction.
   const Dataset& dataset_;
+  const Augmentation augmentation_;
+  const uint64_t seed_;  // of the augmentation
   const int64_t example_elements_;
   const int64_t batches_per_epoch_;
 

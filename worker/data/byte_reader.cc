@@ -1,8 +1,5 @@
 #include "worker/data/byte_reader.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -11,16 +8,17 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/data/mapped_file.h"
 
 namespace cairn::data {
 namespace {
 
 class GzipReader final : public ByteReader {
  public:
-  GzipReader(gzFile file, int64_t file_bytes)
-      : file_(file), max_bytes_(gzdirect(file) ? file_bytes : file_bytes * kMaxDeflateRatio) {}
+  GzipReader(gzFile file, int64_t file_bytes) : file_(file), max_bytes_(file_bytes * kMaxDeflateRatio) {}
   ~GzipReader() override { gzclose(file_); }
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
@@ -53,29 +51,73 @@ class GzipReader final : public ByteReader {
   const int64_t max_bytes_;
 };
 
-void ReverseEachElement(std::vector<uint8_t>& bytes, int64_t element_bytes) {
-  if (element_bytes == 1) return;
-  for (auto first = bytes.begin(); first != bytes.end(); first += element_bytes) {
+class MappedReader final : public ByteReader {
+ public:
+  explicit MappedReader(std::shared_ptr<const MappedFile> file)
+      : file_(std::move(file)), left_(file_->bytes()) {}
+
+  absl::StatusOr<size_t> Read(absl::Span<uint8_t> to) override {
+    const auto part = TakeSpan(to.size());
+    std::copy(part.begin(), part.end(), to.begin());
+    return part.size();
+  }
+  absl::StatusOr<SharedBytes> Take(int64_t count) override {
+    return SharedBytes(TakeSpan(static_cast<size_t>(count)), file_);
+  }
+  int64_t max_bytes() const override { return static_cast<int64_t>(file_->bytes().size()); }
+  bool mapped() const override { return true; }
+
+ private:
+  absl::Span<const uint8_t> TakeSpan(size_t count) {
+    const auto part = left_.subspan(0, count);
+    left_.remove_prefix(part.size());
+    return part;
+  }
+
+  const std::shared_ptr<const MappedFile> file_;
+  absl::Span<const uint8_t> left_;
+};
+
+SharedBytes WithElementsReversed(const SharedBytes& bytes, int64_t element_bytes) {
+  std::vector<uint8_t> reversed(bytes.begin(), bytes.end());
+  for (auto first = reversed.begin(); first != reversed.end(); first += element_bytes) {
     std::reverse(first, first + element_bytes);
   }
+  return SharedBytes(std::move(reversed));
+}
+
+// All that there is, in memory.
+absl::StatusOr<SharedBytes> Unpack(ByteReader& reader) {
+  std::vector<uint8_t> bytes;
+  size_t filled = 0;
+  do {
+    bytes.resize(std::max<size_t>(2 * filled, 1 << 16));
+    CAIRN_ASSIGN_OR_RETURN(const size_t got, reader.Read(absl::MakeSpan(bytes).subspan(filled)));
+    filled += got;
+    if (static_cast<int64_t>(filled) > kMaxArrayBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("unpacks to more than the limit of ", kMaxArrayBytes));
+    }
+  } while (filled == bytes.size());
+  bytes.resize(filled);
+  bytes.shrink_to_fit();
+  return SharedBytes(std::move(bytes));
 }
 
 }  // namespace
 
+absl::StatusOr<SharedBytes> ByteReader::Take(int64_t count) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(count));
+  CAIRN_ASSIGN_OR_RETURN(const size_t got, Read(absl::MakeSpan(bytes)));
+  bytes.resize(got);
+  return SharedBytes(std::move(bytes));
+}
+
 absl::StatusOr<std::unique_ptr<ByteReader>> OpenPlainOrGzip(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot be opened");
-  struct stat info;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(fd);
-    return absl::InvalidArgumentError("is not a regular file");
-  }
-  gzFile file = gzdopen(fd, "rb");  // takes the descriptor
-  if (file == nullptr) {
-    close(fd);
-    return absl::ResourceExhaustedError("no memory to unpack it");
-  }
-  return std::make_unique<GzipReader>(file, info.st_size);
+  CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> mapped, MappedFile::Open(path));
+  if (!absl::StartsWith(mapped->text(), "\x1f\x8b")) return std::make_unique<MappedReader>(std::move(mapped));
+  gzFile file = gzopen(path.c_str(), "rbe");
+  if (file == nullptr) return absl::ResourceExhaustedError("cannot be opened to unpack it");
+  return std::make_unique<GzipReader>(file, static_cast<int64_t>(mapped->bytes().size()));
 }
 
 absl::Status ReadExactly(ByteReader& reader, absl::Span<uint8_t> to, absl::string_view what) {
@@ -84,30 +126,40 @@ absl::Status ReadExactly(ByteReader& reader, absl::Span<uint8_t> to, absl::strin
   return absl::OkStatus();
 }
 
+absl::StatusOr<SharedBytes> ReadFileBytes(const std::string& path) {
+  auto reader = OpenPlainOrGzip(path);
+  if (!reader.ok()) return Annotate(reader.status(), path);
+  auto bytes = (*reader)->mapped() ? (*reader)->Take((*reader)->max_bytes()) : Unpack(**reader);
+  if (!bytes.ok()) return Annotate(bytes.status(), path);
+  return bytes;
+}
+
 absl::StatusOr<Array> ReadElements(ByteReader& reader, ElementType type, const Shape& shape,
                                    ByteOrder order) {
   CAIRN_ASSIGN_OR_RETURN(const Shape checked, Shape::FromUntrusted(shape.dims()));
   const int64_t wanted = checked.num_elements() * SizeOf(type);
+  const bool host_is_little = std::endian::native == std::endian::little;
+  const bool reverse = (order == ByteOrder::kLittle) != host_is_little && SizeOf(type) > 1;
   const auto promise = [&] {
     return absl::StrCat("its header promises ", NameOf(type), " ", shape.ToString(), " = ", wanted, " bytes");
   };
-  if (wanted > kMaxArrayBytes) {
+  if (wanted > kMaxArrayBytes && (reverse || !reader.mapped())) {
     return absl::InvalidArgumentError(absl::StrCat(promise(), ", more than the limit of ", kMaxArrayBytes));
   }
   if (wanted > reader.max_bytes()) {
     return absl::InvalidArgumentError(
         absl::StrCat("is cut short: ", promise(), ", which a file of this size cannot hold"));
   }
-  Array array{type, checked, std::vector<uint8_t>(static_cast<size_t>(wanted))};
-  CAIRN_ASSIGN_OR_RETURN(const size_t got, reader.Read(absl::MakeSpan(array.bytes)));
-  if (got < array.bytes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("is cut short: ", promise(), ", ", got, " are there"));
+  Array array{type, checked, {}};
+  CAIRN_ASSIGN_OR_RETURN(array.bytes, reader.Take(wanted));
+  if (static_cast<int64_t>(array.bytes.size()) < wanted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is cut short: ", promise(), ", ", array.bytes.size(), " are there"));
   }
   uint8_t beyond;
   CAIRN_ASSIGN_OR_RETURN(const size_t more, reader.Read({&beyond, 1}));
   if (more != 0) return absl::InvalidArgumentError(absl::StrCat(promise(), ", but more bytes follow"));
-  const bool host_is_little = std::endian::native == std::endian::little;
-  if ((order == ByteOrder::kLittle) != host_is_little) ReverseEachElement(array.bytes, SizeOf(type));
+  if (reverse) array.bytes = WithElementsReversed(array.bytes, SizeOf(type));
   return array;
 }
 

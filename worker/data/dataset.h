@@ -1,14 +1,18 @@
-// Examples with their targets, in memory, that can be read in any order.
+// Examples with their targets, in memory or in mapped files, that can be read in any order.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
+#include "worker/data/augment.h"
 
 namespace cairn::data {
 
@@ -24,25 +28,43 @@ class Dataset {
   virtual int64_t num_classes() const = 0;
   // False: every example weighs 1.
   virtual bool weighted() const { return false; }
+  // How the loader varies examples before it hands them out; valid for example_shape().
+  virtual Augmentation augmentation() const { return {}; }
   // Writes example `index`: its inputs, scaled, to `inputs` [example_shape().num_elements()], its target to
   // `target` [num_targets()]. Returns its weight.
   virtual float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const = 0;
 };
 
 struct DataOptions {
-  // A directory with IDX files (plain or .gz) under MNIST's names, or a Keras .npz file, or a directory
-  // holding mnist.npz.
+  // A file, or a directory with files under the names that LoadTrainingData() lists when it finds none.
   std::string path{};
-  // Inputs are multiplied by this; NaN means 1/255 for byte images and 1 for floats, which is what Keras'
+  // Inputs are multiplied by this; NaN means 1/255 for byte images and 1 for numbers, which is what Keras'
   // MNIST example does by hand.
   float input_scale = std::numeric_limits<float>::quiet_NaN();
   // Read this many examples of the training set and of the validation set; 0 is all.
   int64_t limit = 0;
+  // The model's input layers, in its order. From two on, an example is what belongs to each, one behind the
+  // other: arrays x_train_NAME, or columns NAME, where feature_columns does not say otherwise.
+  std::vector<std::string> input_names{};
+  // What the model takes of one example: flat examples of as many numbers get this shape. A scalar: they stay
+  // flat.
+  Shape example_shape{};
+
+  // Of formats whose examples have named columns (CSV, TFRecord).
+  std::string label_column{};                  // its name, or in CSV its index; empty: see the format
+  std::vector<std::string> feature_columns{};  // in the order of the inputs; empty: see the format
+  std::optional<float> missing_value{};  // what an empty field of CSV stands for; otherwise it is a fault
+  int64_t max_bad_rows = 0;              // so many faulty rows of each set are left out and counted
+
+  // Of the training set alone.
+  std::map<int64_t, float> class_weights{};  // multiply the weights of the examples of a class; otherwise 1
+  Augmentation augmentation{};
 };
 
 struct TrainingData {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> validation;  // null when there is none
+  std::vector<std::string> remarks;     // for the log: rows that were left out
 };
 
 // NOT_FOUND listing the names that were looked for, or INVALID_ARGUMENT naming the file and its fault.

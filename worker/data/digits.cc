@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -158,18 +159,20 @@ class InkDistance {
 
 absl::Status WriteSplit(const std::string& directory, const std::string& prefix, int64_t count,
                         uint64_t seed) {
-  Array images{ElementType::kUint8, {count, kDigitSide, kDigitSide}, {}};
-  Array labels{ElementType::kUint8, {count}, {}};
-  images.bytes.reserve(static_cast<size_t>(images.shape.num_elements()));
+  std::vector<uint8_t> images, labels;
+  images.reserve(static_cast<size_t>(count * kDigitSide * kDigitSide));
   for (int64_t i = 0; i < count; ++i) {
     Random random(seed, absl::StrCat("digits/", prefix, "/", i));
     const auto digit = static_cast<uint8_t>(random.NextBelow(10));
     const DigitImage image = DrawDigit(digit, random);
-    images.bytes.insert(images.bytes.end(), image.begin(), image.end());
-    labels.bytes.push_back(digit);
+    images.insert(images.end(), image.begin(), image.end());
+    labels.push_back(digit);
   }
-  CAIRN_RETURN_IF_ERROR(WriteIdx(absl::StrCat(directory, "/", prefix, "-images-idx3-ubyte"), images));
-  return WriteIdx(absl::StrCat(directory, "/", prefix, "-labels-idx1-ubyte"), labels);
+  CAIRN_RETURN_IF_ERROR(
+      WriteIdx(absl::StrCat(directory, "/", prefix, "-images-idx3-ubyte"),
+               {ElementType::kUint8, {count, kDigitSide, kDigitSide}, SharedBytes(std::move(images))}));
+  return WriteIdx(absl::StrCat(directory, "/", prefix, "-labels-idx1-ubyte"),
+                  {ElementType::kUint8, {count}, SharedBytes(std::move(labels))});
 }
 
 }  // namespace

@@ -1,22 +1,29 @@
 // The file formats of labelled examples: one function each, listed in dataset.cc.
 //
-// A format looks whether a data set of its kind lies at a path and hands over its arrays; what they must
-// satisfy is checked behind it, once for all formats.
+// A format looks whether a data set of its kind lies at a path and hands over its rows; what inputs, targets
+// and weights must satisfy together is checked behind it, once for all formats.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/data/array.h"
+#include "worker/data/dataset.h"
+#include "worker/data/row_source.h"
+#include "worker/data/targets.h"
 
 namespace cairn::data {
 
 struct Split {
-  Array inputs;             // [examples, ...]
-  Array labels;             // [examples]
-  std::string inputs_name;  // where they came from, for messages: "mnist.npz: x_train"
-  std::string labels_name;
+  std::unique_ptr<RowSource> inputs;  // of at least one row
+  Targets targets;
+  std::vector<float> weights;  // empty: every example weighs 1
+  std::string inputs_name;     // where they came from, for messages: "mnist.npz: x_train"
+  std::string targets_name;
+  std::string weights_name;
+  std::string remark;  // what is missing from the files and the user should know of; empty: nothing
 };
 
 struct Splits {
@@ -24,9 +31,14 @@ struct Splits {
   std::optional<Split> validation;
 };
 
-// Each returns nullopt where nothing of its kind lies at `path`; an error names the file and what is wrong in
-// it.
-absl::StatusOr<std::optional<Splits>> LoadIdxDirectory(const std::string& path);
-absl::StatusOr<std::optional<Splits>> LoadNpz(const std::string& path);
+// Each returns nullopt where nothing of its kind lies at `options.path`; an error names the file and what is
+// wrong in it.
+using LoadedSplits = absl::StatusOr<std::optional<Splits>>;
+LoadedSplits LoadIdxDirectory(const DataOptions& options);
+LoadedSplits LoadNpz(const DataOptions& options);
+LoadedSplits LoadNpyDirectory(const DataOptions& options);
+LoadedSplits LoadCifar(const DataOptions& options);
+LoadedSplits LoadCsv(const DataOptions& options);
+LoadedSplits LoadTfRecords(const DataOptions& options);
 
 }  // namespace cairn::data

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
+#include "worker/data/array_rows.h"
 #include "worker/data/formats.h"
 #include "worker/data/idx.h"
 
@@ -21,7 +22,8 @@ std::optional<std::string> FindFile(const std::string& directory, const char* st
   return std::nullopt;
 }
 
-absl::StatusOr<std::optional<Split>> LoadSplit(const std::string& directory, const std::string& prefix) {
+absl::StatusOr<std::optional<Split>> LoadSplit(const DataOptions& options, const std::string& prefix) {
+  const std::string& directory = options.path;
   const std::string images_stem = prefix + "-images", labels_stem = prefix + "-labels";
   const auto images = FindFile(directory, images_stem.c_str(), "idx3-ubyte");
   const auto labels = FindFile(directory, labels_stem.c_str(), "idx1-ubyte");
@@ -31,17 +33,22 @@ absl::StatusOr<std::optional<Split>> LoadSplit(const std::string& directory, con
         absl::StrCat(images ? *images : *labels, " is there, but not ", directory, "/",
                      images ? labels_stem + "-idx1-ubyte" : images_stem + "-idx3-ubyte", "[.gz]"));
   }
+  Split split;
+  split.inputs_name = *images;
+  split.targets_name = *labels;
   CAIRN_ASSIGN_OR_RETURN(Array inputs, ReadIdx(*images));
-  CAIRN_ASSIGN_OR_RETURN(Array targets, ReadIdx(*labels));
-  return Split{std::move(inputs), std::move(targets), *images, *labels};
+  CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeArrayRows(std::move(inputs), *images, options.input_scale));
+  CAIRN_ASSIGN_OR_RETURN(const Array targets, ReadIdx(*labels));
+  CAIRN_ASSIGN_OR_RETURN(split.targets, ReadTargets(targets, *labels));
+  return split;
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<Splits>> LoadIdxDirectory(const std::string& path) {
-  CAIRN_ASSIGN_OR_RETURN(auto train, LoadSplit(path, "train"));
+LoadedSplits LoadIdxDirectory(const DataOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(auto train, LoadSplit(options, "train"));
   if (!train) return std::nullopt;
-  CAIRN_ASSIGN_OR_RETURN(auto validation, LoadSplit(path, "t10k"));
+  CAIRN_ASSIGN_OR_RETURN(auto validation, LoadSplit(options, "t10k"));
   return Splits{*std::move(train), std::move(validation)};
 }
 

@@ -8,17 +8,23 @@
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "worker/data/formats.h"
+#include "worker/data/keras_arrays.h"
 #include "worker/data/npz.h"
 
 namespace cairn::data {
 namespace {
 
-absl::StatusOr<Split> ReadSplit(const NpzFile& file, const std::string& path, const std::string& suffix) {
-  CAIRN_ASSIGN_OR_RETURN(Array inputs, file.Read("x" + suffix));
-  CAIRN_ASSIGN_OR_RETURN(Array labels, file.Read("y" + suffix));
-  return Split{std::move(inputs), std::move(labels), absl::StrCat(path, ": x", suffix),
-               absl::StrCat(path, ": y", suffix)};
-}
+class NpzArrays final : public NamedArrays {
+ public:
+  NpzArrays(NpzFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+  bool Has(const std::string& name) const override { return file_.Has(name); }
+  absl::StatusOr<Array> Read(const std::string& name) const override { return file_.Read(name); }
+  std::string FullName(const std::string& name) const override { return absl::StrCat(path_, ": ", name); }
+
+ private:
+  const NpzFile file_;
+  const std::string path_;
+};
 
 bool IsDirectory(const std::string& path) {
   struct stat info;
@@ -27,20 +33,16 @@ bool IsDirectory(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<Splits>> LoadNpz(const std::string& path) {
-  std::string archive = path;
-  if (IsDirectory(path)) {
-    archive = path + "/mnist.npz";
+LoadedSplits LoadNpz(const DataOptions& options) {
+  std::string archive = options.path;
+  if (IsDirectory(archive)) {
+    archive += "/mnist.npz";
     if (!FileExists(archive)) return std::nullopt;
-  } else if (!absl::EndsWith(path, ".npz")) {
+  } else if (!absl::EndsWith(archive, ".npz")) {
     return std::nullopt;
   }
-  CAIRN_ASSIGN_OR_RETURN(const NpzFile file, NpzFile::Open(archive));
-  Splits splits;
-  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSplit(file, archive, "_train"));
-  if (file.Has("x_test") || file.Has("y_test")) {
-    CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadSplit(file, archive, "_test"));
-  }
+  CAIRN_ASSIGN_OR_RETURN(NpzFile file, NpzFile::Open(archive));
+  CAIRN_ASSIGN_OR_RETURN(Splits splits, LoadKerasArrays(NpzArrays(std::move(file), archive), options));
   return splits;
 }
 

@@ -93,28 +93,105 @@ TEST(LoadTrainingData, WhatIsMissingIsNamed) {
               HasSubstr("is there, but not " + dir / "train-labels-idx1-ubyte[.gz]"));
 }
 
-TEST(LoadTrainingData, ArraysThatMakeNoDataSetAreRefusedByName) {
-  const std::string images = "train-images-idx3-ubyte", labels = "train-labels-idx1-ubyte";
-  const struct {
-    std::string images, labels;
-    const char* words;
-  } kCases[] = {
-      {kImages, IdxHeader(0x08, {3}) + "abc", "has 2 examples, but"},
-      {kImages, IdxHeader(0x09, {2}) + Bytes({1, 0xFF}),
-       "train-labels-idx1-ubyte: label -1 of example 1 is no class"},
-      {kImages, IdxHeader(0x0C, {2}) + Bytes({0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0}),
-       "label 2147483647 of example 0"},
-      {kImages, IdxHeader(0x0D, {2}) + std::string(8, '\0'), "labels are float32; they must be integers"},
-      {kImages, IdxHeader(0x08, {2, 10}) + std::string(20, '\0'), "labels have the shape [2,10]"},
-      {IdxHeader(0x08, {0, 2, 2}), IdxHeader(0x08, {0}), "train-images-idx3-ubyte: holds no examples"},
-      {IdxHeader(0x08, {2, 0, 2}), kLabels, "examples of the shape [2,0,2] are empty"},
-  };
+TEST(LoadTrainingData, ValidationTargetsMustBeOfTheTrainingSetsKind) {
   const TemporaryDirectory dir;
-  for (const auto& test : kCases) {
-    WriteText(dir / images, test.images);
-    WriteText(dir / labels, test.labels);
-    EXPECT_THAT(RefusalOf({.path = dir.path()}), HasSubstr(test.words));
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", kLabels);
+  WriteText(dir / "t10k-images-idx3-ubyte", kImages);
+  WriteText(dir / "t10k-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + "abcdef");
+  EXPECT_THAT(
+      RefusalOf({.path = dir.path()}),
+      HasSubstr("t10k-labels-idx1-ubyte: targets are 3 numbers, those of the training set class indices"));
+}
+
+TEST(LoadTrainingData, FloatTargetsAreNumbers) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x0D, {2}) + Bytes({0x3F, 0xC0, 0, 0, 0xC0, 0, 0, 0}));
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->num_classes(), 0);
+  EXPECT_EQ(data->train->num_targets(), 1);
+  EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(1.5f));
+  EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(-2.0f));
+}
+
+TEST(LoadTrainingData, SeveralIntegersAreNumbers) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + Bytes({0, 1, 0, 1, 0, 1}));
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->num_classes(), 0);
+  EXPECT_EQ(data->train->num_targets(), 3);
+  EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(1, 0, 1));
+  EXPECT_EQ(ReadExample(*data->train, 1).weight, 1);
+}
+
+TEST(LoadTrainingData, ClassWeightsCountInTrainingOnly) {
+  const TemporaryDirectory dir;
+  for (const char* set : {"train", "t10k"}) {
+    WriteText(dir / (std::string(set) + "-images-idx3-ubyte"), kImages);
+    WriteText(dir / (std::string(set) + "-labels-idx1-ubyte"), kLabels);
   }
+  const auto data = LoadTrainingData({.path = dir.path(), .class_weights = {{1, 2.5f}}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(data->train->weighted());
+  EXPECT_EQ(ReadExample(*data->train, 0).weight, 1);  // class 3
+  EXPECT_EQ(ReadExample(*data->train, 1).weight, 2.5f);
+  EXPECT_FALSE(data->validation->weighted());
+}
+
+TEST(LoadTrainingData, ClassWeightsMustSuitTheTargets) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", kLabels);
+  EXPECT_THAT(RefusalOf({.path = dir.path(), .class_weights = {{4, 0.5f}}}),
+              HasSubstr("train-labels-idx1-ubyte: class 4 has the weight 0.5, but labels go up to 3"));
+  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + "abcdef");
+  EXPECT_THAT(RefusalOf({.path = dir.path(), .class_weights = {{0, 1.0f}}}),
+              HasSubstr("targets are numbers and no class indices"));
+}
+
+TEST(LoadTrainingData, OptionsForColumnsAreRefusedWhereThereAreNone) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", kLabels);
+  EXPECT_THAT(RefusalOf({.path = dir.path(), .label_column = "y"}),
+              HasSubstr("a label column is for CSV and TFRecord files"));
+  EXPECT_THAT(RefusalOf({.path = dir.path(), .max_bad_rows = 1}),
+              HasSubstr("a number of bad rows is for CSV"));
+}
+
+TEST(LoadTrainingData, AugmentationIsForImagesOfTheTrainingSet) {
+  const TemporaryDirectory dir;
+  for (const char* set : {"train", "t10k"}) {
+    WriteText(dir / (std::string(set) + "-images-idx3-ubyte"), kImages);
+    WriteText(dir / (std::string(set) + "-labels-idx1-ubyte"), kLabels);
+  }
+  const auto data = LoadTrainingData({.path = dir.path(), .augmentation = {.flip = true}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(data->train->augmentation().flip);
+  EXPECT_TRUE(data->validation->augmentation().empty());
+  EXPECT_THAT(
+      RefusalOf({.path = dir.path(), .augmentation = {.crop = 2}}),
+      HasSubstr("train-images-idx3-ubyte: images of the shape [2,2,1] are too small to crop by 2 pixels"));
+  WriteText(dir / "train-images-idx3-ubyte", IdxHeader(0x08, {2, 4}) + "abcdefgh");
+  EXPECT_THAT(RefusalOf({.path = dir.path(), .augmentation = {.flip = true}}),
+              HasSubstr("examples of the shape [4] are no images"));
+}
+
+// A model that takes images makes images of rows that have as many numbers.
+TEST(LoadTrainingData, FlatExamplesGetTheShapeThatTheModelTakes) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", IdxHeader(0x08, {2, 4}) + "abcdefgh");
+  WriteText(dir / "train-labels-idx1-ubyte", kLabels);
+  const auto shape_for = [&](const Shape& wanted) {
+    return LoadTrainingData({.path = dir.path(), .example_shape = wanted})->train->example_shape();
+  };
+  EXPECT_EQ(shape_for({2, 2, 1}), Shape({2, 2, 1}));
+  EXPECT_EQ(shape_for({5}), Shape({4}));
+  EXPECT_EQ(shape_for({}), Shape({4}));
 }
 
 TEST(LoadTrainingData, ValidationExamplesMustHaveTheTrainingShape) {

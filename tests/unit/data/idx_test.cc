@@ -116,7 +116,8 @@ TEST(ReadIdx, AMissingFileIsNotFoundAndADirectoryIsRefused) {
 
 TEST(WriteIdx, WritesWhatTheFormatSays) {
   const TemporaryDirectory dir;
-  ASSERT_TRUE(WriteIdx(dir / "x", {ElementType::kUint8, {2, 1}, {7, 200}}).ok());
+  ASSERT_TRUE(
+      WriteIdx(dir / "x", {ElementType::kUint8, {2, 1}, SharedBytes(std::vector<uint8_t>{7, 200})}).ok());
   EXPECT_EQ(ReadText(dir / "x"), IdxHeader(0x08, {2, 1}) + Bytes({7, 200}));
 }
 

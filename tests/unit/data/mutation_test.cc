@@ -4,6 +4,7 @@
 
 #include "common/core/random.h"
 #include "tests/unit/data/npz_files.h"
+#include "tests/unit/data/tf_record_files.h"
 #include "worker/data/dataset.h"
 #include "worker/data/idx.h"
 #include "worker/data/npz.h"
@@ -103,6 +104,92 @@ TEST(Mutations, OfNpyHeadersGiveAnArrayOrAStatus) {
       EXPECT_EQ(static_cast<int64_t>(array->bytes.size()), array->shape.num_elements() * SizeOf(array->type));
     }
     outcomes.Count(array);
+  }
+  outcomes.ExpectBoth();
+}
+
+// Reads every example: what was checked at loading must be there.
+void ReadAll(const Dataset& dataset) {
+  std::vector<float> inputs(static_cast<size_t>(dataset.example_shape().num_elements()));
+  std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
+  for (int64_t i = 0; i < dataset.size(); ++i)
+    dataset.Read(i, absl::MakeSpan(inputs), absl::MakeSpan(target));
+}
+
+// Loads mutations of `good` under the name `name`, at times with leave to pass over bad rows.
+void LoadMutations(const std::string& name, const std::string& good, Random random) {
+  const TemporaryDirectory dir;
+  Outcomes outcomes;
+  for (int i = 0; i < 3000; ++i) {
+    WriteText(dir / name, Mutated(good, random));
+    const auto data = LoadTrainingData({.path = dir / name, .missing_value = 0.0f, .max_bad_rows = i % 2});
+    if (data.ok()) ReadAll(*data->train);
+    outcomes.Count(data);
+  }
+  outcomes.ExpectBoth();
+}
+
+TEST(Mutations, OfCsvFilesGiveADataSetOrAStatus) {
+  LoadMutations("x.csv", "a,\"b, c\",label\r\n1,-2.5,cat\n\"3\",,dog\n4e2,5,\"big \"\"cat\"\"\"\n",
+                Random(4, "csv"));
+}
+
+std::string SmallRecords() {
+  std::string file;
+  for (int64_t i = 0; i < 3; ++i) {
+    file += TfRecord(TfExample({{"x", FloatsFeature({1.0f, 2.0f})}, {"y", IntegersFeature({i})}}));
+  }
+  return file;
+}
+
+TEST(Mutations, OfTfRecordFilesGiveADataSetOrAStatus) {
+  LoadMutations("x.tfrecord", SmallRecords(), Random(5, "tfrecord"));
+  const TemporaryDirectory dir;
+  WriteGzip(dir / "packed", SmallRecords());
+  LoadMutations("y.tfrecord.gz", ReadText(dir / "packed"), Random(6, "tfrecord.gz"));
+}
+
+// Inside a sound record, so that the checksum does not catch it first.
+TEST(Mutations, OfExamplesGiveADataSetOrAStatus) {
+  const TemporaryDirectory dir;
+  const std::string example = TfExample({{"x", BytesFeature("abc")}, {"label", IntegersFeature({300})}});
+  const std::string floats = TfExample({{"x", FloatsFeature({1, 2})}, {"label", FloatsFeature({0.5f})}});
+  Random random(7, "example");
+  Outcomes outcomes;
+  for (int i = 0; i < 3000; ++i) {
+    WriteText(dir / "x.tfrecord", TfRecord(Mutated(i % 2 ? example : floats, random)));
+    const auto data = LoadTrainingData({.path = dir / "x.tfrecord"});
+    if (data.ok()) ReadAll(*data->train);
+    outcomes.Count(data);
+  }
+  outcomes.ExpectBoth();
+}
+
+TEST(Mutations, OfCifarFilesGiveADataSetOrAStatus) {
+  const TemporaryDirectory dir;
+  const std::string good = std::string(2 * 3073, '\x05');
+  Random random(8, "cifar");
+  Outcomes outcomes;
+  for (int i = 0; i < 500; ++i) {
+    WriteText(dir / "data_batch_1.bin", Mutated(good, random));
+    const auto data = LoadTrainingData({.path = dir.path()});
+    if (data.ok()) ReadAll(*data->train);
+    outcomes.Count(data);
+  }
+  outcomes.ExpectBoth();
+}
+
+TEST(Mutations, OfMappedNpyFilesGiveADataSetOrAStatus) {
+  const TemporaryDirectory dir;
+  const std::string good = Npy("<f4", "(3, 2)", std::string(24, '\x01'));
+  WriteText(dir / "y_train.npy", Npy("|u1", "(3,)", Bytes({0, 1, 2})));
+  Random random(9, "mapped npy");
+  Outcomes outcomes;
+  for (int i = 0; i < 3000; ++i) {
+    WriteText(dir / "x_train.npy", Mutated(good, random));
+    const auto data = LoadTrainingData({.path = dir.path()});
+    if (data.ok()) ReadAll(*data->train);
+    outcomes.Count(data);
   }
   outcomes.ExpectBoth();
 }

@@ -13,8 +13,11 @@
 namespace cairn::data {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 template <typename T>
 std::vector<T> Elements(const Array& array) {
@@ -38,7 +41,7 @@ TEST(NpzFile, ReadsStoredAndDeflatedMembers) {
     const auto array = ReadX(npy, method);
     ASSERT_TRUE(array.ok()) << array.status();
     EXPECT_EQ(array->shape, Shape({40, 50}));
-    EXPECT_EQ(array->bytes, std::vector<uint8_t>(2000, 5));
+    EXPECT_THAT(array->bytes, AllOf(SizeIs(2000), Each(5)));
   }
 }
 
@@ -253,13 +256,63 @@ TEST(LoadTrainingDataFromNpz, LabelsMayBeAColumnAsInCifar) {
   EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(6));
 }
 
-TEST(LoadTrainingDataFromNpz, BadLabelsNameTheArray) {
+TEST(LoadTrainingDataFromNpz, ExamplesMayHaveWeights) {
   const TemporaryDirectory dir;
   auto members = SmallMnist();
-  members["y_train.npy"] = Npy("<f4", "(2,)", std::string(8, '\0'));
+  members["sample_weight_train.npy"] = Npy("<f4", "(2,)", Bytes({0, 0, 0x00, 0x3F, 0, 0, 0, 0x40}));
   WriteNpz(dir / "a.npz", members);
-  EXPECT_THAT(std::string(LoadTrainingData({.path = dir / "a.npz"}).status().message()),
-              HasSubstr("a.npz: y_train: labels are float32; they must be integers"));
+  const auto data = LoadTrainingData({.path = dir / "a.npz"});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(data->train->weighted());
+  EXPECT_EQ(ReadExample(*data->train, 0).weight, 0.5f);
+  EXPECT_EQ(ReadExample(*data->train, 1).weight, 2.0f);
+  EXPECT_FALSE(data->validation->weighted());
+}
+
+TEST(LoadTrainingDataFromNpz, SeveralInputsStandOneBehindTheOtherInTheModelsOrder) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x_train_image.npy", Npy("|u1", "(2, 1, 2)", Bytes({0, 255, 51, 102}))},
+                           {"x_train_age.npy", Npy("|i1", "(2,)", Bytes({7, 9}))},
+                           {"y_train.npy", Npy("|u1", "(2,)", Bytes({0, 1}))}});
+  const auto data = LoadTrainingData({.path = dir / "a.npz", .input_names = {"age", "image"}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->example_shape(), Shape({3}));
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(7, 0, 1));
+  EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(9, 51.0f / 255.0f, 102.0f / 255.0f));
+  EXPECT_THAT(
+      std::string(
+          LoadTrainingData({.path = dir / "a.npz", .input_names = {"age", "size"}}).status().message()),
+      HasSubstr("has no array x_train_size; it has: x_train_age, x_train_image, y_train"));
+}
+
+TEST(LoadTrainingDataFromNpz, SeveralInputsMayBeJoinedInTheFile) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "mnist.npz", SmallMnist());
+  const auto data = LoadTrainingData({.path = dir.path(), .input_names = {"left", "right"}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->example_shape().num_elements(), 4);
+}
+
+// The same arrays as files of their own, which are mapped.
+TEST(LoadTrainingDataFromNpy, ReadsOneFileForEachArray) {
+  const TemporaryDirectory dir;
+  for (const auto& [name, contents] : SmallMnist()) WriteText(dir / name, contents);
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(0.0f, 51.0f / 255.0f, 102.0f / 255.0f, 1.0f));
+  EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(1));
+  EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(9));
+}
+
+TEST(LoadTrainingDataFromNpy, BigEndianNumbersAreTurnedRound) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "x_train.npy", Npy(">f4", "(1, 2)", Bytes({0x3F, 0xC0, 0, 0, 0xC0, 0, 0, 0})));
+  WriteText(dir / "y_train.npy", Npy(">i2", "(1,)", Bytes({0, 3})));
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1.5f, -2.0f));
+  EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(3));
 }
 
 }  // namespace

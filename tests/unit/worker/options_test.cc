@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 class Options : public testing::Test {
  protected:
@@ -35,6 +36,12 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
                                                                   {"data_dir", "d"},
                                                                   {"input_scale", "0.5"},
                                                                   {"limit_examples", "10"},
+                                                                  {"label_column", "y"},
+                                                                  {"feature_column", "a,b"},
+                                                                  {"missing_value", "-1"},
+                                                                  {"max_bad_rows", "3"},
+                                                                  {"class_weight", "0:1,2:2.5"},
+                                                                  {"augment", "flip,crop:4,shift:0.25"},
                                                                   {"batch_size", "8"},
                                                                   {"epochs", "2"},
                                                                   {"train_steps", "100"},
@@ -71,6 +78,14 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
     EXPECT_EQ(options.data_dir, "d");
     EXPECT_EQ(options.input_scale, 0.5f);
     EXPECT_EQ(options.limit_examples, 10);
+    EXPECT_EQ(options.label_column, "y");
+    EXPECT_THAT(options.feature_columns, ElementsAre("a", "b"));
+    EXPECT_EQ(options.missing_value, -1.0f);
+    EXPECT_EQ(options.max_bad_rows, 3);
+    EXPECT_THAT(options.class_weights, ElementsAre(Pair(0, 1.0f), Pair(2, 2.5f)));
+    EXPECT_TRUE(options.augmentation.flip);
+    EXPECT_EQ(options.augmentation.crop, 4);
+    EXPECT_EQ(options.augmentation.shift, 0.25f);
     EXPECT_EQ(options.batch_size, 8);
     EXPECT_EQ(options.epochs, 2);
     EXPECT_EQ(options.train_steps, 100);
@@ -99,6 +114,8 @@ TEST_F(Options, UnsaidKeepsTheDefaults) {
   EXPECT_EQ(options_.batch_size, 32);
   EXPECT_EQ(options_.learning_rate, std::nullopt);
   EXPECT_TRUE(std::isnan(options_.input_scale));
+  EXPECT_EQ(options_.missing_value, std::nullopt);
+  EXPECT_TRUE(options_.augmentation.empty());
   EXPECT_TRUE(options_.shuffle);
   EXPECT_TRUE(options_.validation);
 }
@@ -128,11 +145,34 @@ TEST_F(Options, ModeAndSyncReplicasDoNotGoTogether) {
 }
 
 TEST_F(Options, BadValuesAreRefusedByName) {
-  for (const char* argument :
-       {"--batch_size=0", "--epochs=0", "--train_steps=-1", "--replicas_to_aggregate=-1",
-        "--max_staleness=-2", "--learning_rate=-0.1", "--learning_rate=nan", "--momentum=1", "--seed=-1",
-        "--threads=-1", "--connect_timeout=0", "--step_timeout=0", "--limit_examples=-1",
-        "--display_every=-1", "--input_scale=0", "--mode=ssp", "--shard_tail=wrap", "--log_level=loud"}) {
+  for (const char* argument : {"--batch_size=0",
+                               "--epochs=0",
+                               "--train_steps=-1",
+                               "--replicas_to_aggregate=-1",
+                               "--max_staleness=-2",
+                               "--learning_rate=-0.1",
+                               "--learning_rate=nan",
+                               "--momentum=1",
+                               "--seed=-1",
+                               "--threads=-1",
+                               "--connect_timeout=0",
+                               "--step_timeout=0",
+                               "--limit_examples=-1",
+                               "--display_every=-1",
+                               "--input_scale=0",
+                               "--mode=ssp",
+                               "--shard_tail=wrap",
+                               "--log_level=loud",
+                               "--feature_column=a,,b",
+                               "--missing_value=none",
+                               "--max_bad_rows=-1",
+                               "--class_weight=0=1",
+                               "--class_weight=-1:1",
+                               "--class_weight=0:-1",
+                               "--class_weight=0:1,0:2",
+                               "--augment=turn",
+                               "--augment=crop:0",
+                               "--augment=shift:1"}) {
     EXPECT_EQ(Parse({argument}), ExitCode::kUsage) << argument;
     const std::string flag(argument, std::string(argument).find('='));
     EXPECT_THAT(fault_, HasSubstr("cairn-worker: " + flag + ": ")) << argument;

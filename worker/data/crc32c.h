@@ -1,0 +1,12 @@
+// CRC-32C (Castagnoli), in software: what TFRecord files are checked with.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+
+namespace cairn::data {
+
+uint32_t Crc32c(absl::Span<const uint8_t> bytes);
+
+}  // namespace cairn::data

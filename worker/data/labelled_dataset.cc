@@ -1,0 +1,85 @@
+#include "worker/data/labelled_dataset.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::data {
+namespace {
+
+absl::Status CheckCounts(const Split& split) {
+  const int64_t examples = split.inputs->size();
+  if (split.targets.size() != examples) {
+    return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
+                                                   split.targets_name, " has ", split.targets.size(),
+                                                   " targets"));
+  }
+  if (!split.weights.empty() && static_cast<int64_t>(split.weights.size()) != examples) {
+    return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
+                                                   split.weights_name, " has ", split.weights.size(),
+                                                   " weights"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+LabelledDataset::LabelledDataset(Split split)
+    : inputs_(std::move(split.inputs)),
+      size_(inputs_->size()),
+      example_shape_(inputs_->row_shape()),
+      targets_(std::move(split.targets)),
+      weights_(std::move(split.weights)) {}
+
+absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, const DataOptions& options,
+                                                                 Use use) {
+  CAIRN_RETURN_IF_ERROR(CheckCounts(split));
+  const std::string inputs_name = split.inputs_name, targets_name = split.targets_name;
+  std::unique_ptr<LabelledDataset> dataset(new LabelledDataset(std::move(split)));
+  if (options.limit > 0) dataset->size_ = std::min(dataset->size_, options.limit);
+  const bool flat = dataset->example_shape_.rank() == 1;
+  if (flat && options.example_shape.rank() > 0 &&
+      options.example_shape.num_elements() == dataset->example_shape_.num_elements()) {
+    dataset->example_shape_ = options.example_shape;
+  }
+  if (use == Use::kTraining) {
+    CAIRN_RETURN_IF_ERROR(dataset->ApplyClassWeights(options.class_weights, targets_name));
+    const absl::Status suits = Validate(options.augmentation, dataset->example_shape_);
+    if (!suits.ok()) return Annotate(suits, inputs_name);
+    dataset->augmentation_ = options.augmentation;
+  }
+  return dataset;
+}
+
+absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& class_weights,
+                                                const std::string& name) {
+  if (class_weights.empty()) return absl::OkStatus();
+  if (targets_.num_classes == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": targets are numbers and no class indices, so that no class has a weight"));
+  }
+  for (const auto& [label, weight] : class_weights) {
+    if (label >= 0 && label < targets_.num_classes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": class ", label, " has the weight ", weight,
+                                                   ", but labels go up to ", targets_.num_classes - 1));
+  }
+  weights_.resize(targets_.values.size(), 1.0f);
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const auto row = class_weights.find(static_cast<int64_t>(targets_.values[i]));
+    if (row != class_weights.end()) weights_[i] *= row->second;
+  }
+  return absl::OkStatus();
+}
+
+float LabelledDataset::Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const {
+  CAIRN_CHECK(index >= 0 && index < size_);
+  CAIRN_CHECK(static_cast<int64_t>(inputs.size()) == example_shape_.num_elements());
+  inputs_->Read(index, inputs);
+  const float* values = targets_.values.data() + index * targets_.per_example;
+  std::copy_n(values, targets_.per_example, target.data());
+  return weights_.empty() ? 1 : weights_[static_cast<size_t>(index)];
+}
+
+}  // namespace cairn::data

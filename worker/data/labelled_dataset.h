@@ -1,0 +1,45 @@
+// A data set over the rows of a format, with the targets and the weights that belong to them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+#include "worker/data/formats.h"
+
+namespace cairn::data {
+
+class LabelledDataset final : public Dataset {
+ public:
+  enum class Use { kTraining, kValidation };
+
+  // Takes `split` over. Of `options` the limit and the example's shape are obeyed, and in training the class
+  // weights and the augmentation. INVALID_ARGUMENT where the counts of inputs, targets and weights differ, or
+  // where what is asked for in training does not suit the examples.
+  static absl::StatusOr<std::unique_ptr<Dataset>> Create(Split split, const DataOptions& options, Use use);
+
+  int64_t size() const override { return size_; }
+  const Shape& example_shape() const override { return example_shape_; }
+  int64_t num_targets() const override { return targets_.per_example; }
+  int64_t num_classes() const override { return targets_.num_classes; }
+  bool weighted() const override { return !weights_.empty(); }
+  Augmentation augmentation() const override { return augmentation_; }
+  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override;
+
+ private:
+  explicit LabelledDataset(Split split);
+  absl::Status ApplyClassWeights(const std::map<int64_t, float>& class_weights, const std::string& name);
+
+  std::unique_ptr<RowSource> inputs_;
+  int64_t size_;
+  Shape example_shape_;
+  Targets targets_;             // of at least size_ examples
+  std::vector<float> weights_;  // the same; empty: every example weighs 1
+  Augmentation augmentation_;
+};
+
+}  // namespace cairn::data

@@ -1,0 +1,79 @@
+#include "worker/data/targets.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::data {
+namespace {
+
+template <typename... Text>
+absl::Status Refusal(const std::string& name, const Text&... text) {
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", text...));
+}
+
+std::vector<float> ToFloats(const Array& array) {
+  std::vector<float> values(static_cast<size_t>(array.shape.num_elements()));
+  WithType(array.type, [&](auto zero) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(ElementAt<decltype(zero)>(array.bytes.data(), static_cast<int64_t>(i)));
+    }
+  });
+  return values;
+}
+
+// Of the integers themselves: as floats, large ones would be other numbers.
+absl::StatusOr<int64_t> CountClasses(const Array& array, const std::string& name) {
+  int64_t largest = -1;
+  for (int64_t i = 0; i < array.shape.num_elements(); ++i) {
+    const auto label = WithType(array.type, [&](auto zero) {
+      return static_cast<int64_t>(ElementAt<decltype(zero)>(array.bytes.data(), i));
+    });
+    if (label < 0 || label > kLargestLabel) {
+      return Refusal(name, "label ", label, " of example ", i, " is no class index");
+    }
+    largest = std::max(largest, label);
+  }
+  return largest + 1;
+}
+
+}  // namespace
+
+absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name) {
+  const Shape& shape = array.shape;
+  if (shape.rank() < 1 || shape.rank() > 2 || shape.row_elements() == 0) {
+    return Refusal(name, "targets have the shape ", shape.ToString(),
+                   "; it must be [examples] or [examples, targets]");
+  }
+  Targets targets{.per_example = shape.row_elements()};
+  if (IsInteger(array.type) && targets.per_example == 1) {
+    CAIRN_ASSIGN_OR_RETURN(targets.num_classes, CountClasses(array, name));
+  }
+  targets.values = ToFloats(array);
+  const auto bad = std::find_if_not(targets.values.begin(), targets.values.end(),
+                                    [](float x) { return std::isfinite(x); });
+  if (bad != targets.values.end()) {
+    return Refusal(name, "target ", *bad, " of example ",
+                   (bad - targets.values.begin()) / targets.per_example, " is not finite");
+  }
+  return targets;
+}
+
+absl::StatusOr<std::vector<float>> ReadWeights(const Array& array, const std::string& name) {
+  const Shape& shape = array.shape;
+  if (shape.rank() < 1 || shape.rank() > 2 || shape.row_elements() != 1) {
+    return Refusal(name, "weights have the shape ", shape.ToString(), "; it must be [examples]");
+  }
+  std::vector<float> weights = ToFloats(array);
+  const auto bad =
+      std::find_if_not(weights.begin(), weights.end(), [](float x) { return std::isfinite(x) && x >= 0; });
+  if (bad != weights.end()) {
+    return Refusal(name, "weight ", *bad, " of example ", bad - weights.begin(),
+                   " is not a finite number of at least 0");
+  }
+  return weights;
+}
+
+}  // namespace cairn::data

@@ -1,0 +1,32 @@
+// What examples are trained towards, and how much each counts: from arrays to floats.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/array.h"
+
+namespace cairn::data {
+
+struct Targets {
+  std::vector<float> values{};  // [examples, per_example]
+  int64_t per_example = 1;
+  int64_t num_classes = 0;  // largest class index + 1; 0 where the values are no class indices
+
+  int64_t size() const { return static_cast<int64_t>(values.size()) / per_example; }
+};
+
+// The largest class index: floats hold every whole number up to here.
+inline constexpr int64_t kLargestLabel = int64_t{1} << 24;
+
+// Integers [examples] or [examples,1] are class indices; integers [examples,k] and floats [examples] or
+// [examples,k] are k numbers (one-hot vectors, several labels, values to regress to). INVALID_ARGUMENT naming
+// `name` for other shapes, negative class indices, and numbers that are not finite.
+absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name);
+
+// Weights [examples] or [examples,1]. INVALID_ARGUMENT naming `name` for one that is negative or not finite.
+absl::StatusOr<std::vector<float>> ReadWeights(const Array& array, const std::string& name);
+
+}  // namespace cairn::data
