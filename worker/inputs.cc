@@ -1,12 +1,23 @@
 #include "worker/inputs.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "worker/job.h"
 
 namespace cairn::worker {
+namespace {
+
+std::vector<std::string> InputNames(const nn::Model& model) {
+  std::vector<std::string> names;
+  for (const nn::ModelInput& input : model.inputs()) names.push_back(input.name);
+  return names;
+}
+
+}  // namespace
 
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(options.model));
@@ -17,6 +28,7 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData({.path = options.data_dir,
                                                             .input_scale = options.input_scale,
                                                             .limit = options.limit_examples,
+                                                            .input_names = InputNames(model),
                                                             .example_shape = model.input_shape(),
                                                             .label_column = options.label_column,
                                                             .feature_columns = options.feature_columns,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
+#include "common/core/random.h"
 #include "common/core/status.h"
 #include "worker/digest.h"
 #include "worker/job.h"
@@ -17,6 +18,12 @@ namespace {
 
 Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// Of what a worker draws at random in one step: other than any other worker's and step's, the same on every
+// run.
+uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
+  return StreamOf(absl::StrCat("step/", seed, "/", worker, "/", epoch, "/", batch));
 }
 
 std::string DrawRunId() {
@@ -106,7 +113,8 @@ absl::Status Trainer::TrainStep() {
       .examples = batch.examples,
       .inputs = batch.inputs.span().subspan(0, examples * elements),
       .targets = batch.targets.span().subspan(0, examples * targets),
-      .weights = batch.weights.span().subspan(0, parts_.data.train->weighted() ? examples : 0)};
+      .weights = batch.weights.span().subspan(0, parts_.data.train->weighted() ? examples : 0),
+      .seed = StepSeed(parts_.options.seed, parts_.sampler.worker, batch.epoch, batch.index)};
 
   client.BeginStep(gradients_.span(), batch.examples);
   CAIRN_ASSIGN_OR_RETURN(

@@ -1,4 +1,5 @@
-// Images per second of ForwardBackward, without servers: what the CPU backend computes by itself.
+// Images per second of training steps (forward, backward, Adam), without servers: what the CPU backend
+// computes by itself.
 //   step_bench --threads 2 --batch_size 64
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -7,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "common/core/aligned_buffer.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "kernels/cpu/device.h"
+#include "ps/optim/optimizer.h"
 #include "worker/nn/model.h"
 #include "worker/nn/replica.h"
 
@@ -39,8 +42,10 @@ absl::Status Run(const Options& options) {
   std::printf("%s\n%s, batch %lld\n", device->Description().c_str(), model.name().c_str(),
               static_cast<long long>(options.batch_size));
 
-  const std::vector<float> parameters = model.InitialParameters(1);
-  std::vector<float> gradients(parameters.size());
+  std::vector<float> parameters = model.InitialParameters(1);
+  AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
+  float* const slots[] = {m.data(), v.data()};
+  CAIRN_ASSIGN_OR_RETURN(const auto adam, ps::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
   const std::vector<float> inputs = DenseInputs(options.batch_size * model.input_shape().num_elements());
   std::vector<float> labels(static_cast<size_t>(options.batch_size));
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -51,7 +56,9 @@ absl::Status Run(const Options& options) {
   std::vector<double> rates;  // images/s of each step
   for (int step = -kWarmUpSteps; step < options.steps; ++step) {
     const auto start = std::chrono::steady_clock::now();
-    CAIRN_RETURN_IF_ERROR(replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {}));
+    CAIRN_RETURN_IF_ERROR(replica->ForwardBackward(parameters, batch, gradients.span(), [](int) {}).status());
+    adam->Update({.t = kWarmUpSteps + step + 1, .learning_rate = 1e-4f}, parameters, gradients.span(), slots,
+                 parameters.data());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     if (step >= 0) rates.push_back(static_cast<double>(options.batch_size) / seconds.count());
   }
@@ -67,7 +74,7 @@ absl::Status Run(const Options& options) {
 
 int main(int argc, char** argv) {
   cairn::Options options;
-  CLI::App app("Images per second of one replica's forward and backward passes");
+  CLI::App app("Images per second of one replica's training steps: forward, backward, Adam");
   app.add_option("--model", options.model, "Keras JSON")->capture_default_str();
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--batch_size", options.batch_size)->check(CLI::PositiveNumber)->capture_default_str();

@@ -41,6 +41,10 @@ std::string Reason(const absl::Status& status, const std::string& before = "") {
   return std::string(message);
 }
 
+bool IsTransient(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::unique_ptr<ServerStub>> stubs,
@@ -61,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
       const absl::Status status = connection->Handshake(server, &response);
       if (status.ok()) {
         connection->incarnations_[static_cast<size_t>(server)] = response.incarnation();
-      } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+      } else if (IsTransient(status)) {
         still.push_back(server);
         std::string& reason = reason_of[static_cast<size_t>(server)];
         reason = Reason(status, reason);
@@ -105,9 +109,18 @@ absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
 }
 
 absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
+  const TimePoint deadline = Now() + options_.connect_timeout;
+  net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
   std::vector<v1::ConnectResponse> responses;
-  for (int server = 0; server < num_servers(); ++server) {
-    CAIRN_ASSIGN_OR_RETURN(responses.emplace_back(), Describe(server));
+  while (static_cast<int>(responses.size()) < num_servers()) {
+    auto response = Describe(static_cast<int>(responses.size()));
+    if (response.ok()) {
+      responses.push_back(*std::move(response));
+      continue;
+    }
+    if (!IsTransient(response.status()) || Now() >= deadline) return response.status();
+    if (stopped()) return absl::CancelledError("stopped");
+    std::this_thread::sleep_for(backoff.Next());
   }
   return responses;
 }
@@ -127,7 +140,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
     const absl::Status status = stub(server).Wait(request, &response, kCallTimeout);
     std::string missing = absl::StrCat(NameOf(server), ": ", response.missing());
     if (status.ok() && response.holds()) return absl::OkStatus();
-    if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    if (IsTransient(status)) {
       missing = absl::StrCat(NameOf(server), ": ", Reason(status));
       std::this_thread::sleep_for(backoff.Next());
     } else if (!status.ok()) {

@@ -47,6 +47,7 @@ class Connection {
   // What a server says of itself now. ABORTED when it is not the process that was there when we opened: it
   // has been restarted and has lost its variables.
   absl::StatusOr<v1::ConnectResponse> Describe(int server);
+  // Tries again while a server cannot be reached, at most for connect_timeout.
   absl::StatusOr<std::vector<v1::ConnectResponse>> DescribeAll();
 
   // Waits until the condition holds on `server`, at most for `timeout`, saying every 10 s what is missing.

@@ -216,7 +216,7 @@ class GraphReader {
 
 absl::Status ReadFunctional(const json& config, absl::Span<const int64_t> lines, ModelBuilder& builder) {
   ConfigReader reader(config);
-  builder.SetName(reader.String("name", "functional"));
+  builder.SetName(reader.String("name", "functional"), /*functional=*/true);
   reader.Refuse("trainable", true);
   CheckDtype("dtype", reader);
   const json& layers = reader.Raw("layers");

@@ -56,6 +56,7 @@ class Model {
   static absl::StatusOr<Model> FromFile(const std::string& path);
 
   const std::string& name() const { return name_; }
+  bool functional() const { return functional_; }  // as the file has it; otherwise Sequential
   const std::vector<ModelInput>& inputs() const { return inputs_; }  // at least one
   // Without the batch: of the only input, or [elements of all of them].
   Shape input_shape() const;
@@ -75,6 +76,7 @@ class Model {
   friend class ModelBuilder;
   Model() = default;
   std::string name_;
+  bool functional_ = false;
   std::vector<ModelInput> inputs_;
   std::vector<Node> nodes_;
   std::vector<ModelVariable> variables_;

@@ -43,7 +43,10 @@ class ModelBuilder {
 
   const Shape& ShapeOf(int value) const;
   bool empty() const { return model_.nodes_.empty(); }
-  void SetName(std::string name) { model_.name_ = std::move(name); }
+  void SetName(std::string name, bool functional) {
+    model_.name_ = std::move(name);
+    model_.functional_ = functional;
+  }
   // The finished model; the builder is empty after it.
   Model Finish(CompileConfig compile_config, std::string canonical_json);
 

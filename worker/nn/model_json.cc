@@ -25,7 +25,7 @@ json ConfigOf(const json& document) {
 
 absl::Status ReadSequential(const json& config, absl::Span<const int64_t> lines, ModelBuilder& builder) {
   ConfigReader reader(config);
-  builder.SetName(reader.String("name", "sequential"));
+  builder.SetName(reader.String("name", "sequential"), /*functional=*/false);
   reader.Refuse("trainable", true);
   CheckDtype("dtype", reader);
   const json& layers = reader.Raw("layers");

@@ -38,9 +38,9 @@ TEST(OutputShape, OfTheSeedNetworksFirstConvolution) {
 }
 
 TEST(OutputShape, ErrorsSayWhatDoesNotFit) {
-  const auto too_small = OutputShape(MaxPool2DParams{.input = {.shape = {1, 1, 5, 2}}});
+  const auto too_small = OutputShape(Pool2DParams{.input = {.shape = {1, 1, 5, 2}}});
   EXPECT_EQ(too_small.status().message(), "a window of 2x2 does not fit an image of 1x5");
-  const auto no_image = OutputShape(MaxPool2DParams{.input = {.shape = {64, 10}}});
+  const auto no_image = OutputShape(Pool2DParams{.input = {.shape = {64, 10}}});
   EXPECT_EQ(no_image.status().message(),
             "input [64,10] is no image: expected [batch, height, width, channels]");
 }

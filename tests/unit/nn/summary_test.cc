@@ -46,6 +46,36 @@ TEST(SummaryTable, LongNamesWrapAtTheBlankAndThenEndInAnEllipsis) {
                          "│ (Dense)                         │                        │               │\n"));
 }
 
+TEST(SummaryTable, OfAGraphShowsInputsConnectionsAndWhatIsNotTrained) {
+  const auto model = Model::FromJson(R"({"class_name": "Functional", "config": {"name": "skip", "layers": [
+      {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [null, 4, 4, 2]}},
+      {"class_name": "Conv2D", "config": {"name": "conv", "filters": 2, "kernel_size": 3, "padding": "same"},
+       "inbound_nodes": [["image"]]},
+      {"class_name": "BatchNormalization", "config": {"name": "bn"}, "inbound_nodes": [["conv"]]},
+      {"class_name": "Add", "config": {"name": "add"}, "inbound_nodes": [["image", "bn"]]}],
+      "input_layers": ["image"], "output_layers": ["add"]}})",
+                                     "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(SummaryTable(*model), R"(Model: "skip"
+┏━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━┓
+┃ Layer (type)        ┃ Output Shape      ┃    Param # ┃ Connected to      ┃
+┡━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━┩
+│ image (InputLayer)  │ (None, 4, 4, 2)   │          0 │ -                 │
+├─────────────────────┼───────────────────┼────────────┼───────────────────┤
+│ conv (Conv2D)       │ (None, 4, 4, 2)   │         38 │ image[0][0]       │
+├─────────────────────┼───────────────────┼────────────┼───────────────────┤
+│ bn                  │ (None, 4, 4, 2)   │          8 │ conv[0][0]        │
+│ (BatchNormalizatio… │                   │            │                   │
+├─────────────────────┼───────────────────┼────────────┼───────────────────┤
+│ add (Add)           │ (None, 4, 4, 2)   │          0 │ image[0][0],      │
+│                     │                   │            │ bn[0][0]          │
+└─────────────────────┴───────────────────┴────────────┴───────────────────┘
+ Total params: 46 (184.00 B)
+ Trainable params: 42 (168.00 B)
+ Non-trainable params: 4 (16.00 B)
+)");
+}
+
 TEST(SummaryTable, MillionsAreGroupedAndMegabytesCounted) {
   const std::string table = SummaryTable(
       Model::FromJson(

@@ -1,0 +1,287 @@
+// Whole networks of every layer: shapes and variables as Keras has them, gradients against central
+// differences of the loss, training and inference.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/core/random.h"
+#include "kernels/cpu/device.h"
+#include "tests/unit/nn/models.h"
+#include "worker/nn/model.h"
+#include "worker/nn/replica.h"
+
+namespace cairn::nn {
+namespace {
+
+struct Network {
+  const char* name;
+  std::string layers;  // of a Sequential, or a whole document
+  Shape output;
+  int64_t parameters;
+};
+
+std::string Images(absl::string_view layers) {
+  return SequentialOf(
+      absl::StrCat(R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 8, 8, 3]}}, )", layers));
+}
+
+std::string Rows(absl::string_view layers) {
+  return SequentialOf(
+      absl::StrCat(R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 6]}}, )", layers));
+}
+
+// A residual block as Keras 3 writes it: the skip is added to what two convolutions made of it.
+constexpr char kResidual[] = R"({"class_name": "Functional", "config": {"name": "residual", "layers": [
+  {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [null, 8, 8, 3]}, "name": "image",
+   "inbound_nodes": []},
+  {"class_name": "Conv2D", "config": {"name": "stem", "filters": 16, "kernel_size": [3, 3], "padding": "same"},
+   "name": "stem", "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__",
+     "config": {"shape": [null, 8, 8, 3], "dtype": "float32", "keras_history": ["image", 0, 0]}}], "kwargs": {}}]},
+  {"class_name": "BatchNormalization", "config": {"name": "bn"}, "name": "bn",
+   "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__",
+     "config": {"keras_history": ["stem", 0, 0]}}], "kwargs": {"mask": null}}]},
+  {"class_name": "Activation", "config": {"name": "relu", "activation": "relu"}, "name": "relu",
+   "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__",
+     "config": {"keras_history": ["bn", 0, 0]}}], "kwargs": {}}]},
+  {"class_name": "Conv2D", "config": {"name": "inner", "filters": 16, "kernel_size": [3, 3], "padding": "same",
+   "use_bias": false}, "name": "inner", "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__",
+     "config": {"keras_history": ["relu", 0, 0]}}], "kwargs": {}}]},
+  {"class_name": "Add", "config": {"name": "add"}, "name": "add",
+   "inbound_nodes": [{"args": [[{"class_name": "__keras_tensor__", "config": {"keras_history": ["relu", 0, 0]}},
+     {"class_name": "__keras_tensor__", "config": {"keras_history": ["inner", 0, 0]}}]], "kwargs": {}}]},
+  {"class_name": "GlobalAveragePooling2D", "config": {"name": "pool"}, "name": "pool",
+   "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__",
+     "config": {"keras_history": ["add", 0, 0]}}], "kwargs": {}}]},
+  {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "name": "scores",
+   "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__",
+     "config": {"keras_history": ["pool", 0, 0]}}], "kwargs": {}}]}
+  ], "input_layers": [["image", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
+
+// Two inputs, as Keras 2 writes them, through one layer that both share.
+constexpr char kShared[] = R"({"class_name": "Functional", "config": {"name": "shared", "layers": [
+  {"class_name": "InputLayer", "config": {"name": "left", "batch_input_shape": [null, 6]}, "name": "left",
+   "inbound_nodes": []},
+  {"class_name": "InputLayer", "config": {"name": "right", "batch_input_shape": [null, 6]}, "name": "right",
+   "inbound_nodes": []},
+  {"class_name": "Dense", "config": {"name": "tower", "units": 4, "activation": "tanh"}, "name": "tower",
+   "inbound_nodes": [[["left", 0, 0, {}]], [["right", 0, 0, {}]]]},
+  {"class_name": "Concatenate", "config": {"name": "both", "axis": -1}, "name": "both",
+   "inbound_nodes": [[["tower", 0, 0, {}], ["tower", 1, 0, {}]]]},
+  {"class_name": "Multiply", "config": {"name": "gate"}, "name": "gate",
+   "inbound_nodes": [[["tower", 0, 0, {}], ["tower", 1, 0, {}]]]},
+  {"class_name": "Concatenate", "config": {"name": "all"}, "name": "all",
+   "inbound_nodes": [[["both", 0, 0, {}], ["gate", 0, 0, {}]]]},
+  {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "name": "scores",
+   "inbound_nodes": [[["all", 0, 0, {}]]]}
+  ], "input_layers": [["left", 0, 0], ["right", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
+
+const Network kNetworks[] = {
+    {"Activations",
+     Rows(R"({"class_name": "Dense", "config": {"units": 7, "activation": "gelu"}},
+             {"class_name": "Dense", "config": {"units": 7, "activation": "selu"}},
+             {"class_name": "LeakyReLU"}, {"class_name": "ELU", "config": {"alpha": 0.5}},
+             {"class_name": "Dense", "config": {"units": 7, "activation": "silu"}},
+             {"class_name": "Activation", "config": {"activation": "softplus"}},
+             {"class_name": "Dense", "config": {"units": 5, "activation": "sigmoid"}},
+             {"class_name": "Dense", "config": {"units": 5}}, {"class_name": "Softmax"})"),
+     {5},
+     49 + 56 + 56 + 40 + 30},
+    {"Convolutions",
+     Images(R"({"class_name": "ZeroPadding2D", "config": {"padding": [[1, 0], [2, 1]]}},
+               {"class_name": "Conv2D", "config": {"filters": 16, "kernel_size": 3, "activation": "tanh"}},
+               {"class_name": "DepthwiseConv2D", "config": {"kernel_size": 3, "padding": "same",
+                                                            "activation": "sigmoid"}},
+               {"class_name": "SeparableConv2D", "config": {"filters": 6, "kernel_size": 3, "depth_multiplier": 2,
+                                                            "activation": "relu6"}},
+               {"class_name": "Conv2DTranspose", "config": {"filters": 3, "kernel_size": 2, "strides": 2,
+                                                            "activation": "elu"}},
+               {"class_name": "AveragePooling2D"}, {"class_name": "GlobalMaxPooling2D"},
+               {"class_name": "Dense", "config": {"units": 5}})"),
+     {5},
+     (27 * 16 + 16) + (9 * 16 + 16) + (9 * 16 * 2 + 32 * 6 + 6) + (4 * 6 * 3 + 3) + (3 * 5 + 5)},
+    {"Sequences",
+     SequentialOf(
+         R"({"class_name": "Embedding", "config": {"input_dim": 10, "output_dim": 4, "input_shape": [6]}},
+                     {"class_name": "Conv1D", "config": {"filters": 8, "kernel_size": 3, "activation": "silu"}},
+                     {"class_name": "LayerNormalization"},
+                     {"class_name": "Dense", "config": {"units": 3, "activation": "relu"}},
+                     {"class_name": "Reshape", "config": {"target_shape": [2, -1]}},
+                     {"class_name": "Flatten"}, {"class_name": "Dense", "config": {"units": 5}})"),
+     {5},
+     40 + (3 * 4 * 8 + 8) + 16 + (8 * 3 + 3) + (12 * 5 + 5)},
+    {"Normalized",
+     Images(R"({"class_name": "Rescaling", "config": {"scale": 2, "offset": -1}},
+               {"class_name": "Normalization", "config": {"mean": [0, 0.5, 1], "variance": [1, 4, 0.25]}},
+               {"class_name": "BatchNormalization", "config": {"momentum": 0.9}},
+               {"class_name": "Conv2D", "config": {"filters": 8, "kernel_size": 3, "kernel_regularizer":
+                   {"class_name": "L1L2", "config": {"l1": 0.01, "l2": 0.02}}}},
+               {"class_name": "BatchNormalization", "config": {"scale": false}},
+               {"class_name": "ReLU", "config": {"max_value": 3, "negative_slope": 0.1}},
+               {"class_name": "Dropout", "config": {"rate": 0.4}},
+               {"class_name": "MaxPooling2D"}, {"class_name": "Flatten"},
+               {"class_name": "Dense", "config": {"units": 5, "bias_regularizer": "l2"}})"),
+     {5},
+     12 + (27 * 8 + 8) + 24 + (72 * 5 + 5)},
+    {"Residual", kResidual, {5}, (27 * 16 + 16) + 64 + 9 * 16 * 16 + 85},
+    {"Shared", kShared, {5}, 28 + 65},
+};
+
+class Layers : public testing::TestWithParam<Network> {
+ protected:
+  static constexpr int64_t kExamples = 6;
+
+  void SetUp() override {
+    auto model = Model::FromJson(GetParam().layers, "model.json");
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = std::make_unique<Model>(*std::move(model));
+    const bool softmax = GetParam().name == std::string("Activations");
+    auto replica = Replica::Create(*model_, {.from_logits = !softmax}, *device_);
+    ASSERT_TRUE(replica.ok()) << replica.status();
+    replica_ = *std::move(replica);
+    Random random(3, "inputs");
+    const bool indices = GetParam().name == std::string("Sequences");
+    for (int64_t i = 0; i < kExamples * model_->input_shape().num_elements(); ++i) {
+      inputs_.push_back(indices ? static_cast<float>(random.NextBelow(10)) : random.NextUniform(-1, 1));
+    }
+    for (int64_t i = 0; i < kExamples; ++i) targets_.push_back(static_cast<float>(i % 5));
+  }
+
+  BatchView Batch(uint64_t seed = 1) const {
+    return {.examples = kExamples, .inputs = inputs_, .targets = targets_, .weights = {}, .seed = seed};
+  }
+  double TrainingLoss(const std::vector<float>& parameters, std::vector<float>* gradients = nullptr) {
+    std::vector<float> unused(parameters.size());
+    std::vector<float>& written = gradients == nullptr ? unused : *gradients;
+    const auto result = replica_->ForwardBackward(parameters, Batch(), absl::MakeSpan(written), [](int) {});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result->sums.loss / kExamples;
+  }
+
+  const std::unique_ptr<kernels::Device> device_ = kernels::CreateCpuDevice(0, 1).value();
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Replica> replica_;
+  std::vector<float> inputs_, targets_;
+};
+
+TEST_P(Layers, ShapesAndParametersAreKeras) {
+  EXPECT_EQ(model_->output_shape(), GetParam().output);
+  EXPECT_EQ(model_->num_parameters(), GetParam().parameters);
+}
+
+TEST_P(Layers, EveryVariablesGradientIsTheLosssSlope) {
+  const std::vector<float> parameters = model_->InitialParameters(5);
+  std::vector<float> gradients(parameters.size(), std::nanf(""));
+  TrainingLoss(parameters, &gradients);
+  for (const ModelVariable& variable : model_->variables()) {
+    if (!variable.trainable()) continue;
+    SCOPED_TRACE(variable.name);
+    // Along the gradient's own direction, where the slope is the gradient's length.
+    double squares = 0;
+    const auto begin = static_cast<size_t>(variable.offset);
+    const auto count = static_cast<size_t>(variable.shape.num_elements());
+    for (size_t i = begin; i < begin + count; ++i) squares += double{gradients[i]} * gradients[i];
+    const double length = std::sqrt(squares);
+    ASSERT_TRUE(std::isfinite(length));
+    if (length < 1e-4) continue;  // a bias before a normalization
+    const double step = 2e-3;
+    const auto loss_at = [&](double distance) {
+      std::vector<float> moved = parameters;
+      for (size_t i = begin; i < begin + count; ++i) {
+        moved[i] += static_cast<float>(distance * gradients[i] / length);
+      }
+      return TrainingLoss(moved);
+    };
+    EXPECT_NEAR((loss_at(step) - loss_at(-step)) / (2 * step), length, 2e-3 * (1 + length));
+  }
+}
+
+TEST_P(Layers, EveryVariableIsAnnouncedOnceWithItsGradient) {
+  const std::vector<float> parameters = model_->InitialParameters(5);
+  std::vector<float> gradients(parameters.size(), std::nanf("")), announced(parameters.size(), std::nanf(""));
+  const auto result =
+      replica_->ForwardBackward(parameters, Batch(), absl::MakeSpan(gradients), [&](int variable) {
+        const ModelVariable& given = model_->variables()[static_cast<size_t>(variable)];
+        for (int64_t i = 0; i < given.shape.num_elements(); ++i) {
+          const auto at = static_cast<size_t>(given.offset + i);
+          EXPECT_TRUE(std::isnan(announced[at])) << given.name << " came twice";
+          announced[at] = gradients[at];
+        }
+      });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(announced, gradients);
+  for (float gradient : gradients) ASSERT_TRUE(std::isfinite(gradient));
+}
+
+TEST_P(Layers, TheSameStepGivesTheSameBits) {
+  const std::vector<float> parameters = model_->InitialParameters(5);
+  std::vector<float> first(parameters.size()), second(parameters.size());
+  EXPECT_EQ(TrainingLoss(parameters, &first), TrainingLoss(parameters, &second));
+  EXPECT_EQ(first, second);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Layers, testing::ValuesIn(kNetworks),
+                         [](const testing::TestParamInfo<Network>& tested) {
+                           return std::string(tested.param.name);
+                         });
+
+TEST(BatchNormalization, GivesTheBatchsStatisticsInPlaceOfGradientsAndInfersByTheMovingOnes) {
+  const Model model =
+      Model::FromJson(
+          SequentialOf(R"({"class_name": "BatchNormalization", "config": {"name": "bn", "momentum": 0.75,
+                                       "epsilon": 0.5, "input_shape": [1]}})"),
+          "m")
+          .value();
+  ASSERT_EQ(model.variables().size(), 4u);
+  EXPECT_EQ(model.variables()[2].name, "bn/moving_mean");
+  EXPECT_EQ(model.variables()[3].moving_average_momentum, 0.75f);
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica =
+      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+  const std::vector<float> parameters = {2, 1, 3, 3.5f};  // gamma, beta, moving mean, moving variance
+  const std::vector<float> inputs = {1, 3, 5, 7}, targets = {0, 0, 0, 0};
+  std::vector<float> gradients(4);
+  const BatchView batch = {.examples = 4, .inputs = inputs, .targets = targets};
+  ASSERT_TRUE(replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {}).ok());
+  EXPECT_EQ(gradients[2], 4);  // mean
+  EXPECT_EQ(gradients[3], 5);  // biased variance
+  const auto inferred = replica->Evaluate(parameters, batch);
+  ASSERT_TRUE(inferred.ok());
+  EXPECT_THAT(inferred->outputs, testing::ElementsAre(-1, 1, 3, 5));  // 2 (x - 3) / sqrt(3.5 + 0.5) + 1
+}
+
+TEST(TrainableFalse, FreezesALayersVariables) {
+  const Model model =
+      Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 2, "input_shape": [3],
+                                       "trainable": false}}, {"class_name": "Dense", "config": {"units": 1}})"),
+                      "m")
+          .value();
+  std::vector<bool> trainable;
+  for (const ModelVariable& variable : model.variables()) trainable.push_back(variable.trainable());
+  EXPECT_THAT(trainable, testing::ElementsAre(false, false, true, true));
+  EXPECT_EQ(model.variables()[0].moving_average_momentum, 1.0f);
+}
+
+TEST(Dropout, DiffersFromStepToStepAndIsAbsentInEvaluation) {
+  const Model model =
+      Model::FromJson(
+          SequentialOf(R"({"class_name": "Dropout", "config": {"rate": 0.5, "input_shape": [64]}})"), "m")
+          .value();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica =
+      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+  const std::vector<float> inputs(64, 1.0f), targets(64, 0.0f);
+  const auto outputs = [&](uint64_t seed) {
+    const auto result = replica->ForwardBackward(
+        {}, {.examples = 1, .inputs = inputs, .targets = targets, .weights = {}, .seed = seed}, {},
+        [](int) {});
+    return std::vector<float>(result->outputs.begin(), result->outputs.end());
+  };
+  EXPECT_NE(outputs(1), outputs(2));
+  EXPECT_EQ(outputs(3), outputs(3));
+  const auto evaluated = replica->Evaluate({}, {.examples = 1, .inputs = inputs, .targets = targets});
+  EXPECT_THAT(evaluated->outputs, testing::Each(1.0f));
+}
+
+}  // namespace
+}  // namespace cairn::nn
