@@ -6,9 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "ps/optim/adadelta.h"
 #include "ps/optim/adagrad.h"
 #include "ps/optim/adam.h"
+#include "ps/optim/adamax.h"
+#include "ps/optim/ftrl.h"
 #include "ps/optim/hyperparameters.h"
+#include "ps/optim/lamb.h"
+#include "ps/optim/lion.h"
+#include "ps/optim/nadam.h"
+#include "ps/optim/rmsprop.h"
 #include "ps/optim/sgd.h"
 
 namespace cairn::ps {
@@ -25,6 +32,13 @@ constexpr Row kOptimizers[] = {
     {"Adam", 0.001, 0, MakeAdam},
     {"AdamW", 0.001, 0.004, MakeAdam},
     {"Adagrad", 0.001, 0, MakeAdagrad},
+    {"Adadelta", 0.001, 0, MakeAdadelta},
+    {"RMSprop", 0.001, 0, MakeRmsprop},
+    {"Adamax", 0.001, 0, MakeAdamax},
+    {"Nadam", 0.001, 0, MakeNadam},
+    {"Ftrl", 0.001, 0, MakeFtrl},
+    {"Lion", 0.001, 0, MakeLion},
+    {"Lamb", 0.001, 0, MakeLamb},
 };
 
 absl::StatusOr<Schedule> ReadLearningRate(const OptimizerConfig& config, double default_rate,

@@ -115,8 +115,11 @@ int main(int argc, char** argv) {
   Register<4, 1>("momentum/contributors:4", momentum);
   Register<1, 2>("adam/contributors:1", adam);
   Register<4, 2>("adam/contributors:4", adam);
+  Register<4, 1>("rmsprop/contributors:4", {"RMSprop", {}});
+  Register<4, 1>("lion/contributors:4", {"Lion", {}});
   Register<4, 2>("adam, clipvalue and decay/contributors:4", {"AdamW", {{"clipvalue", 1}}});
   Register<4, 2>("adam, clipnorm/contributors:4", {"Adam", {{"clipnorm", 1}}});
+  Register<4, 2>("lamb/contributors:4", {"Lamb", {}});
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

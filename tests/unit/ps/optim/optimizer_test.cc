@@ -32,7 +32,10 @@ TEST(MakeOptimizer, NamesAreKerasClassNamesInAnyCase) {
 }
 
 TEST(MakeOptimizer, AnUnknownNameListsTheSupportedOnes) {
-  EXPECT_EQ(ErrorOf({"Muon", {}}), "unknown optimizer 'Muon'; supported: SGD, Adam, AdamW, Adagrad");
+  EXPECT_EQ(
+      ErrorOf({"Muon", {}}),
+      "unknown optimizer 'Muon'; supported: SGD, Adam, AdamW, Adagrad, Adadelta, RMSprop, Adamax, Nadam, "
+      "Ftrl, Lion, Lamb");
 }
 
 TEST(MakeOptimizer, AnUnknownHyperparameterIsNamed) {
@@ -60,6 +63,15 @@ TEST(MakeOptimizer, AHyperparameterOutOfRangeIsNamedWithItsRange) {
       {{"Adam", {{"epsilon", 1e-60}}}, "'epsilon' is 1e-60"},  // as a float 0
       {{"Adam", {{"epsilon", std::numeric_limits<double>::quiet_NaN()}}}, "'epsilon' is nan"},
       {{"Adagrad", {{"initial_accumulator_value", -1}}}, "'initial_accumulator_value' is -1"},
+      {{"Adadelta", {{"rho", 1.5}}}, "'rho' is 1.5, must be in [0, 1]"},
+      {{"RMSprop", {{"centered", 2}}}, "'centered' is 2, must be 0 or 1"},
+      {{"Adamax", {{"beta_2", 1}}}, "'beta_2' is 1, must be in [0, 1)"},
+      {{"Nadam", {{"epsilon", 0}}}, "'epsilon' is 0"},
+      {{"Ftrl", {{"learning_rate_power", 0.1}}},
+       "'learning_rate_power' is 0.1, must be a finite number of at most 0"},
+      {{"Ftrl", {{"l1_regularization_strength", -0.1}}}, "'l1_regularization_strength' is -0.1"},
+      {{"Lion", {{"beta_1", 0}}}, "'beta_1' is 0, must be in (0, 1]"},
+      {{"Lamb", {{"beta_1", 1}}}, "'beta_1' is 1"},
       {{"SGD", {{"clipvalue", -1}}}, "'clipvalue' is -1"},
       {{"SGD", {{"ema_momentum", 1.1}}}, "'ema_momentum' is 1.1, must be in [0, 1]"},
       {{"SGD", {{"ema_overwrite_frequency", 1.5}}}, "is 1.5, must be a whole number of at least 0"},
@@ -120,6 +132,8 @@ TEST(Optimizer, SaysWhichNormsItNeeds) {
   EXPECT_EQ(MakeOptimizer({"Adam", {{"clipvalue", 1}}}).value()->norms(), Norms::kNone);
   EXPECT_EQ(MakeOptimizer({"Adam", {{"clipnorm", 1}}}).value()->norms(), Norms::kVariable);
   EXPECT_EQ(MakeOptimizer({"Adam", {{"global_clipnorm", 1}}}).value()->norms(), Norms::kGlobal);
+  EXPECT_EQ(MakeOptimizer({"Lamb", {}}).value()->norms(), Norms::kVariable);
+  EXPECT_EQ(MakeOptimizer({"Lamb", {{"global_clipnorm", 1}}}).value()->norms(), Norms::kGlobal);
 }
 
 // Each must give the same bits however it is run.

@@ -31,6 +31,14 @@ inline auto EveryRule() {
       Rule{"AmsGrad", {"Adam", {{"learning_rate", 0.3}, {"amsgrad", 1}}}},
       Rule{"AdamW", {"AdamW", {{"learning_rate", 0.3}}}},
       Rule{"Adagrad", {"Adagrad", {{"learning_rate", 0.3}}}},
+      Rule{"Adadelta", {"Adadelta", {{"learning_rate", 0.3}}}},
+      Rule{"Rmsprop", {"RMSprop", {{"learning_rate", 0.3}}}},
+      Rule{"RmspropWithAll", {"RMSprop", {{"learning_rate", 0.3}, {"momentum", 0.9}, {"centered", 1}}}},
+      Rule{"Adamax", {"Adamax", {{"learning_rate", 0.3}}}},
+      Rule{"Nadam", {"Nadam", {{"learning_rate", 0.3}}}},
+      Rule{"Ftrl", {"Ftrl", {{"learning_rate", 0.3}, {"l1_regularization_strength", 0.1}, {"beta", 0.2}}}},
+      Rule{"FtrlWithAPower", {"Ftrl", {{"learning_rate", 0.3}, {"learning_rate_power", -0.3}}}},
+      Rule{"Lion", {"Lion", {{"learning_rate", 0.3}}}}, Rule{"Lamb", {"Lamb", {{"learning_rate", 0.3}}}},
       Rule{"ClipvalueDecayAndEma",
            {"Adam", {{"learning_rate", 0.3}, {"clipvalue", 0.5}, {"weight_decay", 0.01}, {"use_ema", 1}}}});
 }

@@ -81,6 +81,20 @@ TEST(Ema, TheLastUpdateLeavesTheAverage) {
   EXPECT_EQ(variable.optimizer().slot_names().back(), "average");
 }
 
+TEST(Ema, FollowsALayerwiseRuleToo) {
+  TrainedVariable plain({"Lamb", {{"learning_rate", 0.5}}}, {4, 3});
+  TrainedVariable averaged({"Lamb", {{"learning_rate", 0.5}, {"use_ema", 1}, {"ema_momentum", 0.5}}}, {4, 3});
+  std::vector<double> average;
+  for (int step = 0; step < 3; ++step) {
+    plain.Step({1, 2});
+    averaged.Step({1, 2});
+    if (step == 0) average.assign(plain.values().begin(), plain.values().end());
+    for (size_t i = 0; i < 2; ++i) average[i] = (average[i] + plain.values()[i]) / 2;
+  }
+  EXPECT_EQ(averaged.values(), plain.values());
+  ExpectNear(averaged.slots().back(), average);
+}
+
 std::vector<float> MoveAverage(float momentum, const std::vector<float>& old_values,
                                const std::vector<WeightedGradient>& statistics) {
   std::vector<float> result(old_values.size());
@@ -169,7 +183,8 @@ TEST_P(EveryIsa, GivesTheSameNormsToTheBit) {
 
 INSTANTIATE_TEST_SUITE_P(Norms, EveryIsa,
                          testing::Values(OptimizerConfig{"Adam", {{"clipnorm", 0.1}}},
-                                         OptimizerConfig{"SGD", {{"global_clipnorm", 0.1}, {"use_ema", 1}}}));
+                                         OptimizerConfig{"SGD", {{"global_clipnorm", 0.1}, {"use_ema", 1}}},
+                                         OptimizerConfig{"Lamb", {{"weight_decay", 0.1}, {"use_ema", 1}}}));
 
 TEST(SquaredNormOfMean, AgreesWithANaiveSumInDouble) {
   Random random(2, "update_test");
