@@ -23,6 +23,21 @@ int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int nu
   return pushes;
 }
 
+absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& object) {
+  v1::LearningRateSchedule schedule;
+  schedule.set_name(object.class_name);
+  schedule.mutable_numbers()->insert(object.config.begin(), object.config.end());
+  for (const auto& [name, numbers] : object.lists) {
+    if (name != "boundaries" && name != "values") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("learning_rate: ", object.class_name, " has an unknown list '", name, "'"));
+    }
+    auto& list = name == "boundaries" ? *schedule.mutable_boundaries() : *schedule.mutable_values();
+    list.Add(numbers.begin(), numbers.end());
+  }
+  return schedule;
+}
+
 }  // namespace
 
 absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
@@ -62,10 +77,14 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
       compiled.has_value() && (options.optimizer.empty() || absl::AsciiStrToLower(options.optimizer) ==
                                                                 absl::AsciiStrToLower(compiled->class_name));
   config.set_name(from_file ? compiled->class_name : options.optimizer);
-  if (from_file) config.mutable_hyperparameters()->insert(compiled->config.begin(), compiled->config.end());
-  if (options.learning_rate.has_value())
-    (*config.mutable_hyperparameters())["learning_rate"] = *options.learning_rate;
-  if (options.momentum.has_value()) (*config.mutable_hyperparameters())["momentum"] = *options.momentum;
+  auto& hyperparameters = *config.mutable_hyperparameters();
+  if (from_file) hyperparameters.insert(compiled->config.begin(), compiled->config.end());
+  const auto& schedule = model.compile_config().learning_rate_schedule;
+  if (from_file && schedule.has_value() && !options.learning_rate.has_value()) {
+    CAIRN_ASSIGN_OR_RETURN(*config.mutable_learning_rate_schedule(), MakeSchedule(*schedule));
+  }
+  if (options.learning_rate.has_value()) hyperparameters["learning_rate"] = *options.learning_rate;
+  if (options.momentum.has_value()) hyperparameters["momentum"] = *options.momentum;
   return config;
 }
 

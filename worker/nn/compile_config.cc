@@ -1,5 +1,6 @@
 #include "worker/nn/compile_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -27,6 +28,7 @@ constexpr ShortName kShortNames[] = {
     {"sgd", "SGD"},
     {"ftrl", "Ftrl"},
     {"lion", "Lion"},
+    {"lamb", "Lamb"},
     {"sparse_categorical_crossentropy", "SparseCategoricalCrossentropy"},
     {"categorical_crossentropy", "CategoricalCrossentropy"},
     {"mean_squared_error", "MeanSquaredError"},
@@ -57,6 +59,11 @@ absl::Status CheckString(const std::string& key, const std::string& value) {
                                                  key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
 }
 
+bool IsListOfNumbers(const json& value) {
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const json& entry) { return entry.is_number(); });
+}
+
 absl::StatusOr<KerasObject> ParseObject(const json& document) {
   if (document.is_string()) return KerasObject{.class_name = ClassNameOf(document.get<std::string>())};
   const json& class_name = Member(document, "class_name");
@@ -77,15 +84,32 @@ absl::StatusOr<KerasObject> ParseObject(const json& document) {
       object.config[key] = value.get<double>();
     } else if (value.is_boolean()) {
       object.config[key] = value.get<bool>() ? 1 : 0;
-    } else if (key == "learning_rate") {
-      return absl::InvalidArgumentError(absl::StrCat("learning_rate: the schedule ",
-                                                     Member(value, "class_name").dump(),
-                                                     " is not supported, only a number"));
+    } else if (IsListOfNumbers(value)) {
+      object.lists[key] = value.get<std::vector<double>>();
     } else if (key != "dtype" || Member(Member(value, "config"), "name") != "float32") {
       return absl::InvalidArgumentError(absl::StrCat(key, ": ", value.dump(), " is not supported"));
     }
   }
   return object;
+}
+
+// As ParseObject(), of an object whose config has no lists.
+absl::StatusOr<KerasObject> ParsePlainObject(const json& document) {
+  CAIRN_ASSIGN_OR_RETURN(KerasObject object, ParseObject(document));
+  if (object.lists.empty()) return object;
+  return absl::InvalidArgumentError(absl::StrCat(object.lists.begin()->first, ": a list is not supported"));
+}
+
+// An optimizer, and the schedule that it may have for a learning rate.
+absl::Status ParseOptimizer(json document, CompileConfig& config) {
+  if (Member(Member(document, "config"), "learning_rate").is_object()) {
+    auto schedule = ParseObject(document["config"]["learning_rate"]);
+    if (!schedule.ok()) return Annotate(schedule.status(), "learning_rate");
+    config.learning_rate_schedule = *std::move(schedule);
+    document["config"].erase("learning_rate");
+  }
+  CAIRN_ASSIGN_OR_RETURN(config.optimizer, ParsePlainObject(document));
+  return absl::OkStatus();
 }
 
 // Keras writes ["accuracy"], or one list per output, or objects of metric classes.
@@ -112,18 +136,18 @@ absl::Status AppendMetrics(const json& document, std::vector<std::string>& metri
 absl::StatusOr<CompileConfig> ParseCompileConfig(const json& document) {
   CompileConfig config;
   ConfigReader reader(document);
-  const auto read_object = [&](const char* field, std::optional<KerasObject>& target) {
-    const json& value = reader.Raw(field);
-    if (value.is_null()) return;
-    auto parsed = ParseObject(value);
+  if (const json& optimizer = reader.Raw("optimizer"); !optimizer.is_null()) {
+    const auto status = ParseOptimizer(optimizer, config);
+    if (!status.ok()) reader.Fail("optimizer", status.message());
+  }
+  if (const json& loss = reader.Raw("loss"); !loss.is_null()) {
+    auto parsed = ParsePlainObject(loss);
     if (parsed.ok()) {
-      target = *std::move(parsed);
+      config.loss = *std::move(parsed);
     } else {
-      reader.Fail(field, parsed.status().message());
+      reader.Fail("loss", parsed.status().message());
     }
-  };
-  read_object("optimizer", config.optimizer);
-  read_object("loss", config.loss);
+  }
   for (const char* field : {"metrics", "weighted_metrics"}) {
     if (const auto status = AppendMetrics(reader.Raw(field), config.metrics); !status.ok()) {
       reader.Fail(field, status.message());
