@@ -1,6 +1,8 @@
 #include "worker/job.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -36,6 +38,17 @@ absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& obj
     list.Add(numbers.begin(), numbers.end());
   }
   return schedule;
+}
+
+// Each server knows the gradients of its own variables.
+absl::Status CheckGlobalClip(const v1::Job& job) {
+  const auto clip = job.optimizer().hyperparameters().find("global_clipnorm");
+  if (clip == job.optimizer().hyperparameters().end() || clip->second == 0 || job.servers_size() < 2) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "global_clipnorm ", clip->second, " limits the gradients of all variables together, but each of ",
+      job.servers_size(), " servers knows only its own: use one server, or --clipnorm"));
 }
 
 }  // namespace
@@ -83,8 +96,20 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
   if (from_file && schedule.has_value() && !options.learning_rate.has_value()) {
     CAIRN_ASSIGN_OR_RETURN(*config.mutable_learning_rate_schedule(), MakeSchedule(*schedule));
   }
-  if (options.learning_rate.has_value()) hyperparameters["learning_rate"] = *options.learning_rate;
-  if (options.momentum.has_value()) hyperparameters["momentum"] = *options.momentum;
+  // There is one clip at a time.
+  if (options.clipvalue.has_value() || options.clipnorm.has_value() || options.global_clipnorm.has_value()) {
+    for (const char* name : {"clipvalue", "clipnorm", "global_clipnorm"}) hyperparameters.erase(name);
+  }
+  const std::pair<const char*, const std::optional<double>&> overrides[] = {
+      {"learning_rate", options.learning_rate},
+      {"momentum", options.momentum},
+      {"clipvalue", options.clipvalue},
+      {"clipnorm", options.clipnorm},
+      {"global_clipnorm", options.global_clipnorm},
+      {"weight_decay", options.weight_decay}};
+  for (const auto& [name, value] : overrides) {
+    if (value.has_value()) hyperparameters[name] = *value;
+  }
   return config;
 }
 
@@ -112,6 +137,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
       sync ? data::Sampler(sampler).batches_per_epoch() : PushesPerEpoch(options, num_examples, num_workers);
   job.set_final_version(options.train_steps > 0 ? options.train_steps : options.epochs * steps_per_epoch);
   CAIRN_ASSIGN_OR_RETURN(*job.mutable_optimizer(), MakeOptimizer(options, model));
+  CAIRN_RETURN_IF_ERROR(CheckGlobalClip(job));
   job.set_batch_size(options.batch_size);
   job.set_epochs(options.epochs);
   job.set_seed(options.seed);

@@ -35,12 +35,15 @@ struct TrainOptions {
   int64_t replicas_to_aggregate = 0;    // --replicas_to_aggregate: 0 is all workers
   int64_t max_staleness = -1;           // --max_staleness: async: refuse older gradients; -1 is no limit
   std::string optimizer;                // --optimizer: overrides the model file's
-  std::optional<double> learning_rate;  // --learning_rate: overrides the model file's
+  std::optional<double> learning_rate;  // --learning_rate: overrides the model file's, and its schedule
   std::optional<double> momentum;       // --momentum
-  std::string loss;                     // --loss: overrides the model file's
-  uint64_t seed = 0;                    // --seed
-  std::string shard_tail = "exact";     // --shard_tail exact|pad|drop
-  bool shuffle = true;                  // --shuffle / --noshuffle
+  // --clipvalue --clipnorm --global_clipnorm: at most one; replaces whichever the model file has; 0 is none
+  std::optional<double> clipvalue, clipnorm, global_clipnorm;
+  std::optional<double> weight_decay;  // --weight_decay
+  std::string loss;                    // --loss: overrides the model file's
+  uint64_t seed = 0;                   // --seed
+  std::string shard_tail = "exact";    // --shard_tail exact|pad|drop
+  bool shuffle = true;                 // --shuffle / --noshuffle
 
   // What it tells.
   bool validation = true;  // --validation / --novalidation: evaluate the validation set at each epoch's end

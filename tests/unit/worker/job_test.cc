@@ -61,5 +61,31 @@ TEST(MakeOptimizer, AnUnknownListOfASchedulesConfigIsRefused) {
   EXPECT_THAT(std::string(config.status().message()), HasSubstr("has an unknown list 'limits'"));
 }
 
+TEST(MakeOptimizer, AClipFlagReplacesWhicheverClipTheFileHas) {
+  TrainOptions options;
+  options.clipnorm = 2;
+  options.weight_decay = 0.125;
+  const auto config =
+      MakeOptimizer(options, Compiled(R"({"class_name": "Adam", "config": {"clipvalue": 0.5}})")).value();
+  EXPECT_THAT(HyperparametersOf(config),
+              UnorderedElementsAre(Pair("clipnorm", 2), Pair("weight_decay", 0.125)));
+}
+
+TEST(MakeJob, AGlobalNormIsForOneServer) {
+  TrainOptions options;
+  options.global_clipnorm = 1;
+  const nn::Model model = Compiled("\"adam\"");
+  net::ClusterSpec cluster;
+  ASSERT_TRUE(cluster.Add({"worker", 0}, {"localhost", 1}).ok());
+  ASSERT_TRUE(cluster.Add({"ps", 0}, {"localhost", 2}).ok());
+  EXPECT_TRUE(MakeJob(options, model, cluster, 10).ok());
+  ASSERT_TRUE(cluster.Add({"ps", 1}, {"localhost", 3}).ok());
+  const auto job = MakeJob(options, model, cluster, 10);
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(job.status().message()),
+      HasSubstr("global_clipnorm 1 limits the gradients of all variables together, but each of 2 servers"));
+}
+
 }  // namespace
 }  // namespace cairn::worker
