@@ -190,6 +190,7 @@ class ModelBuilder {
         return absl::InvalidArgumentError(
             absl::StrCat(variable.name, " ", shape.ToString(), " makes more than 2^32 parameters"));
       }
+      CAIRN_RETURN_IF_ERROR(Annotate(CheckShape(variable.initializer, shape), variable.name));
       node.variables.push_back(static_cast<int>(model_.variables_.size()));
       model_.variables_.push_back({.name = absl::StrCat(layer->name(), "/", variable.name),
                                    .shape = shape,
