@@ -34,6 +34,39 @@ absl::Status CheckJob(const v1::Job& job) {
   return absl::OkStatus();
 }
 
+OptimizerConfig OptimizerOf(const v1::Job& job) {
+  const v1::OptimizerConfig& proto = job.optimizer();
+  OptimizerConfig config = {
+      .name = proto.name(),
+      .hyperparameters = {proto.hyperparameters().begin(), proto.hyperparameters().end()}};
+  if (proto.has_learning_rate_schedule()) {
+    const v1::LearningRateSchedule& schedule = proto.learning_rate_schedule();
+    config.schedule = {.name = schedule.name(),
+                       .numbers = {schedule.numbers().begin(), schedule.numbers().end()},
+                       .boundaries = {schedule.boundaries().begin(), schedule.boundaries().end()},
+                       .values = {schedule.values().begin(), schedule.values().end()}};
+  }
+  return config;
+}
+
+// A server takes norms of what it holds itself.
+absl::Status CheckNorms(const v1::Job& job, const Shard::Options& shard) {
+  const Optimizer& optimizer = *shard.optimizer;
+  if (optimizer.norms() == Norms::kNone) return absl::OkStatus();
+  if (optimizer.norms() == Norms::kGlobal && job.servers_size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: global_clipnorm needs the norm of all variables' gradients, and each of ",
+                     job.servers_size(), " servers knows its own alone: use one server, or clipnorm"));
+  }
+  for (const net::Slice& slice : shard.slices) {
+    if (slice.whole() || slice.moving_average_momentum.has_value()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("job: optimizer ", optimizer.name(),
+                                                   " needs norms of whole variables, and '", slice.name,
+                                                   "' is split over servers"));
+  }
+  return absl::OkStatus();
+}
+
 PolicyConfig PolicyOf(const v1::Job& job) {
   PolicyConfig config;
   config.mode = job.mode() == v1::MODE_SYNC ? "sync" : "async";
@@ -75,10 +108,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
     return active;
   }
 
-  const auto& hyperparameters = job.optimizer().hyperparameters();
-  CAIRN_ASSIGN_OR_RETURN(
-      shard.optimizer, MakeOptimizer({.name = job.optimizer().name(),
-                                      .hyperparameters = {hyperparameters.begin(), hyperparameters.end()}}));
+  CAIRN_ASSIGN_OR_RETURN(shard.optimizer, MakeOptimizer(OptimizerOf(job)));
+  CAIRN_RETURN_IF_ERROR(CheckNorms(job, shard));
   CAIRN_RETURN_IF_ERROR(CheckMemory(shard));
   active->shard_ = std::make_shared<Shard>(std::move(shard));
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC;

@@ -214,7 +214,7 @@ void Shard::ExecuteApply(const Apply& apply, Replies& replies) {
       gradients.push_back({held.back() == nullptr ? nullptr : held.back()->data(), gradient.examples});
     }
   }
-  if (status.ok()) status = store_.ApplyMean(gradients);
+  if (status.ok()) status = store_.ApplyMean(gradients, /*last=*/finished(apply.version));
   if (!status.ok()) {
     Fail(std::move(status));
     return;

@@ -18,10 +18,30 @@ int64_t TotalElements(absl::Span<const net::Slice> slices) {
   return total;
 }
 
+// Neighbours that change by one rule are updated in one go, unless the optimizer wants each variable's norms.
+std::vector<UpdatePart> PartsOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
+  const bool one_by_one = optimizer != nullptr && optimizer->norms() != Norms::kNone;
+  std::vector<UpdatePart> parts;
+  for (const net::Slice& slice : slices) {
+    const auto& momentum = slice.moving_average_momentum;
+    const int64_t end = slice.offset + slice.elements();
+    const bool trained_alone = one_by_one && !momentum.has_value();
+    if (!parts.empty() && parts.back().moving_average_momentum == momentum && !trained_alone) {
+      parts.back().end = end;
+    } else {
+      parts.push_back({slice.offset, end, momentum});
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer)
-    : slices_(std::move(slices)), optimizer_(optimizer), pool_(TotalElements(slices_), kIdleBuffers) {
+    : slices_(std::move(slices)),
+      optimizer_(optimizer),
+      parts_(PartsOf(slices_, optimizer)),
+      pool_(TotalElements(slices_), kIdleBuffers) {
   if (optimizer_ != nullptr) {
     for (size_t slot = 0; slot < optimizer_->slot_names().size(); ++slot) {
       slots_.emplace_back(size());
@@ -43,15 +63,16 @@ void VariableStore::Publish(Values next) {
   current_.data.swap(next.data);  // the old version's memory is released outside the lock, with `next`
 }
 
-absl::Status VariableStore::ApplyMean(absl::Span<const WeightedGradient> gradients) {
+absl::Status VariableStore::ApplyMean(absl::Span<const WeightedGradient> gradients, bool last) {
   const Values old = current();
   std::shared_ptr<AlignedBuffer> data = pool_.Acquire();
   std::vector<float*> slots;
   for (AlignedBuffer& slot : slots_) slots.push_back(slot.data());
-  const int64_t bad = cairn::ps::ApplyMean(
-      *optimizer_, UpdateStep{.t = old.version + 1, .learning_rate = optimizer_->learning_rate()}, gradients,
-      UpdateRange{
-          .count = size(), .old_values = old.data->data(), .slots = slots, .new_values = data->data()});
+  const UpdateStep step = {
+      .t = old.version + 1, .learning_rate = optimizer_->learning_rate(old.version), .last = last};
+  const UpdateRange all = {
+      .count = size(), .old_values = old.data->data(), .slots = slots, .new_values = data->data()};
+  const int64_t bad = UpdateParts(*optimizer_, step, gradients, parts_, all);
   if (bad != kAllFinite) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the gradient of '", NameAt(bad), "' is not finite in the update to version ", old.version + 1));

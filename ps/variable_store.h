@@ -18,6 +18,7 @@
 #include "ps/buffer_pool.h"
 #include "ps/optim/apply.h"
 #include "ps/optim/optimizer.h"
+#include "ps/optim/update.h"
 
 namespace cairn::ps {
 
@@ -41,10 +42,11 @@ class VariableStore {
   // Any thread.
   Values current() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The mean of `gradients` (each of size() elements, in summation order), the optimizer, version + 1. One
-  // thread at a time, with Write() too. INVALID_ARGUMENT naming the variable when the mean is not finite:
-  // nothing is published, but slots may be spoilt, so the caller must end the job.
-  absl::Status ApplyMean(absl::Span<const WeightedGradient> gradients);
+  // The mean of `gradients` (each of size() elements, in summation order), the optimizer or, where a slice
+  // has one, its moving average, version + 1. `last`: the job's last update. One thread at a time, with
+  // Write() too. INVALID_ARGUMENT naming the variable when the mean is not finite: nothing is published, but
+  // slots may be spoilt, so the caller must end the job.
+  absl::Status ApplyMean(absl::Span<const WeightedGradient> gradients, bool last = false);
 
   // Publishes the current version again with the elements [begin, end) of `data` in it.
   struct Run {
@@ -58,6 +60,7 @@ class VariableStore {
 
   const std::vector<net::Slice> slices_;
   const Optimizer* const optimizer_;
+  const std::vector<UpdatePart> parts_;
   BufferPool pool_;
   std::vector<AlignedBuffer> slots_;  // [slot][size()]; the updating thread's
 

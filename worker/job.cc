@@ -1,6 +1,8 @@
 #include "worker/job.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +24,32 @@ int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int nu
     pushes += data::Sampler(sampler).batches_with_examples();
   }
   return pushes;
+}
+
+absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& object) {
+  v1::LearningRateSchedule schedule;
+  schedule.set_name(object.class_name);
+  schedule.mutable_numbers()->insert(object.config.begin(), object.config.end());
+  for (const auto& [name, numbers] : object.lists) {
+    if (name != "boundaries" && name != "values") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("learning_rate: ", object.class_name, " has an unknown list '", name, "'"));
+    }
+    auto& list = name == "boundaries" ? *schedule.mutable_boundaries() : *schedule.mutable_values();
+    list.Add(numbers.begin(), numbers.end());
+  }
+  return schedule;
+}
+
+// Each server knows the gradients of its own variables.
+absl::Status CheckGlobalClip(const v1::Job& job) {
+  const auto clip = job.optimizer().hyperparameters().find("global_clipnorm");
+  if (clip == job.optimizer().hyperparameters().end() || clip->second == 0 || job.servers_size() < 2) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "global_clipnorm ", clip->second, " limits the gradients of all variables together, but each of ",
+      job.servers_size(), " servers knows only its own: use one server, or --clipnorm"));
 }
 
 }  // namespace
@@ -75,10 +103,26 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
       compiled.has_value() && (options.optimizer.empty() || absl::AsciiStrToLower(options.optimizer) ==
                                                                 absl::AsciiStrToLower(compiled->class_name));
   config.set_name(from_file ? compiled->class_name : options.optimizer);
-  if (from_file) config.mutable_hyperparameters()->insert(compiled->config.begin(), compiled->config.end());
-  if (options.learning_rate.has_value())
-    (*config.mutable_hyperparameters())["learning_rate"] = *options.learning_rate;
-  if (options.momentum.has_value()) (*config.mutable_hyperparameters())["momentum"] = *options.momentum;
+  auto& hyperparameters = *config.mutable_hyperparameters();
+  if (from_file) hyperparameters.insert(compiled->config.begin(), compiled->config.end());
+  const auto& schedule = model.compile_config().learning_rate_schedule;
+  if (from_file && schedule.has_value() && !options.learning_rate.has_value()) {
+    CAIRN_ASSIGN_OR_RETURN(*config.mutable_learning_rate_schedule(), MakeSchedule(*schedule));
+  }
+  // There is one clip at a time.
+  if (options.clipvalue.has_value() || options.clipnorm.has_value() || options.global_clipnorm.has_value()) {
+    for (const char* name : {"clipvalue", "clipnorm", "global_clipnorm"}) hyperparameters.erase(name);
+  }
+  const std::pair<const char*, const std::optional<double>&> overrides[] = {
+      {"learning_rate", options.learning_rate},
+      {"momentum", options.momentum},
+      {"clipvalue", options.clipvalue},
+      {"clipnorm", options.clipnorm},
+      {"global_clipnorm", options.global_clipnorm},
+      {"weight_decay", options.weight_decay}};
+  for (const auto& [name, value] : overrides) {
+    if (value.has_value()) hyperparameters[name] = *value;
+  }
   return config;
 }
 
@@ -106,6 +150,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
       sync ? data::Sampler(sampler).batches_per_epoch() : PushesPerEpoch(options, num_examples, num_workers);
   job.set_final_version(options.train_steps > 0 ? options.train_steps : options.epochs * steps_per_epoch);
   CAIRN_ASSIGN_OR_RETURN(*job.mutable_optimizer(), MakeOptimizer(options, model));
+  CAIRN_RETURN_IF_ERROR(CheckGlobalClip(job));
   job.set_batch_size(options.batch_size);
   job.set_epochs(options.epochs);
   job.set_seed(options.seed);
@@ -116,7 +161,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
 std::vector<net::VariableInfo> VariablesOf(const nn::Model& model) {
   std::vector<net::VariableInfo> variables;
   for (const nn::ModelVariable& variable : model.variables()) {
-    variables.push_back({variable.name, variable.shape, variable.offset});
+    variables.push_back({variable.name, variable.shape, variable.offset, variable.moving_average_momentum});
   }
   return variables;
 }

@@ -27,8 +27,8 @@ absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Mod
 absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& options, const nn::Model& model,
                                                         const nn::LossSpec& loss);
 
-// The optimizer as the servers read it; they know which ones there are. INVALID_ARGUMENT when neither names
-// one.
+// The optimizer, and its learning-rate schedule unless --learning_rate replaces it, as the servers read them;
+// they know which ones there are. INVALID_ARGUMENT when neither names an optimizer.
 absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model);
 
 // The job but for its run_id. INVALID_ARGUMENT for flags that do not fit the cluster or the model.

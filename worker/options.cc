@@ -147,15 +147,31 @@ void AddHow(CLI::App& app, TrainOptions& options) {
   app.add_option(FlagNames("optimizer"), options.optimizer, "Instead of the model file's")
       ->type_name("NAME")
       ->group(group);
-  const auto add_rate = [&](const char* name, std::optional<double>& rate, const CLI::Validator& check) {
-    app.add_option_function<double>(
-           FlagNames(name), [&rate](const double& value) { rate = value; }, "Instead of the model file's")
+  const auto add_number = [&](const char* name, std::optional<double>& number, const CLI::Validator& check,
+                              const char* what) {
+    return app
+        .add_option_function<double>(
+            FlagNames(name), [&number](const double& value) { number = value; }, what)
         ->check(check)
         ->type_name("X")
         ->group(group);
   };
-  add_rate("learning_rate", options.learning_rate, NumberFrom(0));
-  add_rate("momentum", options.momentum, NumberBetween(0, 1));
+  add_number("learning_rate", options.learning_rate, NumberFrom(0),
+             "Instead of the model file's, schedule or number");
+  add_number("momentum", options.momentum, NumberBetween(0, 1), "Instead of the model file's");
+  CLI::Option* clipvalue =
+      add_number("clipvalue", options.clipvalue, NumberFrom(0),
+                 "Largest element of a gradient, instead of the model file's clipping; 0 is none");
+  CLI::Option* clipnorm = add_number("clipnorm", options.clipnorm, NumberFrom(0),
+                                     "Largest norm of a variable's gradient, likewise")
+                              ->excludes(clipvalue);
+  add_number("global_clipnorm", options.global_clipnorm, NumberFrom(0),
+             "Largest norm of all gradients together, likewise")
+      ->excludes(clipvalue)
+      ->excludes(clipnorm);
+  add_number(
+      "weight_decay", options.weight_decay, NumberFrom(0),
+      "Times the learning rate, what a variable loses of itself per update; instead of the model file's");
   app.add_option(FlagNames("loss"), options.loss, "Instead of the model file's")
       ->type_name("NAME")
       ->group(group);

@@ -30,7 +30,8 @@ struct TrainOptions {
 
   // How the data is read.
   std::string label_column;  // --label_column: of CSV and TFRecord; empty: label, y, target, ...
-  std::vector<std::string> feature_columns;  // --feature_column A,B: of the same; empty: all, or image, x, ...
+  std::vector<std::string>
+      feature_columns;                     // --feature_column A,B: of the same; empty: all, or image, x, ...
   std::optional<float> missing_value;      // --missing_value: for empty fields of CSV; none: they are faults
   int64_t max_bad_rows = 0;                // --max_bad_rows: left out of each set of CSV or TFRecord files
   std::map<int64_t, float> class_weights;  // --class_weight CLASS:WEIGHT,...: others weigh 1
@@ -46,13 +47,16 @@ struct TrainOptions {
   int64_t replicas_to_aggregate = 0;    // --replicas_to_aggregate: 0 is all workers
   int64_t max_staleness = -1;           // --max_staleness: async: refuse older gradients; -1 is no limit
   std::string optimizer;                // --optimizer: overrides the model file's
-  std::optional<double> learning_rate;  // --learning_rate: overrides the model file's
+  std::optional<double> learning_rate;  // --learning_rate: overrides the model file's, and its schedule
   std::optional<double> momentum;       // --momentum
-  std::string loss;                     // --loss: overrides the model file's
-  std::string metrics;                  // --metrics: names between commas; overrides the model file's
-  uint64_t seed = 0;                    // --seed
-  std::string shard_tail = "exact";     // --shard_tail exact|pad|drop
-  bool shuffle = true;                  // --shuffle / --noshuffle
+  // --clipvalue --clipnorm --global_clipnorm: at most one; replaces whichever the model file has; 0 is none
+  std::optional<double> clipvalue, clipnorm, global_clipnorm;
+  std::optional<double> weight_decay;  // --weight_decay
+  std::string loss;                    // --loss: overrides the model file's
+  std::string metrics;                 // --metrics: names between commas; overrides the model file's
+  uint64_t seed = 0;                   // --seed
+  std::string shard_tail = "exact";    // --shard_tail exact|pad|drop
+  bool shuffle = true;                 // --shuffle / --noshuffle
 
   // What it tells.
   bool validation = true;  // --validation / --novalidation: evaluate the validation set at each epoch's end

@@ -35,8 +35,8 @@ std::vector<Part> SplitIntoParts(absl::Span<const VariableInfo> variables, const
     const Shape& shape = variables[i].shape;
     const int64_t rows = RowsOf(shape);
     const int64_t bytes = shape.num_elements() * kElementBytes;
-    const int64_t count =
-        std::max<int64_t>(1, std::min({(bytes + limit - 1) / limit, rows, int64_t{options.servers}}));
+    const int64_t wanted = bytes / limit + (bytes % limit != 0 ? 1 : 0);
+    const int64_t count = std::max<int64_t>(1, std::min({wanted, rows, int64_t{options.servers}}));
     for (int64_t part = 0; part < count; ++part) {
       const int64_t begin = rows * part / count, end = rows * (part + 1) / count;
       parts.push_back({i, begin, end, (end - begin) * shape.row_elements() * kElementBytes});
@@ -54,6 +54,7 @@ v1::VariableSlice Slice::ToProto() const {
   proto.set_row_begin(row_begin);
   proto.set_row_end(row_end);
   proto.set_offset(offset);
+  if (moving_average_momentum.has_value()) proto.set_moving_average_momentum(*moving_average_momentum);
   return proto;
 }
 
@@ -67,7 +68,16 @@ absl::StatusOr<Slice> Slice::FromProto(const v1::VariableSlice& proto) {
     return absl::InvalidArgumentError(absl::StrCat(context(), ": rows ", proto.row_begin(), " to ",
                                                    proto.row_end(), " of shape ", shape->ToString()));
   }
-  return Slice{proto.name(), *std::move(shape), proto.row_begin(), proto.row_end(), proto.offset()};
+  Slice slice = {proto.name(), *std::move(shape), proto.row_begin(), proto.row_end(), proto.offset()};
+  if (proto.has_moving_average_momentum()) {
+    const float momentum = proto.moving_average_momentum();
+    if (!(momentum >= 0 && momentum <= 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(context(), ": moving_average_momentum is ", momentum, ", must be in [0, 1]"));
+    }
+    slice.moving_average_momentum = momentum;
+  }
+  return slice;
 }
 
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
@@ -92,7 +102,8 @@ std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> va
     int64_t offset = 0;
     for (const Part& part : placed[server]) {
       const VariableInfo& variable = variables[part.variable];
-      slices[server].push_back({variable.name, variable.shape, part.row_begin, part.row_end, offset});
+      slices[server].push_back({variable.name, variable.shape, part.row_begin, part.row_end, offset,
+                                variable.moving_average_momentum});
       offset += slices[server].back().elements();
     }
   }

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ struct VariableInfo {
   std::string name;
   Shape shape;
   int64_t offset = 0;  // elements
+  // Absent: trained by the optimizer; otherwise see v1::VariableSlice.
+  std::optional<float> moving_average_momentum{};
 };
 
 // Rows [row_begin, row_end) of a variable, at `offset` of its server's arena.
@@ -31,13 +35,18 @@ struct Slice {
   Shape shape;  // of the whole variable
   int64_t row_begin = 0;
   int64_t row_end = 0;
-  int64_t offset = 0;  // elements
+  int64_t offset = 0;                              // elements
+  std::optional<float> moving_average_momentum{};  // of the whole variable
 
+  bool whole() const { return elements() == shape.num_elements(); }
   int64_t elements() const { return (row_end - row_begin) * shape.row_elements(); }
   v1::VariableSlice ToProto() const;
-  // INVALID_ARGUMENT naming the variable for rows outside its shape.
+  // INVALID_ARGUMENT naming the variable for rows outside its shape and a momentum outside [0, 1].
   static absl::StatusOr<Slice> FromProto(const v1::VariableSlice& proto);
 };
+
+// PlacementOptions::split_bytes that leaves every variable whole, on one server.
+inline constexpr int64_t kNeverSplit = std::numeric_limits<int64_t>::max();
 
 struct PlacementOptions {
   int servers = 1;

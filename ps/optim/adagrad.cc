@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "common/core/status.h"
-#include "ps/optim/hyperparameters.h"
 #include "ps/optim/loop.h"
 
 namespace cairn::ps {
@@ -12,16 +10,11 @@ namespace {
 constexpr absl::string_view kSlots[] = {"accumulator"};
 
 // Epsilon stands inside the root, as in Keras; TensorFlow 1 has none.
-class Adagrad final : public Optimizer {
+class Adagrad final : public UpdateRule {
  public:
-  Adagrad(float learning_rate, float initial_accumulator, float epsilon, Isa isa)
-      : learning_rate_(learning_rate),
-        initial_accumulator_(initial_accumulator),
-        epsilon_(epsilon),
-        isa_(isa) {}
+  Adagrad(float initial_accumulator, float epsilon, Isa isa)
+      : initial_accumulator_(initial_accumulator), epsilon_(epsilon), isa_(isa) {}
 
-  absl::string_view name() const override { return "Adagrad"; }
-  float learning_rate() const override { return learning_rate_; }
   absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
   float initial_slot_value(int) const override { return initial_accumulator_; }
 
@@ -41,7 +34,6 @@ class Adagrad final : public Optimizer {
   }
 
  private:
-  const float learning_rate_;
   const float initial_accumulator_;
   const float epsilon_;
   const Isa isa_;
@@ -49,14 +41,10 @@ class Adagrad final : public Optimizer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdagrad(const OptimizerConfig& config, Isa isa) {
-  HyperparameterReader read("Adagrad", config);
-  const double learning_rate = read.Take("learning_rate", 0.001, Domain::kNonNegative);
+std::unique_ptr<const UpdateRule> MakeAdagrad(HyperparameterReader& read, Isa isa) {
   const double initial_accumulator = read.Take("initial_accumulator_value", 0.1, Domain::kNonNegative);
   const double epsilon = read.Take("epsilon", 1e-7, Domain::kPositive);
-  CAIRN_RETURN_IF_ERROR(read.Finish());
-  return std::make_unique<Adagrad>(static_cast<float>(learning_rate), static_cast<float>(initial_accumulator),
-                                   static_cast<float>(epsilon), isa);
+  return std::make_unique<Adagrad>(static_cast<float>(initial_accumulator), static_cast<float>(epsilon), isa);
 }
 
 }  // namespace cairn::ps

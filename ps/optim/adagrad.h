@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "absl/status/statusor.h"
+#include "ps/optim/hyperparameters.h"
 #include "ps/optim/isa.h"
-#include "ps/optim/optimizer.h"
+#include "ps/optim/rule.h"
 
 namespace cairn::ps {
 
-// As MakeOptimizer(), which calls it by name.
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdagrad(const OptimizerConfig& config, Isa isa);
+// Takes its hyperparameters, and no others, from `read`, which keeps their faults.
+std::unique_ptr<const UpdateRule> MakeAdagrad(HyperparameterReader& read, Isa isa);
 
 }  // namespace cairn::ps

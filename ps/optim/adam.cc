@@ -1,28 +1,24 @@
 #include "ps/optim/adam.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "common/core/status.h"
-#include "ps/optim/hyperparameters.h"
 #include "ps/optim/loop.h"
 
 namespace cairn::ps {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, as Keras 2 names them
+// First and second moment, as Keras 2 names them, and with AMSGrad the largest second moment so far.
+constexpr absl::string_view kSlots[] = {"m", "v", "vhat"};
 
-struct AdamConstants {
-  double learning_rate, beta_1, beta_2, epsilon;
-};
-
-class Adam final : public Optimizer {
+class Adam final : public UpdateRule {
  public:
-  Adam(const AdamConstants& constants, Isa isa) : constants_(constants), isa_(isa) {}
+  Adam(const AdamConstants& constants, bool amsgrad, Isa isa)
+      : constants_(constants), amsgrad_(amsgrad), isa_(isa) {}
 
-  absl::string_view name() const override { return "Adam"; }
-  float learning_rate() const override { return static_cast<float>(constants_.learning_rate); }
-  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
-  float initial_slot_value(int) const override { return 0; }
+  absl::Span<const absl::string_view> slot_names() const override {
+    return absl::MakeConstSpan(kSlots, amsgrad_ ? 3 : 2);
+  }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<float* const> slots, float* new_values) const override {
@@ -39,32 +35,48 @@ class Adam final : public Optimizer {
     const float one_minus_beta_1 = static_cast<float>(1 - constants_.beta_1);
     const float one_minus_beta_2 = static_cast<float>(1 - constants_.beta_2);
     const float epsilon = static_cast<float>(constants_.epsilon);
+    if (!amsgrad_) {
+      ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+        const float m_new = m[i] + (g[i] - m[i]) * one_minus_beta_1;
+        const float v_new = v[i] + (g[i] * g[i] - v[i]) * one_minus_beta_2;
+        m[i] = m_new;
+        v[i] = v_new;
+        new_values[i] = w[i] - (m_new * alpha) / (std::sqrt(v_new) + epsilon);
+      });
+      return;
+    }
+    float* v_hat = slots[2];
     ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
       const float m_new = m[i] + (g[i] - m[i]) * one_minus_beta_1;
       const float v_new = v[i] + (g[i] * g[i] - v[i]) * one_minus_beta_2;
+      const float largest = std::max(v_hat[i], v_new);
       m[i] = m_new;
       v[i] = v_new;
-      new_values[i] = w[i] - (m_new * alpha) / (std::sqrt(v_new) + epsilon);
+      v_hat[i] = largest;
+      new_values[i] = w[i] - (m_new * alpha) / (std::sqrt(largest) + epsilon);
     });
   }
 
  private:
   const AdamConstants constants_;
+  const bool amsgrad_;
   const Isa isa_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(const OptimizerConfig& config, Isa isa) {
-  HyperparameterReader read("Adam", config);
+AdamConstants ReadAdamConstants(HyperparameterReader& read) {
   AdamConstants constants;
-  constants.learning_rate = read.Take("learning_rate", 0.001, Domain::kNonNegative);
   constants.beta_1 = read.Take("beta_1", 0.9, Domain::kBelowOne);
   constants.beta_2 = read.Take("beta_2", 0.999, Domain::kBelowOne);
   constants.epsilon = read.Take("epsilon", 1e-7, Domain::kPositive);
-  read.RefuseUnless("amsgrad", 0);
-  CAIRN_RETURN_IF_ERROR(read.Finish());
-  return std::make_unique<Adam>(constants, isa);
+  return constants;
+}
+
+std::unique_ptr<const UpdateRule> MakeAdam(HyperparameterReader& read, Isa isa) {
+  const AdamConstants constants = ReadAdamConstants(read);
+  const bool amsgrad = read.Take("amsgrad", 0, Domain::kFlag) != 0;
+  return std::make_unique<Adam>(constants, amsgrad, isa);
 }
 
 }  // namespace cairn::ps

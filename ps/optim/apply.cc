@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 
@@ -100,25 +101,163 @@ int64_t FirstNonFinite(const float* values, int64_t count, Isa isa) {
   return i;
 }
 
+// The partial sums of SumOfSquares(): two vectors of the widest instruction set.
+constexpr int64_t kLanes = 16;
+
+// The squares of elements i, i + kLanes, i + 2 kLanes, ... add up in one lane, and then the lanes in pairs:
+// one order for all instruction sets.
+double SumOfSquares(const float* values, int64_t count, Isa isa) {
+  return RunOn(isa, [=]() CAIRN_INLINE_LAMBDA {
+    double lanes[kLanes] = {};
+    const int64_t whole = count - count % kLanes;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const double x = values[i + lane];
+        lanes[lane] += x * x;
+      }
+    }
+    for (int64_t i = whole; i < count; ++i) {
+      const double x = values[i];
+      lanes[i - whole] += x * x;
+    }
+    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+      for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    }
+    return lanes[0];
+  });
+}
+
+// The block's gradient after clipping: `gradient` itself where that changes nothing, or `scratch`, which may
+// be the same memory.
+const float* ClipBlock(const float* gradient, int64_t count, float clipvalue, float scale, Isa isa,
+                       float* scratch) {
+  if (clipvalue > 0) {
+    ForEachElement(isa, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      scratch[i] = std::min(std::max(gradient[i], -clipvalue), clipvalue);
+    });
+    return scratch;
+  }
+  if (scale == 1) return gradient;
+  ForEachElement(isa, count, [=](int64_t i) CAIRN_INLINE_LAMBDA { scratch[i] = gradient[i] * scale; });
+  return scratch;
+}
+
+// The block's values after weight decay: `values` themselves where there is none, or `decayed`.
+const float* DecayBlock(const Optimizer& optimizer, const UpdateStep& step, const float* values,
+                        int64_t count, Isa isa, float* decayed) {
+  const float decay = step.learning_rate * optimizer.options().weight_decay;
+  if (decay == 0) return values;
+  ForEachElement(isa, count,
+                 [=](int64_t i) CAIRN_INLINE_LAMBDA { decayed[i] = values[i] - values[i] * decay; });
+  return decayed;
+}
+
+// With use_ema, moves the average behind the block's new values, and puts it in their place when it is time.
+void AverageBlock(const Optimizer& optimizer, const UpdateStep& step, const UpdateRange& range, int64_t begin,
+                  int64_t count, Isa isa) {
+  const CommonOptions& options = optimizer.options();
+  if (!options.use_ema) return;
+  float* average = range.slots.back() + begin;
+  float* values = range.new_values + begin;
+  const float momentum = step.t == 1 ? 0 : options.ema_momentum;
+  const float one_minus_momentum = 1 - momentum;
+  ForEachElement(isa, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+    average[i] = momentum * average[i] + one_minus_momentum * values[i];
+  });
+  const int64_t frequency = options.ema_overwrite_frequency;
+  if (step.last || (frequency > 0 && step.t % frequency == 0)) std::copy_n(average, count, values);
+}
+
 }  // namespace
 
 int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
                   absl::Span<const WeightedGradient> gradients, const UpdateRange& range, Isa isa) {
   CAIRN_CHECK(!gradients.empty());
   const Mean mean = ReduceWeights(gradients);
-  absl::InlinedVector<float*, 4> slots(range.slots.size());
+  const UpdateRule& rule = optimizer.rule();
+  const bool layerwise = rule.layerwise();
+  absl::InlinedVector<float*, 4> slots(rule.slot_names().size());
   alignas(64) float scratch[kBlock];
   for (int64_t begin = 0; begin < range.count; begin += kBlock) {
     const int64_t count = std::min(kBlock, range.count - begin);
-    const float* block_mean = MeanOfBlock(mean, begin, count, isa, scratch);
-    const int64_t non_finite = FirstNonFinite(block_mean, count, isa);
-    if (non_finite != kAllFinite) return begin + non_finite;
-    for (size_t s = 0; s < slots.size(); ++s) slots[s] = range.slots[s] + begin;
     const size_t size = static_cast<size_t>(count);
-    optimizer.Update(step, {range.old_values + begin, size}, {block_mean, size}, slots,
-                     range.new_values + begin);
+    const float* gradient = MeanOfBlock(mean, begin, count, isa, scratch);
+    const int64_t non_finite = FirstNonFinite(gradient, count, isa);
+    if (non_finite != kAllFinite) return begin + non_finite;
+    gradient = ClipBlock(gradient, count, optimizer.options().clipvalue, range.gradient_scale, isa, scratch);
+    const float* values = range.old_values + begin;
+    float* new_values = range.new_values + begin;
+    if (!layerwise) values = DecayBlock(optimizer, step, values, count, isa, new_values);
+    for (size_t s = 0; s < slots.size(); ++s) slots[s] = range.slots[s] + begin;
+    rule.Update(step, {values, size}, {gradient, size}, slots, new_values);
+    if (!layerwise) AverageBlock(optimizer, step, range, begin, count, isa);
   }
   return kAllFinite;
+}
+
+int64_t ApplyMovingAverage(float momentum, absl::Span<const WeightedGradient> gradients,
+                           const UpdateRange& range, Isa isa) {
+  CAIRN_CHECK(!gradients.empty());
+  const Mean mean = ReduceWeights(gradients);
+  if (momentum == 1 || mean.terms.empty()) {
+    std::copy_n(range.old_values, range.count, range.new_values);
+    return kAllFinite;
+  }
+  const float one_minus_momentum = 1 - momentum;
+  alignas(64) float scratch[kBlock];
+  for (int64_t begin = 0; begin < range.count; begin += kBlock) {
+    const int64_t count = std::min(kBlock, range.count - begin);
+    const float* statistic = MeanOfBlock(mean, begin, count, isa, scratch);
+    const int64_t non_finite = FirstNonFinite(statistic, count, isa);
+    if (non_finite != kAllFinite) return begin + non_finite;
+    const float* old_values = range.old_values + begin;
+    float* new_values = range.new_values + begin;
+    ForEachElement(isa, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      new_values[i] = momentum * old_values[i] + one_minus_momentum * statistic[i];
+    });
+  }
+  return kAllFinite;
+}
+
+double SquaredNormOfMean(absl::Span<const WeightedGradient> gradients, int64_t count, Isa isa) {
+  CAIRN_CHECK(!gradients.empty());
+  const Mean mean = ReduceWeights(gradients);
+  alignas(64) float scratch[kBlock];
+  double sum = 0;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t size = std::min(kBlock, count - begin);
+    sum += SumOfSquares(MeanOfBlock(mean, begin, size, isa, scratch), size, isa);
+  }
+  return sum;
+}
+
+LayerSquares SquaredNormsOfLayer(const Optimizer& optimizer, const UpdateStep& step, const UpdateRange& range,
+                                 Isa isa) {
+  alignas(64) float scratch[kBlock];
+  LayerSquares sums;
+  for (int64_t begin = 0; begin < range.count; begin += kBlock) {
+    const int64_t count = std::min(kBlock, range.count - begin);
+    const float* values = DecayBlock(optimizer, step, range.old_values + begin, count, isa, scratch);
+    sums.values += SumOfSquares(values, count, isa);
+    sums.direction += SumOfSquares(range.new_values + begin, count, isa);
+  }
+  return sums;
+}
+
+void MoveLayer(const Optimizer& optimizer, const UpdateStep& step, const LayerSquares& layer,
+               const UpdateRange& range, Isa isa) {
+  const bool has_ratio = layer.values > 0 && layer.direction > 0;
+  const double ratio = has_ratio ? std::sqrt(layer.values / layer.direction) : 1;
+  const float rate = static_cast<float>(step.learning_rate * ratio);
+  alignas(64) float scratch[kBlock];
+  for (int64_t begin = 0; begin < range.count; begin += kBlock) {
+    const int64_t count = std::min(kBlock, range.count - begin);
+    const float* values = DecayBlock(optimizer, step, range.old_values + begin, count, isa, scratch);
+    float* new_values = range.new_values + begin;
+    ForEachElement(isa, count,
+                   [=](int64_t i) CAIRN_INLINE_LAMBDA { new_values[i] = values[i] - rate * new_values[i]; });
+    AverageBlock(optimizer, step, range, begin, count, isa);
+  }
 }
 
 }  // namespace cairn::ps

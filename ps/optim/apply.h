@@ -1,7 +1,8 @@
 // One update of one range of one variable: the mean of several workers' gradients, the optimizer, the new
-// value, fused block by block so that every byte of memory is touched once.
+// value, fused block by block so that every byte of memory is touched once. Where an optimizer needs norms,
+// further passes take them.
 //
-// A pure function: it owns nothing and locks nothing. Ranges of one variable may run on several threads.
+// Pure functions: they own nothing and lock nothing. Ranges of one variable may run on several threads.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,15 @@ struct UpdateRange {
   int64_t count;  // elements
   const float* old_values;
   absl::Span<float* const> slots;  // as Optimizer::slot_names(); updated in place
-  float* new_values;               // may equal old_values; nothing else may overlap
+  float* new_values;         // may equal old_values, unless the rule is layerwise; nothing else may overlap
+  float gradient_scale = 1;  // what clipping by a norm leaves of the mean
 };
 
 // What ApplyMean returns when all is well.
 inline constexpr int64_t kAllFinite = -1;
 
 // mean = sum_i examples_i * g_i / sum_i examples_i in float, summed in the given order, then the optimizer
-// once.
+// once: clip, weight decay, rule, average. With a layerwise rule new_values is left for MoveLayer().
 //
 // The weights are reduced by their greatest common divisor first: contributors with equal examples give the
 // plain mean sum(g)/N, and a single one gives exactly its gradient. A contributor of 0 examples is not read.
@@ -40,5 +42,30 @@ inline constexpr int64_t kAllFinite = -1;
 int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
                   absl::Span<const WeightedGradient> gradients, const UpdateRange& range,
                   Isa isa = WidestIsa());
+
+// new = momentum * old + (1 - momentum) * mean, without any optimizer: for statistics that workers push in
+// place of a gradient. Without an example nothing changes. At a momentum of 1 nothing changes either, and the
+// gradients are not read. Returns as ApplyMean().
+int64_t ApplyMovingAverage(float momentum, absl::Span<const WeightedGradient> gradients,
+                           const UpdateRange& range, Isa isa = WidestIsa());
+
+// Sum of the squares of the mean's elements. Those of a variable's ranges add up to the square of the norm of
+// its gradient. In double, in an order that depends on `count` alone.
+double SquaredNormOfMean(absl::Span<const WeightedGradient> gradients, int64_t count, Isa isa = WidestIsa());
+
+// Sums of squares over a range: its values after weight decay, and the direction that a layerwise rule left
+// in new_values. Those of a variable's ranges add up.
+struct LayerSquares {
+  double values = 0;
+  double direction = 0;
+};
+LayerSquares SquaredNormsOfLayer(const Optimizer& optimizer, const UpdateStep& step, const UpdateRange& range,
+                                 Isa isa = WidestIsa());
+
+// Ends an update by a layerwise rule, with the sums of the whole variable:
+// new = decayed old - learning_rate |values| / |direction| direction, the ratio being 1 where a norm is 0;
+// then the average.
+void MoveLayer(const Optimizer& optimizer, const UpdateStep& step, const LayerSquares& layer,
+               const UpdateRange& range, Isa isa = WidestIsa());
 
 }  // namespace cairn::ps

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -19,10 +19,18 @@ bool Within(Domain domain, double value) {
       return x >= 0;
     case Domain::kPositive:
       return x > 0;
+    case Domain::kNonPositive:
+      return x <= 0;
+    case Domain::kAtLeastOne:
+      return x >= 1;
     case Domain::kUnit:
       return x >= 0 && x <= 1;
+    case Domain::kPositiveUnit:
+      return x > 0 && x <= 1;
     case Domain::kBelowOne:
       return x >= 0 && x < 1;
+    case Domain::kCount:
+      return value >= 0 && value < 0x1p53 && value == std::floor(value);
     case Domain::kFlag:
       return value == 0 || value == 1;
   }
@@ -35,80 +43,74 @@ absl::string_view Describe(Domain domain) {
       return "a finite number of at least 0";
     case Domain::kPositive:
       return "a finite number above 0";
+    case Domain::kNonPositive:
+      return "a finite number of at most 0";
+    case Domain::kAtLeastOne:
+      return "a finite number of at least 1";
     case Domain::kUnit:
       return "in [0, 1]";
+    case Domain::kPositiveUnit:
+      return "in (0, 1]";
     case Domain::kBelowOne:
       return "in [0, 1)";
+    case Domain::kCount:
+      return "a whole number of at least 0";
     case Domain::kFlag:
       return "0 or 1";
   }
   return "";
 }
 
-// Keys of the config of every Keras optimizer.
-struct BaseClassKey {
-  absl::string_view name;
-  std::optional<double> off;  // none: the value alone changes nothing
-};
-constexpr BaseClassKey kBaseClassKeys[] = {
-    {"weight_decay", 0},
-    {"clipnorm", 0},
-    {"clipvalue", 0},
-    {"global_clipnorm", 0},
-    {"use_ema", 0},
-    {"ema_momentum", std::nullopt},             // read by use_ema only
-    {"ema_overwrite_frequency", std::nullopt},  // read by use_ema only
-    {"loss_scale_factor", 1},
-    {"gradient_accumulation_steps", 1},
-    {"jit_compile", std::nullopt},
-    {"is_legacy_optimizer", std::nullopt},
-    {"decay", 0},  // of Keras' legacy optimizers
-};
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 }  // namespace
 
-HyperparameterReader::HyperparameterReader(absl::string_view optimizer, const OptimizerConfig& config)
-    : optimizer_(optimizer), config_(config) {}
+HyperparameterReader::HyperparameterReader(std::string whose, const std::map<std::string, double>& numbers)
+    : whose_(std::move(whose)), numbers_(numbers) {}
 
-double HyperparameterReader::Take(absl::string_view name, double default_value, Domain domain) {
-  known_.emplace_back(name);
-  const auto found = config_.hyperparameters.find(known_.back());
-  if (found == config_.hyperparameters.end()) return default_value;
-  if (!Within(domain, found->second)) {
-    Report(absl::StrCat("hyperparameter '", name, "' is ", found->second, ", must be ", Describe(domain)));
+const double* HyperparameterReader::Find(absl::string_view name) const {
+  const auto found = numbers_.find(std::string(name));
+  return found == numbers_.end() ? nullptr : &found->second;
+}
+
+double HyperparameterReader::Take(absl::string_view name, std::optional<double> absent, Domain domain) {
+  taken_.emplace_back(name);
+  const double* found = Find(name);
+  if (found == nullptr) {
+    if (!absent.has_value()) Report(absl::StrCat("hyperparameter '", name, "' is missing"));
+    return absent.value_or(1);
   }
-  return found->second;
+  if (!Within(domain, *found)) {
+    Report(absl::StrCat("hyperparameter '", name, "' is ", *found, ", must be ", Describe(domain)));
+  }
+  return *found;
 }
 
 void HyperparameterReader::RefuseUnless(absl::string_view name, double off) {
-  known_.emplace_back(name);
-  const auto found = config_.hyperparameters.find(known_.back());
-  if (found == config_.hyperparameters.end() || found->second == off) return;
-  Report(absl::StrCat("'", name, "' is ", found->second,
-                      ", but Cairn lacks this feature of Keras; leave it out"));
+  passed_over_.emplace_back(name);
+  const double* found = Find(name);
+  if (found == nullptr || *found == off) return;
+  Report(absl::StrCat("'", name, "' is ", *found, ", but Cairn lacks this feature of Keras; leave it out"));
 }
 
-absl::Status HyperparameterReader::Finish() {
-  const std::vector<std::string> own = known_;
-  for (const BaseClassKey& key : kBaseClassKeys) {
-    if (key.off.has_value()) {
-      RefuseUnless(key.name, *key.off);
-    } else {
-      known_.emplace_back(key.name);
-    }
-  }
-  for (const auto& [name, value] : config_.hyperparameters) {
-    if (std::find(known_.begin(), known_.end(), name) == known_.end()) {
-      Report(absl::StrCat("unknown hyperparameter '", name, "'; known: ", absl::StrJoin(own, ", ")));
-    }
-  }
-  return first_error_;
+void HyperparameterReader::Ignore(absl::string_view name) {
+  passed_over_.emplace_back(name);
 }
 
-void HyperparameterReader::Report(absl::string_view what) {
-  if (first_error_.ok()) {
-    first_error_ = absl::InvalidArgumentError(absl::StrCat("optimizer ", optimizer_, ": ", what));
+void HyperparameterReader::Report(absl::string_view fault) {
+  if (first_fault_.ok()) first_fault_ = absl::InvalidArgumentError(absl::StrCat(whose_, ": ", fault));
+}
+
+absl::Status HyperparameterReader::Finish() const {
+  if (!first_fault_.ok()) return first_fault_;
+  for (const auto& [name, value] : numbers_) {
+    if (Contains(taken_, name) || Contains(passed_over_, name)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(whose_, ": unknown hyperparameter '", name, "'; known: ", absl::StrJoin(taken_, ", ")));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::ps

@@ -1,44 +1,57 @@
-// Reads an OptimizerConfig: each optimizer takes the keys it knows, and what nobody took is an error.
+// Reads the numbers of a Keras config: each optimizer, or schedule, takes the keys it knows, and what nobody
+// took is an error.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ps/optim/optimizer.h"
 
 namespace cairn::ps {
 
 enum class Domain {
-  kNonNegative,  // [0, inf)
-  kPositive,     // (0, inf)
-  kUnit,         // [0, 1]
-  kBelowOne,     // [0, 1)
-  kFlag,         // 0 or 1
+  kNonNegative,   // [0, inf)
+  kPositive,      // (0, inf)
+  kNonPositive,   // (-inf, 0]
+  kAtLeastOne,    // [1, inf)
+  kUnit,          // [0, 1]
+  kPositiveUnit,  // (0, 1]
+  kBelowOne,      // [0, 1)
+  kCount,         // 0, 1, 2, ...
+  kFlag,          // 0 or 1
 };
 
-// Lives as long as `config`. Not thread-safe.
+// Lives as long as `numbers`. Not thread-safe.
 class HyperparameterReader {
  public:
-  // `optimizer` is Keras' class name, for messages.
-  HyperparameterReader(absl::string_view optimizer, const OptimizerConfig& config);
+  // `whose` begins every message: "optimizer SGD".
+  HyperparameterReader(std::string whose, const std::map<std::string, double>& numbers);
 
-  // The value of `name`, or `default_value` when it is absent. A value outside `domain` is reported by
-  // Finish().
-  double Take(absl::string_view name, double default_value, Domain domain);
+  // The value of `name`, or `absent` when it is absent; without one it is required. What is missing, or
+  // outside `domain`, is reported by Finish().
+  double Take(absl::string_view name, std::optional<double> absent, Domain domain);
   // A feature that Cairn lacks: absent or equal to `off` is accepted, anything else is reported by Finish().
   void RefuseUnless(absl::string_view name, double off);
-  // Also accepts the switches of Keras' base class where they are off. The first error, if there was any.
-  absl::Status Finish();
+  // A key that says nothing about the arithmetic.
+  void Ignore(absl::string_view name);
+  // A fault that no single number shows.
+  void Report(absl::string_view fault);
+
+  // The first fault, if there was any; keys that nobody took are one.
+  absl::Status Finish() const;
 
  private:
-  void Report(absl::string_view what);
+  // Null when `name` is absent.
+  const double* Find(absl::string_view name) const;
 
-  const std::string optimizer_;
-  const OptimizerConfig& config_;
-  std::vector<std::string> known_;  // names taken so far
-  absl::Status first_error_;
+  const std::string whose_;
+  const std::map<std::string, double>& numbers_;
+  std::vector<std::string> taken_;
+  std::vector<std::string> passed_over_;  // refused or ignored
+  absl::Status first_fault_;
 };
 
 }  // namespace cairn::ps

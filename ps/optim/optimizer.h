@@ -1,21 +1,23 @@
-// How a server turns a gradient into a variable's next value. One class per file, one row in the table of
-// optimizer.cc.
+// What a server does with the mean of the gradients: a rule, at the learning rate that a schedule gives, and
+// around it the options that Keras has for every optimizer.
 //
-// An Optimizer is made once per job and shared by all shards and threads: it holds hyperparameters, constant
-// after construction, and nothing else. The state of a variable (its slots) and the count of updates belong
-// to the caller. It knows no shapes: every rule here is element-wise, so any sub-range of a variable may be
-// updated on its own, in any order, by any thread, and gives the same bits as the whole.
+// Made once per job from the chief's configuration, constant after construction, shared by all shards and
+// threads. It does no arithmetic on variables: apply.h does.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ps/optim/isa.h"
+#include "ps/optim/rule.h"
+#include "ps/optim/schedule.h"
 
 namespace cairn::ps {
 
@@ -24,37 +26,56 @@ namespace cairn::ps {
 struct OptimizerConfig {
   std::string name;
   std::map<std::string, double> hyperparameters;
+  std::optional<ScheduleConfig> schedule{};  // in place of the hyperparameter learning_rate
 };
 
-struct UpdateStep {
-  int64_t t = 1;            // 1 for the first update of a variable
-  float learning_rate = 0;  // the caller's: Optimizer::learning_rate(), or what a schedule makes of it
+// Keras' options of every optimizer; 0 is off. At most one of the three clips is on. In Keras' order: the
+// mean gradient is clipped, the values decay, the rule moves them, the average follows.
+struct CommonOptions {
+  float clipvalue = 0;        // every element of the gradient within [-clipvalue, clipvalue]
+  float clipnorm = 0;         // the norm of each variable's gradient at most this
+  float global_clipnorm = 0;  // the norm of all variables' gradients together at most this
+  float weight_decay = 0;     // values -= learning_rate * weight_decay * values
+  bool use_ema = false;       // slot "average" = ema_momentum * average + (1 - ema_momentum) * values
+  float ema_momentum = 0;
+  int64_t ema_overwrite_frequency = 0;  // the average becomes the values after every so many updates
+};
+
+// What an update must know of more than the elements that it changes.
+enum class Norms {
+  kNone,
+  kVariable,  // norms of each whole variable: clipnorm, LAMB
+  kGlobal,    // the same, and the norm of all variables' gradients: global_clipnorm
 };
 
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  Optimizer(absl::string_view name, std::unique_ptr<const UpdateRule> rule, Schedule learning_rate,
+            const CommonOptions& options);
 
   // Keras' class name: "SGD", "Adam".
-  virtual absl::string_view name() const = 0;
-  // The configured rate, before any schedule.
-  virtual float learning_rate() const = 0;
-  // One float per element of the variable for each; the names are Keras': "momentum", or "m" and "v".
-  virtual absl::Span<const absl::string_view> slot_names() const = 0;
-  // What every element of slot `slot` (an index of slot_names()) holds before the first update.
-  virtual float initial_slot_value(int slot) const = 0;
+  absl::string_view name() const { return name_; }
+  const UpdateRule& rule() const { return *rule_; }
+  const CommonOptions& options() const { return options_; }
+  // After `iterations` updates, for the next.
+  float learning_rate(int64_t iterations) const { return static_cast<float>(learning_rate_(iterations)); }
+  Norms norms() const;
 
-  // new_values[i] = f(old_values[i], gradient[i], slots[..][i]); slots are updated in place. Out of place, so
-  // that readers of the old version are undisturbed; new_values may equal old_values, nothing else may
-  // overlap. `gradient`, `new_values` and each of `slots` run parallel to old_values. No alignment is
-  // required.
-  virtual void Update(const UpdateStep& step, absl::Span<const float> old_values,
-                      absl::Span<const float> gradient, absl::Span<float* const> slots,
-                      float* new_values) const = 0;
+  // The rule's, and last, with use_ema, "average". One float per element of the variable for each.
+  absl::Span<const absl::string_view> slot_names() const { return slot_names_; }
+  // What every element of slot `slot` (an index of slot_names()) holds before the first update.
+  float initial_slot_value(int slot) const;
+
+ private:
+  const absl::string_view name_;
+  const std::unique_ptr<const UpdateRule> rule_;
+  const Schedule learning_rate_;
+  const CommonOptions options_;
+  std::vector<absl::string_view> slot_names_;
 };
 
 // INVALID_ARGUMENT for an unknown name (lists the supported ones) and for a hyperparameter that is unknown,
-// out of range, or a feature of Keras that Cairn lacks (amsgrad, weight_decay, clipnorm, ...) and that is
+// out of range, or a feature of Keras that Cairn lacks (gradient accumulation, loss scaling, ...) and that is
 // switched on. An absent hyperparameter has Keras' default. Results do not depend on `isa`: only tests pass
 // one.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerConfig& config,

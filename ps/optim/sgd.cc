@@ -1,7 +1,5 @@
 #include "ps/optim/sgd.h"
 
-#include "common/core/status.h"
-#include "ps/optim/hyperparameters.h"
 #include "ps/optim/loop.h"
 
 namespace cairn::ps {
@@ -11,17 +9,13 @@ constexpr absl::string_view kSlots[] = {"momentum"};
 
 // Keras keeps -learning_rate * gradient in the momentum, where TensorFlow 1 keeps the gradient and multiplies
 // by the rate on use: the two agree as long as the rate is constant.
-class Sgd final : public Optimizer {
+class Sgd final : public UpdateRule {
  public:
-  Sgd(float learning_rate, float momentum, bool nesterov, Isa isa)
-      : learning_rate_(learning_rate), momentum_(momentum), nesterov_(nesterov), isa_(isa) {}
+  Sgd(float momentum, bool nesterov, Isa isa) : momentum_(momentum), nesterov_(nesterov), isa_(isa) {}
 
-  absl::string_view name() const override { return "SGD"; }
-  float learning_rate() const override { return learning_rate_; }
   absl::Span<const absl::string_view> slot_names() const override {
     return momentum_ == 0 ? absl::Span<const absl::string_view>() : kSlots;
   }
-  float initial_slot_value(int) const override { return 0; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<float* const> slots, float* new_values) const override {
@@ -51,7 +45,6 @@ class Sgd final : public Optimizer {
   }
 
  private:
-  const float learning_rate_;
   const float momentum_;
   const bool nesterov_;
   const Isa isa_;
@@ -59,14 +52,10 @@ class Sgd final : public Optimizer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(const OptimizerConfig& config, Isa isa) {
-  HyperparameterReader read("SGD", config);
-  const double learning_rate = read.Take("learning_rate", 0.01, Domain::kNonNegative);
-  const double momentum = read.Take("momentum", 0, Domain::kUnit);
-  const double nesterov = read.Take("nesterov", 0, Domain::kFlag);
-  CAIRN_RETURN_IF_ERROR(read.Finish());
-  return std::make_unique<Sgd>(static_cast<float>(learning_rate), static_cast<float>(momentum), nesterov != 0,
-                               isa);
+std::unique_ptr<const UpdateRule> MakeSgd(HyperparameterReader& read, Isa isa) {
+  const auto momentum = static_cast<float>(read.Take("momentum", 0, Domain::kUnit));
+  const bool nesterov = read.Take("nesterov", 0, Domain::kFlag) != 0;
+  return std::make_unique<Sgd>(momentum, nesterov, isa);
 }
 
 }  // namespace cairn::ps

@@ -1,4 +1,4 @@
-// What one synchronous update costs a server, beside what the memory allows: ApplyMean over 64 MiB of a
+// What one synchronous update costs a server, beside what the memory allows: UpdateParts over 64 MiB of a
 // variable, and a plain loop that reads and writes the same streams with one addition for each.
 //
 //   apply_bench --benchmark_min_time=1
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "common/core/aligned_buffer.h"
-#include "ps/optim/apply.h"
 #include "ps/optim/loop.h"
+#include "ps/optim/update.h"
 
 namespace cairn::ps {
 namespace {
@@ -63,20 +63,22 @@ void Touch(Streams& streams) {
 }
 
 template <size_t kGradients, size_t kSlots>
-void BM_ApplyMean(benchmark::State& state, const OptimizerConfig& config) {
+void BM_UpdateParts(benchmark::State& state, const OptimizerConfig& config) {
   const auto optimizer = MakeOptimizer(config).value();
   Streams streams(kGradients, kSlots);
   std::vector<WeightedGradient> gradients;
   for (const AlignedBuffer& gradient : streams.gradients) gradients.push_back({gradient.data(), 32});
   std::vector<float*> slots;
   for (AlignedBuffer& slot : streams.slots) slots.push_back(slot.data());
+  const UpdatePart whole[] = {{0, kCount}};
 
   double apply_seconds = 0, floor_seconds = 0;
   int64_t t = 0;
   for (auto _ : state) {
     auto start = std::chrono::steady_clock::now();
-    ApplyMean(*optimizer, {++t, optimizer->learning_rate()}, gradients,
-              {kCount, streams.old_values.data(), slots, streams.new_values.data()});
+    ++t;
+    UpdateParts(*optimizer, {t, optimizer->learning_rate(t - 1)}, gradients, whole,
+                {kCount, streams.old_values.data(), slots, streams.new_values.data()});
     const double seconds = SecondsOf(start);
     state.SetIterationTime(seconds);
     apply_seconds += seconds;
@@ -94,7 +96,7 @@ void BM_ApplyMean(benchmark::State& state, const OptimizerConfig& config) {
 
 template <size_t kGradients, size_t kSlots>
 void Register(const char* name, const OptimizerConfig& config) {
-  benchmark::RegisterBenchmark(name, BM_ApplyMean<kGradients, kSlots>, config)
+  benchmark::RegisterBenchmark(name, BM_UpdateParts<kGradients, kSlots>, config)
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
 }
@@ -113,6 +115,11 @@ int main(int argc, char** argv) {
   Register<4, 1>("momentum/contributors:4", momentum);
   Register<1, 2>("adam/contributors:1", adam);
   Register<4, 2>("adam/contributors:4", adam);
+  Register<4, 1>("rmsprop/contributors:4", {"RMSprop", {}});
+  Register<4, 1>("lion/contributors:4", {"Lion", {}});
+  Register<4, 2>("adam, clipvalue and decay/contributors:4", {"AdamW", {{"clipvalue", 1}}});
+  Register<4, 2>("adam, clipnorm/contributors:4", {"Adam", {{"clipnorm", 1}}});
+  Register<4, 2>("lamb/contributors:4", {"Lamb", {}});
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -41,8 +41,8 @@ absl::Status Run(const std::string& model_file, const std::string& data_dir, int
                                 .inputs = batch.inputs.span().subspan(0, batch_examples * elements),
                                 .targets = batch.targets.span().subspan(0, batch_examples)};
     CAIRN_RETURN_IF_ERROR(replica->ForwardBackward(parameters, view, gradients.span(), [](int) {}));
-    adam->Update({.t = step + 1, .learning_rate = adam->learning_rate()}, parameters, gradients.span(), slots,
-                 parameters.data());
+    adam->rule().Update({.t = step + 1, .learning_rate = adam->learning_rate(step)}, parameters,
+                        gradients.span(), slots, parameters.data());
     examples += batch.examples;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
@@ -24,6 +26,30 @@ void Compare(absl::string_view what, const std::string& here, const std::string&
     differences->push_back(absl::StrCat(what, ": ", here, " here, ", there, " on the servers"));
 }
 
+// What an optimizer's configuration says, by name: "learning_rate", "schedule decay_steps".
+std::map<std::string, std::string> SettingsOf(const v1::OptimizerConfig& optimizer) {
+  std::map<std::string, std::string> settings;
+  for (const auto& [name, value] : optimizer.hyperparameters()) settings[name] = absl::StrCat(value);
+  if (!optimizer.has_learning_rate_schedule()) return settings;
+  const v1::LearningRateSchedule& schedule = optimizer.learning_rate_schedule();
+  settings["schedule"] = schedule.name();
+  settings["schedule boundaries"] = absl::StrJoin(schedule.boundaries(), " ");
+  settings["schedule values"] = absl::StrJoin(schedule.values(), " ");
+  for (const auto& [name, value] : schedule.numbers()) {
+    settings[absl::StrCat("schedule ", name)] = absl::StrCat(value);
+  }
+  return settings;
+}
+
+// Servers take the norms of what they hold, so a variable whose norm an optimizer needs may not be split.
+bool NeedsWholeVariables(const v1::OptimizerConfig& optimizer) {
+  const auto is_on = [&](const char* name) {
+    const auto found = optimizer.hyperparameters().find(name);
+    return found != optimizer.hyperparameters().end() && found->second > 0;
+  };
+  return is_on("clipnorm") || is_on("global_clipnorm") || absl::EqualsIgnoreCase(optimizer.name(), "Lamb");
+}
+
 absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
   const v1::Job& ours = intended.job;
   std::vector<std::string> differences;
@@ -40,16 +66,16 @@ absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
   Compare("epochs", absl::StrCat(ours.epochs()), absl::StrCat(theirs.epochs()), &differences);
   Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
   Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
-  const auto value_of = [](const v1::OptimizerConfig& optimizer, const std::string& name) {
-    const auto found = optimizer.hyperparameters().find(name);
-    return found == optimizer.hyperparameters().end() ? "unset" : absl::StrCat(found->second);
-  };
-  std::set<std::string> hyperparameters;
-  for (const v1::Job* job : {&ours, &theirs}) {
-    for (const auto& [name, value] : job->optimizer().hyperparameters()) hyperparameters.insert(name);
-  }
-  for (const std::string& name : hyperparameters) {
-    Compare(name, value_of(ours.optimizer(), name), value_of(theirs.optimizer(), name), &differences);
+  const auto here = SettingsOf(ours.optimizer()), there = SettingsOf(theirs.optimizer());
+  std::set<std::string> names;
+  for (const auto& [name, value] : here) names.insert(name);
+  for (const auto& [name, value] : there) names.insert(name);
+  for (const std::string& name : names) {
+    const auto value_in = [&](const std::map<std::string, std::string>& settings) {
+      const auto found = settings.find(name);
+      return found == settings.end() ? std::string("unset") : found->second;
+    };
+    Compare(name, value_in(here), value_in(there), &differences);
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("the servers train another job than ", intended.task,
@@ -121,8 +147,10 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   for (const v1::ConnectResponse& response : described) {
     if (response.state() == v1::STATE_READY) run.set_run_id(response.job().run_id());
   }
-  const auto slices = net::PlaceVariables(intended.variables,
-                                          {.servers = connection.num_servers(), .split_bytes = split_bytes});
+  const bool whole = NeedsWholeVariables(intended.job.optimizer());
+  const auto slices = net::PlaceVariables(
+      intended.variables,
+      {.servers = connection.num_servers(), .split_bytes = whole ? net::kNeverSplit : split_bytes});
   for (int server = 0; server < connection.num_servers(); ++server) {
     if (described[static_cast<size_t>(server)].state() == v1::STATE_READY) continue;
     v1::CreateRequest request;

@@ -38,7 +38,8 @@ struct TrainingOptions {
   int worker = 0;    // position among the cluster's trainers, the chief first
   std::string task;  // "worker/0"
   Duration step_timeout = std::chrono::seconds(600);
-  int64_t split_bytes = 0;  // net::PlacementOptions::split_bytes
+  // net::PlacementOptions::split_bytes, unless the optimizer needs norms of whole variables.
+  int64_t split_bytes = 0;
 };
 
 struct StepResult {

@@ -1,5 +1,6 @@
 #include "worker/nn/compile_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -20,7 +21,7 @@ struct ShortName {
 constexpr ShortName kOptimizers[] = {
     {"adam", "Adam"},     {"adamw", "AdamW"}, {"adagrad", "Adagrad"}, {"adadelta", "Adadelta"},
     {"adamax", "Adamax"}, {"nadam", "Nadam"}, {"rmsprop", "RMSprop"}, {"sgd", "SGD"},
-    {"ftrl", "Ftrl"},     {"lion", "Lion"},
+    {"ftrl", "Ftrl"},     {"lion", "Lion"},   {"lamb", "Lamb"},
 };
 
 // The member of an object, null where there is none or `document` is no object.
@@ -52,6 +53,11 @@ const json& PlainName(const json& document) {
   return Member(document, "class_name") == "function" ? Member(document, "config") : document;
 }
 
+bool IsListOfNumbers(const json& value) {
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const json& entry) { return entry.is_number(); });
+}
+
 absl::StatusOr<KerasObject> ParseObject(const json& document) {
   const json& name = PlainName(document);
   if (name.is_string()) return KerasObject{.class_name = name.get<std::string>()};
@@ -73,15 +79,37 @@ absl::StatusOr<KerasObject> ParseObject(const json& document) {
       object.config[key] = value.get<double>();
     } else if (value.is_boolean()) {
       object.config[key] = value.get<bool>() ? 1 : 0;
-    } else if (key == "learning_rate") {
-      return absl::InvalidArgumentError(absl::StrCat("learning_rate: the schedule ",
-                                                     Member(value, "class_name").dump(),
-                                                     " is not supported, only a number"));
+    } else if (IsListOfNumbers(value)) {
+      object.lists[key] = value.get<std::vector<double>>();
     } else if (key != "dtype" || Member(Member(value, "config"), "name") != "float32") {
       return absl::InvalidArgumentError(absl::StrCat(key, ": ", value.dump(), " is not supported"));
     }
   }
   return object;
+}
+
+// As ParseObject(), of an object whose config has no lists, and no strings that change anything.
+absl::StatusOr<KerasObject> ParsePlainObject(const json& document) {
+  CAIRN_ASSIGN_OR_RETURN(KerasObject object, ParseObject(document));
+  CAIRN_RETURN_IF_ERROR(RefuseTexts(object));
+  if (object.lists.empty()) return object;
+  return absl::InvalidArgumentError(absl::StrCat(object.lists.begin()->first, ": a list is not supported"));
+}
+
+// An optimizer, and the schedule that it may have for a learning rate.
+absl::Status ParseOptimizer(json document, CompileConfig& config) {
+  if (Member(Member(document, "config"), "learning_rate").is_object()) {
+    auto schedule = ParseObject(document["config"]["learning_rate"]);
+    CAIRN_RETURN_IF_ERROR(Annotate(schedule.status(), "learning_rate"));
+    CAIRN_RETURN_IF_ERROR(Annotate(RefuseTexts(*schedule), "learning_rate"));
+    config.learning_rate_schedule = *std::move(schedule);
+    document["config"].erase("learning_rate");
+  }
+  CAIRN_ASSIGN_OR_RETURN(config.optimizer, ParsePlainObject(document));
+  for (const ShortName& row : kOptimizers) {
+    if (config.optimizer->class_name == row.name) config.optimizer->class_name = row.class_name;
+  }
+  return absl::OkStatus();
 }
 
 // Keras writes ["accuracy"], or one list per output, or objects of metric classes.
@@ -109,24 +137,18 @@ KerasObject MetricOfName(std::string name) {
 absl::StatusOr<CompileConfig> ParseCompileConfig(const json& document) {
   CompileConfig config;
   ConfigReader reader(document);
-  const auto read_object = [&](const char* field, std::optional<KerasObject>& target) {
-    const json& value = reader.Raw(field);
-    if (value.is_null()) return;
-    auto parsed = ParseObject(value);
-    const absl::Status status = parsed.ok() ? RefuseTexts(*parsed) : parsed.status();
-    if (status.ok()) {
-      target = *std::move(parsed);
+  if (const json& optimizer = reader.Raw("optimizer"); !optimizer.is_null()) {
+    const absl::Status status = ParseOptimizer(optimizer, config);
+    if (!status.ok()) reader.Fail("optimizer", status.message());
+  }
+  if (const json& loss = reader.Raw("loss"); !loss.is_null()) {
+    auto parsed = ParsePlainObject(loss);
+    if (parsed.ok()) {
+      config.loss = *std::move(parsed);
     } else {
-      reader.Fail(field, status.message());
-    }
-  };
-  read_object("optimizer", config.optimizer);
-  if (config.optimizer.has_value()) {
-    for (const ShortName& row : kOptimizers) {
-      if (config.optimizer->class_name == row.name) config.optimizer->class_name = row.class_name;
+      reader.Fail("loss", parsed.status().message());
     }
   }
-  read_object("loss", config.loss);
   for (const char* field : {"metrics", "weighted_metrics"}) {
     const bool weighted = absl::StartsWith(field, "weighted");
     const absl::Status status = AppendMetrics(reader.Raw(field), weighted, config.metrics);

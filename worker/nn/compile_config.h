@@ -14,8 +14,9 @@ namespace cairn::nn {
 // A Keras object that only parameters describe: an optimizer with its hyperparameters, a loss or a metric
 // with its options.
 struct KerasObject {
-  std::string class_name;                  // "Adam", "SparseCategoricalCrossentropy"
-  std::map<std::string, double> config{};  // numbers and booleans; nulls are absent
+  std::string class_name;                              // "Adam", "SparseCategoricalCrossentropy"
+  std::map<std::string, double> config{};              // numbers and booleans; nulls are absent
+  std::map<std::string, std::vector<double>> lists{};  // lists of numbers, of a schedule alone
   // Strings, of a metric alone: {"curve", "PR"}, and the name it is shown by: {"name", "auc_pr"}.
   std::map<std::string, std::string> texts{};
 };
@@ -29,6 +30,7 @@ struct CompiledMetric {
 // Each part is optional.
 struct CompileConfig {
   std::optional<KerasObject> optimizer;
+  std::optional<KerasObject> learning_rate_schedule;  // what the optimizer has in place of a number
   std::optional<KerasObject> loss;
   std::vector<CompiledMetric> metrics;
 };
@@ -37,8 +39,8 @@ struct CompileConfig {
 KerasObject MetricOfName(std::string name);
 
 // Any of the three may be a plain name ("adam"); an optimizer's becomes Keras' class name where it is known.
-// Refused, with INVALID_ARGUMENT naming the field: what this program would have to ignore, such as
-// learning-rate schedules, loss weights, several losses, a reduction other than the mean over the batch.
+// Refused, with INVALID_ARGUMENT naming the field: what this program would have to ignore, such as loss
+// weights, several losses, a reduction other than the mean over the batch.
 absl::StatusOr<CompileConfig> ParseCompileConfig(const nlohmann::json& json);
 
 }  // namespace cairn::nn

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/random.h"
@@ -23,51 +24,94 @@ using Fan = InitializerSpec::Fan;
 // which VarianceScaling corrects.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 
-// The numbers that an initializer's config may hold, with Keras' defaults: the row's defaults, overwritten.
-using Numbers = std::map<std::string, double>;
+// What an initializer's config may hold beside a seed, with Keras' defaults: the row's, overwritten.
+struct Settings {
+  std::map<std::string, double> numbers{};
+  std::map<std::string, std::string> words{};
+};
 
 struct Row {
   const char* class_name;
   const char* short_name;
-  Numbers defaults;
-  InitializerSpec (*make)(const Numbers& numbers);
+  Settings defaults;
+  absl::StatusOr<InitializerSpec> (*make)(const Settings& settings);
 };
 
-template <Distribution kDistribution, Fan kFan>
-InitializerSpec Scaled(const Numbers& numbers) {
-  return {.distribution = kDistribution, .fan = kFan, .spread = numbers.at("scale")};
+template <int kScale, Fan kFan, Distribution kDistribution>
+absl::StatusOr<InitializerSpec> Scaled(const Settings&) {
+  return InitializerSpec{.distribution = kDistribution, .fan = kFan, .spread = kScale};
 }
 
-InitializerSpec Constant(const Numbers& numbers) {
-  return {.center = numbers.at("value")};
+absl::StatusOr<InitializerSpec> VarianceScaling(const Settings& settings) {
+  const double scale = settings.numbers.at("scale");
+  if (!(scale > 0)) return absl::InvalidArgumentError(absl::StrCat("scale ", scale, " must be above 0"));
+  const std::map<std::string, Fan> modes = {
+      {"fan_in", Fan::kIn}, {"fan_out", Fan::kOut}, {"fan_avg", Fan::kAverage}};
+  const std::map<std::string, Distribution> distributions = {
+      {"normal", Distribution::kTruncatedNormal},  // as Keras reads it
+      {"truncated_normal", Distribution::kTruncatedNormal},
+      {"untruncated_normal", Distribution::kNormal},
+      {"uniform", Distribution::kUniform}};
+  const auto mode = modes.find(settings.words.at("mode"));
+  if (mode == modes.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mode \"", settings.words.at("mode"), "\" is none of fan_in, fan_out, fan_avg"));
+  }
+  const auto distribution = distributions.find(absl::AsciiStrToLower(settings.words.at("distribution")));
+  if (distribution == distributions.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("distribution \"", settings.words.at("distribution"),
+                     "\" is none of truncated_normal, untruncated_normal, uniform"));
+  }
+  return InitializerSpec{.distribution = distribution->second, .fan = mode->second, .spread = scale};
 }
 
-InitializerSpec Uniform(const Numbers& numbers) {
-  const double low = numbers.at("minval"), high = numbers.at("maxval");
-  return {.distribution = Distribution::kUniform, .center = (low + high) / 2, .spread = (high - low) / 2};
+absl::StatusOr<InitializerSpec> Constant(const Settings& settings) {
+  return InitializerSpec{.center = settings.numbers.at("value")};
+}
+
+absl::StatusOr<InitializerSpec> Uniform(const Settings& settings) {
+  const double low = settings.numbers.at("minval"), high = settings.numbers.at("maxval");
+  if (low > high) return absl::InvalidArgumentError(absl::StrCat("minval ", low, " is above maxval ", high));
+  return InitializerSpec{
+      .distribution = Distribution::kUniform, .center = (low + high) / 2, .spread = (high - low) / 2};
 }
 
 template <Distribution kDistribution>
-InitializerSpec Normal(const Numbers& numbers) {
-  return {.distribution = kDistribution, .center = numbers.at("mean"), .spread = numbers.at("stddev")};
+absl::StatusOr<InitializerSpec> Normal(const Settings& settings) {
+  const double stddev = settings.numbers.at("stddev");
+  if (stddev < 0) return absl::InvalidArgumentError(absl::StrCat("stddev ", stddev, " is negative"));
+  return InitializerSpec{
+      .distribution = kDistribution, .center = settings.numbers.at("mean"), .spread = stddev};
+}
+
+template <Distribution kDistribution>
+absl::StatusOr<InitializerSpec> Matrix(const Settings& settings) {
+  return InitializerSpec{.distribution = kDistribution, .spread = settings.numbers.at("gain")};
 }
 
 const std::vector<Row>& Table() {
   constexpr auto kUniform = Distribution::kUniform;
   constexpr auto kTruncated = Distribution::kTruncatedNormal;
   static const auto* const table = new std::vector<Row>{
-      {"GlorotUniform", "glorot_uniform", {{"scale", 1}}, Scaled<kUniform, Fan::kAverage>},
-      {"GlorotNormal", "glorot_normal", {{"scale", 1}}, Scaled<kTruncated, Fan::kAverage>},
-      {"HeUniform", "he_uniform", {{"scale", 2}}, Scaled<kUniform, Fan::kIn>},
-      {"HeNormal", "he_normal", {{"scale", 2}}, Scaled<kTruncated, Fan::kIn>},
-      {"LecunUniform", "lecun_uniform", {{"scale", 1}}, Scaled<kUniform, Fan::kIn>},
-      {"LecunNormal", "lecun_normal", {{"scale", 1}}, Scaled<kTruncated, Fan::kIn>},
-      {"Zeros", "zeros", {{"value", 0}}, Constant},
-      {"Ones", "ones", {{"value", 1}}, Constant},
-      {"Constant", "constant", {{"value", 0}}, Constant},
-      {"RandomUniform", "random_uniform", {{"minval", -0.05}, {"maxval", 0.05}}, Uniform},
-      {"RandomNormal", "random_normal", {{"mean", 0}, {"stddev", 0.05}}, Normal<Distribution::kNormal>},
-      {"TruncatedNormal", "truncated_normal", {{"mean", 0}, {"stddev", 0.05}}, Normal<kTruncated>},
+      {"GlorotUniform", "glorot_uniform", {}, Scaled<1, Fan::kAverage, kUniform>},
+      {"GlorotNormal", "glorot_normal", {}, Scaled<1, Fan::kAverage, kTruncated>},
+      {"HeUniform", "he_uniform", {}, Scaled<2, Fan::kIn, kUniform>},
+      {"HeNormal", "he_normal", {}, Scaled<2, Fan::kIn, kTruncated>},
+      {"LecunUniform", "lecun_uniform", {}, Scaled<1, Fan::kIn, kUniform>},
+      {"LecunNormal", "lecun_normal", {}, Scaled<1, Fan::kIn, kTruncated>},
+      {"VarianceScaling",
+       "variance_scaling",
+       {{{"scale", 1}}, {{"mode", "fan_in"}, {"distribution", "truncated_normal"}}},
+       VarianceScaling},
+      {"Zeros", "zeros", {{{"value", 0}}}, Constant},
+      {"Ones", "ones", {{{"value", 1}}}, Constant},
+      {"Constant", "constant", {{{"value", 0}}}, Constant},
+      {"RandomUniform", "random_uniform", {{{"minval", -0.05}, {"maxval", 0.05}}}, Uniform},
+      {"RandomNormal", "random_normal", {{{"mean", 0}, {"stddev", 0.05}}}, Normal<Distribution::kNormal>},
+      {"TruncatedNormal", "truncated_normal", {{{"mean", 0}, {"stddev", 0.05}}}, Normal<kTruncated>},
+      {"Orthogonal", "orthogonal", {{{"gain", 1}}}, Matrix<Distribution::kOrthogonal>},
+      {"Identity", "identity", {{{"gain", 1}}}, Matrix<Distribution::kIdentity>},
   };
   return *table;
 }
@@ -96,6 +140,44 @@ float TruncatedNormal(Random& random) {
   return value;
 }
 
+// Makes the columns of `a` [rows, columns], row-major, orthonormal by modified Gram-Schmidt: the Q of the QR
+// decomposition whose R has a positive diagonal. rows >= columns.
+void Orthonormalise(size_t rows, size_t columns, absl::Span<double> a) {
+  std::vector<double> products(columns);
+  for (size_t k = 0; k < columns; ++k) {
+    double square = 0;
+    for (size_t r = 0; r < rows; ++r) square += a[r * columns + k] * a[r * columns + k];
+    const double norm = std::sqrt(square);
+    std::fill(products.begin(), products.end(), 0.0);
+    for (size_t r = 0; r < rows; ++r) {
+      double* row = &a[r * columns];
+      row[k] /= norm;
+      for (size_t c = k + 1; c < columns; ++c) products[c] += row[k] * row[c];
+    }
+    for (size_t r = 0; r < rows; ++r) {
+      double* row = &a[r * columns];
+      for (size_t c = k + 1; c < columns; ++c) row[c] -= row[k] * products[c];
+    }
+  }
+}
+
+// As Keras: Q of a tall normal matrix, R's diagonal made positive; transposed where the variable's matrix is
+// wide.
+void FillOrthogonal(const Shape& shape, double gain, Random& random, absl::Span<float> values) {
+  const size_t columns = static_cast<size_t>(shape[shape.rank() - 1]);
+  const size_t rows = values.size() / columns;
+  const size_t tall = std::max(rows, columns), narrow = std::min(rows, columns);
+  std::vector<double> q(values.size());
+  for (double& value : q) value = random.NextNormal();
+  Orthonormalise(tall, narrow, absl::MakeSpan(q));
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) {
+      const double value = rows >= columns ? q[r * narrow + c] : q[c * narrow + r];
+      values[r * columns + c] = static_cast<float>(gain * value);
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<InitializerSpec> ParseInitializer(const json& document) {
@@ -112,7 +194,7 @@ absl::StatusOr<InitializerSpec> ParseInitializer(const json& document) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown initializer ", name.dump(), "; supported: ", SupportedNames()));
   }
-  Numbers numbers = row->defaults;
+  Settings settings = row->defaults;
   std::optional<uint64_t> seed;
   const json config = is_object ? document.value("config", json::object()) : json::object();
   if (!config.is_object() && !config.is_null()) {
@@ -123,18 +205,18 @@ absl::StatusOr<InitializerSpec> ParseInitializer(const json& document) {
     if (value.is_null()) continue;
     if (key == "seed" && value.is_number_integer()) {
       seed = value.get<uint64_t>();
-    } else if (numbers.count(key) > 0 && key != "scale" && value.is_number()) {
-      numbers[key] = value.get<double>();
+    } else if (settings.numbers.count(key) > 0 && value.is_number()) {
+      settings.numbers[key] = value.get<double>();
+    } else if (settings.words.count(key) > 0 && value.is_string()) {
+      settings.words[key] = value.get<std::string>();
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("initializer ", row->class_name, ": ", key, " ", value.dump(), " is not supported"));
     }
   }
-  InitializerSpec spec = row->make(numbers);
-  if (spec.spread < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("initializer ", row->class_name, ": negative spread"));
-  }
-  spec.seed = seed;
+  auto spec = row->make(settings);
+  if (!spec.ok()) return Annotate(spec.status(), absl::StrCat("initializer ", row->class_name));
+  spec->seed = seed;
   return spec;
 }
 
@@ -154,26 +236,40 @@ InitializerSpec ResolveFan(const InitializerSpec& spec, const Shape& shape) {
   return resolved;
 }
 
+absl::Status CheckShape(const InitializerSpec& spec, const Shape& shape) {
+  if (spec.distribution == Distribution::kOrthogonal && shape.rank() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("initializer Orthogonal needs a shape of rank 2 or more, not ", shape.ToString()));
+  }
+  if (spec.distribution == Distribution::kIdentity && shape.rank() != 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("initializer Identity needs a shape of rank 2, not ", shape.ToString()));
+  }
+  return absl::OkStatus();
+}
+
 void Initialize(const InitializerSpec& spec, const Shape& shape, uint64_t seed, absl::string_view variable,
                 absl::Span<float> values) {
   const InitializerSpec resolved = ResolveFan(spec, shape);
   const auto center = static_cast<float>(resolved.center), spread = static_cast<float>(resolved.spread);
   Random random(resolved.seed.value_or(seed), absl::StrCat("init/", variable));
-  for (float& value : values) {
-    switch (resolved.distribution) {
-      case Distribution::kConstant:
-        value = center;
-        break;
-      case Distribution::kUniform:
-        value = center + spread * (2 * random.NextUniform() - 1);
-        break;
-      case Distribution::kNormal:
-        value = center + spread * random.NextNormal();
-        break;
-      case Distribution::kTruncatedNormal:
-        value = center + spread * TruncatedNormal(random);
-        break;
-    }
+  const auto fill = [&](auto draw) { std::generate(values.begin(), values.end(), draw); };
+  switch (resolved.distribution) {
+    case Distribution::kConstant:
+      return fill([&] { return center; });
+    case Distribution::kUniform:
+      return fill([&] { return center + spread * (2 * random.NextUniform() - 1); });
+    case Distribution::kNormal:
+      return fill([&] { return center + spread * random.NextNormal(); });
+    case Distribution::kTruncatedNormal:
+      return fill([&] { return center + spread * TruncatedNormal(random); });
+    case Distribution::kOrthogonal:
+      return FillOrthogonal(shape, resolved.spread, random, values);
+    case Distribution::kIdentity:
+      for (size_t i = 0, row = static_cast<size_t>(shape[1]); i < values.size(); ++i) {
+        values[i] = i / row == i % row ? spread : 0;
+      }
+      return;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -19,6 +20,9 @@ struct InitializerSpec {
     kUniform,          // [center - spread, center + spread)
     kNormal,           // mean `center`, standard deviation `spread`
     kTruncatedNormal,  // the same, drawn again beyond two standard deviations
+    kOrthogonal,       // matrix [all but the last axis, last axis] with orthonormal rows or columns, times
+                       // `spread`
+    kIdentity,         // matrix with `spread` on the diagonal
   };
   enum class Fan {
     kNone,  // `spread` as it stands
@@ -37,11 +41,15 @@ struct InitializerSpec {
 // INVALID_ARGUMENT says what is wrong; an unknown initializer's error lists the supported ones.
 absl::StatusOr<InitializerSpec> ParseInitializer(const nlohmann::json& json);
 
+// INVALID_ARGUMENT where `spec` makes matrices only and `shape` is none.
+absl::Status CheckShape(const InitializerSpec& spec, const Shape& shape);
+
 // What is drawn for a variable of this shape: `spread` is resolved and `fan` is kNone. Fans as Keras counts
 // them: [in, out] for matrices, times the receptive field for convolutions [..., in, out].
 InitializerSpec ResolveFan(const InitializerSpec& spec, const Shape& shape);
 
-// Fills `values` [shape.num_elements()]. They depend on (seed, variable name) alone.
+// Fills `values` [shape.num_elements()]. They depend on (seed, variable name) alone. CheckShape() must have
+// passed. An orthogonal [m, n] takes m n min(m, n) multiplications.
 void Initialize(const InitializerSpec& spec, const Shape& shape, uint64_t seed, absl::string_view variable,
                 absl::Span<float> values);
 

@@ -165,6 +165,7 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
       return absl::InvalidArgumentError(
           absl::StrCat(spec.name, " ", shape.ToString(), " makes more than 2^32 parameters"));
     }
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckShape(spec.initializer, shape), spec.name));
     node.variables.push_back(static_cast<int>(model_.variables_.size()));
     model_.variables_.push_back(
         {.name = absl::StrCat(layer.name, "/", spec.name),

@@ -101,6 +101,22 @@ TEST(JobMismatch, IsNamedFieldByField) {
                     HasSubstr("batch size: 64 here, 1"), HasSubstr("learning_rate: 0.5 here, 1")));
 }
 
+TEST(JobMismatch, NamesASettingOfTheSchedule) {
+  InProcessCluster cluster;
+  ToyJob toy = TwoVariables(2), other = TwoVariables(2);
+  for (ToyJob* job : {&toy, &other}) {
+    job->job.mutable_optimizer()->mutable_hyperparameters()->clear();
+    v1::LearningRateSchedule& schedule = *job->job.mutable_optimizer()->mutable_learning_rate_schedule();
+    schedule.set_name("CosineDecay");
+    (*schedule.mutable_numbers())["initial_learning_rate"] = 1;
+    (*schedule.mutable_numbers())["decay_steps"] = job == &toy ? 10 : 20;
+  }
+  ToyWorkers workers = StartAll(cluster, toy);
+  ToyWorker stranger(cluster, other, 1);
+  EXPECT_THAT(MessageOf(stranger.client().WaitReady(JobFor(cluster, other))),
+              HasSubstr("schedule decay_steps: 20 here, 10 on the servers"));
+}
+
 TEST(JobMismatch, NamesAHyperparameterThatOnlyTheServersHave) {
   InProcessCluster cluster;
   ToyJob toy = TwoVariables(2);

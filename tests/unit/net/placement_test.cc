@@ -1,7 +1,9 @@
 #include "common/net/placement.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/random.h"
@@ -74,6 +76,27 @@ TEST(Placement, AVariableOfOneRowIsNotSplit) {
   EXPECT_EQ(parts, 2u);
 }
 
+TEST(Placement, NeverSplitLeavesALargeVariableWhole) {
+  const auto placed = PlaceVariables(Variables({Shape({1000, 1000}), Shape({3})}),
+                                     {.servers = 3, .split_bytes = kNeverSplit});
+  ASSERT_EQ(placed[0].size(), 1u);
+  EXPECT_TRUE(placed[0][0].whole());
+  EXPECT_EQ(placed[1].size(), 1u);
+}
+
+TEST(Placement, EverySliceKeepsItsVariablesMovingAverage) {
+  auto variables = Variables({Shape({4, 100}), Shape({4, 100})});
+  variables[1].moving_average_momentum = 0.5f;
+  for (const auto& slices : PlaceVariables(variables, {.servers = 2, .split_bytes = 400})) {
+    ASSERT_EQ(slices.size(), 2u);
+    EXPECT_FALSE(slices[0].whole());
+    EXPECT_EQ(slices[0].moving_average_momentum, std::nullopt);
+    EXPECT_EQ(slices[1].moving_average_momentum, 0.5f);
+    EXPECT_EQ(Slice::FromProto(slices[0].ToProto())->moving_average_momentum, std::nullopt);
+    EXPECT_EQ(Slice::FromProto(slices[1].ToProto())->moving_average_momentum, 0.5f);
+  }
+}
+
 TEST(Placement, SmallVariablesStayWholeByDefault) {
   const auto placed =
       PlaceVariables(Variables({Shape({1000}), Shape({1000})}), {.servers = 2, .split_bytes = 0});
@@ -137,6 +160,17 @@ TEST(SliceProto, RefusesRowsOutsideTheShape) {
   proto.set_row_end(1);
   proto.set_row_begin(2);
   EXPECT_FALSE(Slice::FromProto(proto).ok());
+}
+
+TEST(SliceProto, RefusesAMomentumOutsideZeroToOne) {
+  v1::VariableSlice proto = Slice{"a", Shape({4}), 0, 4, 0}.ToProto();
+  for (const float momentum : {-0.1f, 1.1f, std::numeric_limits<float>::quiet_NaN()}) {
+    proto.set_moving_average_momentum(momentum);
+    EXPECT_THAT(std::string(Slice::FromProto(proto).status().message()),
+                HasSubstr("'a': moving_average_momentum is "));
+  }
+  proto.set_moving_average_momentum(1);
+  EXPECT_EQ(Slice::FromProto(proto)->moving_average_momentum, 1);
 }
 
 }  // namespace

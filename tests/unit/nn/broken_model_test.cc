@@ -164,8 +164,11 @@ INSTANTIATE_TEST_SUITE_P(
                Dense(R"("units": 4, "activaton": "relu")"),
                {"layer 'scores' (Dense), line 1: activaton: unknown field; known here: ", "activation"}},
         Broken{"UnknownInitializer",
-               Dense(R"("units": 4, "kernel_initializer": "orthogonal")"),
-               {"kernel_initializer: unknown initializer \"orthogonal\"; supported: GlorotUniform"}},
+               Dense(R"("units": 4, "kernel_initializer": "stft")"),
+               {"kernel_initializer: unknown initializer \"stft\"; supported: GlorotUniform"}},
+        Broken{"InitializerOfMatrices",
+               Dense(R"("units": 4, "bias_initializer": "orthogonal")"),
+               {"scores", "bias: initializer Orthogonal needs a shape of rank 2 or more, not [4]"}},
         Broken{
             "InitializerOption",
             Dense(

@@ -82,10 +82,42 @@ TEST(CompileConfig, AMetricsOptionThatIsNoScalarIsRefusedWithItsClass) {
               HasSubstr("metrics: \"Precision\": thresholds: [0.4,0.9] is not supported"));
 }
 
-TEST(CompileConfig, ALearningRateScheduleIsRefusedByName) {
+// As Keras 3 writes it, names and nulls included.
+TEST(CompileConfig, ALearningRateScheduleStandsInPlaceOfTheNumber) {
+  const auto config = Parse(R"({"optimizer": {"module": "keras.optimizers", "class_name": "Adam", "config": {
+      "name": "adam", "beta_1": 0.9, "learning_rate": {
+        "module": "keras.optimizers.schedules", "class_name": "ExponentialDecay", "registered_name": null,
+        "config": {"initial_learning_rate": 0.1, "decay_steps": 100, "decay_rate": 0.96, "staircase": true,
+                   "name": "ExponentialDecay"}}}}})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->optimizer->config.count("learning_rate"), 0u);
+  EXPECT_EQ(config->optimizer->config.at("beta_1"), 0.9);
+  ASSERT_TRUE(config->learning_rate_schedule.has_value());
+  EXPECT_EQ(config->learning_rate_schedule->class_name, "ExponentialDecay");
+  EXPECT_EQ(config->learning_rate_schedule->config.at("decay_steps"), 100);
+  EXPECT_EQ(config->learning_rate_schedule->config.at("staircase"), 1);
+}
+
+TEST(CompileConfig, AScheduleMayHoldLists) {
+  const auto config = Parse(R"({"optimizer": {"class_name": "SGD", "config": {"learning_rate": {
+      "class_name": "PiecewiseConstantDecay",
+      "config": {"boundaries": [100, 200], "values": [1.0, 0.5, 0.1], "name": "PiecewiseConstant"}}}}})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->learning_rate_schedule->lists.at("boundaries"), ElementsAre(100, 200));
+  EXPECT_THAT(config->learning_rate_schedule->lists.at("values"), ElementsAre(1, 0.5, 0.1));
+}
+
+TEST(CompileConfig, FaultsOfASchedulesConfigNameItsPlace) {
   EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"learning_rate":
-                          {"class_name": "ExponentialDecay", "config": {}}}}})"),
-              HasSubstr("optimizer: learning_rate: the schedule \"ExponentialDecay\" is not supported"));
+                          {"class_name": "ExponentialDecay", "config": {"decay_steps": "many"}}}}})"),
+              HasSubstr("optimizer: learning_rate: decay_steps: \"many\" is not supported"));
+  EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"learning_rate": {"rate": 1}}}})"),
+              HasSubstr("optimizer: learning_rate: expected a name or an object with class_name"));
+}
+
+TEST(CompileConfig, AListOutsideAScheduleIsRefused) {
+  EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"beta_1": [0.9]}}})"),
+              HasSubstr("optimizer: beta_1: a list is not supported"));
 }
 
 TEST(CompileConfig, WhatWouldHaveToBeIgnoredIsRefused) {

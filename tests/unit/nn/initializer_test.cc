@@ -95,6 +95,98 @@ TEST(Initializer, RandomUniformStaysInItsRange) {
   EXPECT_LE(*std::max_element(values.begin(), values.end()), 2);
 }
 
+json VarianceScaling(json config) {
+  return {{"class_name", "VarianceScaling"}, {"config", std::move(config)}};
+}
+
+TEST(Initializer, VarianceScalingIsWhatItsNamedRelativesAre) {
+  EXPECT_EQ(Draw("variance_scaling", kMatrix), Draw("lecun_normal", kMatrix)) << "its defaults";
+  EXPECT_EQ(Draw(VarianceScaling({{"scale", 2.0}, {"mode", "fan_in"}, {"distribution", "uniform"}}), kMatrix),
+            Draw("he_uniform", kMatrix));
+  EXPECT_EQ(
+      Draw(VarianceScaling({{"mode", "fan_avg"}, {"distribution", "Normal"}, {"seed", nullptr}}), kMatrix),
+      Draw("glorot_normal", kMatrix));
+}
+
+TEST(Initializer, VarianceScalingHasItsFanAndItsUntruncatedForm) {
+  const double stddev = std::sqrt(3.0 / 1152);
+  const Moments moments = MomentsOf(
+      Draw(VarianceScaling({{"scale", 3}, {"mode", "fan_out"}, {"distribution", "untruncated_normal"}}),
+           kConvolution));
+  EXPECT_NEAR(moments.stddev, stddev, stddev * 0.01);
+  EXPECT_GT(moments.largest, 3 * stddev);
+}
+
+TEST(Initializer, VarianceScalingNamesWhatItDoesNotKnow) {
+  const auto fault = [](const json& config) {
+    return std::string(ParseInitializer(VarianceScaling(config)).status().message());
+  };
+  EXPECT_EQ(fault({{"scale", 0}}), "initializer VarianceScaling: scale 0 must be above 0");
+  EXPECT_EQ(fault({{"mode", "fan_up"}}),
+            "initializer VarianceScaling: mode \"fan_up\" is none of fan_in, fan_out, fan_avg");
+  EXPECT_EQ(fault({{"distribution", "cauchy"}}),
+            "initializer VarianceScaling: distribution \"cauchy\" is none of truncated_normal, "
+            "untruncated_normal, uniform");
+  EXPECT_EQ(fault({{"mode", 3}}), "initializer VarianceScaling: mode 3 is not supported");
+}
+
+// The dot products of the rows, or columns, of a [rows, columns] matrix with one another.
+double LargestDeviationFromOrthonormal(const std::vector<float>& values, size_t rows, size_t columns,
+                                       double gain) {
+  const bool of_columns = rows >= columns;
+  const size_t vectors = of_columns ? columns : rows, length = of_columns ? rows : columns;
+  const auto at = [&](size_t vector, size_t k) -> double {
+    return of_columns ? values[k * columns + vector] : values[vector * columns + k];
+  };
+  double largest = 0;
+  for (size_t a = 0; a < vectors; ++a) {
+    for (size_t b = 0; b <= a; ++b) {
+      double product = 0;
+      for (size_t k = 0; k < length; ++k) product += at(a, k) * at(b, k);
+      largest = std::max(largest, std::abs(product - (a == b ? gain * gain : 0)));
+    }
+  }
+  return largest;
+}
+
+TEST(Initializer, OrthogonalMatricesHaveOrthonormalRowsOrColumns) {
+  EXPECT_LT(LargestDeviationFromOrthonormal(Draw("orthogonal", {60, 20}), 60, 20, 1), 1e-6) << "tall";
+  EXPECT_LT(LargestDeviationFromOrthonormal(Draw("orthogonal", {20, 60}), 20, 60, 1), 1e-6) << "wide";
+  EXPECT_LT(LargestDeviationFromOrthonormal(Draw("orthogonal", {50, 50}), 50, 50, 1), 1e-6) << "square";
+  EXPECT_LT(LargestDeviationFromOrthonormal(Draw("orthogonal", {3, 3, 4, 8}), 36, 8, 1), 1e-6) << "kernel";
+  const json doubled = {{"class_name", "Orthogonal"}, {"config", {{"gain", 2.0}}}};
+  EXPECT_LT(LargestDeviationFromOrthonormal(Draw(doubled, {9, 9}), 9, 9, 2), 4e-6) << "gain";
+}
+
+// R's diagonal is positive when each column of Q leans towards the drawn column that it was made of. The
+// first is that column, normalised.
+TEST(Initializer, OrthogonalHasKerasSigns) {
+  const auto drawn = Draw({{"class_name", "RandomNormal"}, {"config", {{"stddev", 1.0}}}}, {5, 3});
+  const auto q = Draw("orthogonal", {5, 3});
+  double square = 0;
+  for (size_t r = 0; r < 5; ++r) square += static_cast<double>(drawn[r * 3]) * drawn[r * 3];
+  for (size_t r = 0; r < 5; ++r) EXPECT_NEAR(q[r * 3], drawn[r * 3] / std::sqrt(square), 1e-6);
+  for (size_t c = 0; c < 3; ++c) {
+    double diagonal = 0;
+    for (size_t r = 0; r < 5; ++r) diagonal += static_cast<double>(q[r * 3 + c]) * drawn[r * 3 + c];
+    EXPECT_GT(diagonal, 0) << "column " << c;
+  }
+}
+
+TEST(Initializer, IdentityHasItsGainOnTheDiagonal) {
+  const json doubled = {{"class_name", "Identity"}, {"config", {{"gain", 2}}}};
+  EXPECT_EQ(Draw(doubled, {2, 3}), (std::vector<float>{2, 0, 0, 0, 2, 0}));
+}
+
+TEST(CheckShape, MatricesAreOfRankTwo) {
+  EXPECT_TRUE(CheckShape(*ParseInitializer("orthogonal"), {3, 3, 4, 8}).ok());
+  EXPECT_FALSE(CheckShape(*ParseInitializer("orthogonal"), {8}).ok());
+  EXPECT_TRUE(CheckShape(*ParseInitializer("identity"), {3, 3}).ok());
+  EXPECT_EQ(CheckShape(*ParseInitializer("identity"), {3, 3, 1}).message(),
+            "initializer Identity needs a shape of rank 2, not [3,3,1]");
+  EXPECT_TRUE(CheckShape(*ParseInitializer("zeros"), {8}).ok());
+}
+
 TEST(Initializer, ConstantsAreExact) {
   EXPECT_EQ(Draw("zeros", {3}), (std::vector<float>{0, 0, 0}));
   EXPECT_EQ(Draw("Ones", {2}), (std::vector<float>{1, 1}));

@@ -132,6 +132,36 @@ TEST_F(ServerTest, AnEmptyServerSaysSo) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(ServerTest, AGlobalNormIsForOneServer) {
+  v1::CreateRequest request = TrainingJob();
+  (*request.mutable_job()->mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 1;
+  request.mutable_job()->add_servers("host:2");
+  const absl::Status status = Create(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(MessageOf(status), HasSubstr("global_clipnorm needs the norm of all variables' gradients, and "
+                                           "each of 2 servers knows its own alone"));
+  request.mutable_job()->mutable_servers()->RemoveLast();
+  EXPECT_TRUE(Create(request).ok());
+}
+
+TEST_F(ServerTest, AnUnknownScheduleIsNamed) {
+  v1::CreateRequest request = TrainingJob();
+  request.mutable_job()->mutable_optimizer()->mutable_learning_rate_schedule()->set_name("StepDecay");
+  EXPECT_THAT(MessageOf(Create(request).status()), HasSubstr("optimizer SGD: unknown schedule 'StepDecay'"));
+}
+
+TEST_F(ServerTest, AnOptimizerOfNormsRefusesASplitVariable) {
+  for (const auto& [name, clip] : {std::pair("Lamb", ""), std::pair("SGD", "clipnorm")}) {
+    v1::CreateRequest request = TrainingJob();
+    request.mutable_job()->mutable_optimizer()->set_name(name);
+    if (*clip != 0) (*request.mutable_job()->mutable_optimizer()->mutable_hyperparameters())[clip] = 1;
+    request.mutable_slices(0)->set_row_end(1);
+    const absl::Status status = Create(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(MessageOf(status), HasSubstr("needs norms of whole variables, and 'a' is split"));
+  }
+}
+
 TEST_F(ServerTest, AJobIsReadyWhenItsValuesAreWritten) {
   const uint64_t layout = Create(TrainingJob()).value().layout();
   EXPECT_EQ(Describe().state(), v1::STATE_INITIALISING);

@@ -1,5 +1,6 @@
 #include "ps/variable_store.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "gmock/gmock.h"
@@ -65,6 +66,64 @@ TEST_F(VariableStoreTest, TheMeanWeighsByExamples) {
   const WeightedGradient gradients[] = {{one.data(), 1}, {three.data(), 3}};
   ASSERT_TRUE(store_.ApplyMean(gradients).ok());
   EXPECT_THAT(ToVector(store_.current()), Each(-7));
+}
+
+absl::Status ApplyTo(VariableStore& store, const std::vector<float>& gradient, bool last = false) {
+  const WeightedGradient weighted = {gradient.data(), 1};
+  return store.ApplyMean({&weighted, 1}, last);
+}
+
+TEST(VariableStoreParts, MovingAveragesAndFrozenSlicesLieBetweenTrainedOnes) {
+  std::vector<net::Slice> slices = Vectors({{"kernel", 1}, {"mean", 1}, {"frozen", 1}, {"bias", 1}});
+  slices[1].moving_average_momentum = 0.75f;
+  slices[2].moving_average_momentum = 1;
+  const auto sgd = Sgd(1);
+  VariableStore store(slices, sgd.get());
+  AlignedBuffer initial(4);
+  std::fill_n(initial.data(), 4, 8.0f);
+  const VariableStore::Run everything = {0, 4};
+  store.Write(initial, {&everything, 1});
+  ASSERT_TRUE(ApplyTo(store, {1, 16, 100, 2}).ok());
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(7, 10, 8, 6));
+}
+
+TEST(VariableStoreParts, ABadStatisticIsNamedToo) {
+  std::vector<net::Slice> slices = Vectors({{"kernel", 2}, {"mean", 2}});
+  slices[1].moving_average_momentum = 0.5f;
+  const auto sgd = Sgd(1);
+  VariableStore store(slices, sgd.get());
+  const absl::Status status = ApplyTo(store, {1, 1, 1, std::numeric_limits<float>::infinity()});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'mean' is not finite"));
+}
+
+TEST(VariableStoreParts, NormsAreOfEachVariable) {
+  const auto sgd =
+      MakeOptimizer({.name = "SGD", .hyperparameters = {{"learning_rate", 1}, {"clipnorm", 5}}}).value();
+  VariableStore store(Vectors({{"a", 2}, {"b", 2}}), sgd.get());
+  ASSERT_TRUE(ApplyTo(store, {3, 4, 6, 8}).ok());
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(-3, -4, -3, -4));
+}
+
+TEST(VariableStoreUpdates, TakeTheRateThatTheScheduleHasForTheirVersion) {
+  OptimizerConfig config = {"SGD", {}};
+  config.schedule = {"PiecewiseConstantDecay", {}, {1}, {4, 1}};
+  const auto sgd = MakeOptimizer(config).value();
+  VariableStore store(Vectors({{"a", 1}}), sgd.get());
+  for (float expected : {-4.0f, -8.0f, -9.0f}) {
+    ASSERT_TRUE(ApplyTo(store, {1}).ok());
+    EXPECT_THAT(ToVector(store.current()), ElementsAre(expected));
+  }
+}
+
+TEST(VariableStoreUpdates, TheLastLeavesTheAverage) {
+  const auto sgd =
+      MakeOptimizer(
+          {.name = "SGD", .hyperparameters = {{"learning_rate", 1}, {"use_ema", 1}, {"ema_momentum", 0.5}}})
+          .value();
+  VariableStore store(Vectors({{"a", 1}}), sgd.get());
+  ASSERT_TRUE(ApplyTo(store, {2}).ok());
+  ASSERT_TRUE(ApplyTo(store, {2}, /*last=*/true).ok());
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(-3));
 }
 
 TEST(EmptyVariableStore, CountsVersionsToo) {

@@ -51,6 +51,8 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
                                                                   {"replicas_to_aggregate", "2"},
                                                                   {"learning_rate", "0.25"},
                                                                   {"momentum", "0.5"},
+                                                                  {"clipnorm", "2"},
+                                                                  {"weight_decay", "0.004"},
                                                                   {"loss", "mse"},
                                                                   {"metrics", "mae,mse"},
                                                                   {"seed", "7"},
@@ -95,6 +97,8 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
     EXPECT_EQ(options.optimizer, "sgd");
     EXPECT_EQ(options.learning_rate, 0.25);
     EXPECT_EQ(options.momentum, 0.5);
+    EXPECT_EQ(options.clipnorm, 2);
+    EXPECT_EQ(options.weight_decay, 0.004);
     EXPECT_EQ(options.loss, "mse");
     EXPECT_EQ(options.metrics, "mae,mse");
     EXPECT_EQ(options.seed, 7u);
@@ -154,6 +158,10 @@ TEST_F(Options, BadValuesAreRefusedByName) {
                                "--learning_rate=nan",
                                "--momentum=1",
                                "--seed=-1",
+                               "--clipvalue=-1",
+                               "--clipnorm=nan",
+                               "--global_clipnorm=-1",
+                               "--weight_decay=-1",
                                "--threads=-1",
                                "--connect_timeout=0",
                                "--step_timeout=0",
@@ -177,6 +185,14 @@ TEST_F(Options, BadValuesAreRefusedByName) {
     const std::string flag(argument, std::string(argument).find('='));
     EXPECT_THAT(fault_, HasSubstr("cairn-worker: " + flag + ": ")) << argument;
   }
+}
+
+TEST_F(Options, OnlyOneClipMayBeGiven) {
+  EXPECT_EQ(Parse({"--clipvalue=1", "--clipnorm=1"}), ExitCode::kUsage);
+  EXPECT_THAT(fault_, HasSubstr("--clipvalue"));
+  EXPECT_EQ(Parse({"--clipnorm=1", "--global_clipnorm=1"}), ExitCode::kUsage);
+  EXPECT_EQ(Parse({"--global-clipnorm=1"}), std::nullopt);
+  EXPECT_EQ(options_.global_clipnorm, 1);
 }
 
 TEST_F(Options, GivenFlagsMakeTheSameOptionsInAnotherProcess) {

@@ -1,5 +1,6 @@
 #include "ps/optim/adam.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -38,7 +39,7 @@ TEST(Adam, StartsWithTheStepThatItIsTold) {
   std::vector<float> values = {1};
   float m = 0, v = 0;
   float* const slots[] = {&m, &v};
-  adam->Update({.t = 1000000, .learning_rate = 0.001f}, values, gradient, slots, values.data());
+  adam->rule().Update({.t = 1000000, .learning_rate = 0.001f}, values, gradient, slots, values.data());
   // No bias correction is left: m = 0.01, v = 1e-5, w = 1 - 0.001 * 0.01 / sqrt(1e-5).
   EXPECT_NEAR(values[0], 1 - 0.001 * 0.01 / std::sqrt(1e-5), 1e-7);
 }
@@ -51,12 +52,38 @@ TEST(Adam, AZeroGradientAtTheStartMovesNothing) {
 
 TEST(Adam, HasKerasDefaultsAndSlots) {
   const auto adam = MakeOptimizer({"Adam", {}}).value();
-  EXPECT_EQ(adam->learning_rate(), 0.001f);
+  EXPECT_EQ(adam->learning_rate(0), 0.001f);
   ASSERT_EQ(adam->slot_names().size(), 2u);
   EXPECT_EQ(adam->slot_names()[0], "m");
   EXPECT_EQ(adam->slot_names()[1], "v");
   EXPECT_EQ(adam->initial_slot_value(0), 0);
   EXPECT_EQ(adam->initial_slot_value(1), 0);
+}
+
+TEST(Adam, AmsGradNeverForgetsTheLargestSecondMoment) {
+  const double lr = 0.01, beta_1 = 0.9, beta_2 = 0.9, epsilon = 1e-7;
+  std::vector<double> m(4, 0), v(4, 0), v_hat(4, 0);
+  ExpectTenStepsAgree({"Adam", {{"learning_rate", lr}, {"beta_2", beta_2}, {"amsgrad", 1}}},
+                      [&](int t, size_t i, double g, double& w) {
+                        m[i] = beta_1 * m[i] + (1 - beta_1) * g;
+                        v[i] = beta_2 * v[i] + (1 - beta_2) * g * g;
+                        v_hat[i] = std::max(v_hat[i], v[i]);
+                        const double alpha =
+                            lr * std::sqrt(1 - std::pow(beta_2, t)) / (1 - std::pow(beta_1, t));
+                        w -= alpha * m[i] / (std::sqrt(v_hat[i]) + epsilon);
+                      });
+  EXPECT_EQ(MakeOptimizer({"Adam", {{"amsgrad", 1}}}).value()->slot_names().back(), "vhat");
+}
+
+TEST(AdamW, IsAdamOnValuesThatDecay) {
+  TrainedVariable adam({"Adam", {{"learning_rate", 0.5}, {"weight_decay", 0.004}}}, {1, -2});
+  TrainedVariable adam_w({"AdamW", {{"learning_rate", 0.5}}}, {1, -2});
+  for (int step = 1; step <= 10; ++step) {
+    adam.Step({0.1f * static_cast<float>(step), -1});
+    adam_w.Step({0.1f * static_cast<float>(step), -1});
+  }
+  EXPECT_EQ(adam_w.values(), adam.values());
+  EXPECT_EQ(adam_w.optimizer().name(), "AdamW");
 }
 
 // With hats, as the paper's Algorithm 1 writes it; epsilon / sqrt(1 - beta_2^t) makes it Keras' placement.

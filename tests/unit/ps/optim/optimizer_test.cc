@@ -32,12 +32,17 @@ TEST(MakeOptimizer, NamesAreKerasClassNamesInAnyCase) {
 }
 
 TEST(MakeOptimizer, AnUnknownNameListsTheSupportedOnes) {
-  EXPECT_EQ(ErrorOf({"Lion", {}}), "unknown optimizer 'Lion'; supported: SGD, Adam, Adagrad");
+  EXPECT_EQ(
+      ErrorOf({"Muon", {}}),
+      "unknown optimizer 'Muon'; supported: SGD, Adam, AdamW, Adagrad, Adadelta, RMSprop, Adamax, Nadam, "
+      "Ftrl, Lion, Lamb");
 }
 
 TEST(MakeOptimizer, AnUnknownHyperparameterIsNamed) {
   EXPECT_EQ(ErrorOf({"SGD", {{"beta_1", 0.9}}}),
-            "optimizer SGD: unknown hyperparameter 'beta_1'; known: learning_rate, momentum, nesterov");
+            "optimizer SGD: unknown hyperparameter 'beta_1'; known: learning_rate, momentum, nesterov, "
+            "clipvalue, clipnorm, global_clipnorm, weight_decay, use_ema, ema_momentum, "
+            "ema_overwrite_frequency");
 }
 
 TEST(MakeOptimizer, AHyperparameterOutOfRangeIsNamedWithItsRange) {
@@ -58,6 +63,18 @@ TEST(MakeOptimizer, AHyperparameterOutOfRangeIsNamedWithItsRange) {
       {{"Adam", {{"epsilon", 1e-60}}}, "'epsilon' is 1e-60"},  // as a float 0
       {{"Adam", {{"epsilon", std::numeric_limits<double>::quiet_NaN()}}}, "'epsilon' is nan"},
       {{"Adagrad", {{"initial_accumulator_value", -1}}}, "'initial_accumulator_value' is -1"},
+      {{"Adadelta", {{"rho", 1.5}}}, "'rho' is 1.5, must be in [0, 1]"},
+      {{"RMSprop", {{"centered", 2}}}, "'centered' is 2, must be 0 or 1"},
+      {{"Adamax", {{"beta_2", 1}}}, "'beta_2' is 1, must be in [0, 1)"},
+      {{"Nadam", {{"epsilon", 0}}}, "'epsilon' is 0"},
+      {{"Ftrl", {{"learning_rate_power", 0.1}}},
+       "'learning_rate_power' is 0.1, must be a finite number of at most 0"},
+      {{"Ftrl", {{"l1_regularization_strength", -0.1}}}, "'l1_regularization_strength' is -0.1"},
+      {{"Lion", {{"beta_1", 0}}}, "'beta_1' is 0, must be in (0, 1]"},
+      {{"Lamb", {{"beta_1", 1}}}, "'beta_1' is 1"},
+      {{"SGD", {{"clipvalue", -1}}}, "'clipvalue' is -1"},
+      {{"SGD", {{"ema_momentum", 1.1}}}, "'ema_momentum' is 1.1, must be in [0, 1]"},
+      {{"SGD", {{"ema_overwrite_frequency", 1.5}}}, "is 1.5, must be a whole number of at least 0"},
   };
   for (const Row& row : rows) EXPECT_THAT(ErrorOf(row.config), HasSubstr(row.what));
 }
@@ -80,15 +97,43 @@ TEST(MakeOptimizer, AKerasConfigWithItsSwitchesOffIsAccepted) {
 }
 
 TEST(MakeOptimizer, AFeatureOfKerasThatCairnLacksIsRefusedByName) {
-  for (const char* name : {"weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "decay"}) {
-    EXPECT_THAT(ErrorOf({"SGD", {{name, 0.5}}}), AllOf(HasSubstr(name), HasSubstr("Cairn lacks")));
-  }
-  for (const char* name : {"use_ema", "amsgrad"}) {
-    EXPECT_THAT(ErrorOf({"Adam", {{name, 1}}}), AllOf(HasSubstr(name), HasSubstr("Cairn lacks")));
-  }
-  for (const char* name : {"loss_scale_factor", "gradient_accumulation_steps"}) {
+  for (const char* name : {"loss_scale_factor", "gradient_accumulation_steps", "decay"}) {
     EXPECT_THAT(ErrorOf({"Adam", {{name, 4}}}), AllOf(HasSubstr(name), HasSubstr("Cairn lacks")));
   }
+}
+
+TEST(MakeOptimizer, OnlyOneOfTheThreeClipsMayBeSet) {
+  EXPECT_THAT(ErrorOf({"SGD", {{"clipnorm", 0.1}, {"clipvalue", 0.1}}}),
+              HasSubstr("only one of clipvalue, clipnorm and global_clipnorm may be set"));
+  EXPECT_THAT(ErrorOf({"SGD", {{"clipnorm", 0.1}, {"global_clipnorm", 0.1}}}), HasSubstr("only one"));
+  EXPECT_EQ(ErrorOf({"SGD", {{"clipnorm", 0.1}, {"clipvalue", 0}}}), "accepted") << "0 is off";
+}
+
+TEST(MakeOptimizer, TheRateComesFromTheScheduleWhereThereIsOne) {
+  OptimizerConfig config = {"SGD", {}};
+  config.schedule = {"ExponentialDecay",
+                     {{"initial_learning_rate", 1}, {"decay_steps", 2}, {"decay_rate", 0.25}}};
+  const auto sgd = MakeOptimizer(config).value();
+  EXPECT_EQ(sgd->learning_rate(0), 1);
+  EXPECT_EQ(sgd->learning_rate(1), 0.5f);
+  EXPECT_EQ(MakeOptimizer({"SGD", {}}).value()->learning_rate(1000), 0.01f) << "Keras' default, constant";
+}
+
+TEST(MakeOptimizer, ARateBesideAScheduleAndFaultsOfTheScheduleAreRefused) {
+  OptimizerConfig config = {"SGD", {{"learning_rate", 1}}};
+  config.schedule = {"CosineDecay", {{"initial_learning_rate", 1}, {"decay_steps", 2}}};
+  EXPECT_THAT(ErrorOf(config), HasSubstr("a learning_rate beside a schedule"));
+  config = {"SGD", {}};
+  config.schedule = {"CosineDecay", {{"initial_learning_rate", 1}}};
+  EXPECT_EQ(ErrorOf(config), "optimizer SGD: schedule CosineDecay: hyperparameter 'decay_steps' is missing");
+}
+
+TEST(Optimizer, SaysWhichNormsItNeeds) {
+  EXPECT_EQ(MakeOptimizer({"Adam", {{"clipvalue", 1}}}).value()->norms(), Norms::kNone);
+  EXPECT_EQ(MakeOptimizer({"Adam", {{"clipnorm", 1}}}).value()->norms(), Norms::kVariable);
+  EXPECT_EQ(MakeOptimizer({"Adam", {{"global_clipnorm", 1}}}).value()->norms(), Norms::kGlobal);
+  EXPECT_EQ(MakeOptimizer({"Lamb", {}}).value()->norms(), Norms::kVariable);
+  EXPECT_EQ(MakeOptimizer({"Lamb", {{"global_clipnorm", 1}}}).value()->norms(), Norms::kGlobal);
 }
 
 // Each must give the same bits however it is run.
@@ -130,12 +175,15 @@ TEST_P(EveryOptimizer, GivesTheSameBitsOnEveryInstructionSet) {
 TEST_P(EveryOptimizer, InPlaceGivesTheSameBitsAsOutOfPlace) {
   const int64_t count = 1001;
   const std::vector<float> gradient = RandomFloats(count, "gradient");
-  TrainedVariable expected(GetParam().config, RandomFloats(count, "values"));
-  expected.Step(gradient);
+  const WeightedGradient mean = {gradient.data(), 1};
+  TrainedVariable old(GetParam().config, RandomFloats(count, "values"));
+  std::vector<float> expected(count);
+  ApplyMean(old.optimizer(), {1, 0.5f}, {&mean, 1},
+            {count, old.values().data(), old.slot_pointers(), expected.data()});
   TrainedVariable in_place(GetParam().config, RandomFloats(count, "values"));
-  in_place.optimizer().Update({1, in_place.optimizer().learning_rate()}, in_place.values(), gradient,
-                              in_place.slot_pointers(), in_place.values().data());
-  EXPECT_TRUE(SameBits(in_place.values(), expected.values()));
+  ApplyMean(in_place.optimizer(), {1, 0.5f}, {&mean, 1},
+            {count, in_place.values().data(), in_place.slot_pointers(), in_place.values().data()});
+  EXPECT_TRUE(SameBits(in_place.values(), expected));
 }
 
 TEST_P(EveryOptimizer, LeavesTheOldValuesAlone) {
@@ -143,8 +191,10 @@ TEST_P(EveryOptimizer, LeavesTheOldValuesAlone) {
   const std::vector<float> before = old_values;
   TrainedVariable variable(GetParam().config, old_values);
   std::vector<float> next(100);
-  variable.optimizer().Update({1, 0.5f}, old_values, RandomFloats(100, "gradient"), variable.slot_pointers(),
-                              next.data());
+  const std::vector<float> gradient = RandomFloats(100, "gradient");
+  const WeightedGradient mean = {gradient.data(), 1};
+  ApplyMean(variable.optimizer(), {1, 0.5f}, {&mean, 1},
+            {100, old_values.data(), variable.slot_pointers(), next.data()});
   EXPECT_TRUE(SameBits(old_values, before));
   EXPECT_FALSE(SameBits(next, before));
 }

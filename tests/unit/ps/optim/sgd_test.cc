@@ -62,7 +62,7 @@ TEST(Sgd, TakesTheRateOfTheStepNotTheConfiguredOne) {
   const auto sgd = MakeOptimizer({"SGD", {{"learning_rate", 3}}}).value();
   const std::vector<float> gradient = {2};
   std::vector<float> values = {1};
-  sgd->Update({.t = 7, .learning_rate = 0.25f}, values, gradient, {}, values.data());
+  sgd->rule().Update({.t = 7, .learning_rate = 0.25f}, values, gradient, {}, values.data());
   EXPECT_EQ(values[0], 0.5f);
 }
 

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "ps/optim/optimizer.h"
+#include "ps/optim/update.h"
 
 namespace cairn::ps {
 
@@ -27,23 +28,41 @@ inline auto EveryRule() {
       Rule{"Momentum", {"SGD", {{"learning_rate", 0.3}, {"momentum", 0.9}}}},
       Rule{"Nesterov", {"SGD", {{"learning_rate", 0.3}, {"momentum", 0.9}, {"nesterov", 1}}}},
       Rule{"Adam", {"Adam", {{"learning_rate", 0.3}}}},
-      Rule{"Adagrad", {"Adagrad", {{"learning_rate", 0.3}}}});
+      Rule{"AmsGrad", {"Adam", {{"learning_rate", 0.3}, {"amsgrad", 1}}}},
+      Rule{"AdamW", {"AdamW", {{"learning_rate", 0.3}}}},
+      Rule{"Adagrad", {"Adagrad", {{"learning_rate", 0.3}}}},
+      Rule{"Adadelta", {"Adadelta", {{"learning_rate", 0.3}}}},
+      Rule{"Rmsprop", {"RMSprop", {{"learning_rate", 0.3}}}},
+      Rule{"RmspropWithAll", {"RMSprop", {{"learning_rate", 0.3}, {"momentum", 0.9}, {"centered", 1}}}},
+      Rule{"Adamax", {"Adamax", {{"learning_rate", 0.3}}}},
+      Rule{"Nadam", {"Nadam", {{"learning_rate", 0.3}}}},
+      Rule{"Ftrl", {"Ftrl", {{"learning_rate", 0.3}, {"l1_regularization_strength", 0.1}, {"beta", 0.2}}}},
+      Rule{"FtrlWithAPower", {"Ftrl", {{"learning_rate", 0.3}, {"learning_rate_power", -0.3}}}},
+      Rule{"Lion", {"Lion", {{"learning_rate", 0.3}}}}, Rule{"Lamb", {"Lamb", {{"learning_rate", 0.3}}}},
+      Rule{"ClipvalueDecayAndEma",
+           {"Adam", {{"learning_rate", 0.3}, {"clipvalue", 0.5}, {"weight_decay", 0.01}, {"use_ema", 1}}}});
 }
 
 // A variable, its slots and its count of updates.
 class TrainedVariable {
  public:
   TrainedVariable(const OptimizerConfig& config, std::vector<float> initial_values, Isa isa = WidestIsa())
-      : optimizer_(MakeOptimizer(config, isa).value()), values_(std::move(initial_values)) {
+      : isa_(isa), optimizer_(MakeOptimizer(config, isa).value()), values_(std::move(initial_values)) {
     for (size_t s = 0; s < optimizer_->slot_names().size(); ++s) {
       slots_.emplace_back(values_.size(), optimizer_->initial_slot_value(static_cast<int>(s)));
     }
   }
 
-  void Step(const std::vector<float>& gradient) {
-    std::vector<float*> slots = slot_pointers();
+  void Step(const std::vector<float>& gradient, bool last = false) {
+    const int64_t count = static_cast<int64_t>(values_.size());
+    const std::vector<float*> slots = slot_pointers();
     std::vector<float> next(values_.size());
-    optimizer_->Update({++t_, optimizer_->learning_rate()}, values_, gradient, slots, next.data());
+    const float learning_rate = optimizer_->learning_rate(t_);
+    const WeightedGradient mean = {gradient.data(), 1};
+    const UpdatePart whole = {0, count};
+    EXPECT_EQ(UpdateParts(*optimizer_, {++t_, learning_rate, last}, {&mean, 1}, {&whole, 1},
+                          {count, values_.data(), slots, next.data()}, isa_),
+              kAllFinite);
     values_ = std::move(next);
   }
 
@@ -57,6 +76,7 @@ class TrainedVariable {
   }
 
  private:
+  Isa isa_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<float> values_;
   std::vector<std::vector<float>> slots_;
@@ -75,6 +95,20 @@ inline void ExpectNear(const std::vector<float>& actual, const std::vector<doubl
 inline std::vector<float> WavyGradient(int step) {
   const float k = static_cast<float>(step);
   return {0.1f * k, -0.5f + 0.07f * k, 1.0f / k, (step % 2 == 0) ? 0.25f : -0.125f};
+}
+
+// Ten steps of `config` on WavyGradient(), against `move(t, i, gradient, value)`, which moves element i of
+// the same variable in double.
+template <typename Move>
+void ExpectTenStepsAgree(const OptimizerConfig& config, Move move) {
+  TrainedVariable variable(config, {1, 2, -3, 0.5});
+  std::vector<double> values = {1, 2, -3, 0.5};
+  for (int t = 1; t <= 10; ++t) {
+    const std::vector<float> gradient = WavyGradient(t);
+    variable.Step(gradient);
+    for (size_t i = 0; i < values.size(); ++i) move(t, i, static_cast<double>(gradient[i]), values[i]);
+  }
+  ExpectNear(variable.values(), values);
 }
 
 }  // namespace cairn::ps

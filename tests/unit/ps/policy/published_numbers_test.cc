@@ -58,7 +58,7 @@ class TinyServer {
     std::vector<float*> slots;
     for (std::vector<float>& slot : slots_) slots.push_back(slot.data());
     const int64_t count = static_cast<int64_t>(values_.size());
-    ASSERT_EQ(ApplyMean(*optimizer_, {apply.version, optimizer_->learning_rate()}, gradients,
+    ASSERT_EQ(ApplyMean(*optimizer_, {apply.version, optimizer_->learning_rate(apply.version - 1)}, gradients,
                         {count, values_.data(), slots, values_.data()}),
               kAllFinite);
   }

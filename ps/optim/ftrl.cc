@@ -1,0 +1,88 @@
+#include "ps/optim/ftrl.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ps/optim/loop.h"
+
+namespace cairn::ps {
+namespace {
+
+constexpr absl::string_view kSlots[] = {"accumulator", "linear"};
+
+struct FtrlConstants {
+  double learning_rate_power, initial_accumulator, l1, l2, l2_shrinkage, beta;
+};
+
+class Ftrl final : public UpdateRule {
+ public:
+  Ftrl(const FtrlConstants& constants, Isa isa) : constants_(constants), isa_(isa) {}
+
+  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  float initial_slot_value(int slot) const override {
+    return slot == 0 ? static_cast<float>(constants_.initial_accumulator) : 0;
+  }
+
+  void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
+              absl::Span<float* const> slots, float* new_values) const override {
+    if (step.learning_rate == 0) {  // by which the rule divides; a schedule may end there
+      std::copy(old_values.begin(), old_values.end(), new_values);
+      return;
+    }
+    if (constants_.learning_rate_power == -0.5) {
+      const auto root = [](float x) CAIRN_INLINE_LAMBDA { return std::sqrt(x); };
+      UpdateWith(root, step.learning_rate, old_values, gradient, slots, new_values);
+      return;
+    }
+    // In double, so that what the C library makes of the last bit is lost in the rounding to float.
+    const double power = -constants_.learning_rate_power;
+    const auto raise = [power](float x) CAIRN_INLINE_LAMBDA {
+      return static_cast<float>(std::pow(static_cast<double>(x), power));
+    };
+    UpdateWith(raise, step.learning_rate, old_values, gradient, slots, new_values);
+  }
+
+ private:
+  // `power` of x is x^-learning_rate_power.
+  template <typename Power>
+  void UpdateWith(Power power, float lr, absl::Span<const float> old_values, absl::Span<const float> gradient,
+                  absl::Span<float* const> slots, float* new_values) const {
+    const int64_t count = static_cast<int64_t>(old_values.size());
+    const float* w = old_values.data();
+    const float* g = gradient.data();
+    float* accumulator = slots[0];
+    float* linear = slots[1];
+    const float l1 = static_cast<float>(constants_.l1);
+    const float shrinkage = static_cast<float>(2 * constants_.l2_shrinkage);
+    const float beta = static_cast<float>(constants_.beta);
+    const float twice_l2 = static_cast<float>(2 * constants_.l2);
+    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      const float sum = accumulator[i] + g[i] * g[i];
+      const float power_of_sum = power(sum);
+      const float sigma = (power_of_sum - power(accumulator[i])) / lr;
+      const float z = linear[i] + (g[i] + shrinkage * w[i]) - sigma * w[i];
+      accumulator[i] = sum;
+      linear[i] = z;
+      const float clipped = std::min(std::max(z, -l1), l1);
+      new_values[i] = (clipped - z) / ((power_of_sum + beta) / lr + twice_l2);
+    });
+  }
+
+  const FtrlConstants constants_;
+  const Isa isa_;
+};
+
+}  // namespace
+
+std::unique_ptr<const UpdateRule> MakeFtrl(HyperparameterReader& read, Isa isa) {
+  FtrlConstants constants;
+  constants.learning_rate_power = read.Take("learning_rate_power", -0.5, Domain::kNonPositive);
+  constants.initial_accumulator = read.Take("initial_accumulator_value", 0.1, Domain::kNonNegative);
+  constants.l1 = read.Take("l1_regularization_strength", 0, Domain::kNonNegative);
+  constants.l2 = read.Take("l2_regularization_strength", 0, Domain::kNonNegative);
+  constants.l2_shrinkage = read.Take("l2_shrinkage_regularization_strength", 0, Domain::kNonNegative);
+  constants.beta = read.Take("beta", 0, Domain::kNonNegative);
+  return std::make_unique<Ftrl>(constants, isa);
+}
+
+}  // namespace cairn::ps

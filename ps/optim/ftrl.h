@@ -1,0 +1,16 @@
+// Keras' Ftrl (McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013, Algorithm 1), with
+// shrinkage-type L2 and a free power of the learning rate.
+#pragma once
+
+#include <memory>
+
+#include "ps/optim/hyperparameters.h"
+#include "ps/optim/isa.h"
+#include "ps/optim/rule.h"
+
+namespace cairn::ps {
+
+// Takes its hyperparameters, and no others, from `read`, which keeps their faults.
+std::unique_ptr<const UpdateRule> MakeFtrl(HyperparameterReader& read, Isa isa);
+
+}  // namespace cairn::ps

@@ -1,0 +1,53 @@
+#include "ps/optim/lamb.h"
+
+#include <cmath>
+
+#include "ps/optim/adam.h"
+#include "ps/optim/loop.h"
+
+namespace cairn::ps {
+namespace {
+
+constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, as Keras 2 names them
+
+class Lamb final : public UpdateRule {
+ public:
+  Lamb(const AdamConstants& constants, Isa isa) : constants_(constants), isa_(isa) {}
+
+  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  bool layerwise() const override { return true; }
+
+  // Adam's direction, with epsilon outside the root of the corrected moment, as the paper.
+  void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
+              absl::Span<float* const> slots, float* direction) const override {
+    const int64_t count = static_cast<int64_t>(old_values.size());
+    const float* g = gradient.data();
+    float* m = slots[0];
+    float* v = slots[1];
+    const double t = static_cast<double>(step.t);
+    const float of_m = static_cast<float>(1 / (1 - std::pow(constants_.beta_1, t)));
+    const float of_v = static_cast<float>(1 / (1 - std::pow(constants_.beta_2, t)));
+    const float one_minus_beta_1 = static_cast<float>(1 - constants_.beta_1);
+    const float one_minus_beta_2 = static_cast<float>(1 - constants_.beta_2);
+    const float epsilon = static_cast<float>(constants_.epsilon);
+    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      const float m_new = m[i] + (g[i] - m[i]) * one_minus_beta_1;
+      const float v_new = v[i] + (g[i] * g[i] - v[i]) * one_minus_beta_2;
+      m[i] = m_new;
+      v[i] = v_new;
+      direction[i] = (m_new * of_m) / (std::sqrt(v_new * of_v) + epsilon);
+    });
+  }
+
+ private:
+  const AdamConstants constants_;
+  const Isa isa_;
+};
+
+}  // namespace
+
+std::unique_ptr<const UpdateRule> MakeLamb(HyperparameterReader& read, Isa isa) {
+  return std::make_unique<Lamb>(ReadAdamConstants(read), isa);
+}
+
+}  // namespace cairn::ps

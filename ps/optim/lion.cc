@@ -1,0 +1,49 @@
+#include "ps/optim/lion.h"
+
+#include "ps/optim/loop.h"
+
+namespace cairn::ps {
+namespace {
+
+constexpr absl::string_view kSlots[] = {"momentum"};
+
+class Lion final : public UpdateRule {
+ public:
+  Lion(double beta_1, double beta_2, Isa isa) : beta_1_(beta_1), beta_2_(beta_2), isa_(isa) {}
+
+  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+
+  void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
+              absl::Span<float* const> slots, float* new_values) const override {
+    const int64_t count = static_cast<int64_t>(old_values.size());
+    const float* w = old_values.data();
+    const float* g = gradient.data();
+    float* m = slots[0];
+    const float lr = step.learning_rate;
+    const float beta_1 = static_cast<float>(beta_1_), one_minus_beta_1 = static_cast<float>(1 - beta_1_);
+    const float beta_2 = static_cast<float>(beta_2_), one_minus_beta_2 = static_cast<float>(1 - beta_2_);
+    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      const float direction = m[i] * beta_1 + g[i] * one_minus_beta_1;
+      const float rise = direction > 0 ? lr : 0.0f;
+      const float fall = direction < 0 ? lr : 0.0f;
+      m[i] = m[i] * beta_2 + g[i] * one_minus_beta_2;
+      new_values[i] = w[i] - (rise - fall);
+    });
+  }
+
+ private:
+  const double beta_1_;
+  const double beta_2_;
+  const Isa isa_;
+};
+
+}  // namespace
+
+std::unique_ptr<const UpdateRule> MakeLion(HyperparameterReader& read, Isa isa) {
+  // At beta_1 = 0 only the gradient's sign would be left; Keras refuses it too.
+  const double beta_1 = read.Take("beta_1", 0.9, Domain::kPositiveUnit);
+  const double beta_2 = read.Take("beta_2", 0.99, Domain::kUnit);
+  return std::make_unique<Lion>(beta_1, beta_2, isa);
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,15 @@
+// Keras' Nadam (Dozat, "Incorporating Nesterov Momentum into Adam", ICLR workshop 2016).
+#pragma once
+
+#include <memory>
+
+#include "ps/optim/hyperparameters.h"
+#include "ps/optim/isa.h"
+#include "ps/optim/rule.h"
+
+namespace cairn::ps {
+
+// Takes its hyperparameters, and no others, from `read`, which keeps their faults.
+std::unique_ptr<const UpdateRule> MakeNadam(HyperparameterReader& read, Isa isa);
+
+}  // namespace cairn::ps

@@ -1,0 +1,91 @@
+#include "ps/optim/rmsprop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ps/optim/loop.h"
+
+namespace cairn::ps {
+namespace {
+
+struct RmspropConstants {
+  double rho, momentum, epsilon;
+  bool centered;
+};
+
+// Slots: "velocity", the average squared gradient; "momentum" when there is one; "average_gradient" when
+// centered.
+class Rmsprop final : public UpdateRule {
+ public:
+  Rmsprop(const RmspropConstants& constants, Isa isa) : constants_(constants), isa_(isa) {
+    slot_names_ = {"velocity"};
+    if (constants_.momentum > 0) slot_names_.push_back("momentum");
+    if (constants_.centered) slot_names_.push_back("average_gradient");
+  }
+
+  absl::Span<const absl::string_view> slot_names() const override { return slot_names_; }
+
+  void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
+              absl::Span<float* const> slots, float* new_values) const override {
+    const int64_t count = static_cast<int64_t>(old_values.size());
+    const float* w = old_values.data();
+    const float* g = gradient.data();
+    float* v = slots[0];
+    float* a = slots.back();
+    const float lr = step.learning_rate;
+    const float rho = static_cast<float>(constants_.rho);
+    const float one_minus_rho = static_cast<float>(1 - constants_.rho);
+    const float epsilon = static_cast<float>(constants_.epsilon);
+    // lr * gradient over the root; the variance is the mean of squares less the square of the mean.
+    const auto plain = [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      v[i] = rho * v[i] + one_minus_rho * (g[i] * g[i]);
+      return lr * g[i] / std::sqrt(v[i] + epsilon);
+    };
+    // Keras lets rounding take the variance below 0, and the root of that is not a number.
+    const auto centered = [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      v[i] = rho * v[i] + one_minus_rho * (g[i] * g[i]);
+      a[i] = rho * a[i] + one_minus_rho * g[i];
+      return lr * g[i] / std::sqrt(std::max(v[i] - a[i] * a[i], 0.0f) + epsilon);
+    };
+    if (constants_.centered) {
+      Move(centered, count, w, slots, new_values);
+    } else {
+      Move(plain, count, w, slots, new_values);
+    }
+  }
+
+ private:
+  template <typename Increment>
+  void Move(Increment increment, int64_t count, const float* w, absl::Span<float* const> slots,
+            float* new_values) const {
+    if (constants_.momentum == 0) {
+      ForEachElement(isa_, count,
+                     [=](int64_t i) CAIRN_INLINE_LAMBDA { new_values[i] = w[i] - increment(i); });
+      return;
+    }
+    float* m = slots[1];
+    const float mu = static_cast<float>(constants_.momentum);
+    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+      m[i] = mu * m[i] + increment(i);
+      new_values[i] = w[i] - m[i];
+    });
+  }
+
+  const RmspropConstants constants_;
+  const Isa isa_;
+  std::vector<absl::string_view> slot_names_;
+};
+
+}  // namespace
+
+std::unique_ptr<const UpdateRule> MakeRmsprop(HyperparameterReader& read, Isa isa) {
+  RmspropConstants constants;
+  constants.rho = read.Take("rho", 0.9, Domain::kUnit);
+  constants.momentum = read.Take("momentum", 0, Domain::kUnit);
+  constants.epsilon = read.Take("epsilon", 1e-7, Domain::kPositive);
+  constants.centered = read.Take("centered", 0, Domain::kFlag) != 0;
+  return std::make_unique<Rmsprop>(constants, isa);
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,16 @@
+// Keras' RMSprop (Tieleman and Hinton, Coursera lecture 6.5, 2012), with momentum or centered (Graves,
+// arXiv:1308.0850, section 4.2) as options.
+#pragma once
+
+#include <memory>
+
+#include "ps/optim/hyperparameters.h"
+#include "ps/optim/isa.h"
+#include "ps/optim/rule.h"
+
+namespace cairn::ps {
+
+// Takes its hyperparameters, and no others, from `read`, which keeps their faults.
+std::unique_ptr<const UpdateRule> MakeRmsprop(HyperparameterReader& read, Isa isa);
+
+}  // namespace cairn::ps

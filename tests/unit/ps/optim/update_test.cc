@@ -1,0 +1,211 @@
+#include "ps/optim/update.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "common/core/random.h"
+#include "gtest/gtest.h"
+#include "tests/unit/ps/optim/trained_variable.h"
+
+namespace cairn::ps {
+namespace {
+
+// Values of 0 after one plain step at rate 1 with the options of `numbers`: minus what was left of the mean.
+std::vector<float> StepFromZero(std::map<std::string, double> numbers, const std::vector<UpdatePart>& parts,
+                                const std::vector<WeightedGradient>& gradients, size_t count) {
+  numbers["learning_rate"] = 1;
+  const auto sgd = MakeOptimizer({"SGD", numbers}).value();
+  const std::vector<float> zeros(count);
+  std::vector<float> result(count);
+  EXPECT_EQ(UpdateParts(*sgd, {1, 1}, gradients, parts,
+                        {static_cast<int64_t>(count), zeros.data(), {}, result.data()}),
+            kAllFinite);
+  return result;
+}
+
+const std::vector<float> kPythagorean = {3, 4, 6, 8};  // norms 5 and 10, together sqrt(125)
+const std::vector<UpdatePart> kTwoVariables = {{0, 2}, {2, 4}};
+
+TEST(Clipnorm, LimitsTheNormOfEachVariable) {
+  EXPECT_EQ(StepFromZero({{"clipnorm", 5}}, kTwoVariables, {{kPythagorean.data(), 1}}, 4),
+            (std::vector<float>{-3, -4, -3, -4}));
+}
+
+TEST(Clipnorm, IsOfTheMeanNotOfWhatItIsTheMeanOf) {
+  const std::vector<float> other = {-3, -4, 6, 8};
+  EXPECT_EQ(StepFromZero({{"clipnorm", 5}}, kTwoVariables, {{kPythagorean.data(), 1}, {other.data(), 1}}, 4),
+            (std::vector<float>{0, 0, -3, -4}));
+}
+
+TEST(Clipnorm, LeavesASmallerGradientToTheBit) {
+  const std::vector<float> gradient = {0.1f, 0.7f};
+  EXPECT_EQ(StepFromZero({{"clipnorm", 1}}, {{0, 2}}, {{gradient.data(), 1}}, 2),
+            (std::vector<float>{-0.1f, -0.7f}));
+}
+
+TEST(GlobalClipnorm, LimitsTheNormOfAllVariablesTogether) {
+  const double limit = std::sqrt(125.0) / 2;
+  ExpectNear(StepFromZero({{"global_clipnorm", limit}}, kTwoVariables, {{kPythagorean.data(), 1}}, 4),
+             {-1.5, -2, -3, -4});
+}
+
+TEST(GlobalClipnorm, MovingAveragesTakeNoPart) {
+  const std::vector<float> gradient = {3, 4, 1000, 0};
+  const std::vector<UpdatePart> parts = {{0, 2}, {2, 4, 0.5f}};
+  EXPECT_EQ(StepFromZero({{"global_clipnorm", 5}}, parts, {{gradient.data(), 1}}, 4),
+            (std::vector<float>{-3, -4, 500, 0}));
+}
+
+TEST(Clipvalue, LimitsEachElementOfTheMean) {
+  const std::vector<float> a = {4, -4, 0.5f}, b = {-4, -2, 0.5f};
+  EXPECT_EQ(StepFromZero({{"clipvalue", 1}}, {{0, 3}}, {{a.data(), 1}, {b.data(), 1}}, 3),
+            (std::vector<float>{0, 1, -0.5f}));
+}
+
+TEST(WeightDecay, ComesBeforeTheRuleAndFollowsTheRate) {
+  TrainedVariable variable({"SGD", {{"learning_rate", 0.5}, {"weight_decay", 0.25}}}, {8, -8});
+  variable.Step({2, 0});  // 8 - 8 * 0.25 * 0.5 - 0.5 * 2
+  EXPECT_EQ(variable.values(), (std::vector<float>{6, -7}));
+}
+
+TEST(Ema, TheLastUpdateLeavesTheAverage) {
+  TrainedVariable variable({"SGD", {{"learning_rate", 1}, {"use_ema", 1}, {"ema_momentum", 0.5}}}, {4});
+  variable.Step({2});  // the average begins with the first new value
+  EXPECT_EQ(variable.values()[0], 2);
+  EXPECT_EQ(variable.slots()[0][0], 2);
+  variable.Step({2}, /*last=*/true);  // 0, and half way to it
+  EXPECT_EQ(variable.values()[0], 1);
+  EXPECT_EQ(variable.slots()[0][0], 1);
+  EXPECT_EQ(variable.optimizer().slot_names().back(), "average");
+}
+
+TEST(Ema, FollowsALayerwiseRuleToo) {
+  TrainedVariable plain({"Lamb", {{"learning_rate", 0.5}}}, {4, 3});
+  TrainedVariable averaged({"Lamb", {{"learning_rate", 0.5}, {"use_ema", 1}, {"ema_momentum", 0.5}}}, {4, 3});
+  std::vector<double> average;
+  for (int step = 0; step < 3; ++step) {
+    plain.Step({1, 2});
+    averaged.Step({1, 2});
+    if (step == 0) average.assign(plain.values().begin(), plain.values().end());
+    for (size_t i = 0; i < 2; ++i) average[i] = (average[i] + plain.values()[i]) / 2;
+  }
+  EXPECT_EQ(averaged.values(), plain.values());
+  ExpectNear(averaged.slots().back(), average);
+}
+
+std::vector<float> MoveAverage(float momentum, const std::vector<float>& old_values,
+                               const std::vector<WeightedGradient>& statistics) {
+  std::vector<float> result(old_values.size());
+  EXPECT_EQ(
+      ApplyMovingAverage(momentum, statistics,
+                         {static_cast<int64_t>(old_values.size()), old_values.data(), {}, result.data()}),
+      kAllFinite);
+  return result;
+}
+
+TEST(MovingAverage, TakesTheMeanOfTheContributorsByTheirExamples) {
+  const std::vector<float> a = {4, 0}, b = {8, 16};
+  EXPECT_EQ(MoveAverage(0.75f, {2, 4}, {{a.data(), 3}, {b.data(), 1}}), (std::vector<float>{2.75f, 4}));
+}
+
+TEST(MovingAverage, AtAMomentumOfOneNothingIsReadAndNothingChanges) {
+  const std::vector<float> nan = {std::numeric_limits<float>::quiet_NaN()};
+  EXPECT_EQ(MoveAverage(1, {2}, {{nan.data(), 1}}), (std::vector<float>{2}));
+}
+
+TEST(MovingAverage, WithoutAnyExampleNothingChanges) {
+  EXPECT_EQ(MoveAverage(0.5f, {2}, {{nullptr, 0}}), (std::vector<float>{2}));
+}
+
+TEST(UpdateParts, AMovingAverageKnowsNoOptimizer) {
+  TrainedVariable variable({"Adam",
+                            {{"learning_rate", 1},
+                             {"clipvalue", 0.5},
+                             {"weight_decay", 0.5},
+                             {"use_ema", 1},
+                             {"ema_overwrite_frequency", 1}}},
+                           {8, 8});
+  const std::vector<float> gradient = {1, 16};
+  const WeightedGradient mean = {gradient.data(), 1};
+  const UpdatePart parts[] = {{0, 1}, {1, 2, 0.5f}};
+  const std::vector<float*> slots = variable.slot_pointers();
+  std::vector<float> next(2);
+  ASSERT_EQ(UpdateParts(variable.optimizer(), {1, 1}, {&mean, 1}, parts,
+                        {2, variable.values().data(), slots, next.data()}),
+            kAllFinite);
+  // 1e-5: Adam's epsilon beside sqrt(0.001) times a gradient of 0.5.
+  EXPECT_NEAR(next[0], 3, 1e-5) << "8 decays to 4, and Adam's first step is the rate";
+  EXPECT_EQ(next[1], 12);
+  for (const std::vector<float>& slot : variable.slots()) EXPECT_EQ(slot[1], 0);
+}
+
+TEST(UpdateParts, TheFirstBadElementIsCountedInTheWhole) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const char* clip : {"clipvalue", "clipnorm", "global_clipnorm"}) {
+    const auto sgd = MakeOptimizer({"SGD", {{clip, 1}}}).value();
+    const std::vector<float> gradient = {1, 2, 3, nan, nan}, zeros(5);
+    const WeightedGradient mean = {gradient.data(), 1};
+    const UpdatePart parts[] = {{0, 2}, {2, 5}};
+    std::vector<float> next(5);
+    EXPECT_EQ(UpdateParts(*sgd, {1, 1}, {&mean, 1}, parts, {5, zeros.data(), {}, next.data()}), 3) << clip;
+  }
+  const auto sgd = MakeOptimizer({"SGD", {}}).value();
+  const std::vector<float> gradient = {1, nan}, zeros(2);
+  const WeightedGradient mean = {gradient.data(), 1};
+  const UpdatePart parts[] = {{0, 1}, {1, 2, 0.5f}};
+  std::vector<float> next(2);
+  EXPECT_EQ(UpdateParts(*sgd, {1, 1}, {&mean, 1}, parts, {2, zeros.data(), {}, next.data()}), 1)
+      << "of a statistic too";
+}
+
+// Large enough for several blocks and an odd tail.
+class EveryIsa : public testing::TestWithParam<OptimizerConfig> {};
+
+TEST_P(EveryIsa, GivesTheSameNormsToTheBit) {
+  constexpr int64_t kCount = 6151;
+  Random random(1, "update_test");
+  std::vector<float> values, gradient;
+  for (int64_t i = 0; i < kCount; ++i) {
+    values.push_back(random.NextNormal());
+    gradient.push_back(random.NextNormal());
+  }
+  TrainedVariable expected(GetParam(), values, Isa::kBaseline);
+  for (int step = 0; step < 3; ++step) expected.Step(gradient);
+  for (Isa isa : SupportedIsas()) {
+    TrainedVariable actual(GetParam(), values, isa);
+    for (int step = 0; step < 3; ++step) actual.Step(gradient);
+    EXPECT_EQ(std::memcmp(actual.values().data(), expected.values().data(), kCount * sizeof(float)), 0)
+        << IsaName(isa);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Norms, EveryIsa,
+                         testing::Values(OptimizerConfig{"Adam", {{"clipnorm", 0.1}}},
+                                         OptimizerConfig{"SGD", {{"global_clipnorm", 0.1}, {"use_ema", 1}}},
+                                         OptimizerConfig{"Lamb", {{"weight_decay", 0.1}, {"use_ema", 1}}}));
+
+TEST(SquaredNormOfMean, AgreesWithANaiveSumInDouble) {
+  Random random(2, "update_test");
+  std::vector<float> a, b;
+  for (int i = 0; i < 5001; ++i) {
+    a.push_back(random.NextNormal());
+    b.push_back(random.NextNormal());
+    double sum = 0;
+    if (i % 500 != 0 && i != 17) continue;
+    for (size_t k = 0; k < a.size(); ++k) {
+      const float mean = (a[k] + b[k]) / 2;
+      sum += static_cast<double>(mean) * mean;
+    }
+    EXPECT_NEAR(SquaredNormOfMean({{a.data(), 7}, {b.data(), 7}}, i + 1), sum, 1e-12 * sum);
+  }
+}
+
+TEST(SquaredNormOfMean, HoldsTheSquaresOfTheLargestFloats) {
+  const std::vector<float> largest(100, std::numeric_limits<float>::max());
+  EXPECT_NEAR(SquaredNormOfMean({{largest.data(), 1}}, 100) / 1.1579208e79, 1, 1e-6);
+}
+
+}  // namespace
+}  // namespace cairn::ps
