@@ -15,7 +15,7 @@ namespace cairn::worker {
 namespace {
 
 absl::StatusOr<std::vector<std::string>> ParseNames(absl::string_view text) {
-  const std::vector<std::string> names = absl::StrSplit(text, ',');
+  std::vector<std::string> names = absl::StrSplit(text, ',');
   if (std::find(names.begin(), names.end(), "") != names.end()) {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' names a column with nothing"));
   }
@@ -178,7 +178,8 @@ void AddHow(CLI::App& app, TrainOptions& options) {
   app.add_option(FlagNames("metrics"), options.metrics, "Instead of the model file's: accuracy,mse")
       ->type_name("NAME,...")
       ->group(group);
-  app.add_option(FlagNames("seed"), options.seed, "Of initial values and of the order of examples")
+  app.add_option(FlagNames("seed"), options.seed,
+                 "Of initial values, the order of examples, augmentation and dropout")
       ->check(WholeNumberFrom(0))
       ->capture_default_str()
       ->type_name("N")

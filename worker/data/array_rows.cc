@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/data/read_ahead.h"
 
 namespace cairn::data {
 namespace {
@@ -15,11 +16,16 @@ class ArrayRows final : public RowSource {
       : array_(std::move(array)),
         row_shape_(std::move(row_shape)),
         row_elements_(row_shape_.num_elements()),
-        scale_(scale) {}
+        scale_(scale),
+        read_ahead_({&array_.bytes, 1}) {}
 
   int64_t size() const override { return array_.shape[0]; }
   const Shape& row_shape() const override { return row_shape_; }
 
+  void Prefetch(int64_t index) const override {
+    const auto row_bytes = static_cast<size_t>(row_elements_ * SizeOf(array_.type));
+    read_ahead_.Fetch(array_.bytes.span().subspan(static_cast<size_t>(index) * row_bytes, row_bytes));
+  }
   void Read(int64_t index, absl::Span<float> to) const override {
     WithType(array_.type, [&](auto zero) {
       using T = decltype(zero);
@@ -35,6 +41,7 @@ class ArrayRows final : public RowSource {
   const Shape row_shape_;
   const int64_t row_elements_;
   const Scale scale_;
+  const ReadAhead read_ahead_;
 };
 
 class JoinedRows final : public RowSource {
@@ -48,6 +55,9 @@ class JoinedRows final : public RowSource {
   int64_t size() const override { return parts_.front()->size(); }
   const Shape& row_shape() const override { return row_shape_; }
 
+  void Prefetch(int64_t index) const override {
+    for (const auto& part : parts_) part->Prefetch(index);
+  }
   void Read(int64_t index, absl::Span<float> to) const override {
     for (const auto& part : parts_) {
       const auto elements = static_cast<size_t>(part->row_shape().num_elements());

@@ -16,7 +16,7 @@ namespace cairn::data {
 
 // Applied in this order; as a default, nothing.
 struct Augmentation {
-  bool flip = false;  // mirror left and right, every second time
+  bool flip = false;  // mirror left and right, half of the times
   int64_t crop = 0;   // pad so many pixels of 0 on every side, then cut the image's size out anywhere
   float shift = 0;    // move by up to this part of the height and of the width, in whole pixels; below 1
   bool empty() const { return !flip && crop == 0 && shift == 0; }

@@ -84,6 +84,7 @@ void BatchLoader::Fill(int64_t position, Batch& batch) {
   batch.index = position % batches_per_epoch_;
   const std::vector<uint32_t> examples = sampler_.Batch(batch.epoch, batch.index);
   batch.examples = static_cast<int64_t>(examples.size());
+  dataset_.Prefetch(examples);
   const auto elements = static_cast<size_t>(example_elements_);
   const auto num_targets = static_cast<size_t>(dataset_.num_targets());
   for (size_t row = 0; row < examples.size(); ++row) {

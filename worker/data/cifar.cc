@@ -12,6 +12,7 @@
 #include "worker/data/byte_reader.h"
 #include "worker/data/file_sets.h"
 #include "worker/data/formats.h"
+#include "worker/data/read_ahead.h"
 
 namespace cairn::data {
 namespace {
@@ -27,28 +28,22 @@ constexpr Variant kCifar10 = {1, 10}, kCifar100 = {2, 100};
 
 class CifarRows final : public RowSource {
  public:
-  CifarRows(Variant variant, float input_scale)
-      : variant_(variant), scale_(ScaleOf(input_scale, /*bytes=*/true)) {}
-
-  // `file` must hold whole records.
-  void Append(SharedBytes file) {
-    size_ += static_cast<int64_t>(file.size()) / variant_.record_bytes();
-    files_.push_back(std::move(file));
-    ends_.push_back(size_);
+  // `files` hold whole records.
+  CifarRows(Variant variant, float input_scale, std::vector<SharedBytes> files)
+      : variant_(variant),
+        scale_(ScaleOf(input_scale, /*bytes=*/true)),
+        files_(std::move(files)),
+        read_ahead_(files_) {
+    for (const SharedBytes& file : files_) {
+      ends_.push_back(size() + static_cast<int64_t>(file.size()) / variant_.record_bytes());
+    }
   }
 
-  // The bytes of record `index`.
-  const uint8_t* Record(int64_t index) const {
-    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
-    const auto file = static_cast<size_t>(end - ends_.begin());
-    const int64_t first = file == 0 ? 0 : ends_[file - 1];
-    return files_[file].data() + (index - first) * variant_.record_bytes();
-  }
-
-  int64_t size() const override { return size_; }
+  int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   const Shape& row_shape() const override { return row_shape_; }
+  void Prefetch(int64_t index) const override { read_ahead_.Fetch(Record(index)); }
   void Read(int64_t index, absl::Span<float> to) const override {
-    const uint8_t* planes = Record(index) + variant_.label_bytes;
+    const uint8_t* planes = Record(index).data() + variant_.label_bytes;
     for (int64_t channel = 0; channel < kChannels; ++channel) {
       const uint8_t* plane = planes + channel * kPlane;
       for (int64_t i = 0; i < kPlane; ++i) {
@@ -58,42 +53,55 @@ class CifarRows final : public RowSource {
   }
 
  private:
+  absl::Span<const uint8_t> Record(int64_t index) const {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+    const auto file = static_cast<size_t>(end - ends_.begin());
+    const int64_t first = file == 0 ? 0 : ends_[file - 1];
+    const auto bytes = static_cast<size_t>(variant_.record_bytes());
+    return files_[file].span().subspan(static_cast<size_t>(index - first) * bytes, bytes);
+  }
+
   const Variant variant_;
   const Scale scale_;
   const Shape row_shape_{kSide, kSide, kChannels};
-  std::vector<SharedBytes> files_;
+  const std::vector<SharedBytes> files_;
+  const ReadAhead read_ahead_;
   std::vector<int64_t> ends_;  // [files]: examples up to and with this file
-  int64_t size_ = 0;
 };
 
-absl::StatusOr<Split> LoadSplit(const std::vector<std::string>& files, Variant variant, float input_scale) {
-  auto rows = std::make_unique<CifarRows>(variant, input_scale);
-  Split split;
-  split.inputs_name = files.front();
-  split.targets_name = files.front();
-  split.targets.num_classes = variant.num_classes;
-  for (const std::string& path : files) {
-    CAIRN_ASSIGN_OR_RETURN(SharedBytes file, ReadFileBytes(path));
-    const auto size = static_cast<int64_t>(file.size());
-    if (size == 0 || size % variant.record_bytes() != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": has ", size, " bytes, no multiple of the ", variant.record_bytes(),
-                       " that a record of ", variant.label_bytes,
-                       variant.label_bytes == 1 ? " label" : " labels", " and a 32x32x3 image takes"));
-    }
-    const int64_t before = rows->size();
-    rows->Append(std::move(file));
-    for (int64_t i = before; i < rows->size(); ++i) {
-      const int64_t label = rows->Record(i)[variant.label_bytes - 1];
-      if (label >= variant.num_classes) {
-        return absl::InvalidArgumentError(absl::StrCat(path, ": record ", i - before, ": has the label ",
-                                                       label, ", CIFAR-", variant.num_classes, " goes up to ",
-                                                       variant.num_classes - 1));
-      }
-      split.targets.values.push_back(static_cast<float>(label));
-    }
+// Adds the labels of the file at `path` to `labels`. INVALID_ARGUMENT where it does not hold whole records,
+// or a label that does not exist.
+absl::Status ReadLabels(const std::string& path, const SharedBytes& file, Variant variant,
+                        std::vector<float>& labels) {
+  const auto size = static_cast<int64_t>(file.size());
+  if (size == 0 || size % variant.record_bytes() != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": has ", size, " bytes, no multiple of the ", variant.record_bytes(), " that a record of ",
+        variant.label_bytes, variant.label_bytes == 1 ? " label" : " labels", " and a 32x32x3 image takes"));
   }
-  split.inputs = std::move(rows);
+  for (int64_t i = 0; i < size / variant.record_bytes(); ++i) {
+    const int64_t label = file.data()[i * variant.record_bytes() + variant.label_bytes - 1];
+    if (label >= variant.num_classes) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": record ", i, ": has the label ", label,
+                                                     ", CIFAR-", variant.num_classes, " goes up to ",
+                                                     variant.num_classes - 1));
+    }
+    labels.push_back(static_cast<float>(label));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Split> LoadSplit(const std::vector<std::string>& paths, Variant variant, float input_scale) {
+  Split split;
+  split.inputs_name = paths.front();
+  split.targets_name = paths.front();
+  split.targets.num_classes = variant.num_classes;
+  std::vector<SharedBytes> files;
+  for (const std::string& path : paths) {
+    CAIRN_ASSIGN_OR_RETURN(files.emplace_back(), ReadFileBytes(path));
+    CAIRN_RETURN_IF_ERROR(ReadLabels(path, files.back(), variant, split.targets.values));
+  }
+  split.inputs = std::make_unique<CifarRows>(variant, input_scale, std::move(files));
   return split;
 }
 

@@ -30,6 +30,8 @@ class Dataset {
   virtual bool weighted() const { return false; }
   // How the loader varies examples before it hands them out; valid for example_shape().
   virtual Augmentation augmentation() const { return {}; }
+  // Says that `examples` are about to be read, so that those on the disk are fetched together. Does not wait.
+  virtual void Prefetch(absl::Span<const uint32_t> /*examples*/) const {}
   // Writes example `index`: its inputs, scaled, to `inputs` [example_shape().num_elements()], its target to
   // `target` [num_targets()]. Returns its weight.
   virtual float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const = 0;

@@ -73,6 +73,10 @@ absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& 
   return absl::OkStatus();
 }
 
+void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples) const {
+  for (const uint32_t example : examples) inputs_->Prefetch(example);
+}
+
 float LabelledDataset::Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const {
   CAIRN_CHECK(index >= 0 && index < size_);
   CAIRN_CHECK(static_cast<int64_t>(inputs.size()) == example_shape_.num_elements());

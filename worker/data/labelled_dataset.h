@@ -28,6 +28,7 @@ class LabelledDataset final : public Dataset {
   int64_t num_classes() const override { return targets_.num_classes; }
   bool weighted() const override { return !weights_.empty(); }
   Augmentation augmentation() const override { return augmentation_; }
+  void Prefetch(absl::Span<const uint32_t> examples) const override;
   float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override;
 
  private:

@@ -10,12 +10,6 @@
 namespace cairn::data {
 namespace {
 
-// A quarter of the machine's memory. Of larger files the kernel reads ahead where a scan goes on, and no more
-// than is asked for where reads jump.
-size_t MostToFetchAtOnce() {
-  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) / 4 * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
-
 absl::StatusOr<absl::Span<const uint8_t>> Map(int fd) {
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -25,7 +19,6 @@ absl::StatusOr<absl::Span<const uint8_t>> Map(int fd) {
   if (size == 0) return absl::Span<const uint8_t>();
   void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (address == MAP_FAILED) return absl::ErrnoToStatus(errno, "cannot be mapped");
-  if (size <= MostToFetchAtOnce()) madvise(address, size, MADV_WILLNEED);
   return absl::MakeConstSpan(static_cast<const uint8_t*>(address), size);
 }
 

@@ -17,8 +17,7 @@ namespace cairn::data {
 class MappedFile {
  public:
   // NOT_FOUND or PERMISSION_DENIED with the system's reason; only regular files. Errors do not name the file:
-  // callers add it. Shared, because arrays and rows keep the file that they lie in. What fits the memory
-  // easily is fetched from the disk at once, in the background.
+  // callers add it. Shared, because arrays and rows keep the file that they lie in.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -16,6 +16,9 @@ class RowSource {
   virtual ~RowSource() = default;
   virtual int64_t size() const = 0;
   virtual const Shape& row_shape() const = 0;
+  // Says that row `index` is about to be read, so that it is fetched from the disk while others are. Does not
+  // wait.
+  virtual void Prefetch(int64_t index) const = 0;
   // Writes row `index`, scaled, to `to` [row_shape().num_elements()].
   virtual void Read(int64_t index, absl::Span<float> to) const = 0;
 };

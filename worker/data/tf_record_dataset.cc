@@ -15,6 +15,7 @@
 #include "worker/data/byte_reader.h"
 #include "worker/data/file_sets.h"
 #include "worker/data/formats.h"
+#include "worker/data/read_ahead.h"
 #include "worker/data/tf_example.h"
 #include "worker/data/tf_record.h"
 
@@ -112,7 +113,11 @@ class RecordRows final : public RowSource {
  public:
   RecordRows(const std::vector<Column>& columns, float input_scale, std::vector<SharedBytes> files,
              std::vector<absl::Span<const uint8_t>> lists)
-      : columns_(columns), input_scale_(input_scale), files_(std::move(files)), lists_(std::move(lists)) {
+      : columns_(columns),
+        input_scale_(input_scale),
+        files_(std::move(files)),
+        read_ahead_(files_),
+        lists_(std::move(lists)) {
     int64_t values = 0;
     for (const Column& column : columns_) values += column.values;
     row_shape_ = {values};
@@ -120,8 +125,11 @@ class RecordRows final : public RowSource {
 
   int64_t size() const override { return static_cast<int64_t>(lists_.size() / columns_.size()); }
   const Shape& row_shape() const override { return row_shape_; }
+  void Prefetch(int64_t index) const override {
+    for (const absl::Span<const uint8_t> list : ListsOf(index)) read_ahead_.Fetch(list);
+  }
   void Read(int64_t index, absl::Span<float> to) const override {
-    const auto* list = lists_.data() + static_cast<size_t>(index) * columns_.size();
+    const auto* list = ListsOf(index).data();
     for (const Column& column : columns_) {
       const absl::Span<float> values = to.subspan(0, static_cast<size_t>(column.values));
       ReadValues({column.kind, *list++}, values);
@@ -132,9 +140,14 @@ class RecordRows final : public RowSource {
   }
 
  private:
+  absl::Span<const absl::Span<const uint8_t>> ListsOf(int64_t index) const {
+    return absl::MakeConstSpan(lists_).subspan(static_cast<size_t>(index) * columns_.size(), columns_.size());
+  }
+
   const std::vector<Column> columns_;
   const float input_scale_;
-  const std::vector<SharedBytes> files_;                // keep what lists_ shows
+  const std::vector<SharedBytes> files_;  // keep what lists_ shows
+  const ReadAhead read_ahead_;
   const std::vector<absl::Span<const uint8_t>> lists_;  // [examples, columns], encoded
   Shape row_shape_;
 };

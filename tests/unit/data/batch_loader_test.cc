@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <set>
 
 namespace cairn::data {
 namespace {
@@ -79,6 +81,43 @@ TEST(BatchLoader, WeightsAreThereOnlyWhereTheDataSetHasThem) {
   EXPECT_THAT(Rows(batch.weights, 1, batch), ElementsAre(1.5f, 2.0f, 2.5f));
   ExpectBatch(with.Next(2), 2, weighted, options);
   EXPECT_EQ(without.Next(1).weights.size(), 0);
+}
+
+// Remembers which examples were announced, and whether one was read that was not.
+class DatasetOnDisk final : public Dataset {
+ public:
+  int64_t size() const override { return 40; }
+  const Shape& example_shape() const override { return shape_; }
+  int64_t num_targets() const override { return 1; }
+  int64_t num_classes() const override { return 1; }
+  void Prefetch(absl::Span<const uint32_t> examples) const override {
+    announced_.insert(examples.begin(), examples.end());
+    largest_ = std::max(largest_, examples.size());
+  }
+  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
+    surprised_ = surprised_ || announced_.count(static_cast<uint32_t>(index)) == 0;
+    inputs[0] = target[0] = 0;
+    return 1;
+  }
+  bool surprised() const { return surprised_; }
+  size_t largest() const { return largest_; }
+
+ private:
+  // Of the loader's thread, while there is one.
+  mutable std::set<uint32_t> announced_;
+  mutable size_t largest_ = 0;
+  mutable bool surprised_ = false;
+  const Shape shape_{1};
+};
+
+TEST(BatchLoader, AnnouncesTheExamplesOfABatchBeforeItReadsThem) {
+  const DatasetOnDisk dataset;
+  {
+    BatchLoader loader(dataset, {.num_examples = 40, .batch_size = 8});
+    for (int64_t position = 0; position < 5; ++position) loader.Next(position);
+  }  // the destructor waits for the thread
+  EXPECT_FALSE(dataset.surprised());
+  EXPECT_EQ(dataset.largest(), 8u);
 }
 
 TEST(BatchLoader, RestartsAtAnyPosition) {
