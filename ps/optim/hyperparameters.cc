@@ -78,14 +78,13 @@ const double* HyperparameterReader::Find(absl::string_view name) const {
 double HyperparameterReader::Take(absl::string_view name, std::optional<double> absent, Domain domain) {
   taken_.emplace_back(name);
   const double* found = Find(name);
-  if (found == nullptr) {
-    if (!absent.has_value()) Report(absl::StrCat("hyperparameter '", name, "' is missing"));
-    return absent.value_or(1);
-  }
-  if (!Within(domain, *found)) {
+  if (found != nullptr && Within(domain, *found)) return *found;
+  if (found != nullptr) {
     Report(absl::StrCat("hyperparameter '", name, "' is ", *found, ", must be ", Describe(domain)));
+  } else if (!absent.has_value()) {
+    Report(absl::StrCat("hyperparameter '", name, "' is missing"));
   }
-  return *found;
+  return absent.value_or(1);
 }
 
 void HyperparameterReader::RefuseUnless(absl::string_view name, double off) {

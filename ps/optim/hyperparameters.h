@@ -31,7 +31,7 @@ class HyperparameterReader {
   HyperparameterReader(std::string whose, const std::map<std::string, double>& numbers);
 
   // The value of `name`, or `absent` when it is absent; without one it is required. What is missing, or
-  // outside `domain`, is reported by Finish().
+  // outside `domain`, is reported by Finish() and reads as `absent`, or 1.
   double Take(absl::string_view name, std::optional<double> absent, Domain domain);
   // A feature that Cairn lacks: absent or equal to `off` is accepted, anything else is reported by Finish().
   void RefuseUnless(absl::string_view name, double off);
