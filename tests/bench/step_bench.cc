@@ -57,7 +57,7 @@ absl::Status Run(const Options& options) {
   for (int step = -kWarmUpSteps; step < options.steps; ++step) {
     const auto start = std::chrono::steady_clock::now();
     CAIRN_RETURN_IF_ERROR(replica->ForwardBackward(parameters, batch, gradients.span(), [](int) {}).status());
-    adam->Update({.t = kWarmUpSteps + step + 1, .learning_rate = 1e-4f}, parameters, gradients.span(), slots,
+    adam->rule().Update({.t = kWarmUpSteps + step + 1, .learning_rate = 1e-4f}, parameters, gradients.span(), slots,
                  parameters.data());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     if (step >= 0) rates.push_back(static_cast<double>(options.batch_size) / seconds.count());
