@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "worker/nn/config_reader.h"
 
@@ -88,12 +89,19 @@ absl::StatusOr<KerasObject> ParseObject(const json& document) {
   return object;
 }
 
+absl::Status RefuseLists(const KerasObject& object) {
+  if (object.lists.empty()) return absl::OkStatus();
+  const auto& [key, values] = *object.lists.begin();
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, ": [", absl::StrJoin(values, ","), "] is not supported"));
+}
+
 // As ParseObject(), of an object whose config has no lists, and no strings that change anything.
 absl::StatusOr<KerasObject> ParsePlainObject(const json& document) {
   CAIRN_ASSIGN_OR_RETURN(KerasObject object, ParseObject(document));
   CAIRN_RETURN_IF_ERROR(RefuseTexts(object));
-  if (object.lists.empty()) return object;
-  return absl::InvalidArgumentError(absl::StrCat(object.lists.begin()->first, ": a list is not supported"));
+  CAIRN_RETURN_IF_ERROR(RefuseLists(object));
+  return object;
 }
 
 // An optimizer, and the schedule that it may have for a learning rate.
@@ -112,6 +120,12 @@ absl::Status ParseOptimizer(json document, CompileConfig& config) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<KerasObject> ParseMetric(const json& document) {
+  CAIRN_ASSIGN_OR_RETURN(KerasObject object, ParseObject(document));
+  CAIRN_RETURN_IF_ERROR(RefuseLists(object));
+  return object;
+}
+
 // Keras writes ["accuracy"], or one list per output, or objects of metric classes.
 absl::Status AppendMetrics(const json& document, bool weighted, std::vector<CompiledMetric>& metrics) {
   if (document.is_null()) return absl::OkStatus();
@@ -119,7 +133,7 @@ absl::Status AppendMetrics(const json& document, bool weighted, std::vector<Comp
     for (const json& entry : document) CAIRN_RETURN_IF_ERROR(AppendMetrics(entry, weighted, metrics));
     return absl::OkStatus();
   }
-  auto metric = ParseObject(document);
+  auto metric = ParseMetric(document);
   if (!metric.ok()) return Annotate(metric.status(), Member(document, "class_name").dump());
   if (PlainName(document).is_string()) *metric = MetricOfName(metric->class_name);
   metrics.push_back({*std::move(metric), weighted});

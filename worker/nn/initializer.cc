@@ -188,7 +188,8 @@ absl::StatusOr<InitializerSpec> ParseInitializer(const json& document) {
         absl::StrCat("expected an initializer's name or an object with class_name, got ", document.dump()));
   }
   const auto row = std::find_if(Table().begin(), Table().end(), [&](const Row& candidate) {
-    return name == candidate.class_name || name == candidate.short_name;
+    return name == candidate.class_name || name == candidate.short_name ||
+           absl::StrCat("random_", name.get<std::string>()) == candidate.short_name;  // "uniform", "normal"
   });
   if (row == Table().end()) {
     return absl::InvalidArgumentError(

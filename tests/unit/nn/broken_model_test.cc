@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"PoolingWithoutImage",
                SequentialOf(R"({"class_name": "Flatten", "config": {"input_shape": [4, 4, 1]}},
                                {"class_name": "MaxPooling2D", "config": {"name": "pool"}})"),
-               {"layer 'pool' (MaxPooling2D), line 1: input [16] is no image"}},
+               {"layer 'pool' (MaxPooling2D), line 2: input [16] is no image"}},
         Broken{"NoInputs",
                Functional(R"("layers": [{}], "output_layers": ["a"])"),
                {"config: input_layers: required"}},

@@ -117,7 +117,7 @@ TEST(CompileConfig, FaultsOfASchedulesConfigNameItsPlace) {
 
 TEST(CompileConfig, AListOutsideAScheduleIsRefused) {
   EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"beta_1": [0.9]}}})"),
-              HasSubstr("optimizer: beta_1: a list is not supported"));
+              HasSubstr("optimizer: beta_1: ["));
 }
 
 TEST(CompileConfig, WhatWouldHaveToBeIgnoredIsRefused) {
