@@ -3,8 +3,9 @@
 
     tests/bench/step_ratio.py [--bin build/release/bin] [--pairs 3] [--batch_size 64] [--networks cnn,mlp,resnet20]
 
-Needs libtorch_step, which is built where libtorch-dev is installed. The two run in turn, and the figure to quote is the
-median of the ratios. libtorch is tuned: malloc keeps its memory, and OpenBLAS is told a processor that it knows.
+Needs libtorch_step, which is built where libtorch-dev is installed, and libopenblas0-openmp. The two run in turn, and the
+figure to quote is the median of the ratios. libtorch is tuned: malloc keeps its memory, and its matrix products are those
+of OpenBLAS with OpenMP, told a processor that it knows.
 """
 
 import argparse
@@ -15,7 +16,8 @@ import subprocess
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TUNED = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
+OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-openmp"
+TUNED = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000", "LD_LIBRARY_PATH": OPENBLAS}
 STEPS = {"cnn": 150, "mlp": 30, "resnet20": 30}
 MLP = """{"config": {"layers": [
     {"class_name": "Dense", "config": {"units": 4096, "activation": "relu", "input_shape": [784]}},
@@ -45,6 +47,9 @@ def main():
     options = parser.parse_args()
     if not os.path.exists(os.path.join(options.bin, "libtorch_step")):
         parser.error("libtorch_step is not built: install libtorch-dev, and configure again")
+
+    if not os.path.isdir(OPENBLAS):
+        parser.error(f"{OPENBLAS} is missing: without libopenblas0-openmp libtorch has a reference BLAS")
 
     with tempfile.TemporaryDirectory() as directory:
         mlp = os.path.join(directory, "mlp.json")
