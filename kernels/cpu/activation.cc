@@ -1,13 +1,31 @@
-// Element-wise functions: the scalar formulas over all floats of a tensor, in whatever layout.
+// Element-wise functions over all floats of a tensor, in whatever layout: relu by oneDNN, the others by the
+// scalar formulas.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/formulas.h"
 
 namespace cairn::kernels::cpu {
 namespace {
+
+class OnednnRelu final : public UnaryOp {
+ public:
+  OnednnRelu(TensorDesc output, onednn::Primitive forward, onednn::Primitive backward)
+      : output_(std::move(output)), forward_(std::move(forward)), backward_(std::move(backward)) {}
+
+  const TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const float* x, float* y) override { return forward_.Run({x, y}); }
+  absl::Status Backward(const float* /*x*/, const float* y, const float* dy, float* dx) override {
+    return backward_.Run({y, dy, dx});
+  }
+
+ private:
+  const TensorDesc output_;
+  onednn::Primitive forward_, backward_;
+};
 
 class CpuActivation final : public UnaryOp {
  public:
@@ -19,12 +37,6 @@ class CpuActivation final : public UnaryOp {
   absl::Status Forward(const float* x, float* y) override {
     ParallelFor(context_, count_, kElementGrain, [=, this](int64_t begin, int64_t end) {
       const ActivationParams f = params_;
-      if (f.kind == Activation::kRelu) {  // without the switch in the loop it vectorises
-        for (int64_t i = begin; i < end; ++i) {
-          y[i] = x[i] < f.threshold ? f.slope * (x[i] - f.threshold) : std::min(x[i], f.limit);
-        }
-        return;
-      }
       for (int64_t i = begin; i < end; ++i) y[i] = Activate(f, x[i]);
     });
     return absl::OkStatus();
@@ -33,10 +45,6 @@ class CpuActivation final : public UnaryOp {
   absl::Status Backward(const float* x, const float* /*y*/, const float* dy, float* dx) override {
     ParallelFor(context_, count_, kElementGrain, [=, this](int64_t begin, int64_t end) {
       const ActivationParams f = params_;
-      if (f.is_plain_relu()) {
-        for (int64_t i = begin; i < end; ++i) dx[i] = x[i] > 0 ? dy[i] : 0.0f;
-        return;
-      }
       for (int64_t i = begin; i < end; ++i) dx[i] = dy[i] * ActivationDerivative(f, x[i]);
     });
     return absl::OkStatus();
@@ -56,6 +64,13 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(onednn::Context& context
   if (input.num_floats() != input.shape.num_elements() && !params.keeps_zero()) {
     return absl::InvalidArgumentError(
         absl::StrCat("an activation that moves 0 over the padding channels of ", input.ToString()));
+  }
+  if (params.is_plain_relu()) {
+    context.UseThreads();
+    const onednn::MemoryDesc floats = onednn::Describe({input.num_floats()}, onednn::Format::x);
+    CAIRN_ASSIGN_OR_RETURN(auto forward, onednn::MakeReluForward(context, floats));
+    CAIRN_ASSIGN_OR_RETURN(auto backward, onednn::MakeReluBackward(context, floats));
+    return std::make_unique<OnednnRelu>(input, std::move(forward), std::move(backward));
   }
   return std::make_unique<CpuActivation>(context, input, params);
 }

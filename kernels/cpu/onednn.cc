@@ -210,6 +210,20 @@ int64_t NumFloats(const MemoryDesc& desc) {
 // From here on: the calls that differ between versions 2 and 3. Version 3 takes the engine first and the
 // descriptor's fields directly, without the `desc` object.
 
+namespace {
+
+constexpr auto kRelu = algorithm::eltwise_relu_use_dst_for_bwd;
+
+absl::StatusOr<dnnl::eltwise_forward::primitive_desc> ReluForward(const Context& context,
+                                                                  const MemoryDesc& activation) {
+  return Guarded("relu forward", [&] {
+    const dnnl::eltwise_forward::desc desc(prop_kind::forward_training, kRelu, activation, 0.0f);
+    return dnnl::eltwise_forward::primitive_desc(desc, Attributes(false), context.engine());
+  });
+}
+
+}  // namespace
+
 absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(
     const Context& context, const ConvolutionArgs& args) {
   using Convolution = dnnl::convolution_forward;
@@ -325,11 +339,15 @@ absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNorm
   });
 }
 
+absl::StatusOr<Primitive> MakeReluForward(Context& context, const MemoryDesc& activation) {
+  auto made = ReluForward(context, activation);
+  CAIRN_RETURN_IF_ERROR(made);
+  return Primitive::Create(context, *made, {{DNNL_ARG_SRC, activation}, {DNNL_ARG_DST, activation}});
+}
+
 absl::StatusOr<Primitive> MakeReluBackward(Context& context, const MemoryDesc& activation) {
+  CAIRN_ASSIGN_OR_RETURN(const auto hint, ReluForward(context, activation));
   auto made = Guarded("relu backward", [&] {
-    constexpr auto kRelu = algorithm::eltwise_relu_use_dst_for_bwd;
-    const dnnl::eltwise_forward::desc forward(prop_kind::forward_training, kRelu, activation, 0.0f);
-    const dnnl::eltwise_forward::primitive_desc hint(forward, Attributes(false), context.engine());
     const dnnl::eltwise_backward::desc desc(kRelu, activation, activation, 0.0f);
     return dnnl::eltwise_backward::primitive_desc(desc, Attributes(false), context.engine(), hint);
   });

@@ -166,6 +166,8 @@ absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormF
 absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNormBackward(
     const Context& context, const BatchNormArgs& args);
 
+// y = max(x, 0); run with {x, y}.
+absl::StatusOr<Primitive> MakeReluForward(Context& context, const MemoryDesc& activation);
 // dx = (y > 0) * dy for the output y of a relu; run with {y, dy, dx}, where dx may be dy.
 absl::StatusOr<Primitive> MakeReluBackward(Context& context, const MemoryDesc& activation);
 
