@@ -50,6 +50,17 @@ void CheckDtype(absl::string_view field, ConfigReader& config) {
   }
 }
 
+namespace {
+
+// Of an InputLayer: indices for an Embedding are whole numbers, which a float holds as far as there are
+// tables.
+void CheckInputDtype(absl::string_view field, ConfigReader& config) {
+  const json& name = config.Raw(field);
+  if (name != "int32" && name != "int64") CheckDtype(field, config);
+}
+
+}  // namespace
+
 absl::Status ModelBuilder::CollectNames(const json& layers) {
   for (const json& layer : layers) {
     if (!layer.is_object()) return absl::InvalidArgumentError("config: layers: expected objects");
@@ -96,7 +107,11 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
     return absl::InvalidArgumentError(
         absl::StrCat(read.where, ": unknown layer; supported: ", SupportedLayers()));
   }
-  CheckDtype("dtype", reader);
+  if (class_name == "InputLayer") {
+    CheckInputDtype("dtype", reader);
+  } else {
+    CheckDtype("dtype", reader);
+  }
   if (read.name.empty()) read.name = UniqueName(class_name);
   if (class_name == "InputLayer") {
     read.input_shape = ReadInputLayer(reader);

@@ -102,7 +102,8 @@ const Network kNetworks[] = {
      (27 * 16 + 16) + (9 * 16 + 16) + (9 * 16 * 2 + 32 * 6 + 6) + (4 * 6 * 3 + 3) + (3 * 5 + 5)},
     {"Sequences",
      SequentialOf(
-         R"({"class_name": "Embedding", "config": {"input_dim": 10, "output_dim": 4, "input_shape": [6]}},
+         R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 6], "dtype": "int32"}},
+                     {"class_name": "Embedding", "config": {"input_dim": 10, "output_dim": 4}},
                      {"class_name": "Conv1D", "config": {"filters": 8, "kernel_size": 3, "activation": "silu"}},
                      {"class_name": "LayerNormalization"},
                      {"class_name": "Dense", "config": {"units": 3, "activation": "relu"}},

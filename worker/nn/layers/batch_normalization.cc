@@ -156,7 +156,9 @@ std::unique_ptr<Layer> MakeBatchNormalization(std::string name, ConfigReader& co
   }
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
   config.Refuse("synchronized", false);
-  config.RefuseUnlessNull({"beta_constraint", "gamma_constraint", "renorm", "virtual_batch_size"});
+  config.Refuse("renorm", false);
+  config.Ignore({"renorm_momentum"});
+  config.RefuseUnlessNull({"beta_constraint", "gamma_constraint", "renorm_clipping", "virtual_batch_size"});
   const std::vector<int64_t> axis = config.Ints("axis", {{-1}});
   if (axis.size() != 1) config.Fail("axis", "several axes are not supported, only the last");
   const bool last = axis.empty() || axis[0] == -1;

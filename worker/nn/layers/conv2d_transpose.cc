@@ -1,4 +1,5 @@
 // Conv2DTranspose: kernel [kh, kw, filters, c].
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/core/status.h"
@@ -83,6 +84,7 @@ std::unique_ptr<Layer> MakeConv2DTranspose(std::string name, ConfigReader& confi
   if (read.conv.dilation != std::array<int64_t, 2>{1, 1}) {
     config.Fail("dilation_rate", "dilated transposed convolutions are not supported, only 1");
   }
+  config.Refuse("groups", 1);
   config.RefuseUnlessNull({"output_padding"});
   return std::make_unique<Conv2DTransposeLayer>(std::move(name), std::move(read));
 }

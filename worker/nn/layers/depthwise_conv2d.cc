@@ -25,6 +25,8 @@ DepthwiseConfig ReadDepthwise(ConfigReader& config) {
                           .initializer = config.Initializer("depthwise_initializer", "glorot_uniform"),
                           .regularizer = config.Regularizer("depthwise_regularizer")};
   config.RefuseUnlessNull({"depthwise_constraint"});
+  // Keras 2 writes what these inherit from Conv2D and do not use.
+  config.Ignore({"groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint"});
   return read;
 }
 
