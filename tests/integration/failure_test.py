@@ -14,6 +14,7 @@ class UnreachableServerTest(IntegrationTest):
     def test_a_worker_names_the_server_that_it_cannot_reach(self):
         cluster = Cluster(self, ps=2, workers=1)
         server = cluster.start("ps", 0)
+        self.assert_says(server, "Started server")
         worker = cluster.start("worker", 0, "--model", MLP, "--connect_timeout=2")
         self.assert_exit(RETRYABLE, worker)
         address = cluster.addresses["ps"][1]
@@ -22,7 +23,7 @@ class UnreachableServerTest(IntegrationTest):
 
     def test_a_worker_without_a_chief_says_that_the_job_is_not_declared(self):
         cluster = Cluster(self, ps=1, workers=2)
-        cluster.start("ps", 0)
+        self.assert_says(cluster.start("ps", 0), "Started server")
         worker = cluster.start("worker", 1, "--model", MLP, "--connect_timeout=3")
         self.assert_exit(RETRYABLE, worker)
         self.assertIn("waited 3 s for ps/0", worker.stderr)
