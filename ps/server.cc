@@ -1,8 +1,6 @@
 #include "ps/server.h"
 
-#include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,33 +8,16 @@
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
+#include "ps/declaration.h"
 
 namespace cairn::ps {
 namespace {
 
-constexpr double kLongestWaitSeconds = 30;
-constexpr int kMostInlineValues = 1 << 16;
 // How long a failed job's server stays to tell those who have not heard.
 constexpr auto kFailureLinger = std::chrono::seconds(10);
 
 Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request) {
-  std::vector<net::Slice> slices;
-  std::set<std::pair<std::string, int64_t>> seen;
-  int64_t offset = 0;
-  for (const v1::VariableSlice& proto : request.slices()) {
-    CAIRN_ASSIGN_OR_RETURN(net::Slice slice, net::Slice::FromProto(proto));
-    if (!seen.emplace(slice.name, slice.row_begin).second) {
-      return absl::InvalidArgumentError(absl::StrCat("variable '", slice.name, "' is declared twice"));
-    }
-    slice.offset = offset;
-    offset += slice.elements();
-    slices.push_back(std::move(slice));
-  }
-  return slices;
 }
 
 }  // namespace
@@ -154,33 +135,9 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
 }
 
 absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<net::Slice> added) {
-  const VariableStore& old_store = job_->shard().store();
-  std::vector<net::Slice> slices = old_store.slices();
-  const int64_t old_size = old_store.size();
-  for (net::Slice& slice : added) {
-    const auto same = [&](const net::Slice& other) { return other.name == slice.name; };
-    if (std::any_of(slices.begin(), slices.end(), same)) {
-      return absl::AlreadyExistsError(absl::StrCat("variable '", slice.name, "' exists"));
-    }
-    slice.offset += old_size;
-    slices.push_back(std::move(slice));
-  }
-  int64_t size = 0;
-  for (const net::Slice& slice : slices) size += slice.elements();
-  const int64_t fresh = size - old_size;
-  if (request.values_size() != fresh || fresh > kMostInlineValues) {
-    return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values for ", fresh,
-                                                   " new elements (at most ", kMostInlineValues, ")"));
-  }
-  CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job_->job(), std::move(slices), last_layout_ + 1,
-                                                      options_.index, nullptr));
-  AlignedBuffer values(size);
-  std::copy_n(old_store.current().data->data(), old_size, values.data());
-  std::copy_n(request.values().data(), fresh, values.data() + old_size);
-  const VariableStore::Run everything = {0, size};
-  if (size > 0) next->shard().store().Write(values, {&everything, 1});
+  CAIRN_ASSIGN_OR_RETURN(job_,
+                         WithVariables(*job_, request, std::move(added), last_layout_ + 1, options_.index));
   ++last_layout_;
-  job_ = std::move(next);
   return absl::OkStatus();
 }
 
@@ -192,8 +149,7 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
       calls.push_back([&reply] { reply(absl::UnavailableError("the server is stopping")); });
     } else {
       const TimePoint now = clock_.Now();
-      const double seconds = std::clamp(request.wait_seconds(), 0.0, kLongestWaitSeconds);
-      waiters_.push_back({request, now + Seconds(seconds), std::move(reply)});
+      waiters_.Add(request, now, std::move(reply));
       CollectWaiters(now, calls);
     }
   }
@@ -215,19 +171,15 @@ bool Server::Holds(const v1::WaitRequest& request, std::string* missing) const {
 }
 
 void Server::CollectWaiters(TimePoint now, Calls& calls) {
-  std::vector<Waiter> still;
-  for (Waiter& waiter : waiters_) {
-    v1::WaitResponse response;
-    response.set_holds(Holds(waiter.request, response.mutable_missing()));
-    if (state_ == v1::STATE_FAILED) {
-      calls.push_back([reply = std::move(waiter.reply), failure = failure_]() mutable { reply(failure); });
-    } else if (response.holds() || now >= waiter.deadline) {
-      calls.push_back([reply = std::move(waiter.reply), response]() mutable { reply(std::move(response)); });
-    } else {
-      still.push_back(std::move(waiter));
-    }
+  if (state_ == v1::STATE_FAILED) {
+    waiters_.Fail(failure_, calls);
+    return;
   }
-  waiters_ = std::move(still);
+  waiters_.Collect(
+      now,
+      [this](const v1::WaitRequest& request, std::string* missing)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Holds(request, missing); },
+      calls);
 }
 
 absl::Status Server::CheckReady() const {
@@ -456,12 +408,7 @@ void Server::Shutdown() {
     if (shut_down_) return;
     shut_down_ = true;
     job = job_;
-    for (Waiter& waiter : waiters_) {
-      calls.push_back([reply = std::move(waiter.reply), this]() mutable {
-        reply(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
-      });
-    }
-    waiters_.clear();
+    waiters_.Fail(absl::UnavailableError(absl::StrCat(name(), " is stopping")), calls);
   }
   for (auto& call : calls) call();
   if (job != nullptr) job->shard().Fail(absl::UnavailableError(absl::StrCat(name(), " is stopping")));

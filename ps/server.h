@@ -24,6 +24,7 @@
 #include "common/core/status.h"
 #include "ps/active_job.h"
 #include "ps/membership.h"
+#include "ps/wait_list.h"
 
 namespace cairn::ps {
 
@@ -72,12 +73,7 @@ class Server {
   void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Waiter {
-    v1::WaitRequest request;
-    TimePoint deadline;
-    Reply<v1::WaitResponse> reply;
-  };
-  using Calls = std::vector<absl::AnyInvocable<void()>>;
+  using Calls = WaitList::Calls;
 
   std::string name() const { return absl::StrCat("ps/", options_.index); }
   bool Holds(const v1::WaitRequest& request, std::string* missing) const
@@ -102,7 +98,7 @@ class Server {
   std::shared_ptr<ActiveJob> job_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);
   Membership members_ ABSL_GUARDED_BY(mutex_){{}};
-  std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  WaitList waiters_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::ps

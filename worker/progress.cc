@@ -73,7 +73,7 @@ void Progress::StartEpoch(int64_t epoch, int64_t epochs, int64_t steps) {
   Write(absl::StrCat("Epoch ", epoch, "/", epochs, "\n"));
 }
 
-void Progress::Update(int64_t step, const ShownMetrics& metrics) {
+void Progress::Update(int64_t step, absl::FunctionRef<ShownMetrics()> metrics) {
   step_ = step;
   const TimePoint now = clock_.Now();
   if (first_step_ == 0 && step > 0) {
@@ -82,12 +82,12 @@ void Progress::Update(int64_t step, const ShownMetrics& metrics) {
   }
   if (!options_.terminal) {
     const bool due = options_.display_every > 0 && step % options_.display_every == 0 && step < steps_;
-    if (due) PrintLine(metrics);
+    if (due) PrintLine(metrics());
     return;
   }
   if (now < next_draw_) return;
   next_draw_ = now + kRedrawInterval;
-  DrawBar(metrics, /*last=*/false);
+  DrawBar(metrics(), /*last=*/false);
 }
 
 void Progress::EndEpoch(const ShownMetrics& metrics) {

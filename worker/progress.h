@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/core/clock.h"
 
 namespace cairn::worker {
@@ -30,7 +31,8 @@ class Progress {
   // "Epoch 1/5". `steps` is the epoch's length as this worker sees it.
   void StartEpoch(int64_t epoch, int64_t epochs, int64_t steps);
   // `step` steps of the epoch are done. Draws at most every 50 ms.
-  void Update(int64_t step, const ShownMetrics& metrics);
+  // `metrics` is asked when there is something to draw.
+  void Update(int64_t step, absl::FunctionRef<ShownMetrics()> metrics);
   // "938/938 ━━━━━━━━━━━━━━━━━━━━ 12s 13ms/step - accuracy: 0.9512 - loss: 0.1570 - val_accuracy: ..."
   // Elsewhere "938/938 - 12s - 13ms/step - accuracy: ...". Both count the time since StartEpoch.
   void EndEpoch(const ShownMetrics& metrics);

@@ -129,7 +129,7 @@ absl::Status Trainer::TrainStep() {
 
   if (!chief()) return absl::OkStatus();
   metrics_.Update(view, result);
-  parts_.progress->Update(batch.index + 1, metrics_.Values());
+  parts_.progress->Update(batch.index + 1, [this] { return metrics_.Values(); });
   return absl::OkStatus();
 }
 

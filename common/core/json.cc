@@ -12,12 +12,21 @@
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
+namespace {
+
+// Far beyond any file of ours. The library's writer, and our readers, call themselves for each level.
+constexpr int kDeepestNesting = 200;
+
+}  // namespace
 
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source) {
   std::vector<std::set<std::string>> open_objects;
   std::string duplicate;
-  const auto watch = [&](int /*depth*/, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+  bool too_deep = false;
+  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
     using Event = nlohmann::json::parse_event_t;
+    too_deep |= depth > kDeepestNesting;
+    if (too_deep) return false;  // nothing more is kept
     if (event == Event::object_start) open_objects.emplace_back();
     if (event == Event::object_end) open_objects.pop_back();
     if (event == Event::key && duplicate.empty()) {
@@ -29,6 +38,10 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
   try {
     auto document = nlohmann::json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/true,
                                           /*ignore_comments=*/true);
+    if (too_deep) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(source, ": values nested more than ", kDeepestNesting, " deep"));
+    }
     if (!duplicate.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(source, ": key \"", duplicate, "\" appears twice"));
     }

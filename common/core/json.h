@@ -11,8 +11,9 @@
 
 namespace cairn {
 
-// Refuses, with INVALID_ARGUMENT naming `source` ("cluster.json") and the line: bad syntax, and a key that an
-// object holds twice (a JSON library silently keeps one of them). `//` and `/* */` comments are skipped.
+// Refuses, with INVALID_ARGUMENT naming `source` ("cluster.json") and the line where it can: bad
+// syntax; a key that an object holds twice (a JSON library silently keeps one of them); values nested
+// hundreds deep. `//` and `/* */` comments are skipped.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source);
 
 // The line on which each array element of a valid document begins, by its JSON pointer ("/config/layers/3").

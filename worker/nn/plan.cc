@@ -61,10 +61,10 @@ absl::Status Plan::AddSteps(int64_t batch) {
       descs.push_back(values_[static_cast<size_t>(input)].desc);
       needs_gradients |= values_[static_cast<size_t>(input)].needs_gradient;
     }
-    const std::string what = absl::StrCat("layer '", node.layer->name(), "'");
+    std::string what = absl::StrCat("layer '", node.layer->name(), "'");
     auto op = node.layer->MakeOp({.inputs = descs, .needs_input_gradients = needs_gradients}, device_);
     if (!op.ok()) return Annotate(op.status(), what);
-    CAIRN_RETURN_IF_ERROR(AddStep(*std::move(op), std::move(inputs), node.variables, what));
+    CAIRN_RETURN_IF_ERROR(AddStep(std::move(what), *std::move(op), std::move(inputs), node.variables));
     value_of[index] = steps_.back().output;
   }
   CAIRN_ASSIGN_OR_RETURN(output_, RowMajor(value_of.back()));
@@ -77,14 +77,14 @@ absl::StatusOr<int> Plan::RowMajor(int value) {
   const auto [found, fresh] = row_major_.try_emplace(value, -1);
   if (fresh) {
     CAIRN_ASSIGN_OR_RETURN(auto op, ReorderOp::Create(desc, device_));
-    CAIRN_RETURN_IF_ERROR(AddStep(std::move(op), {value}, {}, "reorder"));
+    CAIRN_RETURN_IF_ERROR(AddStep("reorder", std::move(op), {value}, {}));
     found->second = steps_.back().output;
   }
   return found->second;
 }
 
-absl::Status Plan::AddStep(std::unique_ptr<LayerOp> op, std::vector<int> inputs, std::vector<int> variables,
-                           absl::string_view what) {
+absl::Status Plan::AddStep(std::string what, std::unique_ptr<LayerOp> op, std::vector<int> inputs,
+                           std::vector<int> variables) {
   Value value = {.desc = op->output(), .needs_gradient = !variables.empty()};
   for (int input : inputs) value.needs_gradient |= values_[static_cast<size_t>(input)].needs_gradient;
   if (!op->is_view()) {
@@ -92,7 +92,10 @@ absl::Status Plan::AddStep(std::unique_ptr<LayerOp> op, std::vector<int> inputs,
                            device_.Allocate(value.desc.num_floats(), absl::StrCat(what, ": output")));
     value.data = value.memory->data();
   }
-  Step step = {.op = std::move(op), .inputs = std::move(inputs), .variables = std::move(variables)};
+  Step step = {.what = std::move(what),
+               .op = std::move(op),
+               .inputs = std::move(inputs),
+               .variables = std::move(variables)};
   step.output = static_cast<int>(values_.size());
   step.adds.resize(step.inputs.size());
   step.adds_to_variable.resize(step.variables.size());
@@ -200,11 +203,12 @@ absl::Status Plan::Forward(const float* parameters, const Batch& batch, bool tra
       step.variable_pointers[i] =
           parameters + model_.variables()[static_cast<size_t>(step.variables[i])].offset;
     }
-    CAIRN_RETURN_IF_ERROR(step.op->Forward({.inputs = step.input_pointers,
-                                            .variables = step.variable_pointers,
-                                            .output = output.memory->data(),
-                                            .training = training,
-                                            .seed = batch.seed}));
+    const absl::Status status = step.op->Forward({.inputs = step.input_pointers,
+                                                  .variables = step.variable_pointers,
+                                                  .output = output.memory->data(),
+                                                  .training = training,
+                                                  .seed = batch.seed});
+    if (!status.ok()) return Annotate(status, step.what);
   }
   return absl::OkStatus();
 }
@@ -229,13 +233,14 @@ absl::Status Plan::Backward(const float* parameters, float* gradients,
     if (step.op->is_view()) {
       if (step.adds[0]) step.input_gradient_pointers[0] = output_gradient;
     } else {
-      CAIRN_RETURN_IF_ERROR(
+      const absl::Status status =
           step.op->Backward({.inputs = step.input_pointers,
                              .variables = step.variable_pointers,
                              .output = values_[static_cast<size_t>(step.output)].data,
                              .output_gradient = output_gradient,
                              .input_gradients = absl::MakeConstSpan(step.input_gradient_pointers),
-                             .gradients = absl::MakeConstSpan(step.gradient_pointers)}));
+                             .gradients = absl::MakeConstSpan(step.gradient_pointers)});
+      if (!status.ok()) return Annotate(status, step.what);
     }
     CAIRN_RETURN_IF_ERROR(AddUp(step, gradients));
     for (int variable : step.completes) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -54,7 +55,8 @@ class Plan {
   };
   // A layer, or a reorder between two layers.
   struct Step {
-    std::unique_ptr<LayerOp> op;
+    std::string what;  // "layer 'conv2d'", for messages
+    std::unique_ptr<LayerOp> op{};
     std::vector<int> inputs{};  // values
     int output = -1;
     std::vector<int> variables{};  // of the model
@@ -73,8 +75,8 @@ class Plan {
   absl::Status AddSteps(int64_t batch);
   // The value in row-major order; adds a step where it is in none yet.
   absl::StatusOr<int> RowMajor(int value);
-  absl::Status AddStep(std::unique_ptr<LayerOp> op, std::vector<int> inputs, std::vector<int> variables,
-                       absl::string_view what);
+  absl::Status AddStep(std::string what, std::unique_ptr<LayerOp> op, std::vector<int> inputs,
+                       std::vector<int> variables);
   absl::Status AddRegularizers();
   // Gives every gradient memory for the time between its first writer and its reader.
   absl::Status PlanGradients();

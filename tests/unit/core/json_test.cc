@@ -31,6 +31,35 @@ TEST(ParseJson, TheSameKeyInTwoObjectsIsFine) {
   EXPECT_TRUE(ParseJson("{\"a\": {\"k\": 1}, \"b\": {\"k\": 1}}", "c").ok());
 }
 
+TEST(ParseJson, DeepNestingIsRefusedBeforeAnythingCallsItselfForEachLevel) {
+  for (const auto& [open, close] : {std::pair{"[", "]"}, {"{\"a\":", "}"}}) {
+    for (int depth : {100, 1000, 300'000}) {
+      std::string text = "[", end = "]";
+      for (int i = 0; i < depth; ++i) text += open, end += close;
+      const auto document = ParseJson(text + "1" + std::string(end.rbegin(), end.rend()), "c");
+      EXPECT_EQ(document.ok(), depth == 100) << depth << document.status();
+      if (depth == 100) continue;
+      EXPECT_THAT(std::string(document.status().message()), HasSubstr("c: values nested more than 200 deep"));
+    }
+  }
+}
+
+TEST(LinesOfElements, CountsThroughStringsCommentsAndNesting) {
+  const auto lines = LinesOfElements(R"({ // [ no array
+  "config": {"name": "a \"quoted\" [ name",
+    "layers": [
+      {"kernel": [3,
+                  4]}, /* a comment
+      over lines */ "two",
+      null
+  ]}})");
+  EXPECT_EQ(lines, (std::map<std::string, int64_t>{{"/config/layers/0", 4},
+                                                   {"/config/layers/0/kernel/0", 4},
+                                                   {"/config/layers/0/kernel/1", 5},
+                                                   {"/config/layers/1", 6},
+                                                   {"/config/layers/2", 7}}));
+}
+
 TEST(ParseJson, ANumberBeyondDoubleIsAnErrorAndNotAnException) {
   EXPECT_FALSE(ParseJson("{\"a\": 1e990}", "c").ok());
 }

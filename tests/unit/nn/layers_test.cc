@@ -251,6 +251,22 @@ TEST(BatchNormalization, GivesTheBatchsStatisticsInPlaceOfGradientsAndInfersByTh
   EXPECT_THAT(inferred->outputs, testing::ElementsAre(-1, 1, 3, 5));  // 2 (x - 3) / sqrt(3.5 + 0.5) + 1
 }
 
+TEST(Embedding, AnIndexOutsideTheTableNamesTheLayer) {
+  const Model model =
+      Model::FromJson(SequentialOf(R"({"class_name": "Embedding", "config": {"name": "words", "input_dim": 10,
+                                       "output_dim": 2, "input_shape": [1]}}, {"class_name": "Flatten"})"),
+                      "m")
+          .value();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica =
+      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+  const std::vector<float> inputs = {10}, targets = {0, 0};
+  const auto status =
+      replica->Evaluate(model.InitialParameters(1), {.examples = 1, .inputs = inputs, .targets = targets})
+          .status();
+  EXPECT_EQ(status.message(), "layer 'words': index 10 in a table of 10 rows: expected 0 to 9");
+}
+
 TEST(TrainableFalse, FreezesALayersVariables) {
   const Model model =
       Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 2, "input_shape": [3],

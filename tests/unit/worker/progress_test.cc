@@ -56,9 +56,9 @@ TEST_F(ProgressTest, ElsewhereThanOnATerminalAnEpochIsOneLine) {
   progress.StartEpoch(1, 5, 938);
   EXPECT_EQ(Shown(), "Epoch 1/5\n");
   clock_.Advance(milliseconds(500));
-  progress.Update(1, {{"accuracy", 0.1}, {"loss", 2.3}});
+  progress.Update(1, [] { return ShownMetrics{{"accuracy", 0.1}, {"loss", 2.3}}; });
   clock_.Advance(milliseconds(937 * 12));
-  progress.Update(938, {{"accuracy", 0.95124}, {"loss", 0.157}});
+  progress.Update(938, [] { return ShownMetrics{{"accuracy", 0.95124}, {"loss", 0.157}}; });
   EXPECT_EQ(Shown(), "");
   progress.EndEpoch({{"accuracy", 0.95124}, {"loss", 0.157}, {"val_accuracy", 0.9}, {"val_loss", 0.0005}});
   EXPECT_EQ(Shown(),
@@ -71,7 +71,7 @@ TEST_F(ProgressTest, DisplayEveryAddsLines) {
   progress.StartEpoch(1, 1, 25);
   for (int64_t step = 1; step <= 25; ++step) {
     clock_.Advance(seconds(2));
-    progress.Update(step, {{"loss", 1.0}});
+    progress.Update(step, [] { return ShownMetrics{{"loss", 1.0}}; });
   }
   progress.EndEpoch({{"loss", 1.0}});
   EXPECT_EQ(Shown(),
@@ -84,10 +84,10 @@ TEST_F(ProgressTest, OnATerminalTheBarGrowsAndTheTimeLeftShrinks) {
   progress.StartEpoch(2, 5, 100);
   Shown();
   clock_.Advance(seconds(1));
-  progress.Update(1, {{"loss", 2.0}});
+  progress.Update(1, [] { return ShownMetrics{{"loss", 2.0}}; });
   EXPECT_EQ(Shown(), "\r  1/100 ──────────────────── 1:39 1s/step - loss: 2.0000");
   clock_.Advance(milliseconds(490));
-  progress.Update(50, {{"loss", 1.5}});
+  progress.Update(50, [] { return ShownMetrics{{"loss", 1.5}}; });
   EXPECT_EQ(Shown(), "\r 50/100 ━━━━━━━━━━────────── 0s 10ms/step - loss: 1.5000");
 }
 
@@ -97,7 +97,7 @@ TEST_F(ProgressTest, TheLastDrawEndsTheLineWithTheTimeTaken) {
   Shown();
   for (int64_t step = 1; step <= 4; ++step) {
     clock_.Advance(microseconds(250));
-    progress.Update(step, {{"loss", 1.0}});
+    progress.Update(step, [] { return ShownMetrics{{"loss", 1.0}}; });
   }
   EXPECT_EQ(Shown(), "\r1/4 ━━━━━─────────────── 0s 250us/step - loss: 1.0000");
   progress.EndEpoch({{"loss", 0.5}, {"val_loss", 0.75}});
@@ -107,13 +107,13 @@ TEST_F(ProgressTest, TheLastDrawEndsTheLineWithTheTimeTaken) {
 TEST_F(ProgressTest, ItRedrawsAtMostEveryFiftyMilliseconds) {
   Progress progress = OnTerminal();
   progress.StartEpoch(1, 1, 1000);
-  progress.Update(1, {});
+  progress.Update(1, [] { return ShownMetrics{}; });
   Shown();
   clock_.Advance(milliseconds(49));
-  progress.Update(2, {});
+  progress.Update(2, [] { return ShownMetrics{}; });
   EXPECT_EQ(Shown(), "");
   clock_.Advance(milliseconds(1));
-  progress.Update(3, {});
+  progress.Update(3, [] { return ShownMetrics{}; });
   EXPECT_EQ(Shown(), "\r   3/1000 ──────────────────── 24s 25ms/step");
 }
 
@@ -122,17 +122,17 @@ TEST_F(ProgressTest, LongTimesLeftAreHoursAndMinutes) {
   progress.StartEpoch(1, 1, 1000);
   Shown();
   clock_.Advance(seconds(10));
-  progress.Update(1, {});
+  progress.Update(1, [] { return ShownMetrics{}; });
   EXPECT_EQ(Shown(), "\r   1/1000 ──────────────────── 2:46:30 10s/step");
 }
 
 TEST_F(ProgressTest, AShorterLineCoversALongerOne) {
   Progress progress = OnTerminal();
   progress.StartEpoch(1, 1, 10);
-  progress.Update(1, {{"loss", 100.0}});
+  progress.Update(1, [] { return ShownMetrics{{"loss", 100.0}}; });
   Shown();
   clock_.Advance(seconds(1));
-  progress.Update(2, {{"loss", 1.0}});
+  progress.Update(2, [] { return ShownMetrics{{"loss", 1.0}}; });
   EXPECT_EQ(Shown(), "\r 2/10 ━━━━──────────────── 8s 1s/step - loss: 1.0000  ");
 }
 
@@ -141,7 +141,7 @@ TEST_F(ProgressTest, InColorTheCountIsBoldAndTheBarGreenAndWhite) {
   progress.StartEpoch(1, 1, 2);
   Shown();
   clock_.Advance(seconds(3));
-  progress.Update(1, {});
+  progress.Update(1, [] { return ShownMetrics{}; });
   EXPECT_EQ(
       Shown(),
       "\r\x1b[1m1/2\x1b[0m \x1b[32m━━━━━━━━━━\x1b[0m\x1b[37m━━━━━━━━━━\x1b[0m \x1b[1m3s\x1b[0m 3s/step");
@@ -152,7 +152,7 @@ TEST_F(ProgressTest, AnEpochThatStopsEarlySaysHowFarItCame) {
   progress.StartEpoch(1, 1, 100);
   Shown();
   clock_.Advance(seconds(1));
-  progress.Update(40, {});
+  progress.Update(40, [] { return ShownMetrics{}; });
   progress.EndEpoch({});
   EXPECT_EQ(Shown(), " 40/100 - 1s - 25ms/step\n");
 }
@@ -160,7 +160,7 @@ TEST_F(ProgressTest, AnEpochThatStopsEarlySaysHowFarItCame) {
 TEST_F(ProgressTest, ADisplayThatHasGoneDoesNotStopTheTraining) {
   Progress progress({.fd = -1, .terminal = true}, clock_);
   progress.StartEpoch(1, 1, 2);
-  progress.Update(1, {});
+  progress.Update(1, [] { return ShownMetrics{}; });
   progress.EndEpoch({});
 }
 

@@ -39,9 +39,8 @@ constexpr Row kActivations[] = {
     {"tanh", {.function = {.kind = Activation::kTanh}}},
 };
 
-// A plain name, or the objects that some versions of Keras 3 write: {"class_name":"function","config":"relu"}
-// and
-// {"class_name":"ReLU","config":{...}}, of which only the first carries no options of its own.
+// A plain name, or one of the objects that some versions of Keras 3 write: of {"class_name": "function",
+// "config": "relu"} and {"class_name": "ReLU", "config": {...}} only the first has no options of its own.
 const json& NameOf(const json& value) {
   static const json* const kFunction = new json("function");
   if (!value.is_object() || !value.contains("config") || !value.contains("class_name")) return value;
@@ -77,7 +76,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeActivationOp(const kernels::TensorD
 absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device) {
-  if (activation.is_fused()) return op;
+  if (activation.is_linear()) return op;
   std::vector<ChainOp::Link> links;
   kernels::TensorDesc desc = op->output();
   links.push_back({std::move(op)});
@@ -91,6 +90,13 @@ absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op
   CAIRN_ASSIGN_OR_RETURN(auto after, MakeActivationOp(desc, activation, device));
   links.push_back({std::move(after)});
   return ChainOp::Create(std::move(links), device);
+}
+
+absl::StatusOr<std::unique_ptr<LayerOp>> ReluFusedOp(std::unique_ptr<LayerOp> op,
+                                                     const ActivationSpec& activation,
+                                                     kernels::Device& device) {
+  if (activation.is_plain_relu()) return op;
+  return ActivatedOp(std::move(op), activation, device);
 }
 
 }  // namespace cairn::nn

@@ -16,15 +16,19 @@ struct ActivationSpec {
   kernels::ActivationParams function{};
 
   bool is_linear() const { return !softmax && function.kind == kernels::Activation::kLinear; }
-  // What the kernel of a convolution or a dense layer computes by itself; the rest follows it.
-  bool is_fused() const { return !softmax && (is_linear() || function.is_plain_relu()); }
+  // max(x, 0), which the kernels of convolutions and dense layers compute by themselves.
+  bool is_plain_relu() const { return !softmax && function.is_plain_relu(); }
 };
 
 // Keras' names; absent is linear. The error for an unknown one lists the supported.
 ActivationSpec ReadActivation(absl::string_view field, ConfigReader& config);
 
-// `op`, and what of `activation` its kernel does not compute, after it.
+// `op`, and `activation` after it, in row-major order where it needs that.
 absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op,
+                                                     const ActivationSpec& activation,
+                                                     kernels::Device& device);
+// The same where the op's kernel computes a plain relu by itself.
+absl::StatusOr<std::unique_ptr<LayerOp>> ReluFusedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device);
 // The activation by itself.

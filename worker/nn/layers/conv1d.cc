@@ -28,9 +28,8 @@ class Conv1DLayer final : public Layer {
       return absl::InvalidArgumentError(
           absl::StrCat("input ", inputs[0].ToString(), " is no sequence [steps, channels]"));
     }
-    CAIRN_ASSIGN_OR_RETURN(
-        const Shape output,
-        kernels::OutputShape(Params({.shape = {1, 1, inputs[0][0], inputs[0][1]}}, /*relu=*/false)));
+    CAIRN_ASSIGN_OR_RETURN(const Shape output,
+                           kernels::OutputShape(Params({.shape = {1, 1, inputs[0][0], inputs[0][1]}})));
     return Shape({output[2], output[3]});
   }
 
@@ -46,9 +45,7 @@ class Conv1DLayer final : public Layer {
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& input = params.inputs[0].shape;
-    const ActivationSpec& activation = config_.conv.activation;
-    kernels::Conv2DParams op_params = Params({.shape = {input[0], 1, input[1], input[2]}},
-                                             activation.is_fused() && !activation.is_linear());
+    kernels::Conv2DParams op_params = Params({.shape = {input[0], 1, input[1], input[2]}});
     op_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
     std::unique_ptr<LayerOp> conv = std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias);
@@ -61,24 +58,13 @@ class Conv1DLayer final : public Layer {
       links.push_back({std::move(reorder)});
       CAIRN_ASSIGN_OR_RETURN(conv, ChainOp::Create(std::move(links), device));
     }
-    return ActivatedOp(std::make_unique<ReshapedOp>(sequence, std::move(conv)), activation, device);
+    return ReluFusedOp(std::make_unique<ReshapedOp>(sequence, std::move(conv)), config_.conv.activation,
+                       device);
   }
 
  private:
-  kernels::Conv2DParams Params(kernels::TensorDesc input, bool relu) const {
-    const ConvConfig& conv = config_.conv;
-    return {.input = std::move(input),
-            .filters = config_.filters,
-            .kernel_height = conv.kernel_size[0],
-            .kernel_width = conv.kernel_size[1],
-            .stride_height = conv.strides[0],
-            .stride_width = conv.strides[1],
-            .dilation_height = conv.dilation[0],
-            .dilation_width = conv.dilation[1],
-            .groups = config_.groups,
-            .padding = conv.padding,
-            .use_bias = conv.use_bias,
-            .relu = relu};
+  kernels::Conv2DParams Params(kernels::TensorDesc input) const {
+    return config_.conv.Params(std::move(input), config_.filters, config_.groups);
   }
 
   const Config config_;

@@ -45,25 +45,13 @@ class Conv2DLayer final : public Layer {
     kernels::Conv2DParams op_params = Params(params.inputs[0]);
     op_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
-    return ActivatedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias),
+    return ReluFusedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias),
                        config_.conv.activation, device);
   }
 
  private:
   kernels::Conv2DParams Params(kernels::TensorDesc input) const {
-    const ConvConfig& conv = config_.conv;
-    return {.input = std::move(input),
-            .filters = config_.filters,
-            .kernel_height = conv.kernel_size[0],
-            .kernel_width = conv.kernel_size[1],
-            .stride_height = conv.strides[0],
-            .stride_width = conv.strides[1],
-            .dilation_height = conv.dilation[0],
-            .dilation_width = conv.dilation[1],
-            .groups = config_.groups,
-            .padding = conv.padding,
-            .use_bias = conv.use_bias,
-            .relu = conv.activation.is_fused() && !conv.activation.is_linear()};
+    return config_.conv.Params(std::move(input), config_.filters, config_.groups);
   }
 
   const Config config_;

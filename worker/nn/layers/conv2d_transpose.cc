@@ -46,15 +46,8 @@ class Conv2DTransposeLayer final : public Layer {
     kernels::Conv2DTransposeParams op_params = Params(params.inputs[0]);
     op_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2DTranspose(op_params));
-    auto linear = std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias);
-    const ActivationSpec& activation = config_.conv.activation;
-    if (activation.is_linear()) return linear;
-    // Its kernel fuses nothing, not even relu.
-    CAIRN_ASSIGN_OR_RETURN(auto after, MakeActivationOp(linear->output(), activation, device));
-    std::vector<ChainOp::Link> links;
-    links.push_back({std::move(linear)});
-    links.push_back({std::move(after)});
-    return ChainOp::Create(std::move(links), device);
+    return ActivatedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias),
+                       config_.conv.activation, device);
   }
 
  private:

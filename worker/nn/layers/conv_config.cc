@@ -22,6 +22,21 @@ ConvConfig ReadShared(ConfigReader& config) {
 
 }  // namespace
 
+kernels::Conv2DParams ConvConfig::Params(kernels::TensorDesc input, int64_t filters, int64_t groups) const {
+  return {.input = std::move(input),
+          .filters = filters,
+          .kernel_height = kernel_size[0],
+          .kernel_width = kernel_size[1],
+          .stride_height = strides[0],
+          .stride_width = strides[1],
+          .dilation_height = dilation[0],
+          .dilation_width = dilation[1],
+          .groups = groups,
+          .padding = padding,
+          .use_bias = use_bias,
+          .relu = activation.is_plain_relu()};
+}
+
 kernels::Padding ReadPadding(ConfigReader& config) {
   return config.Choice("padding", {"valid", "same"}, "valid") == "same" ? kernels::Padding::kSame
                                                                         : kernels::Padding::kValid;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/ops.h"
@@ -19,6 +20,9 @@ struct ConvConfig {
   bool use_bias = true;
   InitializerSpec bias_initializer;
   RegularizerSpec bias_regularizer;
+
+  // Of a convolution of `input` [n, h, w, c] with a fused relu where that is the activation.
+  kernels::Conv2DParams Params(kernels::TensorDesc input, int64_t filters, int64_t groups) const;
 };
 
 // Everything but filters, groups and the kernels' initializers and regularizers.

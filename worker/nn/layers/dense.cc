@@ -50,10 +50,10 @@ class DenseLayer final : public Layer {
         auto op, device.ops().MakeDense({.input = {.shape = {input.num_elements() / inputs, inputs}},
                                          .units = config_.units,
                                          .use_bias = config_.use_bias,
-                                         .relu = activation.is_fused() && !activation.is_linear(),
+                                         .relu = activation.is_plain_relu(),
                                          .needs_input_gradient = params.needs_input_gradients}));
     auto linear = std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias);
-    return ActivatedOp(
+    return ReluFusedOp(
         std::make_unique<ReshapedOp>(kernels::TensorDesc{.shape = WithUnits(input)}, std::move(linear)),
         activation, device);
   }

@@ -31,18 +31,8 @@ DepthwiseConfig ReadDepthwise(ConfigReader& config) {
 }
 
 kernels::Conv2DParams DepthwiseParams(const DepthwiseConfig& config, kernels::TensorDesc input) {
-  const ConvConfig& conv = config.conv;
   const int64_t channels = input.shape[3];
-  return {.input = std::move(input),
-          .filters = channels * config.multiplier,
-          .kernel_height = conv.kernel_size[0],
-          .kernel_width = conv.kernel_size[1],
-          .stride_height = conv.strides[0],
-          .stride_width = conv.strides[1],
-          .dilation_height = conv.dilation[0],
-          .dilation_width = conv.dilation[1],
-          .groups = channels,
-          .padding = conv.padding};
+  return config.conv.Params(std::move(input), channels * config.multiplier, channels);
 }
 
 VariableSpec DepthwiseKernel(const char* name, const DepthwiseConfig& config, const Shape& input) {
@@ -71,14 +61,11 @@ class DepthwiseConv2DLayer final : public Layer {
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
-    const ActivationSpec& activation = config_.conv.activation;
     kernels::Conv2DParams op_params = DepthwiseParams(config_, params.inputs[0]);
-    op_params.use_bias = config_.conv.use_bias;
-    op_params.relu = activation.is_fused() && !activation.is_linear();
     op_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
-    return ActivatedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias), activation,
-                       device);
+    return ReluFusedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias),
+                       config_.conv.activation, device);
   }
 
  private:
@@ -121,20 +108,20 @@ class SeparableConv2DLayer final : public Layer {
                                                   kernels::Device& device) const override {
     const ConvConfig& conv = config_.depthwise.conv;
     kernels::Conv2DParams depthwise_params = DepthwiseParams(config_.depthwise, params.inputs[0]);
-    depthwise_params.use_bias = false;
+    depthwise_params.use_bias = depthwise_params.relu = false;  // they come after both
     depthwise_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto depthwise, device.ops().MakeConv2D(depthwise_params));
-    CAIRN_ASSIGN_OR_RETURN(auto pointwise, device.ops().MakeConv2D({.input = depthwise->output(),
-                                                                    .filters = config_.filters,
-                                                                    .use_bias = conv.use_bias,
-                                                                    .relu = conv.activation.is_fused() &&
-                                                                            !conv.activation.is_linear()}));
+    CAIRN_ASSIGN_OR_RETURN(auto pointwise,
+                           device.ops().MakeConv2D({.input = depthwise->output(),
+                                                    .filters = config_.filters,
+                                                    .use_bias = conv.use_bias,
+                                                    .relu = conv.activation.is_plain_relu()}));
     std::vector<ChainOp::Link> links;
     links.push_back({std::make_unique<LinearLayerOp>(std::move(depthwise), /*use_bias=*/false), 1});
     links.push_back({std::make_unique<LinearLayerOp>(std::move(pointwise), conv.use_bias),
                      size_t{1} + (conv.use_bias ? 1 : 0)});
     CAIRN_ASSIGN_OR_RETURN(auto both, ChainOp::Create(std::move(links), device));
-    return ActivatedOp(std::move(both), conv.activation, device);
+    return ReluFusedOp(std::move(both), conv.activation, device);
   }
 
  private:

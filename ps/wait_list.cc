@@ -1,0 +1,40 @@
+#include "ps/wait_list.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace cairn::ps {
+namespace {
+
+constexpr double kLongestWaitSeconds = 30;
+
+}  // namespace
+
+void WaitList::Add(const v1::WaitRequest& request, TimePoint now, Reply reply) {
+  const std::chrono::duration<double> wait(std::clamp(request.wait_seconds(), 0.0, kLongestWaitSeconds));
+  waiters_.push_back({request, now + std::chrono::duration_cast<Duration>(wait), std::move(reply)});
+}
+
+void WaitList::Collect(TimePoint now, Holds holds, Calls& calls) {
+  std::vector<Waiter> still;
+  for (Waiter& waiter : waiters_) {
+    v1::WaitResponse response;
+    response.set_holds(holds(waiter.request, response.mutable_missing()));
+    if (response.holds() || now >= waiter.deadline) {
+      calls.push_back([reply = std::move(waiter.reply), response]() mutable { reply(std::move(response)); });
+    } else {
+      still.push_back(std::move(waiter));
+    }
+  }
+  waiters_ = std::move(still);
+}
+
+void WaitList::Fail(const absl::Status& failure, Calls& calls) {
+  for (Waiter& waiter : waiters_) {
+    calls.push_back([reply = std::move(waiter.reply), failure]() mutable { reply(failure); });
+  }
+  waiters_.clear();
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,41 @@
+// Calls of Wait() that are not answered yet.
+//
+// Not thread-safe: the server's lock guards it. It answers nothing itself: what is due is handed out, to be
+// called outside that lock.
+#pragma once
+
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cairn/v1/parameter_server.pb.h"
+#include "common/core/clock.h"
+
+namespace cairn::ps {
+
+class WaitList {
+ public:
+  using Reply = absl::AnyInvocable<void(absl::StatusOr<v1::WaitResponse>)>;
+  using Calls = std::vector<absl::AnyInvocable<void()>>;
+  // Whether a request's condition holds, and what is missing.
+  using Holds = absl::FunctionRef<bool(const v1::WaitRequest& request, std::string* missing)>;
+
+  // Waits from `now` for as long as the request asks, at most 30 s.
+  void Add(const v1::WaitRequest& request, TimePoint now, Reply reply);
+  // Moves the answers to `calls` whose condition holds, or whose time is up at `now`.
+  void Collect(TimePoint now, Holds holds, Calls& calls);
+  // Moves all answers to `calls`: `failure`.
+  void Fail(const absl::Status& failure, Calls& calls);
+
+ private:
+  struct Waiter {
+    v1::WaitRequest request;
+    TimePoint deadline;
+    Reply reply;
+  };
+  std::vector<Waiter> waiters_;
+};
+
+}  // namespace cairn::ps
