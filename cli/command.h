@@ -18,6 +18,8 @@ class Command {
   virtual int Run(const CLI::App& app) = 0;
 };
 
+std::unique_ptr<Command> MakeCheckpointCommand();
+std::unique_ptr<Command> MakeDevicesCommand();
 std::unique_ptr<Command> MakeDigitsCommand();
 std::unique_ptr<Command> MakeModelCommand();
 std::unique_ptr<Command> MakeTrainCommand();

@@ -25,14 +25,16 @@ std::vector<std::string> Environment(std::vector<std::string> environment) {
   return environment;
 }
 
-// Program, place in the cluster, log level.
+// Program, place in the cluster, encryption, log level.
 std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index) {
-  return {absl::StrCat(args.program_directory, "/cairn-", job),
-          absl::StrCat("--job_name=", job),
-          absl::StrCat("--task_index=", index),
-          absl::StrCat("--ps_hosts=", Addresses(args.server_ports)),
-          absl::StrCat("--worker_hosts=", Addresses(args.worker_ports)),
-          absl::StrCat("--log_level=", args.log_level)};
+  std::vector<std::string> command = {absl::StrCat(args.program_directory, "/cairn-", job),
+                                      absl::StrCat("--job_name=", job),
+                                      absl::StrCat("--task_index=", index),
+                                      absl::StrCat("--ps_hosts=", Addresses(args.server_ports)),
+                                      absl::StrCat("--worker_hosts=", Addresses(args.worker_ports)),
+                                      absl::StrCat("--log_level=", args.log_level)};
+  command.insert(command.end(), args.tls_flags.begin(), args.tls_flags.end());
+  return command;
 }
 
 }  // namespace
@@ -44,9 +46,13 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
     std::vector<std::string> command = CommonCommand(args, "ps", i);
     command.push_back(absl::StrCat("--listen=", Address(args.server_ports[i])));
     command.push_back("--reuse_port");
+    if (!args.server_memory_limit.empty()) {
+      command.push_back(absl::StrCat("--memory_limit=", args.server_memory_limit));
+    }
     tasks.push_back(
         {.role = Supervisor::Role::kServer,
-         .child = {.name = absl::StrCat("ps/", i), .command = command, .environment = environment}});
+         .child = {.name = absl::StrCat("ps/", i), .command = command, .environment = environment},
+         .restarts = args.server_restarts});
   }
   for (size_t i = 0; i < args.worker_ports.size(); ++i) {
     const bool chief = i == 0;
@@ -59,7 +65,8 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
                      .child = {.name = absl::StrCat("worker/", i),
                                .command = command,
                                .environment = environment,
-                               .shares_stdout = chief}});
+                               .shares_stdout = chief},
+                     .restarts = args.worker_restarts});
   }
   return tasks;
 }

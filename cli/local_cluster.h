@@ -15,8 +15,12 @@ struct LocalClusterArgs {
   std::string model;                     // path
   std::vector<std::string> train_flags;  // for every worker, as given: "--epochs=5"
   std::string summary;                   // for the chief alone; empty: none
+  std::string server_memory_limit;       // of each server, as given: "4GiB"; empty: its default
+  std::vector<std::string> tls_flags;    // for every task, as given: "--tls_cert=a.pem"
   std::string log_level;
   int threads = 1;                       // of each worker
+  int server_restarts = 0;               // of each, when it is lost
+  int worker_restarts = 0;               // likewise
   std::vector<std::string> environment;  // "NAME=value": ours
 };
 

@@ -19,8 +19,10 @@ struct Row {
 constexpr Row kCommands[] = {
     {"train", "Train on this machine: starts servers and workers and shows their progress", MakeTrainCommand},
     {"model", "Show a model's layers and parameters", MakeModelCommand},
+    {"devices", "List the devices of this machine, or why there is no GPU", MakeDevicesCommand},
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
+    {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},
     {"version", "Print the version", MakeVersionCommand},
 };
 

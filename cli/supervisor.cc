@@ -17,6 +17,10 @@ namespace {
 
 constexpr int kRetryable = static_cast<int>(ExitCode::kRetryable);
 constexpr int kFailure = static_cast<int>(ExitCode::kFailure);
+// A task that is lost so soon after its start may be lost again at once.
+constexpr auto kSoon = std::chrono::seconds(5);
+constexpr auto kShortestPause = std::chrono::milliseconds(100);
+constexpr auto kLongestPause = std::chrono::seconds(5);
 
 std::string SignalName(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -56,11 +60,12 @@ std::string Names(const std::vector<const Child*>& children) {
 int Supervisor::Run(const std::vector<Task>& tasks) {
   SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGCHLD});
   if (!StartAll(tasks)) KillAll();
-  while (!Running().empty()) {
+  while (!Running().empty() || RestartsPlanned()) {
     WaitForEvents(signals);
     while (const std::optional<int> signal = signals.Next()) OnSignal(*signal);
     for (Member& member : members_) Relay(member.child->ReadOutput());
     ReapEnded();
+    StartPlanned();
     OnDeadline();
   }
   if (!verdict_.empty()) Say(verdict_);
@@ -69,15 +74,50 @@ int Supervisor::Run(const std::vector<Task>& tasks) {
 
 bool Supervisor::StartAll(const std::vector<Task>& tasks) {
   for (const Task& task : tasks) {
-    auto child = Child::Start(task.child);
+    Child::Args first = task.child;
+    first.command.insert(first.command.end(), task.first_life.begin(), task.first_life.end());
+    auto child = Child::Start(first);
     if (!child.ok()) {
       exit_code_ = kFailure;
       verdict_ = std::string(child.status().message());
       return false;
     }
-    members_.push_back({task.role, *std::move(child)});
+    members_.push_back({.task = &task, .child = *std::move(child), .started_at = SteadyClock().Now()});
   }
   return true;
+}
+
+bool Supervisor::PlanRestart(Member& member) {
+  const ChildEnd& end = *member.child->end();
+  if (CodeOf(end) != kRetryable || member.restarts >= member.task->restarts) return false;
+  const TimePoint now = SteadyClock().Now();
+  const bool soon = now - member.started_at < kSoon;
+  member.pause =
+      soon ? std::clamp<Duration>(member.pause * 2, kShortestPause, kLongestPause) : Duration::zero();
+  member.restart_at = now + member.pause;
+  ++member.restarts;
+  Say(absl::StrCat(member.child->name(), " ", Describe(end), ": starting it again (", member.restarts, " of ",
+                   member.task->restarts, ")"));
+  return true;
+}
+
+void Supervisor::StartPlanned() {
+  for (Member& member : members_) {
+    if (!member.restart_at.has_value() || SteadyClock().Now() < *member.restart_at) continue;
+    member.restart_at.reset();
+    auto child = Child::Start(member.task->child);
+    if (!child.ok()) {
+      Fail(kFailure, std::string(child.status().message()), member.child.get());
+      return;
+    }
+    member.child = *std::move(child);
+    member.started_at = SteadyClock().Now();
+  }
+}
+
+bool Supervisor::RestartsPlanned() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const Member& member) { return member.restart_at.has_value(); });
 }
 
 void Supervisor::WaitForEvents(const SignalQueue& signals) {
@@ -86,8 +126,12 @@ void Supervisor::WaitForEvents(const SignalQueue& signals) {
     if (member.child->output_fd() >= 0) events.push_back({member.child->output_fd(), POLLIN, 0});
   }
   int timeout = -1;  // no limit while all is well: every task limits its own waits
-  if (deadline_.has_value()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - SteadyClock().Now()).count();
+  std::optional<TimePoint> next = deadline_;
+  for (const Member& member : members_) {
+    if (member.restart_at.has_value()) next = std::min(next.value_or(*member.restart_at), *member.restart_at);
+  }
+  if (next.has_value()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - SteadyClock().Now()).count();
     timeout = static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
   }
   poll(events.data(), events.size(), timeout);  // an error is a spurious wake
@@ -107,7 +151,7 @@ void Supervisor::OnSignal(int signal) {
 }
 
 void Supervisor::ReapEnded() {
-  std::vector<const Member*> ended;
+  std::vector<Member*> ended;
   for (Member& member : members_) {
     if (!member.child->TryReap()) continue;
     Relay(member.child->FinishOutput());
@@ -117,23 +161,29 @@ void Supervisor::ReapEnded() {
   std::stable_sort(ended.begin(), ended.end(), [](const Member* a, const Member* b) {
     return (CodeOf(*a->child->end()) == kRetryable) < (CodeOf(*b->child->end()) == kRetryable);
   });
-  for (const Member* member : ended) OnEnd(*member);
+  for (Member* member : ended) OnEnd(*member);
   if (phase_ == Phase::kStopping && !servers_told_ && !WorkersRunning()) {
     servers_told_ = true;
     for (const Member* member : Running()) member->child->Signal(stop_signal_);
   }
 }
 
-void Supervisor::OnEnd(const Member& member) {
+void Supervisor::OnEnd(Member& member) {
   if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) return;  // as told
   const Child& child = *member.child;
   if (!child.end()->clean()) {
+    if (phase_ == Phase::kRunning && PlanRestart(member)) return;
+    if (chief_done_ && CodeOf(*child.end()) == kRetryable) {
+      Say(absl::StrCat(child.name(), " ", Describe(*child.end()), " after the chief's end: nothing is lost"));
+      return;
+    }
     const std::string before =
         early_server_.empty() ? "" : absl::StrCat(early_server_, " ended before the workers, then ");
     Fail(CodeOf(*child.end()), absl::StrCat(before, child.name(), " ", Describe(*child.end())), &child);
-  } else if (member.role == Role::kChief) {
+  } else if (member.role() == Role::kChief) {
+    chief_done_ = true;
     EnterEnding();
-  } else if (member.role == Role::kServer && WorkersRunning()) {
+  } else if (member.role() == Role::kServer && WorkersRunning()) {
     // At the regular end a server that was told so may be faster than the worker that told it.
     if (early_server_.empty()) early_server_ = child.name();
     EnterEnding();
@@ -148,8 +198,12 @@ void Supervisor::OnDeadline() {
   if (phase_ == Phase::kEnding) {
     const std::string since =
         early_server_.empty() ? "the chief's end" : absl::StrCat("the end of ", early_server_);
-    Fail(kFailure, absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since),
-         late[0]);
+    // A chief that was lost just after it had ended the servers: its next life finds none.
+    const bool lost_chief = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+      return member.role() == Role::kChief && member.restarts > 0 && member.child->running();
+    });
+    Fail(lost_chief ? kRetryable : kFailure,
+         absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since), late[0]);
   } else if (phase_ == Phase::kStopping) {
     Say(absl::StrCat(Names(late), " did not stop within ", Seconds(options_.grace), ": killing"));
     KillAll();
@@ -159,6 +213,7 @@ void Supervisor::OnDeadline() {
 void Supervisor::EnterEnding() {
   if (phase_ != Phase::kRunning) return;
   phase_ = Phase::kEnding;
+  for (Member& member : members_) member.restart_at.reset();
   deadline_ = SteadyClock().Now() + options_.end_limit;
 }
 
@@ -172,10 +227,11 @@ void Supervisor::Fail(int code, const std::string& text, const Child* child) {
 
 void Supervisor::Stop(int signal) {
   phase_ = Phase::kStopping;
+  for (Member& member : members_) member.restart_at.reset();
   deadline_ = SteadyClock().Now() + options_.grace;
   stop_signal_ = signal;
   for (const Member* member : Running()) {
-    if (member->role != Role::kServer) member->child->Signal(signal);
+    if (member->role() != Role::kServer) member->child->Signal(signal);
   }
 }
 
@@ -194,9 +250,9 @@ std::vector<const Supervisor::Member*> Supervisor::Running() const {
 }
 
 bool Supervisor::WorkersRunning() const {
-  const auto running = Running();
-  return std::any_of(running.begin(), running.end(),
-                     [](const Member* m) { return m->role != Role::kServer; });
+  return std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+    return member.role() != Role::kServer && (member.child->running() || member.restart_at.has_value());
+  });
 }
 
 void Supervisor::Say(const std::string& text) {

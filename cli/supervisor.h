@@ -7,8 +7,9 @@
 //   kEnding ── a child fails, or end_limit over ────┘                                            ▼
 //      └───────────────────────────────────────── all ended ───────────────────────────────▶ the exit code
 //
-// kStopping passes the signal on to the workers, and to the servers when no worker is left. One thread; Run
-// blocks it until every child is reaped.
+// kStopping passes the signal on to the workers, and to the servers when no worker is left. In kRunning a
+// task that is lost is started again, as often as it may be; what is lost after the chief's end is no
+// failure. One thread; Run blocks it until every child is reaped.
 #pragma once
 
 #include <chrono>
@@ -29,6 +30,10 @@ class Supervisor {
   struct Task {
     Role role;
     Child::Args child;
+    // How often it is started again when it was lost: killed from outside, or ended with 138. Later from time
+    // to time: a task that was lost within 5 s of its start waits before the next one, up to 5 s.
+    int restarts = 0;
+    std::vector<std::string> first_life{};  // more arguments, which it has not when it is started again
   };
   struct Options {
     std::string program = "cairn train";  // before every line of ours
@@ -41,23 +46,32 @@ class Supervisor {
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
   // Returns the launcher's exit code: 0 when all tasks ended with 0; the code of the first task that failed;
-  // 130 or 143 after a signal. A task killed by a signal counts as lost (138), or as broken (1) when the
-  // signal was its own doing, such as SIGSEGV. The reason goes to `log_fd`, with the last lines of the task
-  // that failed.
+  // 130 or 143 after a signal. A task killed by a signal that is not started again counts as lost (138), or
+  // as broken (1) when the signal was its own doing, such as SIGSEGV. The reason goes to `log_fd`, with the
+  // last lines of the task that failed.
   int Run(const std::vector<Task>& tasks);
 
  private:
   enum class Phase { kRunning, kEnding, kStopping, kKilling };
   struct Member {
-    Role role;
+    Role role() const { return task->role; }
+
+    const Task* task;
     std::unique_ptr<Child> child;
+    TimePoint started_at;
+    int restarts = 0;
+    Duration pause{};                       // before the last restart
+    std::optional<TimePoint> restart_at{};  // it was lost and will be started again
   };
 
   bool StartAll(const std::vector<Task>& tasks);
+  // False when it was not lost, or may not be started again.
+  bool PlanRestart(Member& member);
+  void StartPlanned();
   void WaitForEvents(const SignalQueue& signals);
   void OnSignal(int signal);
   void ReapEnded();
-  void OnEnd(const Member& member);
+  void OnEnd(Member& member);
   void OnDeadline();
 
   void EnterEnding();
@@ -66,6 +80,7 @@ class Supervisor {
   void KillAll();
 
   std::vector<const Member*> Running() const;
+  bool RestartsPlanned() const;
   bool WorkersRunning() const;
   void Relay(const std::string& lines);
   void Say(const std::string& text);
@@ -76,6 +91,7 @@ class Supervisor {
   std::optional<TimePoint> deadline_;  // of the phase
   int stop_signal_ = 0;
   bool servers_told_ = false;     // kStopping: the signal went to the servers too
+  bool chief_done_ = false;       // ended with 0: it has the result, and needs nobody any more
   std::string early_server_;      // ended with 0 while workers ran; empty: none
   std::optional<int> exit_code_;  // set once, by whatever ended the run first
   std::string verdict_;           // said last

@@ -7,12 +7,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "cli/local_cluster.h"
 #include "cli/ports.h"
 #include "cli/supervisor.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
+#include "common/net/tls.h"
+#include "worker/callbacks.h"
 #include "worker/inputs.h"
 #include "worker/options.h"
 
@@ -84,7 +87,22 @@ class TrainCommand final : public Command {
         ->type_name("N")
         ->group(group);
     app.add_flag("--verbose", verbose_, "Show what all tasks tell, not only warnings")->group(group);
+    app.add_option(FlagNames("max_restarts"), max_restarts_,
+                   "How often each task is started again when it was lost; a server only with --train_dir")
+        ->check(WholeNumberFrom(0))
+        ->capture_default_str()
+        ->type_name("N")
+        ->group(group);
+    app.add_option(
+           FlagNames("ps_memory_limit"), ps_memory_limit_,
+           "What the job may take of each server's memory, like 4GiB or 500MB: cairn-ps --memory_limit")
+        ->check(MemorySize())
+        ->type_name("SIZE")
+        ->group(group);
+    // Of one task's first life; see common/core/fault_points.h.
+    app.add_option("--fault", faults_)->group("");
     AddTrainOptions(app, options_);
+    net::AddTlsFlags(app, tls_);
     model->excludes(app.get_option("--model"));
   }
 
@@ -96,8 +114,12 @@ class TrainCommand final : public Command {
       return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
                                 num_workers_, " workers"));
     }
-    if (const auto inputs = worker::LoadInputs(options_); !inputs.ok())
-      return Fault(inputs.status().message());
+    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) return Fault(status.message());
+    const auto inputs = worker::LoadInputs(options_);
+    if (!inputs.ok()) return Fault(inputs.status().message());
+    const bool validation = inputs->data.validation != nullptr && options_.validation;
+    const auto callbacks = worker::Callbacks::Create(options_, inputs->model, inputs->metrics, validation);
+    if (!callbacks.ok()) return Fault(callbacks.status().message());
     return Launch(app);
   }
 
@@ -111,19 +133,31 @@ class TrainCommand final : public Command {
       return Failure(server_ports.ok() ? worker_ports.status() : server_ports.status());
     }
 
-    Supervisor supervisor(
-        {.program = kProgram, .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO)});
-    return supervisor.Run(PlanLocalCluster({
+    std::vector<Supervisor::Task> tasks = PlanLocalCluster({
         .program_directory = *directory,
         .server_ports = Numbers(*server_ports),
         .worker_ports = Numbers(*worker_ports),
         .model = options_.model,
         .train_flags = WorkerFlags(app),
         .summary = options_.summary,
+        .server_memory_limit = ps_memory_limit_,
+        .tls_flags = TlsFlags(app),
         .log_level = LogLevel(app),
         .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
+        // Without snapshots nothing can give a new server what the one before had.
+        .server_restarts = options_.train_dir.empty() ? 0 : max_restarts_,
+        .worker_restarts = max_restarts_,
         .environment = OurEnvironment(),
-    }));
+    });
+    for (const std::string& fault : faults_) {  // TASK:POINT:PASSING:SIGNAL
+      const std::pair<std::string, std::string> parts = absl::StrSplit(fault, absl::MaxSplits(':', 1));
+      for (Supervisor::Task& task : tasks) {
+        if (task.child.name == parts.first) task.first_life = {absl::StrCat("--fault=", parts.second)};
+      }
+    }
+    Supervisor supervisor(
+        {.program = kProgram, .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO)});
+    return supervisor.Run(tasks);
   }
 
   // What the command line says about training, for every worker alike.
@@ -142,16 +176,27 @@ class TrainCommand final : public Command {
     return flags;
   }
 
+  static std::vector<std::string> TlsFlags(const CLI::App& app) {
+    CLI::App declares;
+    net::TlsFiles unused;
+    net::AddTlsFlags(declares, unused);
+    return GivenFlags(app, declares);
+  }
+
   std::string LogLevel(const CLI::App& app) const {
     if (!app.get_option("--log_level")->empty()) return options_.log_level;
-    return verbose_ ? "info" : "warning";
+    return verbose_ || options_.log_device_placement ? "info" : "warning";
   }
 
   std::string model_;
   int num_servers_ = 1;
   int num_workers_ = 1;
+  int max_restarts_ = 100;
   bool verbose_ = false;
+  std::string ps_memory_limit_;
+  std::vector<std::string> faults_;
   worker::TrainOptions options_;
+  net::TlsFiles tls_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
+#include "common/net/tls.h"
 #include "worker/client/client.h"
 
 namespace cairn::cli {
@@ -49,6 +50,7 @@ class VarCommand final : public Command {
     list_ = app.add_subcommand("list", "Print all variables: name, shape, servers");
     for (CLI::App* command : {set_, get_, list_}) {
       net::AddClusterFlags(*command, flags_);
+      net::AddTlsFlags(*command, tls_);
       command->add_option("--timeout", timeout_seconds_, "Seconds to try to reach the servers")
           ->check(NumberAbove(0))
           ->capture_default_str()
@@ -61,6 +63,9 @@ class VarCommand final : public Command {
   int Run(const CLI::App&) override {
     const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
     if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
+    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
+      return static_cast<int>(UsageError(kProgram, status.message()));
+    }
     std::vector<float> values;
     if (set_->parsed()) {
       auto parsed = ParseValues(value_);
@@ -73,7 +78,7 @@ class VarCommand final : public Command {
     const auto timeout =
         std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout_seconds_));
     auto client = client::Client::Connect(
-        servers, {.task = kProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout});
+        servers, {.task = kProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout}, tls_);
     absl::Status status = client.status();
     if (status.ok())
       status = set_->parsed() ? Set(**client, values) : get_->parsed() ? Get(**client) : List(**client);
@@ -107,6 +112,7 @@ class VarCommand final : public Command {
   }
 
   net::ClusterFlags flags_;
+  net::TlsFiles tls_;
   double timeout_seconds_ = 10;
   std::string name_, value_;
   CLI::App *set_ = nullptr, *get_ = nullptr, *list_ = nullptr;

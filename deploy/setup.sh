@@ -6,12 +6,12 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build ccache git ca-certificates
-  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev openssl
   nlohmann-json3-dev libcli11-dev libspdlog-dev zlib1g-dev
   libzip-dev zipcmp zipmerge ziptool # libzip's CMake file wants its tools installed
   libdnnl-dev
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-19 libclang-rt-19-dev libomp-19-dev python3)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-19 libclang-rt-19-dev libomp-19-dev python3 spin)
 
 case "${1-}" in
   "") ;;

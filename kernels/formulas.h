@@ -4,13 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "common/core/host_device.h"
 #include "kernels/ops.h"
-
-#if defined(__CUDACC__)
-#define CAIRN_HOST_DEVICE __host__ __device__
-#else
-#define CAIRN_HOST_DEVICE
-#endif
 
 namespace cairn::kernels {
 
@@ -106,6 +101,12 @@ CAIRN_HOST_DEVICE inline float SoftmaxGradient(float y, float dy, float dot) {
   return y * (dy - dot);
 }
 
+// The penalty l1 sum |w| + l2 sum w^2: its gradient with respect to w.
+CAIRN_HOST_DEVICE inline float PenaltyGradient(float l1, float l2, float w) {
+  const float sign = w > 0 ? 1.0f : (w < 0 ? -1.0f : 0.0f);
+  return l1 * sign + 2 * l2 * w;
+}
+
 // The losses are those of keras/src/losses/losses.py over keras/src/backend/{jax,torch}/nn.py, which agree;
 // in all of them y is an output and t its target. The gradients are with respect to y, before weights.
 
@@ -116,6 +117,17 @@ struct LabelSmoothing {
   float add = 0;   // s u
   CAIRN_HOST_DEVICE float operator()(float target) const { return target * keep + add; }
 };
+inline LabelSmoothing MakeSmoothing(const LossParams& params) {
+  const double ignorant =
+      params.kind == LossKind::kBinaryCrossentropy ? 0.5 : 1 / static_cast<double>(params.width);
+  return {.keep = static_cast<float>(1 - params.label_smoothing),
+          .add = static_cast<float>(params.label_smoothing * ignorant)};
+}
+
+// Whether a label names one of `classes`.
+CAIRN_HOST_DEVICE inline bool IsClassIndex(float label, int64_t classes) {
+  return label >= 0 && label < static_cast<float>(classes) && label == std::floor(label);
+}
 
 // One class' share of the cross entropy of logits x: log(sum_j exp(x_j)) - x_k, times its target. `largest` =
 // max_j x_j was taken out of the exponents: log_sum = log(sum_j exp(x_j - largest)).

@@ -29,4 +29,12 @@ absl::Status Validate(const LossParams& params) {
   return absl::OkStatus();
 }
 
+absl::Status BadLabelError(const LossParams& params, int64_t index, float label) {
+  const int64_t example = index / params.rows_per_example, row = index % params.rows_per_example;
+  return absl::InvalidArgumentError(
+      absl::StrCat("label ", label, " of example ", example, " of the batch",
+                   params.rows_per_example == 1 ? "" : absl::StrCat(", row ", row), ": the network has ",
+                   params.width, " classes, 0 to ", params.width - 1));
+}
+
 }  // namespace cairn::kernels

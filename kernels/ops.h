@@ -5,14 +5,17 @@
 // input of the next, so a chain of ops keeps its preferred layout end to end and only the edges are
 // row-major.
 //
-// All pointers are device memory, floats unless said otherwise, and never alias unless said so. Outputs are
-// overwritten, not added to. Weights and their gradients are always row-major in Keras' shapes, whatever the
-// activations' layout. A gradient with respect to an activation has the layout of that activation.
+// All pointers are device memory and never alias unless said so. Outputs are overwritten, not added to.
+// Weights and their gradients are always float32 and row-major in Keras' shapes, whatever the activations'
+// layout. An activation lies as its TensorDesc says, in elements of that type, though the pointer says float;
+// the gradient with respect to it likewise. Linear maps take activations of any type and write the device's
+// own; other ops write the type that they read.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,6 +80,8 @@ struct Conv2DParams {
   bool use_bias = true;
   bool relu = false;                 // fused
   bool needs_input_gradient = true;  // false for the first layer: nothing is computed
+  // Fused behind the relu: the largest of windows that lie side by side, as far as they fit. 0: no pooling.
+  int64_t pool_height = 0, pool_width = 0;
 };
 
 // The transpose of a convolution from [n, oh, ow, filters] to the input: kernel [kh, kw, filters, c]. Output
@@ -101,9 +106,11 @@ struct DenseParams {
 };
 
 // Rows of a table: x holds `indices` row numbers as floats, the kernel is the table [rows, width]. There is
-// no bias and no dx. INVALID_ARGUMENT from Forward names an index that is not in [0, rows).
+// no bias and no dx. INVALID_ARGUMENT from Forward, or from the next Synchronize(), names an index that is
+// not in [0, rows).
 struct EmbeddingParams {
   int64_t indices = 0, rows = 0, width = 0;
+  std::string what{};  // "layer 'words'": what an error names that Synchronize() tells
 };
 
 // --- One input, no weights ---
@@ -179,6 +186,7 @@ class BatchNorm {
 // Over the last axis. gamma and beta [width], or null: 1 and 0.
 struct LayerNormParams {
   int64_t rows = 0, width = 0;
+  ElementType type = ElementType::kFloat32;  // of x and y
   float epsilon = 1e-3f;
   bool scale = true, center = true;
 };
@@ -194,12 +202,18 @@ class LayerNorm {
 
 // --- Training only ---
 
-// Inverted dropout: y = x / (1 - rate) with probability 1 - rate, else 0. Which, depends on (seed, element)
-// alone.
+// Inverted dropout: y = x / (1 - rate) with probability 1 - rate, else 0. Which, depends on the device's seed
+// (SeedRandom), the op's stream and the element's place alone.
+struct DropoutParams {
+  TensorDesc input;  // any layout
+  float rate = 0;    // in [0, 1)
+  uint64_t stream = 0;
+};
+
 class Dropout {
  public:
   virtual ~Dropout() = default;
-  virtual absl::Status Forward(const float* x, uint64_t seed, float* y) = 0;
+  virtual absl::Status Forward(const float* x, float* y) = 0;
   // With the choice of the last Forward.
   virtual absl::Status Backward(const float* dy, float* dx) = 0;
 };
@@ -208,14 +222,35 @@ class Dropout {
 class Regularizer {
  public:
   virtual ~Regularizer() = default;
-  // Adds the penalty's gradient to `gradient`, unless that is null, and the penalty to the host's `penalty`
-  // by the next Synchronize().
+  // Adds the penalty's gradient to `gradient`, unless that is null, and writes the penalty to the host's
+  // `penalty` by the next Synchronize().
   virtual absl::Status Run(const float* w, float* gradient, double* penalty) = 0;
+};
+
+// Loss scaling (Micikevicius et al., "Mixed Precision Training", 2018, section 3.2): gradients on their way
+// through float16 are multiplied by a factor, so that the small ones do not fall to 0, and divided by it at
+// the end.
+struct LossScalerParams {
+  int64_t outputs = 0;  // of the network, the batch included
+  struct Range {
+    int64_t begin = 0, end = 0;
+  };
+  std::vector<Range> gradients;  // in the flat vector; what else lies there came another way
+};
+
+class LossScaler {
+ public:
+  virtual ~LossScaler() = default;
+  // The factor of what is run from here on. Not within a recording.
+  virtual absl::Status SetScale(float scale) = 0;
+  virtual absl::Status Scale(float* doutputs) = 0;
+  // Writes to the host's `finite` by the next Synchronize() whether all are finite numbers.
+  virtual absl::Status Unscale(float* gradients, bool* finite) = 0;
 };
 
 // --- Layouts ---
 
-// Copies an activation from one layout to another.
+// Copies an activation from one layout, or one type, to another.
 class Reorder {
  public:
   virtual ~Reorder() = default;
@@ -247,10 +282,18 @@ struct LossParams {
   int64_t targets_per_example() const {
     return kind == LossKind::kSparseCategoricalCrossentropy ? rows_per_example : rows_per_example * width;
   }
+  // What the sum of an example's terms is divided by to be its loss.
+  int64_t terms_per_example() const {
+    const bool categorical =
+        kind == LossKind::kSparseCategoricalCrossentropy || kind == LossKind::kCategoricalCrossentropy;
+    return categorical ? rows_per_example : rows_per_example * width;
+  }
 };
 
 // INVALID_ARGUMENT for extents below 1, options out of range, and more classes than a float counts.
 absl::Status Validate(const LossParams& params);
+// The error that Loss::Run() speaks of: of the `index`-th label of a batch.
+absl::Status BadLabelError(const LossParams& params, int64_t index, float label);
 
 // What one batch adds to the sum that an epoch's mean loss is made of. Host memory.
 struct LossSums {
@@ -303,9 +346,12 @@ class OpFactory {
 
   virtual absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(int64_t elements, float rate) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                        float l2) = 0;
+
+  // Where the device's own type is float16.
+  virtual absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(const LossScalerParams& params) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,
                                                                const TensorDesc& to) = 0;

@@ -1,3 +1,6 @@
+#include <string>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/device.h"
 
@@ -15,16 +18,27 @@ int64_t BlockOf(Layout layout) {
   return 1;
 }
 
+int64_t BytesOf(ElementType type) {
+  return type == ElementType::kFloat32 ? 4 : 2;
+}
+
 int64_t TensorDesc::num_floats() const {
-  if (layout == Layout::kRowMajor) return shape.num_elements();
+  if (layout == Layout::kRowMajor) return (shape.num_elements() * BytesOf(type) + 3) / 4;
   const int64_t block = BlockOf(layout);
   const int64_t blocks = (shape[3] + block - 1) / block;
   return shape[0] * blocks * shape[1] * shape[2] * block;
 }
 
+TensorDesc TensorDesc::WithShape(Shape other) const {
+  return {.shape = std::move(other), .layout = Layout::kRowMajor, .type = type};
+}
+
 std::string TensorDesc::ToString() const {
-  if (layout == Layout::kRowMajor) return shape.ToString();
-  return absl::StrCat(shape.ToString(), " blocked", BlockOf(layout));
+  std::string text = shape.ToString();
+  if (layout != Layout::kRowMajor) absl::StrAppend(&text, " blocked", BlockOf(layout));
+  if (type == ElementType::kBFloat16) absl::StrAppend(&text, " bfloat16");
+  if (type == ElementType::kFloat16) absl::StrAppend(&text, " float16");
+  return text;
 }
 
 }  // namespace cairn::kernels

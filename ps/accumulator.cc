@@ -25,7 +25,8 @@ absl::Status Accumulator::Add(int64_t offset, net::Payload payload) {
         absl::StrCat("chunk [", offset, ", ", offset + count, ") repeats elements that have already come"));
   }
 
-  if (buffer_ == nullptr) buffer_ = pool_.Acquire();
+  if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
+  if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
   net::CopyPayload(payload, buffer_->data() + offset);
   received_ += count;
 

@@ -21,7 +21,7 @@ class Accumulator {
   explicit Accumulator(BufferPool& pool) : pool_(pool) {}
 
   // INVALID_ARGUMENT, without effect, when the payload is no whole number of floats, lies outside the values,
-  // or repeats elements that have already come.
+  // or repeats elements that have already come; RESOURCE_EXHAUSTED when the pool has no buffer.
   absl::Status Add(int64_t offset, net::Payload payload);
 
   // Elements received so far.

@@ -1,19 +1,23 @@
 #include "ps/active_job.h"
 
-#include <unistd.h>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "common/core/memory_size.h"
 #include "common/core/status.h"
 
 namespace cairn::ps {
 namespace {
+
+// A year: no clock's arithmetic comes to its end with it.
+constexpr double kLongestLeaseSeconds = 31'536'000;
 
 // The sequencer is in this process.
 class LocalPort final : public SequencerPort {
  public:
   LocalPort(Sequencer& sequencer, int server) : sequencer_(sequencer), server_(server) {}
   void ReportStaged(const Gradient& gradient) override { sequencer_.OnStaged(server_, gradient); }
+  void ReportSums(Sums sums) override { sequencer_.OnSums(server_, std::move(sums)); }
   void ReportExecuted(int64_t index) override { sequencer_.OnExecuted(server_, index); }
 
  private:
@@ -21,15 +25,34 @@ class LocalPort final : public SequencerPort {
   const int server_;
 };
 
+// PolicyConfig::mode; empty where nothing is trained.
+std::string ModeNameOf(v1::Mode mode) {
+  switch (mode) {
+    case v1::MODE_SYNC:
+      return "sync";
+    case v1::MODE_ASYNC:
+      return "async";
+    case v1::MODE_SSP:
+      return "ssp";
+    default:
+      return "";
+  }
+}
+
 absl::Status CheckJob(const v1::Job& job) {
   if (job.mode() == v1::MODE_VARIABLES) return absl::OkStatus();
-  if (job.mode() != v1::MODE_SYNC && job.mode() != v1::MODE_ASYNC) {
+  if (ModeNameOf(job.mode()).empty()) {
     return absl::InvalidArgumentError(absl::StrCat("job: unknown mode ", static_cast<int>(job.mode())));
   }
   if (job.workers().empty()) return absl::InvalidArgumentError("job: no workers");
   if (job.servers().empty()) return absl::InvalidArgumentError("job: no servers");
-  if (!(job.lease_seconds() > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(), " s"));
+  if (job.generation() < 0 || job.resumed().version() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: generation ", job.generation(), ", resumed at version ", job.resumed().version()));
+  }
+  if (!(job.lease_seconds() > 0 && job.lease_seconds() <= kLongestLeaseSeconds)) {
+    return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(),
+                                                   " s, must be above 0 and at most ", kLongestLeaseSeconds));
   }
   return absl::OkStatus();
 }
@@ -49,79 +72,110 @@ OptimizerConfig OptimizerOf(const v1::Job& job) {
   return config;
 }
 
-// A server takes norms of what it holds itself.
-absl::Status CheckNorms(const v1::Job& job, const Shard::Options& shard) {
-  const Optimizer& optimizer = *shard.optimizer;
-  if (optimizer.norms() == Norms::kNone) return absl::OkStatus();
-  if (optimizer.norms() == Norms::kGlobal && job.servers_size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: global_clipnorm needs the norm of all variables' gradients, and each of ",
-                     job.servers_size(), " servers knows its own alone: use one server, or clipnorm"));
-  }
+// A band that is cut has no sum that does not depend on where.
+absl::Status CheckNorms(const Shard::Options& shard) {
+  if (shard.optimizer->norms().empty()) return absl::OkStatus();
   for (const net::Slice& slice : shard.slices) {
-    if (slice.whole() || slice.moving_average_momentum.has_value()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("job: optimizer ", optimizer.name(),
-                                                   " needs norms of whole variables, and '", slice.name,
-                                                   "' is split over servers"));
+    if (slice.whole_bands() || slice.moving_average_momentum.has_value()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job: optimizer ", shard.optimizer->name(), " takes norms, and '", slice.name, "' is split at rows ",
+        slice.row_begin, " and ", slice.row_end, ", not at multiples of ", net::RowsPerBand(slice.shape)));
   }
   return absl::OkStatus();
 }
 
 PolicyConfig PolicyOf(const v1::Job& job) {
   PolicyConfig config;
-  config.mode = job.mode() == v1::MODE_SYNC ? "sync" : "async";
+  config.mode = ModeNameOf(job.mode());
   config.expected_workers = job.workers_size();
   config.replicas_to_aggregate = job.replicas_to_aggregate();
   if (job.has_max_staleness()) config.max_staleness = job.max_staleness();
   if (job.final_version() > 0) config.final_version = job.final_version();
+  config.initial_version = job.resumed().version();
+  for (int worker = 0; worker < job.resumed().positions_size(); ++worker) {
+    config.initial_clocks[worker] = job.resumed().positions(worker);
+  }
   return config;
 }
 
+Progress ProgressOf(const v1::Progress& proto) {
+  Progress progress = {.version = proto.version()};
+  progress.counters.accepted = proto.counters().accepted();
+  progress.counters.examples = proto.counters().examples();
+  progress.counters.stale = proto.counters().stale();
+  progress.counters.staleness_max = proto.counters().staleness_max();
+  auto& histogram = progress.counters.staleness_histogram;
+  const int given = std::min<int>(proto.counters().staleness_histogram_size(), histogram.size());
+  for (int i = 0; i < given; ++i) histogram[static_cast<size_t>(i)] = proto.counters().staleness_histogram(i);
+  for (int worker = 0; worker < proto.positions_size(); ++worker) {
+    progress.positions[worker] = proto.positions(worker);
+  }
+  return progress;
+}
+
 // A chief's mistake, or a stranger's bytes, must not make the server ask for memory that there is not.
-absl::Status CheckMemory(const Shard::Options& shard) {
-  double elements = 0;
-  for (const net::Slice& slice : shard.slices) elements += static_cast<double>(slice.elements());
-  const double copies =
-      2.0 + (shard.optimizer == nullptr ? 0.0 : static_cast<double>(shard.optimizer->slot_names().size()));
-  const double needed = elements * copies * sizeof(float);
-  const double there =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (needed <= there) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrFormat("the variables need %.1f GiB with their slots, and this machine has %.1f GiB",
-                      needed / 0x1p30, there / 0x1p30));
+absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
+  double value_bytes = 0;
+  for (const net::Slice& slice : shard.slices) {
+    value_bytes += static_cast<double>(slice.elements()) * sizeof(float);
+  }
+  const bool trains = shard.optimizer != nullptr;
+  const int num_slots = trains ? static_cast<int>(shard.optimizer->slot_names().size()) : 0;
+  const MemoryNeeds needs = MemoryNeedsOf(value_bytes, num_slots, job.workers_size());
+  if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the job needs ", InGiB(needs.total()), " and may take ",
+      InGiB(static_cast<double>(shard.memory_limit)), " (--memory_limit): two versions of the values ",
+      InGiB(needs.values), ", ", num_slots,
+      trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ", InGiB(needs.slots),
+      ", a gradient of each of ", job.workers_size(), " workers and one that arrives ",
+      InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot)));
 }
 
 }  // namespace
 
+MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers) {
+  return {.values = 2 * value_bytes,
+          .slots = num_slots * value_bytes,
+          .gradients = (num_workers + 1.0) * value_bytes,
+          .snapshot = (1.0 + num_slots) * value_bytes};
+}
+
 absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
                                                              std::vector<net::Slice> slices, uint64_t layout,
-                                                             int server,
-                                                             const LeaderConnector& connect_to_leader) {
+                                                             const Host& host) {
   CAIRN_RETURN_IF_ERROR(CheckJob(job));
-  std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout));
-  Shard::Options shard = {
-      .slices = std::move(slices), .optimizer = nullptr, .final_version = job.final_version()};
-  CAIRN_RETURN_IF_ERROR(CheckMemory(shard));
+  std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout, host.memory_limit));
+  Shard::Options shard = {.slices = std::move(slices),
+                          .optimizer = nullptr,
+                          .final_version = job.final_version(),
+                          .staleness_aware_learning_rate = job.staleness_aware_learning_rate(),
+                          .initial_version = job.resumed().version(),
+                          .memory_limit = host.memory_limit};
+  if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
+  shard.faults = host.faults;
   if (job.mode() == v1::MODE_VARIABLES) {
+    CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
     active->shard_ = std::make_shared<Shard>(std::move(shard));
     return active;
   }
 
   CAIRN_ASSIGN_OR_RETURN(shard.optimizer, MakeOptimizer(OptimizerOf(job)));
-  CAIRN_RETURN_IF_ERROR(CheckNorms(job, shard));
-  CAIRN_RETURN_IF_ERROR(CheckMemory(shard));
+  CAIRN_RETURN_IF_ERROR(CheckNorms(shard));
+  CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
+  // Norms are of all servers, so these make an update together, also of an asynchronous push.
+  const std::vector<Norms> norms(shard.optimizer->norms().begin(), shard.optimizer->norms().end());
   active->shard_ = std::make_shared<Shard>(std::move(shard));
-  const bool sequences_itself = job.mode() == v1::MODE_ASYNC;
-  if (sequences_itself || server == 0) {
+  const bool sequences_itself = job.mode() == v1::MODE_ASYNC && norms.empty();
+  if (sequences_itself || host.index == 0) {
     CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job)));
-    active->sequencer_ =
-        std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : job.servers_size());
+    active->sequencer_ = std::make_unique<Sequencer>(
+        std::move(policy), sequences_itself ? 1 : job.servers_size(), norms, ProgressOf(job.resumed()));
     active->port_ = std::make_unique<LocalPort>(*active->sequencer_, 0);
     active->shard_->ConnectTo(active->port_.get());
     CAIRN_CHECK(active->sequencer_->Subscribe(0, 1, active->shard_));
   } else {
-    active->port_ = connect_to_leader(job, active->shard_);
+    active->port_ = host.connect_to_leader(job, active->shard_);
     active->shard_->ConnectTo(active->port_.get());
   }
   return active;

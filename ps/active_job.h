@@ -18,29 +18,51 @@
 
 namespace cairn::ps {
 
+// What a job takes of a server's memory. With V bytes of values on this server, S slots of the optimizer and
+// W workers:
+//
+//   needed = 2 V        the current values and the next version
+//          + S V        the optimizer's slots
+//          + (W + 1) V  a gradient of each worker, and one that arrives
+//          + (1 + S) V  a snapshot's copy: a version that is still read, and its slots
+struct MemoryNeeds {
+  double values = 0, slots = 0, gradients = 0, snapshot = 0;  // bytes
+  double total() const { return values + slots + gradients + snapshot; }
+};
+MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers);
+
 class ActiveJob {
  public:
   // Makes the port to the job's sequencer for a server that is not the sequencer.
   using LeaderConnector =
       std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>)>;
-  // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when the variables,
-  // two versions of them and the optimizer's slots, do not fit this machine's memory.
+  // The server that the job is on.
+  struct Host {
+    int index = 0;
+    LeaderConnector connect_to_leader{};  // needed where index > 0 and something is trained
+    int64_t memory_limit = 0;             // bytes, of what the job takes: MemoryNeeds
+    FaultPoints* faults = nullptr;        // as Shard::Options
+  };
+  // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when MemoryNeeds go
+  // beyond the limit, naming both and what needs how much.
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
-                                                           uint64_t layout, int server,
-                                                           const LeaderConnector& connect_to_leader);
+                                                           uint64_t layout, const Host& host);
   ~ActiveJob();
 
   const v1::Job& job() const { return job_; }
   uint64_t layout() const { return layout_; }
+  int64_t memory_limit() const { return memory_limit_; }
   Shard& shard() { return *shard_; }
   // Null in MODE_VARIABLES and where another server sequences.
   Sequencer* sequencer() { return sequencer_.get(); }
 
  private:
-  ActiveJob(v1::Job job, uint64_t layout) : job_(std::move(job)), layout_(layout) {}
+  ActiveJob(v1::Job job, uint64_t layout, int64_t memory_limit)
+      : job_(std::move(job)), layout_(layout), memory_limit_(memory_limit) {}
 
   const v1::Job job_;
   const uint64_t layout_;
+  const int64_t memory_limit_;  // as Host
   std::shared_ptr<Shard> shard_;
   std::unique_ptr<Sequencer> sequencer_;
   std::unique_ptr<SequencerPort> port_;

@@ -1,6 +1,9 @@
 #include "ps/declaration.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,6 +15,8 @@ namespace cairn::ps {
 namespace {
 
 constexpr int kMostInlineValues = 1 << 16;
+// What the weighted mean can take (WeightedGradient).
+constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
@@ -32,8 +37,7 @@ absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& requ
 }
 
 absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v1::CreateRequest& request,
-                                                         std::vector<net::Slice> added, uint64_t layout,
-                                                         int server) {
+                                                         std::vector<net::Slice> added, uint64_t layout) {
   const VariableStore& old_store = job.shard().store();
   std::vector<net::Slice> slices = old_store.slices();
   const int64_t old_size = old_store.size();
@@ -51,7 +55,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
     return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values for ", fresh,
                                                    " new elements (at most ", kMostInlineValues, ")"));
   }
-  CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job.job(), std::move(slices), layout, server, nullptr));
+  CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job.job(), std::move(slices), layout,
+                                                      {.memory_limit = job.memory_limit()}));
   const int64_t size = old_size + fresh;
   AlignedBuffer values(size);
   std::copy_n(old_store.current().data->data(), old_size, values.data());
@@ -59,6 +64,36 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
   const VariableStore::Run everything = {0, size};
   if (size > 0) next->shard().store().Write(values, {&everything, 1});
   return next;
+}
+
+absl::Status CheckGradient(const Gradient& gradient) {
+  const PushKey& key = gradient.key;
+  if (key.worker >= 0 && key.incarnation != 0 && key.step >= 1 && gradient.base_version >= 0 &&
+      gradient.examples >= 0 && gradient.examples <= kMostExamples && gradient.position >= 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("no possible gradient: worker ", key.worker, " (incarnation ", key.incarnation, "), step ",
+                   key.step, ", from version ", gradient.base_version, ", of ", gradient.examples,
+                   " examples, at position ", gradient.position));
+}
+
+absl::Status CheckAmendment(const v1::Amendment& amendment, const v1::OptimizerConfig& optimizer) {
+  if (!amendment.has_learning_rate()) return absl::OkStatus();
+  if (!std::isfinite(amendment.learning_rate()) || amendment.learning_rate() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a learning rate of ", amendment.learning_rate(), " makes no sense"));
+  }
+  if (!optimizer.has_learning_rate_schedule()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a learning rate of ", amendment.learning_rate(),
+                                                 " cannot take the place of the schedule ",
+                                                 optimizer.learning_rate_schedule().name()));
+}
+
+Amendment AmendmentOf(const v1::Amendment& proto) {
+  Amendment amendment = {.end = proto.end()};
+  if (proto.has_learning_rate()) amendment.learning_rate = proto.learning_rate();
+  return amendment;
 }
 
 }  // namespace cairn::ps

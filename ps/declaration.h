@@ -1,4 +1,5 @@
-// What a Create request declares: the slices of a job, and variables that are added to those there are.
+// What requests declare: the slices of a job, variables that are added to those there are, gradients, and
+// what the chief changes on the way.
 #pragma once
 
 #include <memory>
@@ -16,9 +17,17 @@ namespace cairn::ps {
 absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request);
 
 // A job in MODE_VARIABLES that holds what `job` holds and, behind it, `added` with the request's values.
-// ALREADY_EXISTS names a variable that is there; INVALID_ARGUMENT where the values do not fit.
+// ALREADY_EXISTS names a variable that is there; INVALID_ARGUMENT where the values do not fit,
+// RESOURCE_EXHAUSTED where the memory does not.
 absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v1::CreateRequest& request,
-                                                         std::vector<net::Slice> added, uint64_t layout,
-                                                         int server);
+                                                         std::vector<net::Slice> added, uint64_t layout);
+
+// INVALID_ARGUMENT, quoting it, for a gradient that nobody can have computed: of a negative worker or
+// version, of no incarnation or step, of more examples than the weighted mean can take.
+absl::Status CheckGradient(const Gradient& gradient);
+
+// INVALID_ARGUMENT for a learning rate that is none, or where a schedule gives it.
+absl::Status CheckAmendment(const v1::Amendment& amendment, const v1::OptimizerConfig& optimizer);
+Amendment AmendmentOf(const v1::Amendment& proto);
 
 }  // namespace cairn::ps

@@ -1,5 +1,6 @@
 #include "ps/follow.h"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <utility>
@@ -7,36 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
 #include "common/core/mutex.h"
+#include "common/core/status.h"
 #include "common/core/thread.h"
 #include "common/net/backoff.h"
 #include "common/net/grpc_util.h"
+#include "common/net/unreachable.h"
+#include "ps/follow_proto.h"
 
 namespace cairn::ps {
 namespace {
-
-v1::PushKey ToProto(const PushKey& key) {
-  v1::PushKey proto;
-  proto.set_worker(key.worker);
-  proto.set_incarnation(key.incarnation);
-  proto.set_step(key.step);
-  return proto;
-}
-
-PushKey FromProto(const v1::PushKey& proto) {
-  return {.worker = proto.worker(), .incarnation = proto.incarnation(), .step = proto.step()};
-}
-
-v1::StagedGradient ToProto(const Gradient& gradient) {
-  v1::StagedGradient proto;
-  *proto.mutable_key() = ToProto(gradient.key);
-  proto.set_base_version(gradient.base_version);
-  proto.set_examples(gradient.examples);
-  return proto;
-}
-
-Gradient FromProto(const v1::StagedGradient& proto) {
-  return {.key = FromProto(proto.key()), .base_version = proto.base_version(), .examples = proto.examples()};
-}
 
 // ps/0's end of one stream, and where the sequencer puts the log for it.
 class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>,
@@ -89,7 +69,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   absl::Status Handle(const v1::FollowerMessage& message) {
     if (message.has_subscribe()) {
       if (job_ != nullptr) return absl::InvalidArgumentError("a second subscription on one stream");
-      auto job = server_.JobToFollow(message.subscribe().run_id());
+      auto job = server_.JobToFollow(message.subscribe().run_id(), message.subscribe().generation());
       if (!job.ok()) return job.status();
       if (message.subscribe().server() < 1 || message.subscribe().server() >= (*job)->job().servers_size()) {
         return absl::InvalidArgumentError(absl::StrCat("ps/", message.subscribe().server(),
@@ -107,7 +87,15 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
     }
     if (job_ == nullptr) return absl::InvalidArgumentError("the first message must subscribe");
     if (message.has_staged()) {
-      job_->sequencer()->OnStaged(follower_, FromProto(message.staged()));
+      CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(message.staged()));
+      if (gradient.key.worker >= job_->job().workers_size()) {
+        return absl::InvalidArgumentError(absl::StrCat("ps/", follower_, " holds a push of worker ",
+                                                       gradient.key.worker, " to a job of ",
+                                                       job_->job().workers_size()));
+      }
+      job_->sequencer()->OnStaged(follower_, gradient);
+    } else if (message.has_sums()) {
+      job_->sequencer()->OnSums(follower_, FromProto(message.sums()));
     } else {
       job_->sequencer()->OnExecuted(follower_, message.executed());
     }
@@ -138,6 +126,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   v1::FollowerMessage incoming_;
 
   Mutex mutex_;
+  // Entries that the follower has not executed: the sequencer's log has them too, and bounds them.
   std::deque<v1::LeaderMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;  // the front of outgoing_
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
@@ -217,7 +206,9 @@ class LeaderStream final : public grpc::ClientBidiReactor<v1::FollowerMessage, v
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<v1::FollowerMessage> outgoing_ ABSL_GUARDED_BY(mutex_);  // the front is being written
+  // The front is being written. While ps/0 stands still nothing is decided, so there are the reports of the
+  // pushes that this shard may hold (Shard::kMostStaged) and of the entries that came before.
+  std::deque<v1::FollowerMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mutex_);
@@ -226,8 +217,14 @@ class LeaderStream final : public grpc::ClientBidiReactor<v1::FollowerMessage, v
 // Keeps a stream to the leader open from a thread of its own.
 class LeaderLink final : public SequencerPort {
  public:
-  LeaderLink(const std::string& address, int index, const v1::Job& job, std::shared_ptr<Shard> shard)
-      : address_(address), index_(index), run_id_(job.run_id()), shard_(std::move(shard)) {
+  LeaderLink(const std::string& address, std::shared_ptr<grpc::ChannelCredentials> credentials, int index,
+             const v1::Job& job, std::shared_ptr<Shard> shard)
+      : address_(address),
+        credentials_(std::move(credentials)),
+        index_(index),
+        run_id_(job.run_id()),
+        generation_(job.generation()),
+        shard_(std::move(shard)) {
     thread_ = Thread("leader-link", [this] { Run(); });
   }
   ~LeaderLink() override {
@@ -245,6 +242,11 @@ class LeaderLink final : public SequencerPort {
     *message.mutable_staged() = ToProto(gradient);
     Send(std::move(message));
   }
+  void ReportSums(Sums sums) override {
+    v1::FollowerMessage message;
+    *message.mutable_sums() = ToProto(sums);
+    Send(std::move(message));
+  }
   void ReportExecuted(int64_t index) override {
     v1::FollowerMessage message;
     message.set_executed(index);
@@ -258,7 +260,7 @@ class LeaderLink final : public SequencerPort {
   }
 
   void Run() {
-    const auto channel = net::MakeChannel(address_);
+    const auto channel = net::MakeChannel(address_, credentials_);
     const auto stub = v1::ParameterServer::NewStub(channel);
     net::Backoff backoff(static_cast<uint64_t>(index_));
     TimePoint last_said = std::chrono::steady_clock::now();
@@ -268,6 +270,7 @@ class LeaderLink final : public SequencerPort {
       v1::FollowerMessage subscribe;
       subscribe.mutable_subscribe()->set_server(index_);
       subscribe.mutable_subscribe()->set_run_id(run_id_);
+      subscribe.mutable_subscribe()->set_generation(generation_);
       subscribe.mutable_subscribe()->set_next_index(shard_->next_index());
       stream->Send(std::move(subscribe));
       {
@@ -276,6 +279,7 @@ class LeaderLink final : public SequencerPort {
         stream_ = stream;
       }
       for (const Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
+      if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
       // The stream lasts as long as the job. A dead peer ends it by keepalive, the destructor by Cancel.
       while (!stream->WaitForEnd(std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
       }
@@ -291,7 +295,7 @@ class LeaderLink final : public SequencerPort {
       const TimePoint now = std::chrono::steady_clock::now();
       if (now - last_said > std::chrono::seconds(10) && !stopping_) {
         last_said = now;
-        LogWarning("waiting for ps/0 at ", address_, ": ", result.message());
+        LogWarning("waiting for ps/0 at ", address_, ": ", net::WhyUnreachable(result));
       }
       if (now - opened > std::chrono::seconds(5)) backoff.Reset();  // it worked for a while
       const TimePoint next_try = now + backoff.Next();
@@ -302,8 +306,10 @@ class LeaderLink final : public SequencerPort {
   }
 
   const std::string address_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const int index_;
   const std::string run_id_;
+  const int64_t generation_;
   const std::shared_ptr<Shard> shard_;
 
   Mutex mutex_;
@@ -313,73 +319,15 @@ class LeaderLink final : public SequencerPort {
   Thread thread_;
 };
 
-Refuse::Reason ReasonOf(v1::Outcome outcome) {
-  switch (outcome) {
-    case v1::OUTCOME_STALE:
-      return Refuse::Reason::kStale;
-    case v1::OUTCOME_FINISHED:
-      return Refuse::Reason::kFinished;
-    default:
-      return Refuse::Reason::kNotAMember;
-  }
-}
-
 }  // namespace
-
-v1::Decision ToProto(const LogEntry& entry) {
-  v1::Decision decision;
-  decision.set_index(entry.index);
-  if (const auto* apply = std::get_if<Apply>(&entry.what)) {
-    decision.mutable_apply()->set_version(apply->version);
-    for (const Gradient& gradient : apply->contributors) {
-      *decision.mutable_apply()->add_contributors() = ToProto(gradient);
-    }
-  } else if (const auto* refuse = std::get_if<Refuse>(&entry.what)) {
-    *decision.mutable_refuse()->mutable_key() = ToProto(refuse->key);
-    decision.mutable_refuse()->set_outcome(OutcomeOf(refuse->reason));
-    decision.mutable_refuse()->set_staleness(refuse->staleness);
-  } else {
-    decision.set_mark(std::get<Mark>(entry.what).token);
-  }
-  return decision;
-}
-
-absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
-  LogEntry entry = {.index = decision.index(), .what = {}};
-  switch (decision.kind_case()) {
-    case v1::Decision::kApply: {
-      Apply apply;
-      apply.version = decision.apply().version();
-      for (const auto& contributor : decision.apply().contributors()) {
-        apply.contributors.push_back(FromProto(contributor));
-      }
-      if (apply.contributors.empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("decision ", decision.index(), " applies no gradient"));
-      }
-      entry.what = std::move(apply);
-      return entry;
-    }
-    case v1::Decision::kRefuse:
-      entry.what = Refuse{.key = FromProto(decision.refuse().key()),
-                          .reason = ReasonOf(decision.refuse().outcome()),
-                          .staleness = decision.refuse().staleness()};
-      return entry;
-    case v1::Decision::kMark:
-      entry.what = Mark{decision.mark()};
-      return entry;
-    default:
-      return absl::InvalidArgumentError(absl::StrCat("decision ", decision.index(), " is of no known kind"));
-  }
-}
 
 grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(Server& server) {
   return FollowerStream::Start(server);
 }
 
-ActiveJob::LeaderConnector ConnectByGrpc(int index) {
-  return [index](const v1::Job& job, std::shared_ptr<Shard> shard) {
-    return std::make_unique<LeaderLink>(job.servers(0), index, job, std::move(shard));
+ActiveJob::LeaderConnector ConnectByGrpc(int index, std::shared_ptr<grpc::ChannelCredentials> credentials) {
+  return [index, credentials = std::move(credentials)](const v1::Job& job, std::shared_ptr<Shard> shard) {
+    return std::make_unique<LeaderLink>(job.servers(0), credentials, index, job, std::move(shard));
   };
 }
 

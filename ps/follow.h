@@ -1,4 +1,4 @@
-// The link between ps/0, which sequences a synchronous job, and the other servers (follow.proto).
+// The link between ps/0, which sequences a job for all its servers, and the others (follow.proto).
 //
 // A follower opens one stream to ps/0, asks for the log from where it stands, reports what it holds, and
 // executes what it is told. A broken stream is opened again, for as long as the job lives; both sides then
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cairn/v1/parameter_server.grpc.pb.h"
+#include "grpcpp/security/credentials.h"
 #include "ps/server.h"
 
 namespace cairn::ps {
@@ -16,11 +17,7 @@ namespace cairn::ps {
 // ps/0's end of one follower's stream, for the service. Belongs to gRPC.
 grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(Server& server);
 
-// The follower's end: connects server `index` to the job's ps/0.
-ActiveJob::LeaderConnector ConnectByGrpc(int index);
-
-v1::Decision ToProto(const LogEntry& entry);
-// INVALID_ARGUMENT for a decision of no known kind.
-absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision);
+// The follower's end: connects server `index` to the job's ps/0. `credentials`: net::ChannelCredentialsOf().
+ActiveJob::LeaderConnector ConnectByGrpc(int index, std::shared_ptr<grpc::ChannelCredentials> credentials);
 
 }  // namespace cairn::ps

@@ -1,5 +1,7 @@
 #include "ps/membership.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -7,7 +9,7 @@ namespace cairn::ps {
 
 uint64_t Membership::Join(int worker, uint64_t incarnation, TimePoint now) {
   Member& member = members_[worker];
-  if (incarnation == 0) incarnation = member.incarnation + 1;
+  if (incarnation == 0) incarnation = std::max(member.incarnation, incarnations_above_) + 1;
   if (incarnation < member.incarnation) return 0;
   member = {.incarnation = incarnation, .state = State::kLive, .last_heard = now, .step = 0};
   return incarnation;
@@ -38,6 +40,16 @@ std::vector<Membership::Expired> Membership::ExpireOlderThan(TimePoint oldest) {
     if (member.state != State::kLive || member.last_heard >= oldest) continue;
     member.state = State::kExpired;
     expired.push_back({worker, member.incarnation});
+  }
+  return expired;
+}
+
+std::vector<Membership::Expired> Membership::ExpireAbsent() {
+  std::vector<Expired> expired;
+  for (int worker = 0; worker < static_cast<int>(tasks_.size()); ++worker) {
+    if (members_.count(worker) != 0) continue;
+    members_[worker].state = State::kExpired;
+    expired.push_back({worker, 0});
   }
   return expired;
 }

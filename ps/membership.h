@@ -22,8 +22,10 @@ namespace cairn::ps {
 
 class Membership {
  public:
-  // `tasks` [worker]: the names of those that are expected.
-  explicit Membership(std::vector<std::string> tasks) : tasks_(std::move(tasks)) {}
+  // `tasks` [worker]: the names of those that are expected. Incarnations that are drawn here are above
+  // `incarnations_above`.
+  explicit Membership(std::vector<std::string> tasks, uint64_t incarnations_above = 0)
+      : tasks_(std::move(tasks)), incarnations_above_(incarnations_above) {}
 
   // A new life of `worker`. `incarnation` 0 draws one: larger than any before. Returns the incarnation, or 0
   // when the one given is older than what is known.
@@ -38,6 +40,8 @@ class Membership {
     uint64_t incarnation;
   };
   std::vector<Expired> ExpireOlderThan(TimePoint oldest);
+  // Likewise those expected that have not joined.
+  std::vector<Expired> ExpireAbsent();
 
   // Every expected worker but `worker` has joined once and is live no more. Otherwise `missing` names who is
   // not: "worker/1 (step 312), worker/2 (never joined)".
@@ -55,7 +59,8 @@ class Membership {
     int64_t step = 0;
   };
   std::vector<std::string> tasks_;  // [worker]
-  std::map<int, Member> members_;   // [worker]
+  uint64_t incarnations_above_;
+  std::map<int, Member> members_;  // [worker]
 };
 
 }  // namespace cairn::ps

@@ -14,11 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
+#include "common/core/memory_size.h"
 #include "common/core/signals.h"
 #include "common/core/status.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
+#include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "ps/follow.h"
 #include "ps/server.h"
@@ -33,9 +35,12 @@ constexpr auto kDrain = std::chrono::seconds(5);
 
 struct Flags {
   net::ClusterFlags cluster;
+  net::TlsFiles tls;
   std::string listen;
   bool reuse_port = false;
+  std::string memory_limit;
   std::string log_level = "info";
+  FaultPoints::Fault fault;
 };
 
 // Differs between processes: the time of the start, in microseconds, above the process id.
@@ -46,25 +51,42 @@ uint64_t DrawIncarnation() {
   return (micros << 12) | (static_cast<uint64_t>(getpid()) & 0xFFF);
 }
 
+// What makes the traffic readable to others, or the server unreachable to its own.
+void WarnOfTls(const net::TlsFiles& tls, const std::string& listens_at, const std::string& host) {
+  if (!tls.any() && net::ReachableFromOutside(listens_at)) {
+    LogWarning("NOT ENCRYPTED: whoever reaches ", listens_at,
+               " can read and change the variables; --tls_cert, --tls_key and --tls_ca prevent it");
+  }
+  if (const absl::Status status = net::CheckTlsNames(tls, host); !status.ok()) {
+    LogWarning(status.message(), ": clients will refuse this server");
+  }
+}
+
 ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {
   const int index = cluster.self.index;
   const net::HostPort self = cluster.spec.tasks("ps").at(index);
   const std::string address = flags.listen.empty() ? absl::StrCat("0.0.0.0:", self.port) : flags.listen;
 
+  const int64_t memory_limit =
+      flags.memory_limit.empty() ? UsableMemory() : ParseMemorySize(flags.memory_limit).value();
+
   SteadyClock clock;
+  FaultPoints faults(flags.fault);
   Server server(
       {
           .index = index,
           .cluster_hash = cluster.spec.Hash(),
           .incarnation = DrawIncarnation(),
-          .connect_to_leader = ConnectByGrpc(index),
+          .connect_to_leader = ConnectByGrpc(index, net::ChannelCredentialsOf(flags.tls)),
+          .memory_limit = memory_limit,
+          .faults = &faults,
       },
       clock);
   const auto service = MakeService(server);
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, flags.reuse_port);
   int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address, net::ServerCredentialsOf(flags.tls), &port);
   builder.RegisterService(service.get());
   const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
   if (grpc_server == nullptr || port == 0) {
@@ -72,8 +94,12 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
     return ExitCode::kUsage;
   }
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
+  LogInfo("memory limit: ", InGiB(static_cast<double>(memory_limit)),
+          flags.memory_limit.empty() ? ", this machine's or its control group's" : "");
   LogInfo("Started server with target: grpc://", self.host, ":", port);
+  WarnOfTls(flags.tls, address, self.host);
 
+  faults.Pass("started");
   std::optional<ExitCode> end;
   while (!end.has_value()) {
     server.Tick();
@@ -94,13 +120,20 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 int Main(int argc, char** argv) {
   SignalQueue signals({SIGINT, SIGTERM});
   net::TuneMalloc();
-  net::QuietGrpc();
+  net::LogRefusedPeers();
   Flags flags;
   CLI::App app("One parameter server task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags.cluster);
+  net::AddTlsFlags(app, flags.tls);
   app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
   app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
+  app.add_option(
+         FlagNames("memory_limit"), flags.memory_limit,
+         "What a job may take, like 4GiB or 500MB; default: the machine's memory, or its control group's")
+      ->check(MemorySize())
+      ->type_name("SIZE");
   AddLogLevelFlag(app, flags.log_level);
+  AddFaultFlag(app, flags.fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
 
   const auto cluster = net::ResolveCluster(flags.cluster, std::getenv("TF_CONFIG"));
@@ -108,6 +141,9 @@ int Main(int argc, char** argv) {
   if (cluster->self.job != "ps") {
     return static_cast<int>(
         UsageError(kProgram, absl::StrCat("--job_name: this program is a ps, not a ", cluster->self.job)));
+  }
+  if (const absl::Status status = net::CheckTlsFiles(flags.tls); !status.ok()) {
+    return static_cast<int>(UsageError(kProgram, status.message()));
   }
   StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level));
   return static_cast<int>(Run(flags, *cluster, signals));

@@ -1,10 +1,21 @@
 #include "ps/sequencer.h"
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <string>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
 
 namespace cairn::ps {
 namespace {
+
+// Far beyond what a pass over memory takes, and what gRPC takes to notice a dead peer and to come back.
+constexpr auto kLongestMeasuring = std::chrono::seconds(60);
+constexpr int kChief = 0;
 
 // The last server first: ps/0's own shard executes in this thread, the others only send.
 void FlushAll(absl::Span<const std::shared_ptr<LogSink>> sinks) {
@@ -13,8 +24,13 @@ void FlushAll(absl::Span<const std::shared_ptr<LogSink>> sinks) {
 
 }  // namespace
 
-Sequencer::Sequencer(std::unique_ptr<UpdatePolicy> policy, int num_servers)
-    : policy_(std::move(policy)), servers_(static_cast<size_t>(num_servers)) {}
+Sequencer::Sequencer(std::unique_ptr<UpdatePolicy> policy, int num_servers, absl::Span<const Norms> norms,
+                     Progress resumed)
+    : norms_(norms.begin(), norms.end()),
+      counters_before_(resumed.counters),
+      policy_(std::move(policy)),
+      positions_(std::move(resumed.positions)),
+      servers_(static_cast<size_t>(num_servers)) {}
 
 void Sequencer::Join(int worker, uint64_t incarnation) {
   std::vector<std::shared_ptr<LogSink>> sinks;
@@ -23,7 +39,7 @@ void Sequencer::Join(int worker, uint64_t incarnation) {
     Worker& known = workers_[worker];
     if (incarnation <= known.incarnation) return;  // overtaken by a later life
     DropPartials(worker, Refuse::Reason::kOldIncarnation);
-    known = {.incarnation = incarnation, .member = true, .last_step = 0};
+    known = {.incarnation = incarnation, .member = true};
     Decide(policy_->OnJoin(worker, incarnation));
     sinks = Sinks();
   }
@@ -44,14 +60,56 @@ void Sequencer::Leave(int worker, uint64_t incarnation) {
   FlushAll(sinks);
 }
 
-void Sequencer::WriteMark(const std::string& token) {
+absl::StatusOr<Progress> Sequencer::WriteMark(const Mark& mark) {
   std::vector<std::shared_ptr<LogSink>> sinks;
+  Progress progress;
   {
     MutexLock lock(mutex_);
-    Append(Mark{token});
+    CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
+    Append(mark);
+    progress = ProgressNow();
     sinks = Sinks();
   }
   FlushAll(sinks);
+  return progress;
+}
+
+absl::Status Sequencer::CheckLogHasRoom() const {
+  const size_t entries = log_.size() + behind_.size();
+  if (entries < kMostUnexecuted) return absl::OkStatus();
+  const auto last = std::min_element(servers_.begin(), servers_.end(), [](const Server& a, const Server& b) {
+    return a.executed < b.executed;
+  });
+  return absl::ResourceExhaustedError(absl::StrCat("the log holds ", entries, " entries, at most ",
+                                                   kMostUnexecuted, ", that ps/", last - servers_.begin(),
+                                                   " has not executed"));
+}
+
+// All that is decided is in the log, or will be before anything else.
+Progress Sequencer::ProgressNow() const {
+  Progress progress = {.version = policy_->version(), .counters = counters_before_, .positions = positions_};
+  progress.counters.Add(policy_->counters());
+  return progress;
+}
+
+absl::Status Sequencer::Amend(uint64_t incarnation, int64_t number, const Amendment& amendment) {
+  std::vector<std::shared_ptr<LogSink>> sinks;
+  {
+    MutexLock lock(mutex_);
+    Worker& chief = workers_[kChief];
+    if (incarnation != chief.incarnation || !chief.member) {
+      return absl::AbortedError(
+          absl::StrCat("incarnation ", incarnation, " of the chief is no member of the job"));
+    }
+    if (number <= chief.last_amendment) return absl::OkStatus();
+    CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
+    chief.last_amendment = number;
+    Append(amendment);
+    if (amendment.end) Decide(policy_->OnEnd());
+    sinks = Sinks();
+  }
+  FlushAll(sinks);
+  return absl::OkStatus();
 }
 
 bool Sequencer::Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink) {
@@ -92,6 +150,7 @@ void Sequencer::OnStaged(int server, const Gradient& gradient) {
     MutexLock lock(mutex_);
     Worker& worker = workers_[gradient.key.worker];
     if (gradient.key.incarnation != worker.incarnation || !worker.member) {
+      if (!CheckLogHasRoom().ok()) return;
       const bool old = gradient.key.incarnation < worker.incarnation;
       Append(Refuse{.key = gradient.key,
                     .reason = old ? Refuse::Reason::kOldIncarnation : Refuse::Reason::kNotAMember,
@@ -100,16 +159,65 @@ void Sequencer::OnStaged(int server, const Gradient& gradient) {
       return;  // repeated by a server that reconnected: its decision is in the log
     } else {
       Partial& partial = partials_[gradient.key];
+      // Asynchronously a worker may have read some servers at an older version than others.
+      const int64_t oldest = partial.servers.empty()
+                                 ? gradient.base_version
+                                 : std::min(gradient.base_version, partial.gradient.base_version);
       partial.gradient = gradient;
+      partial.gradient.base_version = oldest;
       partial.servers.insert(server);
       if (partial.servers.size() < servers_.size()) return;
       worker.last_step = gradient.key.step;
+      const Gradient whole = partial.gradient;
       partials_.erase(gradient.key);
-      Decide(policy_->OnGradient(gradient));
+      Decide(policy_->OnGradient(whole));
     }
     sinks = Sinks();
   }
   FlushAll(sinks);
+}
+
+void Sequencer::OnSums(int server, Sums sums) {
+  std::vector<std::shared_ptr<LogSink>> sinks;
+  {
+    MutexLock lock(mutex_);
+    if (!measuring_.has_value() || measuring_->index != sums.index) return;
+    if (!measuring_->sums.emplace(server, std::move(sums)).second) return;
+    if (measuring_->sums.size() < servers_.size()) return;
+    std::vector<SliceSquares> slices;
+    for (auto& [from, reported] : measuring_->sums) {
+      std::move(reported.slices.begin(), reported.slices.end(), std::back_inserter(slices));
+    }
+    ++measuring_->norms;
+    WriteMeasured(AddUp(std::move(slices)));
+    while (!measuring_.has_value() && !behind_.empty()) {
+      LogEntry::What next = std::move(behind_.front());
+      behind_.pop_front();
+      Append(std::move(next));
+    }
+    sinks = Sinks();
+  }
+  FlushAll(sinks);
+}
+
+absl::Status Sequencer::CheckMeasuring(TimePoint now) {
+  MutexLock lock(mutex_);
+  if (!measuring_.has_value()) return absl::OkStatus();
+  if (!measuring_->seen_at.has_value()) measuring_->seen_at = now;
+  if (now - *measuring_->seen_at < kLongestMeasuring) return absl::OkStatus();
+  const auto name = [](std::string* out, int server) { absl::StrAppend(out, "ps/", server); };
+  return absl::AbortedError(absl::StrCat("the update to version ", measuring_->apply.version, " has waited ",
+                                         kLongestMeasuring.count(), " s for the norms of what is on ",
+                                         absl::StrJoin(UnmeasuredServers(), ", ", name)));
+}
+
+std::vector<int> Sequencer::UnmeasuredServers() const {
+  std::vector<int> missing;
+  for (size_t i = 0; measuring_.has_value() && i < servers_.size(); ++i) {
+    const int server = static_cast<int>(i);
+    if (measuring_->sums.count(server) == 0) missing.push_back(server);
+  }
+  return missing;
 }
 
 void Sequencer::OnExecuted(int server, int64_t index) {
@@ -128,7 +236,18 @@ int64_t Sequencer::version() const {
 
 UpdateCounters Sequencer::counters() const {
   MutexLock lock(mutex_);
-  return policy_->counters();
+  return ProgressNow().counters;
+}
+
+int64_t Sequencer::position(int worker) const {
+  MutexLock lock(mutex_);
+  const auto found = positions_.find(worker);
+  return found == positions_.end() ? 0 : found->second;
+}
+
+int64_t Sequencer::ClockOf(int worker) const {
+  MutexLock lock(mutex_);
+  return policy_->ClockOf(worker);
 }
 
 std::vector<int> Sequencer::WaitingFor() const {
@@ -136,27 +255,57 @@ std::vector<int> Sequencer::WaitingFor() const {
   return policy_->WaitingFor();
 }
 
-std::vector<int> Sequencer::UnreachedServers() const {
+std::vector<int> Sequencer::MissingServers() const {
   MutexLock lock(mutex_);
-  std::vector<int> unreached;
+  const std::vector<int> unmeasured = UnmeasuredServers();
+  std::set<int> missing(unmeasured.begin(), unmeasured.end());
   for (size_t i = 0; i < servers_.size(); ++i) {
-    if (servers_[i].sink == nullptr) unreached.push_back(static_cast<int>(i));
+    if (servers_[i].sink == nullptr) missing.insert(static_cast<int>(i));
   }
-  return unreached;
+  return {missing.begin(), missing.end()};
 }
 
 void Sequencer::Decide(std::vector<Decision> decisions) {
   for (Decision& decision : decisions) {
-    if (auto* apply = std::get_if<Apply>(&decision)) {
-      Append(std::move(*apply));
-    } else {
-      Append(std::get<Refuse>(std::move(decision)));
+    if (const auto* apply = std::get_if<Apply>(&decision)) {
+      for (const Gradient& gradient : apply->contributors) {
+        int64_t& position = positions_[gradient.key.worker];
+        position = std::max(position, gradient.position);
+      }
     }
+    std::visit([this](auto& decided) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { Append(std::move(decided)); },
+               decision);
   }
 }
 
-void Sequencer::Append(std::variant<Apply, Refuse, Mark> what) {
-  log_.push_back({next_index_++, std::move(what)});
+void Sequencer::Append(LogEntry::What what) {
+  if (measuring_.has_value()) {
+    behind_.push_back(std::move(what));
+  } else if (auto* apply = std::get_if<Apply>(&what); apply != nullptr && !norms_.empty()) {
+    measuring_.emplace(std::move(*apply));
+    WriteMeasured({});
+  } else {
+    Write(std::move(what), {});
+  }
+}
+
+void Sequencer::WriteMeasured(VariableSquares known) {
+  if (measuring_->norms == norms_.size()) {
+    Write(std::move(measuring_->apply), std::move(known));
+    measuring_.reset();
+    return;
+  }
+  measuring_->index = next_index_;
+  measuring_->sums.clear();
+  measuring_->seen_at.reset();
+  Write(Measure{.version = measuring_->apply.version,
+                .contributors = measuring_->apply.contributors,
+                .norms = norms_[measuring_->norms]},
+        std::move(known));
+}
+
+void Sequencer::Write(LogEntry::What what, VariableSquares known) {
+  log_.push_back({next_index_++, std::move(what), std::move(known)});
   for (Server& server : servers_) {
     if (server.sink != nullptr) server.sink->Append(log_.back());
   }

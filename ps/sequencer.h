@@ -3,7 +3,15 @@
 // Servers report which pushes they hold completely. When all of them hold one, the policy hears of it; what
 // it decides becomes entries of one log, which every server executes in order. So the contributors of an
 // update are the same for all variables, a version means the same everywhere, and a mark in the log is one
-// consistent point of reading. In asynchronous jobs each server sequences itself, with a log of its own.
+// consistent point of reading. In asynchronous jobs each server sequences itself, with a log of its own,
+// unless updates need norms, which are of all servers.
+//
+// With norms an update is a Measure for each of them, to which all servers report their sums, and then the
+// Apply; each entry has what the one before came to. Decisions that come meanwhile follow behind it.
+//
+// The log keeps what some server has not executed. While one stands still it grows by what the pushes in
+// flight make, each worker's last, because no push counts without that server; clients' calls, of which there
+// may be any number, are refused from kMostUnexecuted entries on.
 //
 // One per job, on ps/0 (or, asynchronously, on each server). Thread-safe.
 #pragma once
@@ -12,24 +20,64 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/core/clock.h"
 #include "common/core/mutex.h"
+#include "ps/optim/optimizer.h"
 #include "ps/policy/policy.h"
+#include "ps/squares.h"
 
 namespace cairn::ps {
 
+// Bytes of a mark's token.
+inline constexpr size_t kLongestMark = 256;
+
 struct Mark {
   std::string token;
+  bool snapshot = false;  // slots are kept with the values
+};
+
+// How far the log has come.
+struct Progress {
+  int64_t version = 0;
+  UpdateCounters counters{};
+  std::map<int, int64_t> positions{};  // [worker], of gradients in updates
+};
+
+// Report the sums for `norms` of the update to `version`, which these gradients will make.
+struct Measure {
+  int64_t version = 0;
+  std::vector<Gradient> contributors;
+  Norms norms = Norms::kGradient;
+};
+
+// What the chief changes from this point of the log on.
+struct Amendment {
+  std::optional<float> learning_rate{};  // of all updates that follow
+  bool end = false;                      // the version here is the job's last
 };
 
 struct LogEntry {
+  using What = std::variant<Apply, Refuse, Release, Mark, Measure, Amendment>;
   int64_t index = 0;  // from 1
-  std::variant<Apply, Refuse, Mark> what;
+  What what;
+  // Of a Measure or Apply after a Measure: what that came to, over all servers.
+  VariableSquares known{};
+};
+
+// What a server has to add to the sums of the Measure at `index` of the log.
+struct Sums {
+  int64_t index = 0;
+  std::vector<SliceSquares> slices;
 };
 
 // Where a server takes the log from.
@@ -51,18 +99,32 @@ class SequencerPort {
   virtual ~SequencerPort() = default;
   // The shard holds this push completely. Repeats do no harm.
   virtual void ReportStaged(const Gradient& gradient) = 0;
+  // The shard has measured what it holds. Repeats do no harm.
+  virtual void ReportSums(Sums sums) = 0;
   // The shard has executed the log up to `index`.
   virtual void ReportExecuted(int64_t index) = 0;
 };
 
 class Sequencer {
  public:
-  Sequencer(std::unique_ptr<UpdatePolicy> policy, int num_servers);
+  // Entries that some server has not executed, or that wait behind a Measure.
+  static constexpr size_t kMostUnexecuted = 16384;
+
+  // `norms`: those that each update takes, in this order. `resumed`: how far the job had come before, at the
+  // version that the policy begins with.
+  Sequencer(std::unique_ptr<UpdatePolicy> policy, int num_servers, absl::Span<const Norms> norms = {},
+            Progress resumed = {});
 
   void Join(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
   // A worker that left or whose lease ran out.
   void Leave(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
-  void WriteMark(const std::string& token) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns how far the job has come at the mark. RESOURCE_EXHAUSTED, naming the server that lags, when the
+  // log is full.
+  absl::StatusOr<Progress> WriteMark(const Mark& mark) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The chief's, worker 0: ABORTED unless `incarnation` is its current one and a member, RESOURCE_EXHAUSTED
+  // as WriteMark(). Its numbers rise; one that is not above those before is a repeat and does nothing.
+  absl::Status Amend(uint64_t incarnation, int64_t number, const Amendment& amendment)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. False when the
   // log does not reach back so far, or has ended.
@@ -73,15 +135,26 @@ class Sequencer {
   // Its job has been replaced: ends all subscriptions, and lets no new one in.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // A push of no member is refused by the log; while that is full it is not answered.
   void OnStaged(int server, const Gradient& gradient) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ignored unless `sums` are of the Measure that is under way, and new.
+  void OnSums(int server, Sums sums) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnExecuted(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // ABORTED, naming the servers whose sums are missing, when a Measure has been under way for 60 s by the
+  // clock of these calls, of which the owner makes several a second.
+  absl::Status CheckMeasuring(TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t version() const ABSL_LOCKS_EXCLUDED(mutex_);
   UpdateCounters counters() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the gradients of `worker` that made updates, the farthest: 0 when there is none.
+  int64_t position(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // As UpdatePolicy::ClockOf().
+  int64_t ClockOf(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Workers that the next update waits for.
   std::vector<int> WaitingFor() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Servers that are not subscribed.
-  std::vector<int> UnreachedServers() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Servers that are not subscribed, or whose sums are missing.
+  std::vector<int> MissingServers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Partial {  // held by some servers, not by all
@@ -91,25 +164,48 @@ class Sequencer {
   struct Worker {
     uint64_t incarnation = 0;
     bool member = false;
-    int64_t last_step = 0;  // that the policy heard of
+    int64_t last_step = 0;       // that the policy heard of
+    int64_t last_amendment = 0;  // the chief's
   };
   struct Server {
     std::shared_ptr<LogSink> sink;
     int64_t executed = 0;
   };
+  // The update whose Measure is the last entry of the log.
+  struct Measuring {
+    explicit Measuring(Apply to_apply) : apply(std::move(to_apply)) {}
+    Apply apply;
+    size_t norms = 0;                    // index in norms_
+    int64_t index = 0;                   // of the Measure
+    std::map<int, Sums> sums;            // [server that has reported]
+    std::optional<TimePoint> seen_at{};  // by CheckMeasuring()
+  };
 
+  absl::Status CheckLogHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Progress ProgressNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Decide(std::vector<Decision> decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Append(std::variant<Apply, Refuse, Mark> what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Behind all that was decided before: at once, or when the update that is being measured has been applied.
+  void Append(LogEntry::What what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Write(LogEntry::What what, VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The next entry of the update that is being measured: a Measure, or at last the Apply.
+  void WriteMeasured(VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<int> UnmeasuredServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<LogSink>> Sinks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::vector<Norms> norms_;
+  const UpdateCounters counters_before_;
+
   mutable Mutex mutex_;
   const std::unique_ptr<UpdatePolicy> policy_ ABSL_PT_GUARDED_BY(mutex_);
+  std::map<int, int64_t> positions_ ABSL_GUARDED_BY(mutex_);  // [worker]
   std::map<PushKey, Partial> partials_ ABSL_GUARDED_BY(mutex_);
   std::map<int, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   std::vector<Server> servers_ ABSL_GUARDED_BY(mutex_);
   std::deque<LogEntry> log_ ABSL_GUARDED_BY(mutex_);  // entries that some server has not executed
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::optional<Measuring> measuring_ ABSL_GUARDED_BY(mutex_);
+  std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);  // decided, and waiting for that update
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

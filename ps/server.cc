@@ -15,6 +15,36 @@ namespace {
 
 // How long a failed job's server stays to tell those who have not heard.
 constexpr auto kFailureLinger = std::chrono::seconds(10);
+// How long workers of a job that was set back have to join again: they may be in the middle of a step.
+constexpr auto kReturn = std::chrono::seconds(30);
+// Of each generation the incarnations are above those before, whatever the servers remember.
+constexpr int kGenerationShift = 32;
+
+// Since the job began, those before it was resumed included.
+v1::Counters CountersOf(ActiveJob& job, const UpdateCounters& updates) {
+  v1::Counters proto;
+  proto.set_accepted(updates.accepted);
+  proto.set_stale(updates.stale);
+  proto.set_staleness_max(updates.staleness_max);
+  proto.set_examples(updates.examples);
+  proto.mutable_staleness_histogram()->Add(updates.staleness_histogram.begin(),
+                                           updates.staleness_histogram.end());
+  const v1::Counters& before = job.job().resumed().counters();
+  proto.set_duplicate(before.duplicate() + job.shard().duplicates());
+  proto.set_rejected(before.rejected() + job.shard().rejected());
+  return proto;
+}
+
+v1::Progress ProgressOf(ActiveJob& job, const Progress& progress) {
+  v1::Progress proto;
+  proto.set_version(progress.version);
+  *proto.mutable_counters() = CountersOf(job, progress.counters);
+  for (int worker = 0; worker < job.job().workers_size(); ++worker) {
+    const auto found = progress.positions.find(worker);
+    proto.add_positions(found == progress.positions.end() ? 0 : found->second);
+  }
+  return proto;
+}
 
 Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
@@ -58,23 +88,19 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
     MutexLock lock(mutex_);
     response.set_state(state_);
     response.set_failure(std::string(failure_.message()));
+    response.set_failure_code(static_cast<int>(failure_.code()));
     job = job_;
   }
   if (job != nullptr) {
     *response.mutable_job() = job->job();
     response.set_layout(job->layout());
     for (const net::Slice& slice : job->shard().store().slices()) *response.add_slices() = slice.ToProto();
+    for (const std::string& slot : job->shard().slot_names()) response.add_slots(slot);
     response.set_version(job->shard().store().current().version);
-    v1::Counters& counters = *response.mutable_counters();
-    if (job->sequencer() != nullptr) {
-      const UpdateCounters updates = job->sequencer()->counters();
-      counters.set_accepted(updates.accepted);
-      counters.set_stale(updates.stale);
-      counters.set_rejected(updates.refused_other);
-      counters.set_staleness_max(updates.staleness_max);
-      counters.set_examples(updates.examples);
-    }
-    counters.set_duplicate(job->shard().duplicates());
+    response.set_learning_rate(job->shard().store().learning_rate());
+    response.set_sequences(job->sequencer() != nullptr);
+    *response.mutable_counters() =
+        CountersOf(*job, job->sequencer() == nullptr ? UpdateCounters() : job->sequencer()->counters());
   }
   reply(std::move(response));
 }
@@ -97,23 +123,22 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
                request.job().mode() == v1::MODE_VARIABLES) {
       replaced = job_;
       status = AddVariables(request, *std::move(slices));
-    } else if (state_ == v1::STATE_FINISHED) {
-      status = absl::FailedPreconditionError("training is over");
-    } else if (state_ == v1::STATE_READY || state_ == v1::STATE_FAILED) {
-      status = absl::FailedPreconditionError(absl::StrCat("job ", job_->job().run_id(),
-                                                          " is under way, at version ",
-                                                          job_->shard().store().current().version));
-    } else {
+    } else if (status = CheckReplaceable(request.job()); status.ok()) {
       const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
       auto job = ActiveJob::Create(request.job(), variables_only ? std::vector<net::Slice>() : *slices,
-                                   last_layout_ + 1, options_.index, options_.connect_to_leader);
+                                   last_layout_ + 1,
+                                   {.index = options_.index,
+                                    .connect_to_leader = options_.connect_to_leader,
+                                    .memory_limit = options_.memory_limit,
+                                    .faults = options_.faults});
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
         replaced = std::exchange(job_, *std::move(job));
         if (variables_only) status = AddVariables(request, *std::move(slices));
         if (status.ok()) {
-          members_ = Membership({job_->job().workers().begin(), job_->job().workers().end()});
+          members_ = Membership({job_->job().workers().begin(), job_->job().workers().end()},
+                                static_cast<uint64_t>(job_->job().generation()) << kGenerationShift);
           state_ = variables_only ? v1::STATE_READY : v1::STATE_INITIALISING;
           CollectWaiters(clock_.Now(), calls);
         } else {
@@ -127,6 +152,10 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   // Followers that were ready before this server is created anew are of the same run: they find the new
   // sequencer.
   if (status.ok() && replaced != nullptr && replaced->sequencer() != nullptr) replaced->sequencer()->End();
+  if (status.ok() && replaced != nullptr && replaced->job().mode() != v1::MODE_VARIABLES) {
+    replaced->shard().Fail(
+        absl::AbortedError(absl::StrCat("the variables of ", name(), " have been set back")));
+  }
   if (status.ok()) {
     reply(std::move(response));
   } else {
@@ -134,9 +163,23 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   }
 }
 
+absl::Status Server::CheckReplaceable(const v1::Job& job) const {
+  if (state_ == v1::STATE_FINISHED) return absl::FailedPreconditionError("training is over");
+  if (state_ == v1::STATE_EMPTY) return absl::OkStatus();
+  const bool same_run = job_->job().run_id() == job.run_id();
+  if (same_run && job.generation() < job_->job().generation()) {
+    return absl::FailedPreconditionError(absl::StrCat("generation ", job.generation(), " of job ",
+                                                      job.run_id(), ", where ", job_->job().generation(),
+                                                      " is under way"));
+  }
+  const bool goes_on = same_run && job.generation() > job_->job().generation();
+  if (state_ == v1::STATE_INITIALISING || (state_ == v1::STATE_READY && goes_on)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job ", job_->job().run_id(), " is under way, at version ", job_->shard().store().current().version));
+}
+
 absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<net::Slice> added) {
-  CAIRN_ASSIGN_OR_RETURN(job_,
-                         WithVariables(*job_, request, std::move(added), last_layout_ + 1, options_.index));
+  CAIRN_ASSIGN_OR_RETURN(job_, WithVariables(*job_, request, std::move(added), last_layout_ + 1));
   ++last_layout_;
   return absl::OkStatus();
 }
@@ -149,7 +192,14 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
       calls.push_back([&reply] { reply(absl::UnavailableError("the server is stopping")); });
     } else {
       const TimePoint now = clock_.Now();
-      waiters_.Add(request, now, std::move(reply));
+      if (waiters_.full()) {
+        calls.push_back([&reply] {
+          reply(absl::ResourceExhaustedError(
+              absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
+        });
+      } else {
+        waiters_.Add(request, now, std::move(reply));
+      }
       CollectWaiters(now, calls);
     }
   }
@@ -217,14 +267,18 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
     return;
   }
   LogInfo(request.task(), " joined (incarnation ", response.incarnation(), ")");
-  if (job->sequencer() != nullptr) job->sequencer()->Join(request.worker(), response.incarnation());
+  if (job->sequencer() != nullptr) {
+    job->sequencer()->Join(request.worker(), response.incarnation());
+    response.set_position(job->sequencer()->position(request.worker()));
+    response.set_clock(job->sequencer()->ClockOf(request.worker()));
+  }
   reply(std::move(response));
 }
 
 std::string Server::WaitingFor(Sequencer& sequencer) const {
   std::vector<std::string> missing;
   for (int worker : sequencer.WaitingFor()) missing.push_back(members_.NameOf(worker));
-  for (int server : sequencer.UnreachedServers()) missing.push_back(absl::StrCat("ps/", server));
+  for (int server : sequencer.MissingServers()) missing.push_back(absl::StrCat("ps/", server));
   return absl::StrJoin(missing, ", ");
 }
 
@@ -243,6 +297,7 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
     } else {
       response.set_state(state_);
       response.set_failure(std::string(failure_.message()));
+      response.set_failure_code(static_cast<int>(failure_.code()));
       response.set_version(job_->shard().store().current().version);
       response.set_server_incarnation(options_.incarnation);
       if (job_->sequencer() != nullptr) response.set_waiting_for(WaitingFor(*job_->sequencer()));
@@ -278,23 +333,50 @@ void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> rep
   reply(v1::LeaveResponse());
 }
 
+absl::StatusOr<std::shared_ptr<ActiveJob>> Server::SequencedJob() const {
+  MutexLock lock(mutex_);
+  CAIRN_RETURN_IF_ERROR(CheckReady());
+  if (job_->sequencer() == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(name(), " does not sequence this job"));
+  }
+  return job_;
+}
+
 void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply) {
-  std::shared_ptr<ActiveJob> job;
-  absl::Status status;
-  {
-    MutexLock lock(mutex_);
-    status = CheckReady();
-    job = job_;
-  }
-  if (status.ok() && job->sequencer() == nullptr) {
-    status = absl::FailedPreconditionError(absl::StrCat(name(), " does not sequence this job"));
-  }
-  if (!status.ok()) {
-    reply(std::move(status));
+  const auto job = SequencedJob();
+  if (!job.ok()) {
+    reply(job.status());
     return;
   }
-  job->sequencer()->WriteMark(request.token());
-  reply(v1::MarkResponse());
+  if (request.token().size() > kLongestMark) {
+    reply(absl::InvalidArgumentError(
+        absl::StrCat("a mark's name of ", request.token().size(), " bytes, at most ", kLongestMark)));
+    return;
+  }
+  const auto progress =
+      (*job)->sequencer()->WriteMark({.token = request.token(), .snapshot = request.snapshot()});
+  if (!progress.ok()) {
+    reply(Annotate(progress.status(), name()));
+    return;
+  }
+  v1::MarkResponse response;
+  if (request.snapshot()) *response.mutable_progress() = ProgressOf(**job, *progress);
+  reply(std::move(response));
+}
+
+void Server::Amend(const v1::AmendRequest& request, Reply<v1::AmendResponse> reply) {
+  const auto job = SequencedJob();
+  absl::Status status = job.status();
+  if (status.ok()) status = CheckAmendment(request.amendment(), (*job)->job().optimizer());
+  if (status.ok()) {
+    status =
+        (*job)->sequencer()->Amend(request.incarnation(), request.number(), AmendmentOf(request.amendment()));
+  }
+  if (status.ok()) {
+    reply(v1::AmendResponse());
+  } else {
+    reply(Annotate(status, name()));
+  }
 }
 
 void Server::Finish(const v1::FinishRequest& /*request*/, Reply<v1::FinishResponse> reply) {
@@ -329,7 +411,8 @@ void Server::OnInitialised(uint64_t layout) {
     MutexLock lock(mutex_);
     if (state_ != v1::STATE_INITIALISING || job_->layout() != layout) return;
     state_ = v1::STATE_READY;
-    CollectWaiters(clock_.Now(), calls);
+    ready_at_ = clock_.Now();
+    CollectWaiters(ready_at_, calls);
   }
   for (auto& call : calls) call();
 }
@@ -339,10 +422,13 @@ bool Server::ready() const {
   return state_ == v1::STATE_READY;
 }
 
-absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobToFollow(const std::string& run_id) const {
+absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobToFollow(const std::string& run_id,
+                                                               int64_t generation) const {
   MutexLock lock(mutex_);
-  if (shut_down_ || job_ == nullptr || job_->job().run_id() != run_id || job_->sequencer() == nullptr) {
-    return absl::UnavailableError(absl::StrCat(name(), " does not sequence job ", run_id));
+  if (shut_down_ || job_ == nullptr || job_->job().run_id() != run_id ||
+      job_->job().generation() != generation || job_->sequencer() == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat(name(), " does not sequence generation ", generation, " of job ", run_id));
   }
   return job_;
 }
@@ -364,28 +450,47 @@ void Server::Fail(absl::Status failure) {
   if (job != nullptr) job->shard().Fail(std::move(failure));
 }
 
+std::vector<Membership::Expired> Server::CollectExpired(TimePoint now, std::vector<std::string>& reasons) {
+  const v1::Job& job = job_->job();
+  std::vector<Membership::Expired> expired = members_.ExpireOlderThan(now - Seconds(job.lease_seconds()));
+  for (const auto& gone : expired) {
+    reasons.push_back(
+        absl::StrCat(members_.NameOf(gone.worker), " was not heard of for ", job.lease_seconds(), " s"));
+  }
+  if (job.generation() > 0 && state_ == v1::STATE_READY && now - ready_at_ > kReturn) {
+    for (const auto& gone : members_.ExpireAbsent()) {
+      reasons.push_back(
+          absl::StrCat(members_.NameOf(gone.worker), " did not come back within ", kReturn.count(), " s"));
+      expired.push_back(gone);
+    }
+  }
+  return expired;
+}
+
 void Server::Tick() {
   const TimePoint now = clock_.Now();
   std::shared_ptr<ActiveJob> job;
   std::vector<Membership::Expired> expired;
-  std::vector<std::string> names;  // [expired]
+  std::vector<std::string> reasons;  // [expired]
   Calls calls;
   {
     MutexLock lock(mutex_);
     job = job_;
-    if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) {
-      expired = members_.ExpireOlderThan(now - Seconds(job->job().lease_seconds()));
-      for (const auto& gone : expired) names.push_back(members_.NameOf(gone.worker));
-    }
+    if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) expired = CollectExpired(now, reasons);
     CollectWaiters(now, calls);
   }
   for (auto& call : calls) call();
   for (size_t i = 0; i < expired.size(); ++i) {
-    LogWarning(names[i], " was not heard of for ", job->job().lease_seconds(), " s: it leaves the job");
-    if (job->sequencer() != nullptr) job->sequencer()->Leave(expired[i].worker, expired[i].incarnation);
+    const bool wait = job->job().wait_for_return();
+    LogWarning(reasons[i], wait ? ": the job waits for its return" : ": it leaves the job");
+    if (job->sequencer() != nullptr && !wait) {
+      job->sequencer()->Leave(expired[i].worker, expired[i].incarnation);
+    }
   }
   if (job != nullptr) {
-    if (absl::Status failure = job->shard().failure(); !failure.ok()) Fail(std::move(failure));
+    absl::Status failure = job->shard().failure();
+    if (job->sequencer() != nullptr) failure.Update(job->sequencer()->CheckMeasuring(now));
+    if (!failure.ok()) Fail(std::move(failure));
   }
 }
 
@@ -395,7 +500,7 @@ std::optional<ExitCode> Server::ended() const {
   if (state_ == v1::STATE_FAILED) {
     std::string missing;
     if (members_.AllOthersLeft(-1, &missing) || clock_.Now() - failed_at_ > kFailureLinger)
-      return ExitCode::kFailure;
+      return ExitCodeOf(failure_);
   }
   return std::nullopt;
 }

@@ -2,7 +2,9 @@
 // adapts its calls, and tests use it directly.
 //
 //   EMPTY ──Create──► INITIALISING ──values written──► READY ──Finish──► FINISHED
-//                      (Create again starts anew)        └──Leave(FAILED), NaN──► FAILED
+//                      (Create again starts anew)      │ └──Leave(FAILED), NaN──► FAILED
+//                             ▲                        │
+//                             └─Create, a generation on┘
 //
 // Thread-safe. Calls do not block: a call that must wait keeps its reply and returns. Replies come from any
 // thread, outside all locks. Lock order: the server's, then the sequencer's, then a shard's.
@@ -20,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "cairn/v1/parameter_server.pb.h"
 #include "common/core/clock.h"
+#include "common/core/memory_size.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "ps/active_job.h"
@@ -38,6 +41,8 @@ class Server {
     uint64_t cluster_hash = 0;                     // 0: clients' is not compared
     uint64_t incarnation = 1;                      // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // needed where index > 0
+    int64_t memory_limit = UsableMemory();         // bytes, of one job: MemoryNeeds
+    FaultPoints* faults = nullptr;                 // as Shard::Options
   };
   // `clock` must outlive the server.
   Server(Options options, const Clock& clock);
@@ -51,6 +56,7 @@ class Server {
   void Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply);
   void Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply);
   void Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply);
+  void Amend(const v1::AmendRequest& request, Reply<v1::AmendResponse> reply);
   void Finish(const v1::FinishRequest& request, Reply<v1::FinishResponse> reply);
 
   // The job under this layout, for a session. ABORTED when the variables have changed since, or this process
@@ -60,14 +66,16 @@ class Server {
   void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // For a follower: the sequencer of `run_id`. UNAVAILABLE while this server does not have that job.
-  absl::StatusOr<std::shared_ptr<ActiveJob>> JobToFollow(const std::string& run_id) const
+  // For a follower: the sequencer of this generation of `run_id`. UNAVAILABLE while this server does not have
+  // that job.
+  absl::StatusOr<std::shared_ptr<ActiveJob>> JobToFollow(const std::string& run_id, int64_t generation) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Expires leases and waits. The owner calls it several times a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // How this task ends: kDone after Finish, kFailure when the job failed and everybody has been told.
+  // How this task ends: kDone after Finish, the failure's code when the job failed and everybody has been
+  // told.
   std::optional<ExitCode> ended() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Answers everything that waits with UNAVAILABLE. Calls that come later are answered so too.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -82,6 +90,13 @@ class Server {
   void CollectWaiters(TimePoint now, Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // FAILED_PRECONDITION, or the failure, unless the job is ready.
   absl::Status CheckReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The job whose log is written here; FAILED_PRECONDITION where another server does that.
+  absl::StatusOr<std::shared_ptr<ActiveJob>> SequencedJob() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // FAILED_PRECONDITION where a job is under way that `job` does not go on from.
+  absl::Status CheckReplaceable(const v1::Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Members whose lease has run out, and after a set-back those that have not come back: they leave.
+  std::vector<Membership::Expired> CollectExpired(TimePoint now, std::vector<std::string>& reasons)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AddVariables(const v1::CreateRequest& request, std::vector<net::Slice> slices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(absl::Status failure) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -94,6 +109,7 @@ class Server {
   v1::State state_ ABSL_GUARDED_BY(mutex_) = v1::STATE_EMPTY;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   TimePoint failed_at_ ABSL_GUARDED_BY(mutex_);
+  TimePoint ready_at_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<ActiveJob> job_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);

@@ -1,30 +1,43 @@
 #include "ps/service.h"
 
-#include <deque>
+#include <atomic>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/core/mutex.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_util.h"
 #include "grpcpp/support/server_callback.h"
 #include "ps/follow.h"
+#include "ps/outbox.h"
 #include "ps/session.h"
 
 namespace cairn::ps {
 namespace {
+
+// Streams that may be open at the same time; each may hold requests and their answers (ps/session.h).
+constexpr int kMostSessions = 4096;
 
 // One client's stream. gRPC calls it, one callback of a kind at a time; it lives until OnDone and as long as
 // an answer still refers to it.
 class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                             public SessionSink {
  public:
-  static SessionStream* Start(Server& server) {
-    auto stream = std::make_shared<SessionStream>();
+  // `count`: of the streams there are, this one from now until OnDone().
+  static SessionStream* Start(Server& server, std::atomic<int>& count) {
+    auto stream = std::make_shared<SessionStream>(count);
     stream->self_ = stream;
+    if (++count > kMostSessions) {
+      stream->End(net::ToGrpc(
+          absl::ResourceExhaustedError(absl::StrCat("more than ", kMostSessions, " sessions are open"))));
+      return stream.get();
+    }
     stream->session_ = std::make_unique<Session>(server, stream);
     stream->StartRead(&stream->incoming_);
     return stream.get();
   }
+
+  explicit SessionStream(std::atomic<int>& count) : count_(count) {}
 
   void OnReadDone(bool ok) override {
     if (!ok) {
@@ -39,7 +52,8 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
       End(net::ToGrpc(status));
       return;
     }
-    StartRead(&incoming_);
+    MutexLock lock(mutex_);
+    if (!outgoing_.Rests()) StartRead(&incoming_);
   }
 
   void Send(const v1::ServerHeader& header, net::FloatSpans payload,
@@ -47,26 +61,27 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     grpc::ByteBuffer message = net::EncodeFrame(header, payload, owner);
     MutexLock lock(mutex_);
     if (ending_) return;
-    outgoing_.push_back(std::move(message));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+    if (outgoing_.Push(std::move(message))) StartWrite(&outgoing_.front());
   }
 
   void OnWriteDone(bool ok) override {
     MutexLock lock(mutex_);
-    outgoing_.pop_front();
+    const bool more = outgoing_.Pop();
     if (!ok) ending_ = true;
     if (ending_) {
-      outgoing_.clear();
+      outgoing_.Clear();
       FinishOnce();
-    } else if (!outgoing_.empty()) {
-      StartWrite(&outgoing_.front());
+      return;
     }
+    if (more) StartWrite(&outgoing_.front());
+    if (outgoing_.Wakes()) StartRead(&incoming_);
   }
 
   void OnCancel() override { End(grpc::Status::CANCELLED); }
 
   void OnDone() override {
     session_.reset();
+    --count_;
     self_.reset();  // perhaps deletes this
   }
 
@@ -78,22 +93,20 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
       ending_ = true;
       status_ = std::move(status);
     }
-    if (outgoing_.empty()) {
-      FinishOnce();
-    } else if (outgoing_.size() > 1) {
-      outgoing_.erase(outgoing_.begin() + 1, outgoing_.end());
-    }
+    outgoing_.DropRest();
+    if (outgoing_.empty()) FinishOnce();
   }
   void FinishOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!std::exchange(finished_, true)) Finish(status_);
   }
 
+  std::atomic<int>& count_;
   std::shared_ptr<SessionStream> self_;  // until OnDone
   std::unique_ptr<Session> session_;
   grpc::ByteBuffer incoming_;
 
   Mutex mutex_;
-  std::deque<grpc::ByteBuffer> outgoing_ ABSL_GUARDED_BY(mutex_);  // the front is being written
+  Outbox<grpc::ByteBuffer> outgoing_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
@@ -105,7 +118,9 @@ using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
         v1::ParameterServer::WithCallbackMethod_Wait<v1::ParameterServer::WithCallbackMethod_Join<
             v1::ParameterServer::WithCallbackMethod_Heartbeat<v1::ParameterServer::WithCallbackMethod_Leave<
                 v1::ParameterServer::WithCallbackMethod_Mark<v1::ParameterServer::WithCallbackMethod_Finish<
-                    v1::ParameterServer::WithCallbackMethod_Follow<v1::ParameterServer::Service>>>>>>>>>>;
+                    v1::ParameterServer::WithCallbackMethod_Amend<
+                        v1::ParameterServer::WithCallbackMethod_Follow<
+                            v1::ParameterServer::Service>>>>>>>>>>>;
 
 class Service final : public CallbackService {
  public:
@@ -140,13 +155,17 @@ class Service final : public CallbackService {
                                  v1::MarkResponse* response) override {
     return Call(context, &Server::Mark, request, response);
   }
+  grpc::ServerUnaryReactor* Amend(grpc::CallbackServerContext* context, const v1::AmendRequest* request,
+                                  v1::AmendResponse* response) override {
+    return Call(context, &Server::Amend, request, response);
+  }
   grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const v1::FinishRequest* request,
                                    v1::FinishResponse* response) override {
     return Call(context, &Server::Finish, request, response);
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
       grpc::CallbackServerContext*) override {
-    return SessionStream::Start(server_);
+    return SessionStream::Start(server_, sessions_);
   }
   grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* Follow(
       grpc::CallbackServerContext*) override {
@@ -167,6 +186,7 @@ class Service final : public CallbackService {
   }
 
   Server& server_;
+  std::atomic<int> sessions_{0};
 };
 
 }  // namespace

@@ -1,35 +1,33 @@
 #include "ps/session.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ps/declaration.h"
 
 namespace cairn::ps {
 namespace {
-
-// Pushes and writes of one stream whose chunks may be on their way at the same time; each holds a copy of all
-// values.
-constexpr size_t kMostOpenRequests = 4;
-// What the weighted mean can take (WeightedGradient).
-constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
 
 // How one request is answered. It holds neither the session nor the job, so a request that waits keeps
 // neither alive.
 class Answer {
  public:
-  Answer(std::shared_ptr<SessionSink> sink, uint64_t request_id) : sink_(std::move(sink)) {
+  // `unanswered`: what the answers that a session still owes hold.
+  Answer(std::shared_ptr<SessionSink> sink, uint64_t request_id,
+         std::shared_ptr<const std::monostate> unanswered = nullptr)
+      : sink_(std::move(sink)), unanswered_(std::move(unanswered)) {
     header_.set_request_id(request_id);
   }
 
-  // Elements [begin, end) of `values` in chunks.
-  void SendValues(const Values& values, int64_t begin, int64_t end) {
+  // Elements [begin, end) of `data` in chunks, `shift` added to their offsets.
+  void SendElements(const std::shared_ptr<const AlignedBuffer>& data, int64_t begin, int64_t end,
+                    int64_t shift = 0) {
     for (int64_t offset = begin; offset < end; offset += net::kMaxPayloadFloats) {
       const int64_t count = std::min(net::kMaxPayloadFloats, end - offset);
-      header_.mutable_chunk()->set_offset(offset);
-      const absl::Span<const float> chunk(values.data->data() + offset, static_cast<size_t>(count));
-      sink_->Send(header_, {&chunk, 1}, values.data);
+      header_.mutable_chunk()->set_offset(shift + offset);
+      const absl::Span<const float> chunk(data->data() + offset, static_cast<size_t>(count));
+      sink_->Send(header_, {&chunk, 1}, data);
     }
   }
   void SendDone(v1::Done done) {
@@ -45,6 +43,7 @@ class Answer {
 
  private:
   std::shared_ptr<SessionSink> sink_;
+  std::shared_ptr<const std::monostate> unanswered_;
   v1::ServerHeader header_;
 };
 
@@ -64,9 +63,13 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
   }
   if (open_.count(id) > 0)
     return absl::InvalidArgumentError(absl::StrCat("frame: request ", id, " begins twice"));
-  if (open_.size() >= kMostOpenRequests) {
+  if (open_.size() >= kMostOpen) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("more than ", kMostOpenRequests, " requests open in one session"));
+        absl::StrCat("more than ", kMostOpen, " requests open in one session"));
+  }
+  if (unanswered_.use_count() > kMostUnanswered) {  // one is ours
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kMostUnanswered, " requests of one session wait for their answer"));
   }
   switch (header.kind_case()) {
     case v1::ClientHeader::kPush:
@@ -94,19 +97,19 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = absl::FailedPreconditionError("a push, but no training job is ready");
     return;
   }
-  if (begin.worker() < 0 || begin.worker() >= (*job)->job().workers_size() || begin.step() < 1 ||
-      begin.examples() < 0 || begin.examples() > kMostExamples || begin.base_version() < 0 ||
-      begin.incarnation() == 0) {
-    open.failure =
-        absl::InvalidArgumentError(absl::StrCat("push with impossible fields: ", begin.ShortDebugString()));
-    return;
-  }
   const PushRequest request = {.gradient = {.key = {.worker = begin.worker(),
                                                     .incarnation = begin.incarnation(),
                                                     .step = begin.step()},
                                             .base_version = begin.base_version(),
-                                            .examples = begin.examples()},
+                                            .examples = begin.examples(),
+                                            .position = begin.position()},
                                .read_values = begin.read_values()};
+  open.failure = CheckGradient(request.gradient);
+  if (open.failure.ok() && begin.worker() >= (*job)->job().workers_size()) {
+    open.failure = absl::InvalidArgumentError(
+        absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->job().workers_size()));
+  }
+  if (!open.failure.ok()) return;
   open.job = *std::move(job);
   open.push = open.job->shard().BeginPush(request);
 }
@@ -120,7 +123,9 @@ void Session::BeginWrite(uint64_t request_id, const v1::WriteBegin& begin) {
     return;
   }
   open.job = *std::move(job);
-  open.write = std::make_unique<Accumulator>(open.job->shard().store().pool());
+  open.state = open.initialise && open.job->job().has_resumed();
+  VariableStore& store = open.job->shard().store();
+  open.write = std::make_unique<Accumulator>(open.state ? store.state_pool() : store.pool());
 }
 
 void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
@@ -137,15 +142,28 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
             absl::StrCat("read of ", begin.count(), " elements at ", first, ": this server has ", size)));
     return;
   }
+  if (begin.state() && (begin.mark().empty() || first != 0 || begin.count() != 0)) {
+    Answer(sink_, request_id)
+        .SendFailure(absl::InvalidArgumentError("a state is read whole, at the mark of a snapshot"));
+    return;
+  }
+  if (begin.mark().size() > kLongestMark) {
+    Answer(sink_, request_id)
+        .SendFailure(absl::InvalidArgumentError(
+            absl::StrCat("a mark's name of ", begin.mark().size(), " bytes, at most ", kLongestMark)));
+    return;
+  }
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
-  (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id), first,
-                                      end](absl::StatusOr<ReadResult> result) mutable {
+  (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
+                                      state = begin.state()](absl::StatusOr<ReadResult> result) mutable {
     if (!result.ok()) {
       answer.SendFailure(result.status());
       return;
     }
-    answer.SendValues(result->values, first, end);
+    answer.SendElements(result->values.data, first, end);
     v1::Done done;
+    if (state && result->slots != nullptr) answer.SendElements(result->slots, 0, result->slots->size(), size);
+    if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
     done.set_version(result->values.version);
     done.set_has_values(true);
     done.set_finished(result->finished);
@@ -175,48 +193,52 @@ void Session::End(uint64_t request_id, Open open) {
     FinishWrite(request_id, std::move(open));
     return;
   }
-  open.job->shard().FinishPush(
-      std::move(open.push), [answer = Answer(sink_, request_id)](absl::StatusOr<PushResult> result) mutable {
-        if (!result.ok()) {
-          answer.SendFailure(result.status());
-          return;
-        }
-        v1::Done done;
-        done.set_version(result->version);
-        done.set_outcome(result->outcome);
-        done.set_duplicate(result->duplicate);
-        done.set_staleness(result->staleness);
-        done.set_finished(result->finished);
-        if (result->values.data != nullptr) {
-          answer.SendValues(result->values, 0, result->values.data->size());
-          done.set_has_values(true);
-        }
-        answer.SendDone(std::move(done));
-      });
+  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_)](
+                                                         absl::StatusOr<PushResult> result) mutable {
+    if (!result.ok()) {
+      answer.SendFailure(result.status());
+      return;
+    }
+    v1::Done done;
+    done.set_version(result->version);
+    done.set_outcome(result->outcome);
+    done.set_duplicate(result->duplicate);
+    done.set_staleness(result->staleness);
+    done.set_finished(result->finished);
+    if (result->values.data != nullptr) {
+      answer.SendElements(result->values.data, 0, result->values.data->size());
+      done.set_has_values(true);
+    }
+    answer.SendDone(std::move(done));
+  });
 }
 
 void Session::FinishWrite(uint64_t request_id, Open open) {
-  const int64_t size = open.job->shard().store().size();
+  VariableStore& store = open.job->shard().store();
+  const int64_t size = open.state ? store.state_pool().buffer_size() : store.size();
   if (open.initialise && !open.write->complete()) {
     Answer(sink_, request_id)
         .SendFailure(absl::InvalidArgumentError(
             absl::StrCat("initial values: ", open.write->received(), " of ", size, " elements came")));
     return;
   }
-  open.job->shard().Write(std::move(open.write),
-                          [answer = Answer(sink_, request_id), &server = server_, layout = open.job->layout(),
-                           initialise = open.initialise](int64_t version) mutable {
-                            if (initialise) server.OnInitialised(layout);
-                            // Variables added meanwhile may have been copied before this write: then it must
-                            // be made again.
-                            if (auto job = server.JobForLayout(layout); !job.ok()) {
-                              answer.SendFailure(job.status());
-                              return;
-                            }
-                            v1::Done done;
-                            done.set_version(version);
-                            answer.SendDone(std::move(done));
-                          });
+  WriteReply written = [answer = Answer(sink_, request_id, unanswered_), &server = server_,
+                        layout = open.job->layout(), initialise = open.initialise](int64_t version) mutable {
+    if (initialise) server.OnInitialised(layout);
+    // Variables added meanwhile may have been copied before this write: then it must be made again.
+    if (auto job = server.JobForLayout(layout); !job.ok()) {
+      answer.SendFailure(job.status());
+      return;
+    }
+    v1::Done done;
+    done.set_version(version);
+    answer.SendDone(std::move(done));
+  };
+  if (open.state) {
+    open.job->shard().WriteState(std::move(open.write), std::move(written));
+  } else {
+    open.job->shard().Write(std::move(open.write), std::move(written));
+  }
 }
 
 }  // namespace cairn::ps

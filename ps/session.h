@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "cairn/v1/session.pb.h"
@@ -28,6 +29,11 @@ class SessionSink {
 
 class Session {
  public:
+  // Requests whose chunks may be on their way at the same time, and those that may wait for their answer. One
+  // more breaks the protocol.
+  static constexpr size_t kMostOpen = 4;
+  static constexpr long kMostUnanswered = 16;
+
   // `server` must outlive the session and its answers.
   Session(Server& server, std::shared_ptr<SessionSink> sink) : server_(server), sink_(std::move(sink)) {}
 
@@ -42,6 +48,7 @@ class Session {
     std::unique_ptr<OpenPush> push;  // one of the two
     std::unique_ptr<Accumulator> write;
     bool initialise = false;
+    bool state = false;    // the write is of values and slots
     absl::Status failure;  // the rest of the request is skipped
   };
 
@@ -55,6 +62,8 @@ class Session {
   Server& server_;
   const std::shared_ptr<SessionSink> sink_;
   std::map<uint64_t, Open> open_;  // [request_id]
+  // Each answer that is still to come holds it too: so many wait.
+  const std::shared_ptr<const std::monostate> unanswered_ = std::make_shared<const std::monostate>();
 };
 
 }  // namespace cairn::ps

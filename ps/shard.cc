@@ -1,6 +1,7 @@
 #include "ps/shard.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -10,12 +11,21 @@ namespace {
 
 // Marks whose values are kept for readers that are still on their way. Each may hold a version of all values.
 constexpr size_t kKeptMarks = 64;
-constexpr size_t kMostAwaitedMarks = 1024;
 // Marks that are remembered without their values, to refuse a reader that comes too late.
 constexpr size_t kRememberedMarks = 4096;
 
+// How many entries of the log are reported together. While pushes keep coming the queue may never be empty,
+// and the sequencer keeps what is not reported.
+constexpr int kReportEvery = 256;
+
+constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
+
 std::string Describe(const PushKey& key) {
   return absl::StrCat("push of worker ", key.worker, " (incarnation ", key.incarnation, "), step ", key.step);
+}
+
+absl::Status NotKept(absl::string_view mark) {
+  return absl::AbortedError(absl::StrCat("the values at mark ", mark, " are not kept any more"));
 }
 
 }  // namespace
@@ -36,11 +46,16 @@ v1::Outcome OutcomeOf(Refuse::Reason reason) {
 }
 
 Shard::Shard(Options options)
-    : optimizer_(std::move(options.optimizer)),
-      final_version_(options.final_version),
-      store_(std::move(options.slices), optimizer_.get()) {}
+    : faults_(options.faults),
+      optimizer_(std::move(options.optimizer)),
+      staleness_aware_learning_rate_(options.staleness_aware_learning_rate),
+      final_version_(options.final_version > 0 ? options.final_version : kNoEnd),
+      store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit) {
+  if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
+}
 
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
+  Pass("push");
   MutexLock lock(mutex_);
   const bool seen = ledger_.Admit(request.gradient.key).admission != Ledger::Admission::kNew;
   return std::make_unique<OpenPush>(request, store_.pool(),
@@ -63,6 +78,9 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
     const Ledger::Verdict verdict = ledger_.Admit(key);
     if (!failure_.ok()) {
       answer = failure_;
+    } else if (verdict.admission == Ledger::Admission::kNew && staged_.size() >= kMostStaged) {
+      answer = absl::ResourceExhaustedError(absl::StrCat(
+          Describe(key), ": ", staged_.size(), " pushes wait for their decision, at most ", kMostStaged));
     } else if (verdict.admission == Ledger::Admission::kNew) {
       ledger_.Stage(key);
       Staged& entry = staged_[key];
@@ -73,8 +91,12 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
     } else if (const auto under_way = staged_.find(key);
                verdict.admission == Ledger::Admission::kUnderWay && under_way != staged_.end()) {
       ++duplicates_;
-      under_way->second.waiting.push_back({request.read_values, /*duplicate=*/true, std::move(reply)});
-      return;
+      if (under_way->second.waiting.size() <= kMostRepeats) {
+        under_way->second.waiting.push_back({request.read_values, /*duplicate=*/true, std::move(reply)});
+        return;
+      }
+      answer = absl::ResourceExhaustedError(
+          absl::StrCat(Describe(key), ": ", kMostRepeats, " repeats of it wait"));
     } else if (verdict.admission == Ledger::Admission::kDecided) {
       ++duplicates_;
       const bool same = verdict.ruling.step == key.step;
@@ -84,6 +106,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       answer->duplicate = true;
       answer->finished = finished(verdict.ruling.version);
     } else {  // from an old life, or a step overtaken by a later one that is under way
+      ++rejected_;
       answer->outcome = v1::OUTCOME_REJECTED;
       answer->version = store_.current().version;
     }
@@ -96,40 +119,51 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
 }
 
 void Shard::Read(const std::string& mark, ReadReply reply) {
+  Pass("read");
   absl::StatusOr<ReadResult> answer = ReadResult{};
   {
     MutexLock lock(mutex_);
     if (!failure_.ok()) {
       answer = failure_;
     } else if (mark.empty()) {
-      answer->values = store_.current();
-    } else {
-      const auto kept =
-          std::find_if(marks_.begin(), marks_.end(), [&](const auto& entry) { return entry.first == mark; });
-      if (kept == marks_.end()) {
-        if (awaiting_mark_.size() < kMostAwaitedMarks) {
-          awaiting_mark_[mark].push_back(std::move(reply));
-          return;
-        }
-        answer = absl::ResourceExhaustedError("too many reads wait for a mark");
+      MakeRoom();
+      if (absl::Status room = store_.CheckRoomForReader(); !room.ok()) {
+        answer = std::move(room);
       } else {
-        if (kept->second.data == nullptr) {
-          answer = absl::AbortedError(absl::StrCat("the values at mark ", mark, " are not kept any more"));
-        } else {
-          answer->values = std::move(kept->second);
-        }
+        answer->values = store_.current();
+        answer->finished = finished(answer->values.version);
+      }
+    } else {
+      const auto kept = std::find_if(marks_.begin(), marks_.end(),
+                                     [&](const KeptMark& entry) { return entry.token == mark; });
+      if (kept != marks_.end()) {
+        answer = std::move(kept->result);
         marks_.erase(kept);
+      } else if (num_awaiting_ < kMostAwaiting) {
+        ++num_awaiting_;
+        awaiting_mark_[mark].push_back(std::move(reply));
+        return;
+      } else {
+        answer = absl::ResourceExhaustedError(absl::StrCat("mark ", mark, ": ", num_awaiting_,
+                                                           " reads wait for marks, at most ", kMostAwaiting));
       }
     }
   }
-  if (answer.ok()) answer->finished = finished(answer->values.version);
   reply(std::move(answer));
 }
 
 void Shard::Write(std::unique_ptr<Accumulator> data, WriteReply done) {
   {
     MutexLock lock(mutex_);
-    queue_.push_back(PendingWrite{std::move(data), std::move(done)});
+    queue_.push_back(PendingWrite{.data = std::move(data), .done = std::move(done)});
+  }
+  ExecuteQueue();
+}
+
+void Shard::WriteState(std::unique_ptr<Accumulator> state, WriteReply done) {
+  {
+    MutexLock lock(mutex_);
+    queue_.push_back(PendingWrite{.data = std::move(state), .state = true, .done = std::move(done)});
   }
   ExecuteQueue();
 }
@@ -153,8 +187,15 @@ int64_t Shard::next_index() const {
 std::vector<Gradient> Shard::StagedGradients() const {
   MutexLock lock(mutex_);
   std::vector<Gradient> gradients;
-  for (const auto& [id, staged] : staged_) gradients.push_back(staged.gradient);
+  for (const auto& [id, staged] : staged_) {
+    if (!staged.applied_staleness.has_value()) gradients.push_back(staged.gradient);
+  }
   return gradients;
+}
+
+std::optional<Sums> Shard::UnansweredSums() const {
+  MutexLock lock(mutex_);
+  return unanswered_;
 }
 
 void Shard::ExecuteQueue() {
@@ -163,7 +204,7 @@ void Shard::ExecuteQueue() {
     if (executing_) return;  // the thread at work will see what was queued
     executing_ = true;
   }
-  int64_t executed = 0;
+  int64_t executed = 0, reported = 0;
   for (;;) {
     std::variant<LogEntry, PendingWrite> next;
     {
@@ -179,51 +220,113 @@ void Shard::ExecuteQueue() {
     if (auto* write = std::get_if<PendingWrite>(&next)) {
       std::vector<VariableStore::Run> runs;
       for (const auto& [begin, end] : write->data->runs()) runs.push_back({begin, end});
-      if (const auto data = write->data->Take(); data != nullptr) store_.Write(*data, runs);
+      if (const auto data = write->data->Take(); data != nullptr) {
+        if (write->state) {
+          store_.WriteState(*data);
+        } else {
+          store_.Write(*data, runs);
+        }
+      }
       replies.push_back(
           [done = std::move(write->done), version = store_.current().version]() mutable { done(version); });
     } else {
       const LogEntry& entry = std::get<LogEntry>(next);
-      if (const auto* apply = std::get_if<Apply>(&entry.what)) ExecuteApply(*apply, replies);
+      if (const auto* measure = std::get_if<Measure>(&entry.what)) ExecuteMeasure(entry, *measure);
+      if (const auto* apply = std::get_if<Apply>(&entry.what)) ExecuteApply(entry, *apply, replies);
       if (const auto* refuse = std::get_if<Refuse>(&entry.what)) ExecuteRefuse(*refuse, replies);
+      if (const auto* release = std::get_if<Release>(&entry.what)) ExecuteRelease(*release, replies);
       if (const auto* mark = std::get_if<Mark>(&entry.what)) ExecuteMark(*mark, replies);
+      if (const auto* amendment = std::get_if<Amendment>(&entry.what)) ExecuteAmendment(*amendment);
       executed = entry.index;
     }
     for (auto& reply : replies) reply();
+    if (executed - reported >= kReportEvery) {
+      port_->ReportExecuted(executed);
+      reported = executed;
+    }
   }
-  if (executed > 0) port_->ReportExecuted(executed);
+  if (executed > reported) port_->ReportExecuted(executed);
 }
 
-void Shard::ExecuteApply(const Apply& apply, Replies& replies) {
+absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
+                             absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use) {
   std::vector<WeightedGradient> gradients;
   std::vector<std::shared_ptr<const AlignedBuffer>> held;
-  absl::Status status;
+  int64_t staleness = 0;
   {
     MutexLock lock(mutex_);
-    if (!failure_.ok()) return;
-    for (const Gradient& gradient : apply.contributors) {
+    for (const Gradient& gradient : contributors) {
       const auto found = staged_.find(gradient.key);
       if (found == staged_.end()) {
-        status =
-            absl::InternalError(absl::StrCat("version ", apply.version, " needs the ", Describe(gradient.key),
-                                             ", which this server does "
-                                             "not hold"));
-        break;
+        return absl::InternalError(absl::StrCat("version ", version, " needs the ", Describe(gradient.key),
+                                                ", which this server does not hold"));
       }
       held.push_back(found->second.data);
+      staleness = std::max(staleness, version - 1 - gradient.base_version);
+      if (held.back() == nullptr && gradient.examples != 0 && store_.size() > 0) {
+        return absl::InternalError(absl::StrCat("version ", version, " takes the ", Describe(gradient.key),
+                                                ", for one of ", gradient.examples,
+                                                " examples, and it came to this server without any"));
+      }
       gradients.push_back({held.back() == nullptr ? nullptr : held.back()->data(), gradient.examples});
     }
   }
-  if (status.ok()) status = store_.ApplyMean(gradients, /*last=*/finished(apply.version));
+  // Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", equation 6.
+  const float divisor =
+      staleness_aware_learning_rate_ ? static_cast<float>(std::max<int64_t>(1, staleness)) : 1.0f;
+  return use(
+      {.gradients = gradients, .last = finished(version), .rate_divisor = divisor, .known = entry.known});
+}
+
+void Shard::ExecuteMeasure(const LogEntry& entry, const Measure& measure) {
+  if (!failure().ok()) return;
+  Sums sums = {.index = entry.index, .slices = {}};
+  absl::Status status = WithMean(entry, measure.contributors, measure.version,
+                                 [&](const VariableStore::Mean& mean) -> absl::Status {
+                                   CAIRN_ASSIGN_OR_RETURN(sums.slices, store_.Measure(measure.norms, mean));
+                                   return absl::OkStatus();
+                                 });
   if (!status.ok()) {
     Fail(std::move(status));
     return;
   }
+  {
+    MutexLock lock(mutex_);
+    unanswered_ = sums;
+  }
+  port_->ReportSums(std::move(sums));
+}
+
+void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) {
+  if (!failure().ok()) return;
+  absl::Status status = WithMean(entry, apply.contributors, apply.version,
+                                 [this](const VariableStore::Mean& mean) { return store_.ApplyMean(mean); });
+  if (!status.ok()) {
+    Fail(std::move(status));
+    return;
+  }
+  Pass("applied");
   const Values values = store_.current();
   MutexLock lock(mutex_);
+  unanswered_.reset();
   for (const Gradient& gradient : apply.contributors) {
-    Settle(gradient.key, v1::OUTCOME_ACCEPTED, apply.version - 1 - gradient.base_version, values, replies);
+    const int64_t staleness = apply.version - 1 - gradient.base_version;
+    if (apply.held) {
+      Staged& staged = staged_.at(gradient.key);
+      staged.applied_staleness = staleness;
+      staged.data.reset();
+    } else {
+      Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, replies);
+    }
   }
+}
+
+void Shard::ExecuteRelease(const Release& release, Replies& replies) {
+  const Values values = store_.current();
+  MutexLock lock(mutex_);
+  const auto found = staged_.find(release.key);
+  if (found == staged_.end() || !found->second.applied_staleness.has_value()) return;  // the job has failed
+  Settle(release.key, v1::OUTCOME_ACCEPTED, *found->second.applied_staleness, values, replies);
 }
 
 void Shard::ExecuteRefuse(const Refuse& refuse, Replies& replies) {
@@ -232,23 +335,62 @@ void Shard::ExecuteRefuse(const Refuse& refuse, Replies& replies) {
   Settle(refuse.key, OutcomeOf(refuse.reason), refuse.staleness, values, replies);
 }
 
+absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
+  CAIRN_RETURN_IF_ERROR(store_.CheckRoomForReader());
+  ReadResult result;
+  result.values = store_.current();
+  result.finished = finished(result.values.version);
+  if (snapshot) {
+    Pass("snapshot");
+    CAIRN_ASSIGN_OR_RETURN(result.slots, store_.CopySlots());
+    result.learning_rate = store_.amended_learning_rate();
+  }
+  return result;
+}
+
+void Shard::MakeRoom() {
+  for (KeptMark& kept : marks_) {
+    const absl::Status room = store_.CheckRoomForReader();
+    if (room.ok()) return;
+    if (kept.result.ok()) kept.result = room;
+  }
+}
+
 void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
-  const Values values = store_.current();
+  {
+    MutexLock lock(mutex_);
+    if (mark.snapshot) {  // nobody has come for the one before
+      for (KeptMark& kept : marks_) {
+        if (kept.snapshot && kept.result.ok()) kept.result = NotKept(kept.token);
+      }
+    }
+    MakeRoom();
+  }
+  const absl::StatusOr<ReadResult> result = ReadAtMark(mark.snapshot);
   MutexLock lock(mutex_);
   const auto waiting = awaiting_mark_.find(mark.token);
   if (waiting == awaiting_mark_.end()) {
-    marks_.emplace_back(mark.token, values);
-    if (marks_.size() > kKeptMarks) marks_[marks_.size() - 1 - kKeptMarks].second.data.reset();
+    marks_.push_back({mark.token, mark.snapshot, result});
+    if (marks_.size() > kKeptMarks) {
+      KeptMark& old = marks_[marks_.size() - 1 - kKeptMarks];
+      if (old.result.ok()) old.result = NotKept(old.token);
+    }
     if (marks_.size() > kRememberedMarks) marks_.pop_front();
     return;
   }
   for (ReadReply& reply : waiting->second) {
-    replies.push_back(
-        [reply = std::move(reply), result = ReadResult{values, finished(values.version)}]() mutable {
-          reply(std::move(result));
-        });
+    replies.push_back([reply = std::move(reply), result]() mutable { reply(std::move(result)); });
   }
+  num_awaiting_ -= waiting->second.size();
   awaiting_mark_.erase(waiting);
+}
+
+void Shard::ExecuteAmendment(const Amendment& amendment) {
+  if (amendment.learning_rate.has_value()) store_.SetLearningRate(*amendment.learning_rate);
+  const int64_t version = store_.current().version;
+  if (!amendment.end || finished(version)) return;
+  store_.EndHere();
+  final_version_ = version;
 }
 
 void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
@@ -256,6 +398,9 @@ void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, c
   ledger_.Decide(key, outcome, values.version, staleness);
   const auto found = staged_.find(key);
   if (found == staged_.end()) return;
+  if (outcome == v1::OUTCOME_REJECTED || outcome == v1::OUTCOME_FINISHED) ++rejected_;
+  MakeRoom();
+  const bool room = store_.CheckRoomForReader().ok();  // else the worker reads them when there is
   for (Staged::Waiting& waiting : found->second.waiting) {
     PushResult result = {.outcome = outcome,
                          .duplicate = waiting.duplicate,
@@ -263,7 +408,7 @@ void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, c
                          .version = values.version,
                          .finished = finished(values.version),
                          .values = {}};
-    if (waiting.read_values) result.values = values;
+    if (waiting.read_values && room) result.values = values;
     replies.push_back([reply = std::move(waiting.reply), result = std::move(result)]() mutable {
       reply(std::move(result));
     });
@@ -289,6 +434,7 @@ void Shard::Fail(absl::Status failure) {
       }
     }
     awaiting_mark_.clear();
+    num_awaiting_ = 0;
     marks_.clear();
   }
   for (auto& reply : replies) reply();
@@ -299,9 +445,20 @@ absl::Status Shard::failure() const {
   return failure_;
 }
 
+std::vector<std::string> Shard::slot_names() const {
+  if (optimizer_ == nullptr) return {};
+  const auto names = optimizer_->slot_names();
+  return {names.begin(), names.end()};
+}
+
 int64_t Shard::duplicates() const {
   MutexLock lock(mutex_);
   return duplicates_;
+}
+
+int64_t Shard::rejected() const {
+  MutexLock lock(mutex_);
+  return rejected_;
 }
 
 }  // namespace cairn::ps

@@ -2,26 +2,36 @@
 // heart of a parameter server; knows no gRPC.
 //
 //   BeginPush ─► chunks ─► FinishPush ─► staged ──(round log)──► Apply   ─► new version, reply
+//                                           │                │             (or at its Release)
 //                                           │                └─► Refuse  ─► reply
 //                                           └─ reported to the sequencer
+//
+// Where the optimizer needs norms, a Measure comes before each Apply: this shard's sums of squares go to the
+// sequencer, and those over all servers come back with the next entry.
 //
 // Thread-safe. The log is executed by whichever thread finds it not being executed (Flush, FinishPush);
 // arithmetic runs outside the lock, under the `executing_` flag. Replies are called outside the lock, by the
 // executing thread; they must not block.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/fault_points.h"
 #include "common/core/mutex.h"
 #include "ps/accumulator.h"
 #include "ps/ledger.h"
@@ -50,6 +60,9 @@ struct PushResult {
 struct ReadResult {
   Values values;
   bool finished = false;
+  // At the mark of a snapshot: what is beside the values.
+  std::shared_ptr<const AlignedBuffer> slots{};  // one after another; null where there are none
+  std::optional<float> learning_rate{};          // as it was amended
 };
 
 using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
@@ -79,7 +92,19 @@ class Shard final : public LogSink {
     std::vector<net::Slice> slices;
     std::unique_ptr<Optimizer> optimizer;  // null: nothing is trained
     int64_t final_version = 0;             // 0: no end
+    // Each update at the learning rate divided by max(1, staleness of its oldest contributor).
+    bool staleness_aware_learning_rate = false;
+    int64_t initial_version = 0;
+    int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
+    std::optional<float> learning_rate{};                        // amended before
+    FaultPoints* faults = nullptr;  // outlives the shard; passes "push", "read", "snapshot", "applied"
   };
+  // Pushes that wait for their decision, and repeats of one of them: more are RESOURCE_EXHAUSTED.
+  static constexpr size_t kMostStaged = 4096;
+  static constexpr size_t kMostRepeats = 16;
+  // Readers that wait for marks, all together: likewise.
+  static constexpr size_t kMostAwaiting = 1024;
+
   explicit Shard(Options options);
 
   // Where staged pushes are reported. Once, before the first push; `port` outlives the shard's use.
@@ -90,16 +115,21 @@ class Shard final : public LogSink {
 
   // --- Pushes ---
   std::unique_ptr<OpenPush> BeginPush(const PushRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
-  // INVALID_ARGUMENT in the reply when chunks are missing. Otherwise the reply comes with the decision.
+  // INVALID_ARGUMENT in the reply when chunks are missing, RESOURCE_EXHAUSTED when too many pushes wait.
+  // Otherwise the reply comes with the decision; without the values that it asks for where there is no room
+  // to hold them beside the next version.
   void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Reads and writes ---
   // Without a mark: the current values, at once. With one: the values at that point of the log, when it is
-  // reached. ABORTED for a mark whose values are not kept any more.
+  // reached. ABORTED for a mark whose values are not kept any more. RESOURCE_EXHAUSTED, with the numbers,
+  // when the memory has no room for a reader, or too many wait.
   void Read(const std::string& mark, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes the place of the values that have come; takes effect between two entries of the log, at the version
   // that `done` gets.
   void Write(std::unique_ptr<Accumulator> data, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Likewise a whole state, complete, of the store's state_pool().
+  void WriteState(std::unique_ptr<Accumulator> state, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The log ---
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -109,18 +139,27 @@ class Shard final : public LogSink {
   // a leader that it has found again.
   int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Gradient> StagedGradients() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The last sums that were reported, while no entry that needs them has been executed.
+  std::optional<Sums> UnansweredSums() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the job: everything that waits and all that comes is answered with `failure`. The first failure
   // stays.
   void Fail(absl::Status failure) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Pushes that came a second time, or when their decision was there; and those, first ones, that were
+  // answered as REJECTED or FINISHED.
   int64_t duplicates() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t rejected() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The optimizer's, in the order of a state.
+  std::vector<std::string> slot_names() const;
 
  private:
   struct Staged {
     Gradient gradient;
-    std::shared_ptr<const AlignedBuffer> data;  // null when it has no examples
+    std::shared_ptr<const AlignedBuffer> data;  // null when it has no examples, or has been applied
+    // Its gradient is in an update, and the answer waits for a Release.
+    std::optional<int64_t> applied_staleness{};
     // A repeat of the push waits for the same decision.
     struct Waiting {
       bool read_values;
@@ -131,22 +170,40 @@ class Shard final : public LogSink {
   };
   struct PendingWrite {
     std::unique_ptr<Accumulator> data;
+    bool state = false;
     WriteReply done;
   };
   // Calls to make when the lock is released.
   using Replies = std::vector<absl::AnyInvocable<void()>>;
 
   void ExecuteQueue() ABSL_LOCKS_EXCLUDED(mutex_);
-  void ExecuteApply(const Apply& apply, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ExecuteMeasure(const LogEntry& entry, const Measure& measure) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls use(what the update to `version` is made of). INTERNAL when a push of the contributors is not held,
+  // or has no values here and counts.
+  absl::Status WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
+                        absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteMark(const Mark& mark, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<ReadResult> ReadAtMark(bool snapshot);
+  // Kept values whose readers have not come go, oldest first, until the next version has room.
+  void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ExecuteAmendment(const Amendment& amendment);
   // The decision about one push: into the ledger, and to those who wait for it.
   void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
               Replies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool finished(int64_t version) const { return final_version_ > 0 && version >= final_version_; }
+  bool finished(int64_t version) const { return version >= final_version_; }
 
+  void Pass(absl::string_view point) const {
+    if (faults_ != nullptr) faults_->Pass(point);
+  }
+
+  FaultPoints* const faults_;
   const std::unique_ptr<Optimizer> optimizer_;
-  const int64_t final_version_;
+  const bool staleness_aware_learning_rate_;
+  std::atomic<int64_t> final_version_;  // the log may lower it
   VariableStore store_;
   SequencerPort* port_ = nullptr;  // constant after ConnectTo()
 
@@ -154,14 +211,22 @@ class Shard final : public LogSink {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Ledger ledger_ ABSL_GUARDED_BY(mutex_);
   std::map<PushKey, Staged> staged_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Sums> unanswered_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::variant<LogEntry, PendingWrite>> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
-  // Values kept for readers of a mark that have not come yet, oldest first (null: not any more), and readers
-  // whose mark has not.
-  std::deque<std::pair<std::string, Values>> marks_ ABSL_GUARDED_BY(mutex_);
+  // What is kept for readers of a mark that have not come yet, oldest first, or why it is not any more; and
+  // readers whose mark has not come.
+  struct KeptMark {
+    std::string token;
+    bool snapshot;
+    absl::StatusOr<ReadResult> result;
+  };
+  std::deque<KeptMark> marks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<ReadReply>> awaiting_mark_ ABSL_GUARDED_BY(mutex_);
+  size_t num_awaiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in awaiting_mark_
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t rejected_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace cairn::ps

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -12,6 +13,10 @@ namespace {
 // versions.
 constexpr size_t kIdleBuffers = 16;
 
+int64_t NumSlots(const Optimizer* optimizer) {
+  return optimizer == nullptr ? 0 : static_cast<int64_t>(optimizer->slot_names().size());
+}
+
 int64_t TotalElements(absl::Span<const net::Slice> slices) {
   int64_t total = 0;
   for (const net::Slice& slice : slices) total += slice.elements();
@@ -20,16 +25,16 @@ int64_t TotalElements(absl::Span<const net::Slice> slices) {
 
 // Neighbours that change by one rule are updated in one go, unless the optimizer wants each variable's norms.
 std::vector<UpdatePart> PartsOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
-  const bool one_by_one = optimizer != nullptr && optimizer->norms() != Norms::kNone;
+  const bool one_by_one = optimizer != nullptr && !optimizer->norms().empty();
   std::vector<UpdatePart> parts;
   for (const net::Slice& slice : slices) {
     const auto& momentum = slice.moving_average_momentum;
     const int64_t end = slice.offset + slice.elements();
-    const bool trained_alone = one_by_one && !momentum.has_value();
-    if (!parts.empty() && parts.back().moving_average_momentum == momentum && !trained_alone) {
+    if (!parts.empty() && parts.back().moving_average_momentum == momentum && !one_by_one) {
       parts.back().end = end;
     } else {
-      parts.push_back({slice.offset, end, momentum});
+      parts.push_back(
+          {slice.offset, end, momentum, net::RowsPerBand(slice.shape) * slice.shape.row_elements()});
     }
   }
   return parts;
@@ -37,24 +42,33 @@ std::vector<UpdatePart> PartsOf(absl::Span<const net::Slice> slices, const Optim
 
 }  // namespace
 
-VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer)
+VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer,
+                             int64_t initial_version, int64_t memory_limit)
     : slices_(std::move(slices)),
       optimizer_(optimizer),
       parts_(PartsOf(slices_, optimizer)),
-      pool_(TotalElements(slices_), kIdleBuffers) {
+      budget_(std::make_shared<MemoryBudget>(memory_limit)),
+      pool_(TotalElements(slices_), kIdleBuffers, budget_),
+      state_pool_(size() * (1 + NumSlots(optimizer)), /*max_idle=*/0, budget_),
+      slots_pool_(size() * NumSlots(optimizer), /*max_idle=*/0, budget_) {
   if (optimizer_ != nullptr) {
     for (size_t slot = 0; slot < optimizer_->slot_names().size(); ++slot) {
+      budget_->Take(pool_.buffer_bytes());
       slots_.emplace_back(size());
       const float initial = optimizer_->initial_slot_value(static_cast<int>(slot));
       if (initial != 0) std::fill_n(slots_.back().data(), size(), initial);
     }
   }
-  current_.data = std::make_shared<AlignedBuffer>(size());
+  current_ = {.version = initial_version, .data = pool_.Acquire()};  // a new buffer, so zeroed
 }
 
 Values VariableStore::current() const {
   MutexLock lock(mutex_);
   return current_;
+}
+
+absl::Status VariableStore::CheckRoomForReader() const {
+  return pool_.HasRoom() ? absl::OkStatus() : pool_.Refusal("a version beside the one to be read");
 }
 
 void VariableStore::Publish(Values next) {
@@ -63,21 +77,57 @@ void VariableStore::Publish(Values next) {
   current_.data.swap(next.data);  // the old version's memory is released outside the lock, with `next`
 }
 
-absl::Status VariableStore::ApplyMean(absl::Span<const WeightedGradient> gradients, bool last) {
-  const Values old = current();
-  std::shared_ptr<AlignedBuffer> data = pool_.Acquire();
+template <typename Body>
+auto VariableStore::WithUpdate(const Values& old, const Mean& mean, Body body) {
+  if (next_ == nullptr) next_ = pool_.Acquire();
   std::vector<float*> slots;
   for (AlignedBuffer& slot : slots_) slots.push_back(slot.data());
-  const UpdateStep step = {
-      .t = old.version + 1, .learning_rate = optimizer_->learning_rate(old.version), .last = last};
-  const UpdateRange all = {
-      .count = size(), .old_values = old.data->data(), .slots = slots, .new_values = data->data()};
-  const int64_t bad = UpdateParts(*optimizer_, step, gradients, parts_, all);
-  if (bad != kAllFinite) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the gradient of '", NameAt(bad), "' is not finite in the update to version ", old.version + 1));
+  KnownSquares known = {.of_part = {}, .all_gradients = AllGradients(mean.known)};
+  if (!optimizer_->norms().empty()) {  // then parts are slices
+    for (const net::Slice& slice : slices_) {
+      const auto found = mean.known.find(slice.name);
+      known.of_part.push_back(found == mean.known.end() ? Squares() : found->second);
+    }
   }
-  Publish({.version = old.version + 1, .data = std::move(data)});
+  return body(Update{
+      .optimizer = *optimizer_,
+      .step = {.t = old.version + 1, .learning_rate = learning_rate() / mean.rate_divisor, .last = mean.last},
+      .gradients = mean.gradients,
+      .parts = parts_,
+      .all = {.count = size(), .old_values = old.data->data(), .slots = slots, .new_values = next_->data()},
+      .known = known});
+}
+
+absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {
+  const auto holds = [&](const net::Slice& slice) {
+    return offset >= slice.offset && offset < slice.offset + slice.elements();
+  };
+  const auto slice = std::find_if(slices_.begin(), slices_.end(), holds);
+  return absl::InvalidArgumentError(absl::StrCat("the gradient of '",
+                                                 slice == slices_.end() ? "?" : slice->name,
+                                                 "' is not finite in the update to version ", version));
+}
+
+absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, const Mean& mean) {
+  const Values old = current();
+  const MeasuredParts measured =
+      WithUpdate(old, mean, [norms](const Update& update) { return MeasureParts(norms, update); });
+  if (measured.non_finite != kAllFinite) return NotFinite(measured.non_finite, old.version + 1);
+  std::vector<SliceSquares> sums;
+  for (size_t i = 0; i < slices_.size(); ++i) {
+    const net::Slice& slice = slices_[i];
+    if (slice.moving_average_momentum.has_value()) continue;
+    const std::vector<Squares>& bands = measured.of_part[i];
+    sums.push_back({slice.name, slice.row_begin, slice.whole() ? std::vector{Total(bands)} : bands});
+  }
+  return sums;
+}
+
+absl::Status VariableStore::ApplyMean(const Mean& mean) {
+  const Values old = current();
+  const int64_t bad = WithUpdate(old, mean, [](const Update& update) { return UpdateParts(update); });
+  if (bad != kAllFinite) return NotFinite(bad, old.version + 1);
+  Publish({.version = old.version + 1, .data = std::exchange(next_, nullptr)});
   return absl::OkStatus();
 }
 
@@ -92,11 +142,51 @@ void VariableStore::Write(const AlignedBuffer& data, absl::Span<const Run> runs)
   Publish({.version = old.version, .data = std::move(next)});
 }
 
-std::string VariableStore::NameAt(int64_t offset) const {
-  for (const net::Slice& slice : slices_) {
-    if (offset >= slice.offset && offset < slice.offset + slice.elements()) return slice.name;
+void VariableStore::WriteState(const AlignedBuffer& state) {
+  const Run everything = {0, size()};
+  Write(state, {&everything, 1});
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    std::copy_n(state.data() + static_cast<int64_t>(slot + 1) * size(), size(), slots_[slot].data());
   }
-  return "?";
+}
+
+absl::StatusOr<std::shared_ptr<const AlignedBuffer>> VariableStore::CopySlots() {
+  if (slots_.empty()) return nullptr;
+  std::shared_ptr<AlignedBuffer> copy = slots_pool_.TryAcquire();
+  if (copy == nullptr) {  // unused buffers may be in its place
+    pool_.DropIdle();
+    copy = slots_pool_.TryAcquire();
+  }
+  if (copy == nullptr) return slots_pool_.Refusal("the slots of a snapshot");
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    std::copy_n(slots_[slot].data(), size(), copy->data() + static_cast<int64_t>(slot) * size());
+  }
+  return copy;
+}
+
+std::optional<float> VariableStore::amended_learning_rate() const {
+  MutexLock lock(mutex_);
+  return learning_rate_;
+}
+
+void VariableStore::SetLearningRate(float rate) {
+  MutexLock lock(mutex_);
+  learning_rate_ = rate;
+}
+
+float VariableStore::learning_rate() const {
+  if (optimizer_ == nullptr) return 0;
+  MutexLock lock(mutex_);
+  return learning_rate_.value_or(optimizer_->learning_rate(current_.version));
+}
+
+void VariableStore::EndHere() {
+  if (optimizer_ == nullptr || !optimizer_->options().use_ema || current().version == 0) return;
+  std::vector<Run> trained;
+  for (const UpdatePart& part : parts_) {
+    if (!part.moving_average_momentum.has_value()) trained.push_back({part.begin, part.end});
+  }
+  Write(slots_.back(), trained);
 }
 
 }  // namespace cairn::ps

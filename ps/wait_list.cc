@@ -12,7 +12,10 @@ constexpr double kLongestWaitSeconds = 30;
 }  // namespace
 
 void WaitList::Add(const v1::WaitRequest& request, TimePoint now, Reply reply) {
-  const std::chrono::duration<double> wait(std::clamp(request.wait_seconds(), 0.0, kLongestWaitSeconds));
+  // No wait where it is no number.
+  const double seconds =
+      request.wait_seconds() > 0 ? std::min(request.wait_seconds(), kLongestWaitSeconds) : 0;
+  const std::chrono::duration<double> wait(seconds);
   waiters_.push_back({request, now + std::chrono::duration_cast<Duration>(wait), std::move(reply)});
 }
 

@@ -4,6 +4,7 @@
 // called outside that lock.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -21,6 +22,10 @@ class WaitList {
   using Calls = std::vector<absl::AnyInvocable<void()>>;
   // Whether a request's condition holds, and what is missing.
   using Holds = absl::FunctionRef<bool(const v1::WaitRequest& request, std::string* missing)>;
+
+  // Callers beyond it are refused before they wait.
+  static constexpr size_t kMostWaiting = 4096;
+  bool full() const { return waiters_.size() >= kMostWaiting; }
 
   // Waits from `now` for as long as the request asks, at most 30 s.
   void Add(const v1::WaitRequest& request, TimePoint now, Reply reply);

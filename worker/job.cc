@@ -13,9 +13,6 @@
 namespace cairn::worker {
 namespace {
 
-// A worker that is not heard of for so long leaves the round.
-constexpr double kLeaseSeconds = 10;
-
 // Batches of one epoch that hold examples, over all workers: the updates that an asynchronous epoch makes.
 int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers) {
   int64_t pushes = 0;
@@ -39,17 +36,6 @@ absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& obj
     list.Add(numbers.begin(), numbers.end());
   }
   return schedule;
-}
-
-// Each server knows the gradients of its own variables.
-absl::Status CheckGlobalClip(const v1::Job& job) {
-  const auto clip = job.optimizer().hyperparameters().find("global_clipnorm");
-  if (clip == job.optimizer().hyperparameters().end() || clip->second == 0 || job.servers_size() < 2) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "global_clipnorm ", clip->second, " limits the gradients of all variables together, but each of ",
-      job.servers_size(), " servers knows only its own: use one server, or --clipnorm"));
 }
 
 }  // namespace
@@ -108,6 +94,11 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
   const auto& schedule = model.compile_config().learning_rate_schedule;
   if (from_file && schedule.has_value() && !options.learning_rate.has_value()) {
     CAIRN_ASSIGN_OR_RETURN(*config.mutable_learning_rate_schedule(), MakeSchedule(*schedule));
+    if (options.plateau_factor.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--reduce_lr_on_plateau does not go with the model file's learning rate schedule ",
+                       schedule->class_name, ": replace it by --learning_rate"));
+    }
   }
   // There is one clip at a time.
   if (options.clipvalue.has_value() || options.clipnorm.has_value() || options.global_clipnorm.has_value()) {
@@ -130,7 +121,8 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
                                 const net::ClusterSpec& cluster, int64_t num_examples) {
   v1::Job job;
   const bool sync = options.mode == "sync";
-  job.set_mode(sync ? v1::MODE_SYNC : v1::MODE_ASYNC);
+  const bool ssp = options.mode == "ssp";
+  job.set_mode(sync ? v1::MODE_SYNC : ssp ? v1::MODE_SSP : v1::MODE_ASYNC);
   job.set_model_sha256(Sha256Hex(model.canonical_json()));
   const auto trainers = cluster.trainers();
   for (const net::TaskId& task : trainers) job.add_workers(task.ToString());
@@ -145,16 +137,21 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
         static_cast<int>(options.replicas_to_aggregate > 0 ? options.replicas_to_aggregate : num_workers));
   }
   if (options.max_staleness >= 0) job.set_max_staleness(options.max_staleness);
+  job.set_staleness_aware_learning_rate(options.staleness_aware_learning_rate);
   CAIRN_ASSIGN_OR_RETURN(const auto sampler, MakeSamplerOptions(options, num_examples, num_workers, 0));
-  const int64_t steps_per_epoch =
-      sync ? data::Sampler(sampler).batches_per_epoch() : PushesPerEpoch(options, num_examples, num_workers);
+  // With bounded staleness empty batches are pushed too: clocks count them.
+  const int64_t batches_per_epoch = data::Sampler(sampler).batches_per_epoch();
+  const int64_t steps_per_epoch = sync  ? batches_per_epoch
+                                  : ssp ? batches_per_epoch * num_workers
+                                        : PushesPerEpoch(options, num_examples, num_workers);
   job.set_final_version(options.train_steps > 0 ? options.train_steps : options.epochs * steps_per_epoch);
   CAIRN_ASSIGN_OR_RETURN(*job.mutable_optimizer(), MakeOptimizer(options, model));
-  CAIRN_RETURN_IF_ERROR(CheckGlobalClip(job));
   job.set_batch_size(options.batch_size);
   job.set_epochs(options.epochs);
   job.set_seed(options.seed);
-  job.set_lease_seconds(kLeaseSeconds);
+  job.set_lease_seconds(options.lease_seconds);
+  job.set_wait_for_return(options.lost_workers == "wait");
+  job.set_restorable(!options.train_dir.empty());
   return job;
 }
 

@@ -6,10 +6,13 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/flags.h"
+#include "worker/device_choice.h"
+#include "worker/device_name.h"
 
 namespace cairn::worker {
 namespace {
@@ -125,7 +128,7 @@ void AddHowLong(CLI::App& app, TrainOptions& options) {
 void AddHow(CLI::App& app, TrainOptions& options) {
   const std::string group = "How updates are made";
   CLI::Option* mode = app.add_option(FlagNames("mode"), options.mode, "When gradients are applied")
-                          ->check(OneOf({"sync", "async"}))
+                          ->check(OneOf({"sync", "async", "ssp"}))
                           ->capture_default_str()
                           ->group(group);
   app.add_flag_function(
@@ -139,10 +142,15 @@ void AddHow(CLI::App& app, TrainOptions& options) {
       ->check(WholeNumberFrom(0))
       ->type_name("N")
       ->group(group);
-  app.add_option(FlagNames("max_staleness"), options.max_staleness,
-                 "async: refuse gradients older than so many versions; -1 is no limit")
+  app.add_option(
+         FlagNames("max_staleness"), options.max_staleness,
+         "async: refuse gradients older than so many versions; -1 is no limit. ssp: how many pushes a "
+         "worker may be ahead of the slowest")
       ->check(WholeNumberFrom(-1))
       ->type_name("N")
+      ->group(group);
+  app.add_flag(SwitchNames("staleness_aware_learning_rate"), options.staleness_aware_learning_rate,
+               "async, ssp: each update at the learning rate divided by its staleness")
       ->group(group);
   app.add_option(FlagNames("optimizer"), options.optimizer, "Instead of the model file's")
       ->type_name("NAME")
@@ -193,6 +201,75 @@ void AddHow(CLI::App& app, TrainOptions& options) {
       ->group(group);
 }
 
+void AddEpochEnds(CLI::App& app, TrainOptions& options) {
+  const std::string group = "At an epoch's end (as Keras' callbacks)";
+  app.add_option(FlagNames("monitor"), options.monitor,
+                 "The metric that decides, as the progress line has it")
+      ->capture_default_str()
+      ->type_name("NAME")
+      ->group(group);
+  app.add_option(FlagNames("monitor_mode"), options.monitor_mode,
+                 "Whether it should fall or rise; auto: as the metric does")
+      ->check(OneOf({"auto", "min", "max"}))
+      ->capture_default_str()
+      ->group(group);
+  const auto add_number = [&](const char* name, std::optional<double>& number, const CLI::Validator& check,
+                              const char* what) {
+    return app
+        .add_option_function<double>(
+            FlagNames(name), [&number](const double& value) { number = value; }, what)
+        ->check(check)
+        ->type_name("X")
+        ->group(group);
+  };
+  add_number("min_delta", options.min_delta, NumberFrom(0),
+             "What less than this is no improvement [0 to stop, 0.0001 to reduce]");
+  CLI::Option* stop =
+      app.add_option_function<int64_t>(
+             FlagNames("early_stopping"),
+             [&options](const int64_t& patience) { options.early_stopping_patience = patience; },
+             "End the job for all after so many epochs without improvement")
+          ->check(WholeNumberFrom(0))
+          ->type_name("PATIENCE")
+          ->group(group);
+  add_number("baseline", options.baseline,
+             NumberBetween(std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()),
+             "Epochs count as improved only beyond this too")
+      ->needs(stop);
+  app.add_option(FlagNames("start_from_epoch"), options.start_from_epoch, "Epochs that are not looked at")
+      ->check(WholeNumberFrom(0))
+      ->needs(stop)
+      ->type_name("N")
+      ->group(group);
+  app.add_flag(SwitchNames("restore_best_weights"), options.restore_best_weights,
+               "The best epoch's parameters are the result, not the last's")
+      ->needs(stop)
+      ->group(group);
+  CLI::Option* reduce = add_number("reduce_lr_on_plateau", options.plateau_factor, NumberBetween(0, 1),
+                                   "Multiply the learning rate by this when nothing improves")
+                            ->type_name("FACTOR");
+  const auto add_epochs = [&](const char* name, int64_t& epochs, const char* what) {
+    app.add_option(FlagNames(name), epochs, what)
+        ->check(WholeNumberFrom(0))
+        ->needs(reduce)
+        ->capture_default_str()
+        ->type_name("N")
+        ->group(group);
+  };
+  add_epochs("plateau_patience", options.plateau_patience, "After so many epochs without improvement");
+  add_epochs("plateau_cooldown", options.plateau_cooldown, "Then wait so many epochs before counting again");
+  app.add_option(FlagNames("min_learning_rate"), options.min_learning_rate, "It is not reduced below")
+      ->check(NumberFrom(0))
+      ->needs(reduce)
+      ->capture_default_str()
+      ->type_name("X")
+      ->group(group);
+  app.add_option(FlagNames("save_best"), options.save_best,
+                 "Write the parameters whenever the metric improves, as float32 under Keras' names")
+      ->type_name("FILE.safetensors")
+      ->group(group);
+}
+
 void AddWhatItTells(CLI::App& app, TrainOptions& options) {
   const std::string group = "What it tells";
   app.add_flag(SwitchNames("validation"), options.validation,
@@ -209,11 +286,110 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
   AddLogLevelFlag(app, options.log_level)->group(group);
 }
 
+// Numbers, or NVIDIA's names: what CUDA_VISIBLE_DEVICES is made of.
+std::string CheckVisibleDevices(const std::string& text) {
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    int index = 0;
+    if (absl::SimpleAtoi(part, &index) ? index >= 0
+                                       : absl::StartsWith(part, "GPU-") || absl::StartsWith(part, "MIG-")) {
+      continue;
+    }
+    return absl::StrCat("'", part, "' is no GPU: expected its number, or a name as GPU-8932f937");
+  }
+  return "";
+}
+
+std::string CheckDevice(const std::string& text) {
+  return text == "auto" ? "" : std::string(ParseDeviceName(text).status().message());
+}
+
+void AddDevice(CLI::App& app, TrainOptions& options) {
+  const std::string group = "Where it computes";
+  app.add_option(FlagNames("device"), options.device,
+                 "/gpu:0, /cpu:0 or /job:worker/task:0/device:GPU:0; auto: a GPU where one is usable, of "
+                 "several each worker of a machine another one")
+      ->check(CLI::Validator(&CheckDevice, ""))
+      ->capture_default_str()
+      ->type_name("NAME")
+      ->group(group);
+  app.add_flag(SwitchNames("allow_soft_placement"), options.allow_soft_placement,
+               "Compute on the CPU where --device does not exist")
+      ->group(group);
+  app.add_option(FlagNames("visible_devices"), options.visible_devices,
+                 "The GPUs that exist for us, in this order [CUDA_VISIBLE_DEVICES, or all]")
+      ->check(CLI::Validator(&CheckVisibleDevices, ""))
+      ->type_name("N,...")
+      ->group(group);
+  AddParsed(app, "precision", options.precision, &kernels::ParsePrecision,
+            "What a GPU computes products in; the CPU takes tf32 for fp32 [tf32]")
+      ->type_name("fp32|tf32|bf16|fp16")
+      ->group(group);
+  app.add_flag(SwitchNames("allow_growth"), options.allow_growth,
+               "Take GPU memory in doubling pieces, not as the model needs it")
+      ->group(group);
+  app.add_option(FlagNames("per_process_gpu_memory_fraction"), options.per_process_gpu_memory_fraction,
+                 "The most of a GPU's memory that a worker takes")
+      ->check(NumberAboveUpTo(0, 1))
+      ->capture_default_str()
+      ->type_name("X")
+      ->group(group);
+  app.add_flag(SwitchNames("log_device_placement"), options.log_device_placement,
+               "Tell on which device each layer is")
+      ->group(group);
+}
+
+void AddCheckpoints(CLI::App& app, TrainOptions& options) {
+  const std::string group = "What is kept, and gone on from";
+  app.add_option(FlagNames("train_dir"), options.train_dir,
+                 "Directory for checkpoints; a server that is lost is given back the newest one")
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option(FlagNames("save_steps"), options.save_steps,
+                 "A checkpoint every so many steps; 0: by time alone")
+      ->check(WholeNumberFrom(0))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("save_secs"), options.save_secs,
+                 "Likewise every so many seconds; 0: by steps alone")
+      ->check(NumberBetween(0, 1e9))
+      ->capture_default_str()
+      ->type_name("SECONDS")
+      ->group(group);
+  app.add_option(FlagNames("max_to_keep"), options.max_to_keep, "So many of the newest are kept; 0: all")
+      ->check(WholeNumberFrom(0))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("resume"), options.resume,
+                 "auto: go on from the newest in --train_dir; never; or another DIR, of a run or a step")
+      ->capture_default_str()
+      ->type_name("auto|never|DIR")
+      ->group(group);
+  app.add_option(FlagNames("lost_workers"), options.lost_workers,
+                 "What a synchronous round does without a worker that is lost")
+      ->check(OneOf({"leave", "wait"}))
+      ->capture_default_str()
+      ->type_name("leave|wait")
+      ->group(group);
+  app.add_option(FlagNames("lease"), options.lease_seconds,
+                 "A worker that is not heard of for so long is lost")
+      ->check(NumberAbove(0))
+      ->capture_default_str()
+      ->type_name("SECONDS")
+      ->group(group);
+}
+
 void AddLimits(CLI::App& app, TrainOptions& options) {
   const std::string group = "Limits and resources";
   app.add_option(FlagNames("threads"), options.threads, "Threads that compute; 0 divides the host's cores")
       ->check(WholeNumberFrom(0))
       ->type_name("N")
+      ->group(group);
+  app.add_flag(
+         SwitchNames("deterministic"), options.deterministic,
+         "The same bits whatever --threads says: work is split as for four threads, on as many cores as "
+         "--threads")
       ->group(group);
   app.add_option(FlagNames("connect_timeout"), options.connect_timeout_seconds,
                  "Until servers are reached, variables ready and workers joined")
@@ -236,7 +412,10 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddData(app, options);
   AddHowLong(app, options);
   AddHow(app, options);
+  AddEpochEnds(app, options);
+  AddCheckpoints(app, options);
   AddWhatItTells(app, options);
+  AddDevice(app, options);
   AddLimits(app, options);
 }
 
@@ -245,14 +424,35 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.data_dir.empty()) return absl::InvalidArgumentError("--data_dir is missing");
   if (options.mode != "sync" && options.replicas_to_aggregate > 0) {
     return absl::InvalidArgumentError(
-        "--replicas_to_aggregate needs --sync_replicas: async rounds do not exist");
+        "--replicas_to_aggregate needs --sync_replicas: there are no rounds otherwise");
   }
   if (options.mode == "sync" && options.max_staleness >= 0) {
     return absl::InvalidArgumentError(
         "--max_staleness does not go with --sync_replicas: no late gradient is applied");
   }
+  if (options.mode != "sync" && options.lost_workers == "wait") {
+    return absl::InvalidArgumentError("--lost_workers=wait needs --sync_replicas: only rounds wait");
+  }
+  if (options.resume.empty()) return absl::InvalidArgumentError("--resume: auto, never, or which directory?");
+  if (options.mode == "ssp" && options.max_staleness < 0) {
+    return absl::InvalidArgumentError("--mode ssp needs --max_staleness: how far ahead a worker may go");
+  }
+  if (options.mode == "sync" && options.staleness_aware_learning_rate) {
+    return absl::InvalidArgumentError(
+        "--staleness_aware_learning_rate does not go with --sync_replicas: no gradient is stale");
+  }
+  const auto device = ParseDeviceName(options.device);
+  if (device.ok() && !device->gpu && !ComputesOnCpu(options.precision)) {
+    return absl::InvalidArgumentError(absl::StrCat("--precision ", kernels::NameOf(options.precision),
+                                                   " does not go with --device ", options.device,
+                                                   ": the CPU computes in fp32"));
+  }
   if (!options.optimizer.empty() && options.optimizer == "adam" && options.momentum.has_value()) {
     return absl::InvalidArgumentError("--momentum does not go with --optimizer adam");
+  }
+  if (!options.save_best.empty() && !absl::EndsWith(options.save_best, ".safetensors")) {
+    return absl::InvalidArgumentError(absl::StrCat("--save_best: '", options.save_best,
+                                                   "' does not end in .safetensors, as the file does"));
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/cuda_backend.h"
 #include "worker/data/augment.h"
 
 namespace CLI {
@@ -43,10 +44,12 @@ struct TrainOptions {
   int64_t train_steps = 0;  // --train_steps: global steps; 0: as many as the epochs take
 
   // How updates are made.
-  std::string mode = "async";           // --mode sync|async; --sync_replicas / --nosync_replicas say the same
-  int64_t replicas_to_aggregate = 0;    // --replicas_to_aggregate: 0 is all workers
-  int64_t max_staleness = -1;           // --max_staleness: async: refuse older gradients; -1 is no limit
-  std::string optimizer;                // --optimizer: overrides the model file's
+  std::string mode = "async";  // --mode sync|async|ssp; --sync_replicas / --nosync_replicas say the same
+  int64_t replicas_to_aggregate = 0;  // --replicas_to_aggregate: 0 is all workers
+  int64_t max_staleness = -1;         // --max_staleness: async: refuse older gradients; -1 is no limit
+  // ssp: clocks that a worker may be ahead of the slowest
+  bool staleness_aware_learning_rate = false;  // --staleness_aware_learning_rate: divided by the staleness
+  std::string optimizer;                       // --optimizer: overrides the model file's
   std::optional<double> learning_rate;  // --learning_rate: overrides the model file's, and its schedule
   std::optional<double> momentum;       // --momentum
   // --clipvalue --clipnorm --global_clipnorm: at most one; replaces whichever the model file has; 0 is none
@@ -58,6 +61,30 @@ struct TrainOptions {
   std::string shard_tail = "exact";    // --shard_tail exact|pad|drop
   bool shuffle = true;                 // --shuffle / --noshuffle
 
+  // What is decided at each epoch's end: Keras' EarlyStopping, ReduceLROnPlateau and
+  // ModelCheckpoint(save_best_only=True), by worker/callbacks.h.
+  std::string monitor = "val_loss";                // --monitor: a metric that the progress line shows
+  std::string monitor_mode = "auto";               // --monitor_mode auto|min|max
+  std::optional<double> min_delta;                 // --min_delta: none: 0 to stop, 0.0001 to reduce
+  std::optional<int64_t> early_stopping_patience;  // --early_stopping PATIENCE: epochs; none: never stop
+  std::optional<double> baseline;                  // --baseline: patience begins anew only beyond it
+  int64_t start_from_epoch = 0;                    // --start_from_epoch: nothing stops before; from 0
+  bool restore_best_weights = false;               // --restore_best_weights: the best epoch's at the end
+  std::optional<double> plateau_factor;            // --reduce_lr_on_plateau FACTOR: in [0, 1); none: never
+  int64_t plateau_patience = 10;                   // --plateau_patience: epochs
+  int64_t plateau_cooldown = 0;                    // --plateau_cooldown: epochs
+  double min_learning_rate = 0;                    // --min_learning_rate
+  std::string save_best;                           // --save_best FILE.safetensors; empty: none
+
+  // What is kept, and gone on from.
+  std::string train_dir;               // --train_dir: checkpoints; empty: none are kept
+  int64_t save_steps = 0;              // --save_steps: a checkpoint every so many steps; 0: by time alone
+  double save_secs = 60;               // --save_secs: a checkpoint every so many seconds; 0: by steps alone
+  int64_t max_to_keep = 5;             // --max_to_keep: the newest checkpoints; 0: all
+  std::string resume = "auto";         // --resume auto|never|DIR
+  std::string lost_workers = "leave";  // --lost_workers leave|wait: what a round does without them
+  double lease_seconds = 10;           // --lease: a worker that is not heard of for so long is lost
+
   // What it tells.
   bool validation = true;  // --validation / --novalidation: evaluate the validation set at each epoch's end
   int64_t display_every =
@@ -65,8 +92,18 @@ struct TrainOptions {
   std::string summary;  // --summary FILE: one JSON object at the end
   std::string log_level = "info";  // --log_level debug|info|warning|error
 
+  // Where it computes.
+  std::string device = "auto";        // --device auto|NAME: TensorFlow's name of a device
+  bool allow_soft_placement = false;  // --allow_soft_placement: the CPU where that device does not exist
+  std::string visible_devices;        // --visible_devices 0,2: CUDA_VISIBLE_DEVICES; empty: as it is
+  kernels::Precision precision = kernels::Precision::kTensorFloat32;  // --precision fp32|tf32|bf16|fp16
+  bool allow_growth = false;                   // --allow_growth: GPU memory in doubling pieces
+  double per_process_gpu_memory_fraction = 1;  // --per_process_gpu_memory_fraction: in (0, 1]
+  bool log_device_placement = false;           // --log_device_placement: each layer's device
+
   // Limits and resources.
-  int threads = 0;  // --threads: 0 divides the cores among the tasks on this host
+  int threads = 0;             // --threads: 0 divides the cores among the tasks on this host
+  bool deterministic = false;  // --deterministic: the same bits whatever --threads says
   double connect_timeout_seconds =
       300;                            // --connect_timeout: servers reached, variables ready, workers joined
   double step_timeout_seconds = 600;  // --step_timeout: one step's answer from the servers

@@ -36,6 +36,8 @@ class Progress {
   // "938/938 ━━━━━━━━━━━━━━━━━━━━ 12s 13ms/step - accuracy: 0.9512 - loss: 0.1570 - val_accuracy: ..."
   // Elsewhere "938/938 - 12s - 13ms/step - accuracy: ...". Both count the time since StartEpoch.
   void EndEpoch(const ShownMetrics& metrics);
+  // A line of its own, between epochs.
+  void Say(const std::string& text) { Write(text + "\n"); }
 
  private:
   void DrawBar(const ShownMetrics& metrics, bool last);

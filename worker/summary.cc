@@ -32,6 +32,9 @@ std::optional<double> Summary::metric(absl::string_view name) const {
 std::string ToJson(const Summary& summary) {
   nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
   for (const auto& [name, value] : summary.metrics) metrics[name] = Number(value);
+  nlohmann::ordered_json examples_missed, best_epoch;  // null
+  if (summary.examples_missed.has_value()) examples_missed = *summary.examples_missed;
+  if (summary.best_epoch.has_value()) best_epoch = *summary.best_epoch;
   const nlohmann::ordered_json json = {
       {"mode", summary.mode},
       {"ps", summary.ps},
@@ -40,6 +43,7 @@ std::string ToJson(const Summary& summary) {
       {"global_step", summary.global_step},
       {"epochs", summary.epochs},
       {"examples", summary.examples},
+      {"examples_missed", examples_missed},
       {"seconds", Number(summary.seconds)},
       {"examples_per_second", Number(summary.examples_per_second)},
       {"loss", Number(summary.metric("loss"))},
@@ -51,6 +55,8 @@ std::string ToJson(const Summary& summary) {
       {"gradients_stale", summary.gradients_stale},
       {"gradients_duplicate", summary.gradients_duplicate},
       {"staleness_max", summary.staleness_max},
+      {"staleness_histogram", summary.staleness_histogram},
+      {"best_epoch", best_epoch},
       {"device", summary.device},
       {"parameters", summary.parameters},
       {"parameters_sha256", summary.parameters_sha256},

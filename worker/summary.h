@@ -12,20 +12,26 @@
 namespace cairn::worker {
 
 struct Summary {
-  std::string mode;  // "sync", "async"
+  std::string mode;  // "sync", "async", "ssp"
   int ps = 0;
   int workers = 0;
   int64_t batch_size = 0;   // per worker
   int64_t global_step = 0;  // updates made
   int64_t epochs = 0;
   int64_t examples = 0;  // in the gradients that made updates, over all workers
-  double seconds = 0;    // of training, evaluation included, on the chief's clock
+  // Those that the same epochs hold besides: of workers that were lost, or came too late. None where a number
+  // of steps ends an asynchronous job somewhere in an epoch.
+  std::optional<int64_t> examples_missed;
+  double seconds = 0;  // of training, evaluation included, on the chief's clock
   double examples_per_second = 0;
   // Training's running means over the chief's part of the last epoch; with a validation set also those of the
   // final parameters over it: "val_loss", ...
   ShownMetrics metrics;
   // As ps/0 counted them.
   int64_t gradients_accepted = 0, gradients_stale = 0, gradients_duplicate = 0, staleness_max = 0;
+  std::vector<int64_t> staleness_histogram;  // [staleness]: accepted ones; the last counts that and more
+  // From 1: the best one by --early_stopping's rules, else the one that --save_best wrote last.
+  std::optional<int64_t> best_epoch;
   std::string device;
   int64_t parameters = 0;
   std::string parameters_sha256;

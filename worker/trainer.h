@@ -12,7 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/core/clock.h"
+#include "common/core/fault_points.h"
 #include "kernels/device.h"
+#include "worker/callbacks.h"
 #include "worker/client/training_client.h"
 #include "worker/data/batch_loader.h"
 #include "worker/data/dataset.h"
@@ -21,6 +23,7 @@
 #include "worker/nn/replica.h"
 #include "worker/options.h"
 #include "worker/progress.h"
+#include "worker/snapshots.h"
 #include "worker/summary.h"
 
 namespace cairn::worker {
@@ -38,53 +41,80 @@ class Trainer {
     kernels::Device& device;
     nn::Replica& replica;
     client::TrainingClient& client;
-    Progress* progress;  // null for all but the chief
+    // Null for all but the chief.
+    Progress* progress;
+    Callbacks* callbacks;
+    Snapshots* snapshots;
     const Clock& clock;
+    FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
   };
   explicit Trainer(const Parts& parts);
+  ~Trainer();
 
-  // The chief's, before Run(): declares the job to servers that have none, with its initial values.
-  // INVALID_ARGUMENT when a server refuses what flags or model file say, such as an optimizer that it lacks.
+  // The chief's, before Run(): declares the job to servers that have none, with its initial values or those
+  // of the snapshot that it goes on from. INVALID_ARGUMENT when a server refuses what flags or model file
+  // say, such as an optimizer that it lacks.
   absl::Status Initialise();
 
   // Trains to the job's end and leaves it. The chief also evaluates, and, when all others have left, ends the
-  // servers; what it returns tells of the whole run, what others return of their part. CANCELLED after
-  // Stop(). On failure the servers are told before this returns.
+  // servers; what it returns tells of the whole run, what others return of their part. A worker that has lost
+  // its place, or its servers where the chief can give them back what they lost, joins again and goes on.
+  // CANCELLED after Stop(), when the chief has saved. On failure the servers are told before this returns.
   absl::StatusOr<Summary> Run();
 
   // Makes Run() return soon.
   void Stop();
 
  private:
+  // What the device copies in every step; that it goes slower otherwise is no reason to stop.
+  void PinBuffers();
   bool chief() const { return parts_.progress != nullptr; }
   bool sync() const { return parts_.job.mode() == v1::MODE_SYNC; }
-  absl::Status Train();
+  bool ssp() const { return parts_.job.mode() == v1::MODE_SSP; }
+  // Learns the job and becomes a member, for the first time or again.
+  absl::Status Enter();
+  absl::Status Reenter();
+  absl::StatusOr<Summary> TrainAndMend();
+  absl::StatusOr<Summary> TrainToTheEnd();
   absl::Status TrainStep();
   absl::StatusOr<Summary> WrapUp();
+  void Pass(absl::string_view point) const {
+    if (parts_.faults != nullptr) parts_.faults->Pass(point);
+  }
   // The position in the endless sequence of epochs of the next batch.
   int64_t position() const { return sync() ? parts_.client.version() : position_; }
   bool done() const;
   void StartEpochOf(int64_t position);
+  // The chief's, once for each epoch.
   absl::Status EndEpoch();
+  absl::Status CarryOut(const Callbacks::Orders& orders);
+  // Of a chief that reduces it: what the servers have, which those that a chief before was cut off from hear
+  // again.
+  absl::Status AgreeOnLearningRate();
+  absl::Status RestoreBest();
   // The running means of training, and, with a validation set, what the current parameters make of it, "val_"
-  // before their names.
+  // before their names; and the learning rate where it is reduced.
   absl::StatusOr<ShownMetrics> AllMetrics();
   absl::StatusOr<nn::MetricValues> Evaluate();
   // For the message about a loss that is not finite: the first variable that is not, or the largest value.
   std::string NotFinite(absl::Span<const float> parameters) const;
 
   const Parts parts_;
+  const std::string run_id_;
   data::BatchLoader loader_;
   AlignedBuffer gradients_;  // [num_parameters]
   std::unique_ptr<Evaluator> evaluator_;
   std::atomic<bool> stop_{false};
 
-  int64_t position_ = 0;   // batches that this worker has trained on
-  int64_t epoch_ = -1;     // the one under way
-  nn::MetricSet metrics_;  // of the chief's part of the epoch under way
-  int64_t evaluated_version_ = -1;
-  nn::MetricValues evaluation_;  // of that version
+  int64_t position_ = 0;  // batches that this worker has trained on; with bounded staleness, its clock
+  int64_t epoch_ = -1;    // the one under way
+  bool epoch_ended_ = true;
+  int64_t last_ended_epoch_ = -1;   // what follows an epoch's end is not done again when it is trained again
+  nn::MetricSet metrics_;           // of the chief's part of the epoch under way
+  int64_t evaluated_version_ = -1;  // -1: none, or one whose values have been replaced
+  nn::MetricValues evaluation_;     // of that version
   TimePoint start_;
+  int64_t examples_before_ = 0;  // in updates, of the whole job
 };
 
 }  // namespace cairn::worker

@@ -10,8 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
@@ -23,10 +25,13 @@
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
-#include "kernels/cpu/device.h"
+#include "common/net/tls.h"
+#include "worker/callbacks.h"
 #include "worker/client/grpc_transport.h"
+#include "worker/device_choice.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
+#include "worker/snapshots.h"
 #include "worker/trainer.h"
 
 namespace cairn::worker {
@@ -39,8 +44,8 @@ int Fault(absl::string_view text) {
 }
 
 // OpenMP's threads spin while they wait, and take the cores of the processes beside them; what tells them not
-// to is an environment variable that is read before main. So a worker that shares its machine starts itself
-// again with it.
+// to is an environment variable that is read before main. So a worker that shares its machine, or has more
+// threads than cores, starts itself again with it.
 void WaitPassively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "passive", 0);
@@ -91,6 +96,42 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+// What went wrong before the job runs: by the user's flags, or by the machine.
+int Failure(const absl::Status& status) {
+  if (absl::IsInvalidArgument(status)) return Fault(status.message());
+  LogError(status.message());
+  return static_cast<int>(ExitCodeOf(status));
+}
+
+int CoresOf(const TrainOptions& options, const net::ResolvedCluster& cluster) {
+  const int cores_each = std::max(1, UsableCores() / cluster.spec.tasks_on_host_of(cluster.self));
+  return options.threads > 0 ? options.threads : cores_each;
+}
+
+// oneDNN splits sums by the number of threads: with --deterministic that is always this one.
+constexpr int kDeterministicThreads = 4;
+
+absl::StatusOr<ChosenDevice> MakeDevice(const TrainOptions& options, const net::ResolvedCluster& cluster) {
+  return ChooseDevice({.device = options.device,
+                       .allow_soft_placement = options.allow_soft_placement,
+                       .cuda = {.precision = options.precision,
+                                .allow_growth = options.allow_growth,
+                                .memory_fraction = options.per_process_gpu_memory_fraction},
+                       .threads = options.deterministic ? kDeterministicThreads : CoresOf(options, cluster),
+                       .task = cluster.self,
+                       .trainer_on_host = cluster.spec.place_on_host_of(cluster.self)},
+                      TheBackends());
+}
+
+// A replica is on one device, and so are all of its layers.
+void LogPlacement(const nn::Model& model, const net::TaskId& self, absl::string_view device) {
+  const bool gpu = absl::StartsWith(device, "/gpu:");
+  for (const nn::Node& node : model.nodes()) {
+    LogInfo(node.layer->name(), ": (", node.layer->class_name(), "): /job:", self.job, "/task:", self.index,
+            "/device:", gpu ? "GPU:" : "CPU:", device.substr(device.rfind(':') + 1));
+  }
+}
+
 // What a task's part of the job came to. The chief's result goes to stdout and to --summary.
 ExitCode Report(const absl::StatusOr<Summary>& result, const TrainOptions& options, bool chief, int signal) {
   if (signal != 0) return static_cast<ExitCode>(128 + signal);
@@ -109,7 +150,8 @@ ExitCode Report(const absl::StatusOr<Summary>& result, const TrainOptions& optio
   return ExitCode::kDone;
 }
 
-int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, SignalQueue& signals) {
+int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
+        SignalQueue& signals, FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
@@ -121,23 +163,43 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
   const auto sampler = MakeSamplerOptions(options, data.train->size(), job->workers_size(), worker);
   if (!sampler.ok()) return Fault(sampler.status().message());
 
-  const int threads = options.threads > 0
-                          ? options.threads
-                          : std::max(1, UsableCores() / cluster.spec.tasks_on_host_of(cluster.self));
-  auto device = kernels::CreateCpuDevice(0, threads);
-  if (!device.ok()) return Fault(device.status().message());
-  auto replica = nn::Replica::Create(model, loss, **device);
-  if (!replica.ok()) return Fault(replica.status().message());
+  faults.Pass("started");
+  const bool chief = cluster.self == cluster.spec.chief();
+  std::optional<Callbacks> callbacks;
+  if (chief) {
+    auto made = Callbacks::Create(options, model, metrics, data.validation != nullptr && options.validation);
+    if (!made.ok()) return Fault(made.status().message());
+    callbacks.emplace(*std::move(made));
+  }
+
+  const SteadyClock clock;
+  std::unique_ptr<Snapshots> snapshots;
+  if (chief) {
+    auto made = Snapshots::Create(options, model, *job, clock, &faults);
+    if (!made.ok()) return Failure(made.status());
+    snapshots = *std::move(made);
+  }
+
+  auto chosen = MakeDevice(options, cluster);
+  if (!chosen.ok()) return Failure(chosen.status());
+  for (const std::string& warning : chosen->warnings) LogWarning(warning);
+  kernels::Device& device = *chosen->device;
+  auto replica = nn::Replica::Create(model, loss, device);
+  if (!replica.ok()) return Failure(replica.status());
 
   for (const std::string& remark : data.remarks) LogWarning(remark);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
-  LogInfo((*device)->name(), ": ", (*device)->Description());
+  for (const std::string& remark : chosen->remarks) LogInfo(remark);
+  if (options.log_device_placement) LogPlacement(model, cluster.self, device.name());
   LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, to step ",
           job->final_version());
 
   // From here on it is the cluster that decides.
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
-  for (const std::string& address : job->servers()) stubs.push_back(client::MakeGrpcStub(address));
+  const auto credentials = net::ChannelCredentialsOf(tls);
+  for (const std::string& address : job->servers()) {
+    stubs.push_back(client::MakeGrpcStub(address, credentials));
+  }
   StopOnSignal stop(signals);
   auto connection =
       client::Connection::Open(std::move(stubs), {.task = cluster.self.ToString(),
@@ -145,10 +207,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
                                                   .connect_timeout = Seconds(options.connect_timeout_seconds),
                                                   .say = [](const std::string& text) { LogWarning(text); },
                                                   .stop = [&stop] { return stop.received() != 0; }});
-  const bool chief = cluster.self == cluster.spec.chief();
   if (!connection.ok()) return static_cast<int>(Report(connection.status(), options, chief, stop.received()));
 
-  const SteadyClock clock;
   client::TrainingClient client(*std::move(connection), VariablesOf(model),
                                 {.worker = worker,
                                  .task = cluster.self.ToString(),
@@ -167,16 +227,28 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, Signal
                    .data = data,
                    .sampler = *sampler,
                    .job = *job,
-                   .device = **device,
+                   .device = device,
                    .replica = **replica,
                    .client = client,
                    .progress = progress.get(),
-                   .clock = clock});
+                   .callbacks = chief ? &*callbacks : nullptr,
+                   .snapshots = snapshots.get(),
+                   .clock = clock,
+                   .faults = &faults});
   stop.SetTrainer(&trainer);
+  if (options.deterministic) {
+    // The threads that compute are made from here on; those that communicate are there already.
+    const int cores = CoresOf(options, cluster);
+    StayOnCores(cluster.spec.place_on_host_of(cluster.self) * cores, cores);
+  }
   const absl::Status initialised = chief ? trainer.Initialise() : absl::OkStatus();
   const auto result = initialised.ok() ? trainer.Run() : absl::StatusOr<Summary>(initialised);
   stop.SetTrainer(nullptr);
-  if (absl::IsInvalidArgument(initialised)) return Fault(initialised.message());
+  snapshots.reset();  // reads over the client's connection
+  // A job that makes no sense, or that the servers have no memory for: both are to be configured otherwise.
+  if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {
+    return Fault(initialised.message());
+  }
   return static_cast<int>(Report(result, options, chief, stop.received()));
 }
 
@@ -188,21 +260,29 @@ int Main(int argc, char** argv) {
   net::QuietGrpc();
   TrainOptions options;
   net::ClusterFlags flags;
+  net::TlsFiles tls;
+  FaultPoints::Fault fault;
   CLI::App app("One worker task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags);
+  net::AddTlsFlags(app, tls);
   AddTrainOptions(app, options);
+  AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
   if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
   if (options.model.empty()) return Fault("--model: which model?");
+  if (const absl::Status status = net::CheckTlsFiles(tls); !status.ok()) return Fault(status.message());
 
   const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return Fault(cluster.status().message());
   if (cluster->self.job != "worker" && cluster->self.job != "chief") {
     return Fault(absl::StrCat("--job_name: this program is a worker or a chief, not a ", cluster->self.job));
   }
-  if (cluster->spec.tasks_on_host_of(cluster->self) > 1) WaitPassively(argv);
+  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic) WaitPassively(argv);
+  // CUDA reads it when the first device is asked for.
+  if (!options.visible_devices.empty()) setenv("CUDA_VISIBLE_DEVICES", options.visible_devices.c_str(), 1);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level));
-  return Run(options, *cluster, signals);
+  FaultPoints faults(fault);
+  return Run(options, *cluster, tls, signals, faults);
 }
 
 }  // namespace cairn::worker

@@ -9,6 +9,7 @@
 
 namespace cairn {
 namespace {
+constexpr size_t kPage = size_t{4} << 10;
 constexpr size_t kHugePage = size_t{2} << 20;
 }  // namespace
 
@@ -17,7 +18,7 @@ AlignedBuffer::AlignedBuffer(int64_t count) : size_(count) {
   if (count == 0) return;
   size_t bytes = static_cast<size_t>(count) * sizeof(float);
   const bool huge = bytes >= 2 * kHugePage;
-  const size_t alignment = huge ? kHugePage : kAlignment;
+  const size_t alignment = huge ? kHugePage : bytes >= kPage ? kPage : kAlignment;
   bytes = (bytes + alignment - 1) / alignment * alignment;
   data_ = static_cast<float*>(std::aligned_alloc(alignment, bytes));
   CAIRN_CHECK(data_ != nullptr);

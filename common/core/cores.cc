@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "common/core/cgroup.h"
 #include "common/core/files.h"
 
 namespace cairn {
@@ -39,41 +38,23 @@ std::optional<double> QuotaOfVersion1(const std::string& directory) {
   return period > 0 && quota > 0 ? std::optional<double>(quota / period) : std::nullopt;
 }
 
-// Smallest of `quota_of` over `path` below `mount` and all directories above it up to the mount. In a
-// container the path may be the host's and not exist; then only the mount itself speaks.
-template <typename QuotaOf>
-std::optional<double> Tightest(const std::string& mount, std::string path, QuotaOf quota_of) {
-  std::optional<double> tightest;
-  while (true) {
-    const std::optional<double> quota = quota_of(absl::StrCat(mount, path));
-    if (quota.has_value()) tightest = std::min(quota, tightest.has_value() ? tightest : quota);
-    if (path.empty()) return tightest;
-    path.resize(path.rfind('/'));
-  }
-}
-
 }  // namespace
 
 std::optional<double> CpuQuota(const std::string& root) {
-  const auto groups = ReadFile(absl::StrCat(root, "/proc/self/cgroup"));
-  if (!groups.ok()) return std::nullopt;
-  const std::string mount = absl::StrCat(root, "/sys/fs/cgroup");
-  for (absl::string_view line : absl::StrSplit(*groups, '\n', absl::SkipEmpty())) {
-    const std::vector<std::string> fields =
-        absl::StrSplit(line, absl::MaxSplits(':', 2));  // id:controllers:path
-    if (fields.size() != 3 || !absl::StartsWith(fields[2], "/")) continue;
-    const std::string path = std::string(absl::StripSuffix(fields[2], "/"));
-    const std::vector<std::string> controllers = absl::StrSplit(fields[1], ',');
-    if (std::find(controllers.begin(), controllers.end(), "cpu") != controllers.end()) {
-      const auto quota = Tightest(absl::StrCat(mount, "/cpu"), path, QuotaOfVersion1);
-      return quota.has_value() ? quota : Tightest(absl::StrCat(mount, "/", fields[1]), path, QuotaOfVersion1);
-    }
-    if (fields[1].empty()) {
-      const auto quota = Tightest(mount, path, QuotaOfVersion2);
-      if (quota.has_value()) return quota;
-    }
+  return TightestCgroupLimit(root, "cpu", QuotaOfVersion1, QuotaOfVersion2);
+}
+
+void StayOnCores(int first, int count) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) <= count) return;
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
-  return std::nullopt;
+  CPU_ZERO(&set);
+  for (int i = 0; i < count; ++i) CPU_SET(cores[static_cast<size_t>(first + i) % cores.size()], &set);
+  sched_setaffinity(0, sizeof set, &set);  // a wish: without it we are only faster
 }
 
 int UsableCores() {

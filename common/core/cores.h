@@ -10,6 +10,11 @@ namespace cairn {
 // allows less (docker run --cpus, a Kubernetes limit). At least 1.
 int UsableCores();
 
+// Keeps the calling thread, and the threads that it makes from now on, on `count` of the cores that it may
+// run on: from the `first` of them on, beginning anew behind the last. Where there are no more than that,
+// nothing changes.
+void StayOnCores(int first, int count);
+
 // The tightest CPU quota, in cores, of our control group and those above it, version 1 or 2; none when
 // unlimited. `root` stands before /proc and /sys: "" in earnest, a directory in tests.
 std::optional<double> CpuQuota(const std::string& root);

@@ -18,6 +18,10 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
                       absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
 }
 
+std::string SiblingOf(const std::string& path) {
+  return absl::StrCat(path, ".tmp-", getpid());
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -41,7 +45,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents) {
-  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
+  const std::string temporary = SiblingOf(path);
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return SystemError("cannot create", temporary);
   size_t written = 0;
@@ -59,6 +63,20 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
   }
   if (!status.ok()) unlink(temporary.c_str());
   return status;
+}
+
+absl::Status CheckWritable(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    errno = EISDIR;
+    return SystemError("cannot write", path);
+  }
+  const std::string sibling = SiblingOf(path);
+  const int fd = open(sibling.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return SystemError("cannot create", sibling);
+  close(fd);
+  unlink(sibling.c_str());
+  return absl::OkStatus();
 }
 
 bool FileExists(const std::string& path) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/core/memory_size.h"
 
 namespace cairn {
 namespace {
@@ -139,6 +140,16 @@ CLI::Validator NumberBetween(double minimum, double bound) {
                 [=](double v) { return v >= minimum && v < bound; });
 }
 
+CLI::Validator NumberAboveUpTo(double bound, double maximum) {
+  return Number(absl::StrCat("number above ", bound, ", at most ", maximum),
+                [=](double v) { return v > bound && v <= maximum; });
+}
+
+CLI::Validator MemorySize() {
+  return CLI::Validator(
+      [](const std::string& text) { return std::string(ParseMemorySize(text).status().message()); }, "");
+}
+
 CLI::Validator OneOf(std::initializer_list<const char*> words) {
   const std::vector<std::string> allowed(words.begin(), words.end());
   return CLI::Validator(
@@ -153,6 +164,15 @@ CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level) {
   return app.add_option(FlagNames("log_level"), level, "What to tell on stderr")
       ->check(OneOf({"debug", "info", "warning", "error"}))
       ->capture_default_str();
+}
+
+void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault) {
+  app.add_option_function<std::string>(
+         "--fault", [&fault](const std::string& text) { fault = *FaultPoints::Parse(text); })
+      ->check(CLI::Validator(
+          [](const std::string& text) { return std::string(FaultPoints::Parse(text).status().message()); },
+          ""))
+      ->group("");
 }
 
 LogLevel LogLevelOf(absl::string_view name) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/core/fault_points.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
 
@@ -32,12 +33,17 @@ std::string SwitchNames(absl::string_view name);
 CLI::Validator WholeNumberFrom(int64_t minimum);
 CLI::Validator NumberFrom(double minimum);
 CLI::Validator NumberAbove(double bound);
-CLI::Validator NumberBetween(double minimum, double bound);  // [minimum, bound)
+CLI::Validator NumberBetween(double minimum, double bound);    // [minimum, bound)
+CLI::Validator NumberAboveUpTo(double bound, double maximum);  // (bound, maximum]
+CLI::Validator MemorySize();                                   // as ParseMemorySize()
 CLI::Validator OneOf(std::initializer_list<const char*> words);
 
 // --log_level debug|info|warning|error. `level` keeps its value when the flag is not given.
 CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level);
 LogLevel LogLevelOf(absl::string_view name);  // one of the four words
+
+// --fault POINT:PASSING:SIGNAL, which help does not show: see fault_points.h.
+void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 
 // Reads the command line into the variables that `app` was told of. Empty: go on. Otherwise end with this
 // code: kDone after --help or --version, whose text went to stdout; kUsage after one line on stderr,

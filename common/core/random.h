@@ -8,11 +8,25 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/core/host_device.h"
 
 namespace cairn {
 
 // Four 32-bit words for one 128-bit counter under one 64-bit key.
-std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+CAIRN_HOST_DEVICE inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
+                                                            std::array<uint32_t, 2> key) {
+  constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+  constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{kMultiplier0} * counter[0];
+    const uint64_t product1 = uint64_t{kMultiplier1} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(product0)};
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return counter;
+}
 
 // A stable 64-bit number for a name (FNV-1a): names a stream, for example "init/conv2d/kernel".
 uint64_t StreamOf(absl::string_view name);

@@ -9,12 +9,13 @@ namespace cairn {
 absl::StatusOr<Shape> Shape::FromUntrusted(absl::Span<const int64_t> dims) {
   constexpr int64_t kMaxElements = int64_t{1} << 40;
   Shape shape(dims);
-  int64_t elements = 1;
+  int64_t elements = 1;  // of all axes that are not empty, so that no product of some of them is larger
   for (int64_t extent : dims) {
     if (extent < 0) {
       return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " has a negative extent"));
     }
-    if (extent > 0 && elements > kMaxElements / extent) {
+    if (extent == 0) continue;
+    if (elements > kMaxElements / extent) {
       return absl::InvalidArgumentError(
           absl::StrCat("shape ", shape.ToString(), " has more than 2^40 elements"));
     }

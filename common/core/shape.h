@@ -17,7 +17,7 @@ class Shape {
   Shape(std::initializer_list<int64_t> dims) : dims_(dims) {}
   explicit Shape(absl::Span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {}
 
-  // Refuses negative extents and shapes of more than 2^40 elements: what bytes from outside go through.
+  // Refuses negative extents and more than 2^40 elements, 0 counted as 1: what bytes from outside go through.
   static absl::StatusOr<Shape> FromUntrusted(absl::Span<const int64_t> dims);
 
   int rank() const { return static_cast<int>(dims_.size()); }

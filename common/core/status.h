@@ -26,7 +26,8 @@ enum class ExitCode : int {
 
 // The exit code of a running job's failure. UNAVAILABLE, DEADLINE_EXCEEDED and ABORTED are retryable,
 // FAILED_PRECONDITION and DATA_LOSS incompatible, the rest permanent. Errors found before the job runs
-// (flags, config, model file) are kUsage by where they occur, not by this table.
+// (flags, config, model file, a job beyond the servers' memory) are kUsage by where they occur, not by this
+// table.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 namespace status_internal {

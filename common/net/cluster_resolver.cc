@@ -119,7 +119,7 @@ absl::Status CheckMembership(const ClusterSpec& spec, const TaskId& self, absl::
   }
   const int first = tasks.begin()->first, last = tasks.rbegin()->first;
   std::string range = absl::StrCat(first);
-  const bool no_gaps = last - first + 1 == static_cast<int>(tasks.size());
+  const bool no_gaps = static_cast<size_t>(last - first) == tasks.size() - 1;
   if (no_gaps && last > first) absl::StrAppend(&range, " to ", last);
   if (!no_gaps) {
     range = absl::StrJoin(tasks, ", ",

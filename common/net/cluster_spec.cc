@@ -154,7 +154,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::FromJobs(const json& jobs, absl::string
   }
 
   const std::map<int, HostPort>& servers = spec.tasks("ps");
-  const bool dense = servers.empty() || servers.rbegin()->first + 1 == static_cast<int>(servers.size());
+  const bool dense = servers.empty() || static_cast<size_t>(servers.rbegin()->first) == servers.size() - 1;
   const bool is_ps = self && self->job == "ps", is_evaluator = self && self->job == "evaluator";
   if (servers.empty() && !is_evaluator) return MissingServers(jobs, source);
   if (!dense && !is_ps) {
@@ -202,10 +202,22 @@ int ClusterSpec::tasks_on_host_of(const TaskId& task) const {
   return count;
 }
 
+int ClusterSpec::place_on_host_of(const TaskId& task) const {
+  const auto& peers = tasks(task.job);
+  const auto self = peers.find(task.index);
+  if (self == peers.end()) return 0;
+  int place = 0;
+  for (const TaskId& trainer : trainers()) {
+    if (trainer == task) return place;
+    place += tasks(trainer.job).at(trainer.index).host == self->second.host;
+  }
+  return 0;
+}
+
 std::string ClusterSpec::ToJson() const {
   json document = json::object();
   for (const auto& [job, addresses] : jobs_) {
-    const bool dense = addresses.rbegin()->first + 1 == static_cast<int>(addresses.size());
+    const bool dense = static_cast<size_t>(addresses.rbegin()->first) == addresses.size() - 1;
     for (const auto& [index, address] : addresses) {
       if (dense) {
         document[job].push_back(address.ToString());

@@ -50,8 +50,12 @@ class ClusterSpec {
   TaskId chief() const;
   // Everybody who computes gradients, the chief first: chief/0 (where there is one), worker/0, worker/1, ...
   std::vector<TaskId> trainers() const;
-  // How many of the cluster's tasks share the host of `task`, itself included: thread counts depend on it.
+  // How many of the cluster's tasks share the host of `task`, itself included: thread counts depend on it. 1
+  // for an evaluator that the cluster does not list.
   int tasks_on_host_of(const TaskId& task) const;
+  // The place of `task` among the trainers of its host, in the order of trainers(): they take its GPUs in
+  // turn. 0 for who is none of them.
+  int place_on_host_of(const TaskId& task) const;
 
   // The canonical JSON of the spec, and a hash of it that connecting tasks compare; tasks of a sparse cluster
   // see different parts of it, so only the servers' addresses count. The hash is the same in every process

@@ -8,20 +8,22 @@
 #include "absl/status/status.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/server_builder.h"
 #include "grpcpp/support/status.h"
 
 namespace cairn::net {
 
 // Raised when a frame or a call changes its meaning.
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 3;
 
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 
 // A channel that notices a dead peer within 30 s, reconnects within 2 s of a server's return, resolves names
 // again when it does, and is not shared with other channels to the same address. Does not block.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 // The server's side of the same agreement. `reuse_port`: another socket may hold the port too.
 void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port);

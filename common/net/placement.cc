@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kSmallestSplitBytes = int64_t{256} << 10;
 constexpr int64_t kElementBytes = sizeof(float);
+constexpr int64_t kMostBands = 256;
 
 int64_t RowsOf(const Shape& shape) {
   return shape.rank() == 0 ? 1 : shape.dim(0);
@@ -36,9 +37,12 @@ std::vector<Part> SplitIntoParts(absl::Span<const VariableInfo> variables, const
     const int64_t rows = RowsOf(shape);
     const int64_t bytes = shape.num_elements() * kElementBytes;
     const int64_t wanted = bytes / limit + (bytes % limit != 0 ? 1 : 0);
-    const int64_t count = std::max<int64_t>(1, std::min({wanted, rows, int64_t{options.servers}}));
+    const int64_t band = RowsPerBand(shape);
+    const int64_t bands = (rows + band - 1) / band;
+    const int64_t count = std::max<int64_t>(1, std::min({wanted, bands, int64_t{options.servers}}));
     for (int64_t part = 0; part < count; ++part) {
-      const int64_t begin = rows * part / count, end = rows * (part + 1) / count;
+      const int64_t begin = std::min(rows, bands * part / count * band);
+      const int64_t end = std::min(rows, bands * (part + 1) / count * band);
       parts.push_back({i, begin, end, (end - begin) * shape.row_elements() * kElementBytes});
     }
   }
@@ -46,6 +50,15 @@ std::vector<Part> SplitIntoParts(absl::Span<const VariableInfo> variables, const
 }
 
 }  // namespace
+
+int64_t RowsPerBand(const Shape& shape) {
+  return std::max<int64_t>(1, (RowsOf(shape) + kMostBands - 1) / kMostBands);
+}
+
+bool Slice::whole_bands() const {
+  const int64_t band = RowsPerBand(shape);
+  return row_begin % band == 0 && (row_end % band == 0 || row_end == RowsOf(shape));
+}
 
 v1::VariableSlice Slice::ToProto() const {
   v1::VariableSlice proto;
@@ -121,8 +134,13 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
   for (size_t server = 0; server < slices.size(); ++server) {
     int64_t size = 0;
     for (const Slice& slice : slices[server]) {
+      if (slice.offset != size) {
+        return absl::FailedPreconditionError(absl::StrCat("variable '", slice.name, "' begins at element ",
+                                                          slice.offset, " of ps/", server,
+                                                          ", and those before it end at ", size));
+      }
       places[slice.name].push_back({static_cast<int>(server), &slice});
-      size = std::max(size, slice.offset + slice.elements());
+      size += slice.elements();
     }
     layout.arena_sizes_.push_back(size);
   }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,19 +38,24 @@ struct Slice {
   std::optional<float> moving_average_momentum{};  // of the whole variable
 
   bool whole() const { return elements() == shape.num_elements(); }
+  // No band is cut: see RowsPerBand().
+  bool whole_bands() const;
   int64_t elements() const { return (row_end - row_begin) * shape.row_elements(); }
   v1::VariableSlice ToProto() const;
   // INVALID_ARGUMENT naming the variable for rows outside its shape and a momentum outside [0, 1].
   static absl::StatusOr<Slice> FromProto(const v1::VariableSlice& proto);
 };
 
-// PlacementOptions::split_bytes that leaves every variable whole, on one server.
-inline constexpr int64_t kNeverSplit = std::numeric_limits<int64_t>::max();
+// A sum over a variable's elements, as a norm needs, is taken over bands of so many rows, from row 0 on, the
+// last one perhaps shorter, and then over the bands in their order. PlaceVariables() cuts a variable only
+// between bands, so the sum is the same to the bit however it splits. A variable has at most 256 bands, which
+// is what servers tell each other of one that is split.
+int64_t RowsPerBand(const Shape& shape);
 
 struct PlacementOptions {
   int servers = 1;
-  // Variables larger than this are split by rows, but never into more parts than there are servers. 0: the
-  // larger of 256 KiB and an even share of all bytes.
+  // Variables larger than this are split between bands of rows, but never into more parts than there are
+  // servers. 0: the larger of 256 KiB and an even share of all bytes.
   int64_t split_bytes = 0;
 };
 
@@ -73,7 +77,8 @@ struct Extent {
 class Layout {
  public:
   // `slices` [server]: what every server says that it holds. FAILED_PRECONDITION naming the variable when the
-  // servers lack rows of one, hold rows twice, or know it under another shape. Variables on the servers that
+  // servers lack rows of one, hold rows twice, or know it under another shape, and where a server's slices do
+  // not lie one after another. Variables on the servers that
   // the user does not have are left out.
   static absl::StatusOr<Layout> Create(absl::Span<const VariableInfo> variables,
                                        absl::Span<const std::vector<Slice>> slices);

@@ -1,12 +1,13 @@
-// Element-wise functions over all floats of a tensor, in whatever layout: relu by oneDNN, the others by the
-// scalar formulas.
+// Element-wise functions over all floats of a tensor, in whatever layout: relu by oneDNN, the others by loops
+// of our own.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "kernels/cpu/activation_loops.h"
+#include "kernels/cpu/instruction_sets.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/formulas.h"
 
 namespace cairn::kernels::cpu {
 namespace {
@@ -36,16 +37,14 @@ class CpuActivation final : public UnaryOp {
 
   absl::Status Forward(const float* x, float* y) override {
     ParallelFor(context_, count_, kElementGrain, [=, this](int64_t begin, int64_t end) {
-      const ActivationParams f = params_;
-      for (int64_t i = begin; i < end; ++i) y[i] = Activate(f, x[i]);
+      code_.forward(params_, x + begin, end - begin, y + begin);
     });
     return absl::OkStatus();
   }
 
   absl::Status Backward(const float* x, const float* /*y*/, const float* dy, float* dx) override {
     ParallelFor(context_, count_, kElementGrain, [=, this](int64_t begin, int64_t end) {
-      const ActivationParams f = params_;
-      for (int64_t i = begin; i < end; ++i) dx[i] = dy[i] * ActivationDerivative(f, x[i]);
+      code_.backward(params_, x + begin, dy + begin, end - begin, dx + begin);
     });
     return absl::OkStatus();
   }
@@ -55,6 +54,7 @@ class CpuActivation final : public UnaryOp {
   const TensorDesc output_;
   const int64_t count_;
   const ActivationParams params_;
+  const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "kernels/cpu/linear_part.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/pooled_conv2d.h"
 #include "kernels/window.h"
 
 namespace cairn::kernels::cpu {
@@ -40,6 +41,7 @@ onednn::ConvolutionArgs ArgsOf(const Conv2DParams& params, const Shape& output) 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, const Conv2DParams& params) {
+  if (params.pool_height != 0) return MakePooledConv2D(context, params);
   context.UseThreads();
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
   const onednn::ConvolutionArgs args = ArgsOf(params, shape);

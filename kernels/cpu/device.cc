@@ -112,12 +112,15 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) override {
     return cpu::MakeLayerNorm(context_, params);
   }
-  absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(int64_t elements, float rate) override {
-    return cpu::MakeDropout(context_, elements, rate);
+  absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) override {
+    return cpu::MakeDropout(context_, params);
   }
   absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                float l2) override {
     return cpu::MakeRegularizer(elements, l1, l2);
+  }
+  absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(const LossScalerParams&) override {
+    return absl::UnimplementedError("loss scaling is for float16, which /cpu:0 does not compute in");
   }
   absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,
                                                        const TensorDesc& to) override {
@@ -166,7 +169,17 @@ class CpuDevice final : public Device {
     return Copy(from, to, count * static_cast<int64_t>(sizeof(float)));
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status SeedRandom(uint64_t seed) override {
+    context_.set_seed(seed);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<PinnedMemory>> Pin(const void*, int64_t) override { return nullptr; }
+  absl::StatusOr<std::unique_ptr<Marker>> MakeMarker() override { return nullptr; }
+  absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()>) override {
+    return nullptr;
+  }
   bool host_memory_is_device_memory() const override { return true; }
+  ElementType compute_type() const override { return ElementType::kFloat32; }
   OpFactory& ops() override { return ops_; }
 
  private:

@@ -12,14 +12,16 @@ namespace {
 
 class CpuDropout final : public Dropout {
  public:
-  CpuDropout(onednn::Context& context, int64_t elements, float rate)
+  CpuDropout(onednn::Context& context, const DropoutParams& params)
       : context_(context),
-        elements_(elements),
-        threshold_(static_cast<uint64_t>(static_cast<double>(rate) * 0x1p32)),
-        factors_{0.0f, 1.0f / (1.0f - rate)},
-        kept_(static_cast<size_t>(elements)) {}
+        elements_(params.input.num_floats()),
+        stream_(params.stream),
+        threshold_(static_cast<uint64_t>(static_cast<double>(params.rate) * 0x1p32)),
+        factors_{0.0f, 1.0f / (1.0f - params.rate)},
+        kept_(static_cast<size_t>(elements_)) {}
 
-  absl::Status Forward(const float* x, uint64_t seed, float* y) override {
+  absl::Status Forward(const float* x, float* y) override {
+    const uint64_t seed = context_.seed() ^ stream_;
     const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
     ParallelFor(context_, elements_, kElementGrain, [=, this](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i += 4) {  // a grain is a multiple of 4
@@ -46,6 +48,7 @@ class CpuDropout final : public Dropout {
  private:
   onednn::Context& context_;
   const int64_t elements_;
+  const uint64_t stream_;
   const uint64_t threshold_;   // words below it drop their element
   const float factors_[2];     // of what falls, and of what stays
   std::vector<uint8_t> kept_;  // [element] 0 or 1
@@ -53,11 +56,12 @@ class CpuDropout final : public Dropout {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, int64_t elements, float rate) {
-  if (elements < 1 || !(rate >= 0 && rate < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("dropout of ", rate, " of ", elements, " elements"));
+absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, const DropoutParams& params) {
+  if (params.input.num_floats() < 1 || !(params.rate >= 0 && params.rate < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dropout of ", params.rate, " of ", params.input.ToString()));
   }
-  return std::make_unique<CpuDropout>(context, elements, rate);
+  return std::make_unique<CpuDropout>(context, params);
 }
 
 }  // namespace cairn::kernels::cpu

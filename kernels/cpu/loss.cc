@@ -3,8 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "kernels/cpu/activation_loops.h"
+#include "kernels/cpu/instruction_sets.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/softmax_rows.h"
 #include "kernels/formulas.h"
 
 namespace cairn::kernels::cpu {
@@ -42,26 +43,12 @@ class Shares {
   const LabelSmoothing smooth_;
 };
 
-LabelSmoothing MakeSmoothing(const LossParams& params) {
-  const double ignorant =
-      params.kind == LossKind::kBinaryCrossentropy ? 0.5 : 1 / static_cast<double>(params.width);
-  return {.keep = static_cast<float>(1 - params.label_smoothing),
-          .add = static_cast<float>(params.label_smoothing * ignorant)};
-}
-
-// What the sum of a row's terms is divided by to be its part of an example's loss.
-int64_t TermsPerExample(const LossParams& params) {
-  const bool categorical = params.kind == LossKind::kSparseCategoricalCrossentropy ||
-                           params.kind == LossKind::kCategoricalCrossentropy;
-  return categorical ? params.rows_per_example : params.rows_per_example * params.width;
-}
-
 class CpuLoss final : public Loss {
  public:
   explicit CpuLoss(const LossParams& params)
       : params_(params),
         smooth_(MakeSmoothing(params)),
-        terms_(TermsPerExample(params)),
+        terms_(params.terms_per_example()),
         scale_(1.0f / static_cast<float>(params.batch * terms_)),
         exponentials_(static_cast<size_t>(params.width)) {}
 
@@ -88,12 +75,8 @@ class CpuLoss final : public Loss {
   absl::Status CheckLabels(const float* labels) const {
     for (int64_t i = 0; i < params_.batch * params_.rows_per_example; ++i) {
       const float label = labels[i];
-      if (label >= 0 && label < static_cast<float>(params_.width) && label == std::floor(label)) continue;
-      const int64_t example = i / params_.rows_per_example, row = i % params_.rows_per_example;
-      return absl::InvalidArgumentError(
-          absl::StrCat("label ", label, " of example ", example, " of the batch",
-                       params_.rows_per_example == 1 ? "" : absl::StrCat(", row ", row), ": the network has ",
-                       params_.width, " classes, 0 to ", params_.width - 1));
+      if (IsClassIndex(label, params_.width)) continue;
+      return BadLabelError(params_, i, label);
     }
     return absl::OkStatus();
   }
@@ -128,7 +111,7 @@ class CpuLoss final : public Loss {
 
   template <typename Targets>
   double Logits(const float* output, const Targets& targets, float scale, float* doutput) {
-    const RowSum row = ExpRow(output, params_.width, exponentials_.data());
+    const RowSum row = code_.exponentials(output, params_.width, exponentials_.data());
     if (doutput != nullptr) {
       const auto sum_of_targets = static_cast<float>(targets.Sum([](int64_t) { return 1.0f; }));
       for (int64_t j = 0; j < params_.width; ++j) {
@@ -170,6 +153,7 @@ class CpuLoss final : public Loss {
   const int64_t terms_;
   const float scale_;                // of the gradient of one term of an example of weight 1
   std::vector<float> exponentials_;  // [width]
+  const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
 };
 
 }  // namespace

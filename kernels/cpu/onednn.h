@@ -48,8 +48,13 @@ class Context {
   const dnnl::stream& stream() const { return stream_; }
   int threads() const { return threads_; }
 
+  // What is drawn at random depends on it.
+  void set_seed(uint64_t seed) { seed_ = seed; }
+  uint64_t seed() const { return seed_; }
+
  private:
   const int threads_;
+  uint64_t seed_ = 0;
   const dnnl::engine engine_;
   const dnnl::stream stream_;
   AlignedBuffer scratch_;

@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& contex
                                                          const BatchNormParams& params);
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(onednn::Context& context,
                                                          const LayerNormParams& params);
-absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, int64_t elements, float rate);
+absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, const DropoutParams& params);
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);

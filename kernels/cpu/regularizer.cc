@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/formulas.h"
 
 namespace cairn::kernels::cpu {
 namespace {
@@ -17,10 +18,9 @@ class CpuRegularizer final : public Regularizer {
       absolute += std::fabs(w[i]);
       squares += static_cast<double>(w[i]) * w[i];
       if (gradient == nullptr) continue;
-      const float sign = static_cast<float>(w[i] > 0) - static_cast<float>(w[i] < 0);
-      gradient[i] += l1_ * sign + 2 * l2_ * w[i];
+      gradient[i] += PenaltyGradient(l1_, l2_, w[i]);
     }
-    *penalty += l1_ * absolute + l2_ * squares;
+    *penalty = l1_ * absolute + l2_ * squares;
     return absl::OkStatus();
   }
 

@@ -1,7 +1,8 @@
 // Softmax, row by row, in the calling thread.
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/activation_loops.h"
+#include "kernels/cpu/instruction_sets.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/softmax_rows.h"
 #include "kernels/formulas.h"
 
 namespace cairn::kernels::cpu {
@@ -18,7 +19,7 @@ class CpuSoftmax final : public UnaryOp {
 
   absl::Status Forward(const float* x, float* y) override {
     for (int64_t row = 0; row < batch_; ++row, x += classes_, y += classes_) {
-      const float scale = 1.0f / ExpRow(x, classes_, y).sum;
+      const float scale = 1.0f / code_.exponentials(x, classes_, y).sum;
       for (int64_t j = 0; j < classes_; ++j) y[j] *= scale;
     }
     return absl::OkStatus();
@@ -36,6 +37,7 @@ class CpuSoftmax final : public UnaryOp {
  private:
   const TensorDesc output_;
   const int64_t classes_, batch_;
+  const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
 };
 
 }  // namespace

@@ -127,6 +127,20 @@ double SumOfSquares(const float* values, int64_t count, Isa isa) {
   });
 }
 
+// [band]: of_block(begin, size) added up over the blocks of each band, in their order.
+template <typename OfBlock>
+std::vector<Squares> SumBands(int64_t count, int64_t band, OfBlock of_block) {
+  CAIRN_CHECK(band > 0 || count == 0);
+  std::vector<Squares> sums;
+  for (int64_t begin = 0; begin < count; begin += band) {
+    const int64_t end = std::min(begin + band, count);
+    Squares& sum = sums.emplace_back();
+    for (int64_t block = begin; block < end; block += kBlock)
+      sum += of_block(block, std::min(kBlock, end - block));
+  }
+  return sums;
+}
+
 // The block's gradient after clipping: `gradient` itself where that changes nothing, or `scratch`, which may
 // be the same memory.
 const float* ClipBlock(const float* gradient, int64_t count, float clipvalue, float scale, Isa isa,
@@ -219,32 +233,34 @@ int64_t ApplyMovingAverage(float momentum, absl::Span<const WeightedGradient> gr
   return kAllFinite;
 }
 
-double SquaredNormOfMean(absl::Span<const WeightedGradient> gradients, int64_t count, Isa isa) {
+Squares& Squares::operator+=(const Squares& other) {
+  gradient += other.gradient;
+  values += other.values;
+  direction += other.direction;
+  return *this;
+}
+
+std::vector<Squares> SquaresOfMean(absl::Span<const WeightedGradient> gradients, int64_t count, int64_t band,
+                                   Isa isa) {
   CAIRN_CHECK(!gradients.empty());
   const Mean mean = ReduceWeights(gradients);
   alignas(64) float scratch[kBlock];
-  double sum = 0;
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t size = std::min(kBlock, count - begin);
-    sum += SumOfSquares(MeanOfBlock(mean, begin, size, isa, scratch), size, isa);
-  }
-  return sum;
+  return SumBands(count, band, [&](int64_t begin, int64_t size) {
+    return Squares{.gradient = SumOfSquares(MeanOfBlock(mean, begin, size, isa, scratch), size, isa)};
+  });
 }
 
-LayerSquares SquaredNormsOfLayer(const Optimizer& optimizer, const UpdateStep& step, const UpdateRange& range,
-                                 Isa isa) {
+std::vector<Squares> SquaresOfLayer(const Optimizer& optimizer, const UpdateStep& step,
+                                    const UpdateRange& range, int64_t band, Isa isa) {
   alignas(64) float scratch[kBlock];
-  LayerSquares sums;
-  for (int64_t begin = 0; begin < range.count; begin += kBlock) {
-    const int64_t count = std::min(kBlock, range.count - begin);
-    const float* values = DecayBlock(optimizer, step, range.old_values + begin, count, isa, scratch);
-    sums.values += SumOfSquares(values, count, isa);
-    sums.direction += SumOfSquares(range.new_values + begin, count, isa);
-  }
-  return sums;
+  return SumBands(range.count, band, [&](int64_t begin, int64_t size) {
+    const float* values = DecayBlock(optimizer, step, range.old_values + begin, size, isa, scratch);
+    return Squares{.values = SumOfSquares(values, size, isa),
+                   .direction = SumOfSquares(range.new_values + begin, size, isa)};
+  });
 }
 
-void MoveLayer(const Optimizer& optimizer, const UpdateStep& step, const LayerSquares& layer,
+void MoveLayer(const Optimizer& optimizer, const UpdateStep& step, const Squares& layer,
                const UpdateRange& range, Isa isa) {
   const bool has_ratio = layer.values > 0 && layer.direction > 0;
   const double ratio = has_ratio ? std::sqrt(layer.values / layer.direction) : 1;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "ps/optim/isa.h"
@@ -49,23 +50,29 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
 int64_t ApplyMovingAverage(float momentum, absl::Span<const WeightedGradient> gradients,
                            const UpdateRange& range, Isa isa = WidestIsa());
 
-// Sum of the squares of the mean's elements. Those of a variable's ranges add up to the square of the norm of
-// its gradient. In double, in an order that depends on `count` alone.
-double SquaredNormOfMean(absl::Span<const WeightedGradient> gradients, int64_t count, Isa isa = WidestIsa());
+// Sums of squares, in double: norms on their way. Those of a variable's ranges add up to the squares of its
+// norms.
+struct Squares {
+  double gradient = 0;   // of the mean gradient
+  double values = 0;     // of the values after weight decay
+  double direction = 0;  // of what a layerwise rule left in new_values
 
-// Sums of squares over a range: its values after weight decay, and the direction that a layerwise rule left
-// in new_values. Those of a variable's ranges add up.
-struct LayerSquares {
-  double values = 0;
-  double direction = 0;
+  Squares& operator+=(const Squares& other);
+  friend bool operator==(const Squares&, const Squares&) = default;
 };
-LayerSquares SquaredNormsOfLayer(const Optimizer& optimizer, const UpdateStep& step, const UpdateRange& range,
-                                 Isa isa = WidestIsa());
+
+// Of each `band` elements of `count` in turn; the last band may be shorter. [band], with the one field set.
+// Each sum is taken in an order that depends on the band's size alone.
+std::vector<Squares> SquaresOfMean(absl::Span<const WeightedGradient> gradients, int64_t count, int64_t band,
+                                   Isa isa = WidestIsa());
+// The same of a layer, after ApplyMean(): the two other fields.
+std::vector<Squares> SquaresOfLayer(const Optimizer& optimizer, const UpdateStep& step,
+                                    const UpdateRange& range, int64_t band, Isa isa = WidestIsa());
 
 // Ends an update by a layerwise rule, with the sums of the whole variable:
 // new = decayed old - learning_rate |values| / |direction| direction, the ratio being 1 where a norm is 0;
 // then the average.
-void MoveLayer(const Optimizer& optimizer, const UpdateStep& step, const LayerSquares& layer,
+void MoveLayer(const Optimizer& optimizer, const UpdateStep& step, const Squares& layer,
                const UpdateRange& range, Isa isa = WidestIsa());
 
 }  // namespace cairn::ps

@@ -22,7 +22,7 @@ bool Within(Domain domain, double value) {
     case Domain::kNonPositive:
       return x <= 0;
     case Domain::kAtLeastOne:
-      return x >= 1;
+      return value >= 1;  // not rounded up to it
     case Domain::kUnit:
       return x >= 0 && x <= 1;
     case Domain::kPositiveUnit:

@@ -87,11 +87,8 @@ Optimizer::Optimizer(absl::string_view name, std::unique_ptr<const UpdateRule> r
       options_(options),
       slot_names_(rule_->slot_names().begin(), rule_->slot_names().end()) {
   if (options_.use_ema) slot_names_.push_back("average");
-}
-
-Norms Optimizer::norms() const {
-  if (options_.global_clipnorm > 0) return Norms::kGlobal;
-  return options_.clipnorm > 0 || rule_->layerwise() ? Norms::kVariable : Norms::kNone;
+  if (options_.clipnorm > 0 || options_.global_clipnorm > 0) norms_.push_back(Norms::kGradient);
+  if (rule_->layerwise()) norms_.push_back(Norms::kLayer);
 }
 
 float Optimizer::initial_slot_value(int slot) const {

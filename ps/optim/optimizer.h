@@ -41,11 +41,10 @@ struct CommonOptions {
   int64_t ema_overwrite_frequency = 0;  // the average becomes the values after every so many updates
 };
 
-// What an update must know of more than the elements that it changes.
+// Norms of whole variables, which an update must know before it can move their elements.
 enum class Norms {
-  kNone,
-  kVariable,  // norms of each whole variable: clipnorm, LAMB
-  kGlobal,    // the same, and the norm of all variables' gradients: global_clipnorm
+  kGradient,  // of the mean gradient: clipnorm, global_clipnorm
+  kLayer,     // of the values, and of the direction in which a layerwise rule moves them: LAMB
 };
 
 class Optimizer {
@@ -59,7 +58,8 @@ class Optimizer {
   const CommonOptions& options() const { return options_; }
   // After `iterations` updates, for the next.
   float learning_rate(int64_t iterations) const { return static_cast<float>(learning_rate_(iterations)); }
-  Norms norms() const;
+  // In the order in which an update takes them; the later may depend on the earlier.
+  absl::Span<const Norms> norms() const { return norms_; }
 
   // The rule's, and last, with use_ema, "average". One float per element of the variable for each.
   absl::Span<const absl::string_view> slot_names() const { return slot_names_; }
@@ -72,6 +72,7 @@ class Optimizer {
   const Schedule learning_rate_;
   const CommonOptions options_;
   std::vector<absl::string_view> slot_names_;
+  std::vector<Norms> norms_;
 };
 
 // INVALID_ARGUMENT for an unknown name (lists the supported ones) and for a hyperparameter that is unknown,

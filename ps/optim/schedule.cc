@@ -78,10 +78,11 @@ Schedule MakeCosineDecay(const ScheduleConfig& config, HyperparameterReader& rea
 }
 
 // Loshchilov and Hutter, ICLR 2017. Keras finds the turn by a logarithm, which may miss a restart by one
-// update; this counts. t_mul below 1 has no turn at all beyond some step, where Keras' rate is not a number.
+// update; this counts, so a turn is one update at least, where Keras takes less. t_mul below 1 has no turn at
+// all beyond some step, where Keras' rate is not a number.
 Schedule MakeCosineDecayRestarts(const ScheduleConfig&, HyperparameterReader& read) {
   const double initial = TakeInitialRate(read);
-  const double first_decay_steps = read.Take("first_decay_steps", std::nullopt, Domain::kPositive);
+  const double first_decay_steps = read.Take("first_decay_steps", std::nullopt, Domain::kAtLeastOne);
   const double t_mul = read.Take("t_mul", 2, Domain::kAtLeastOne);
   const double m_mul = read.Take("m_mul", 1, Domain::kNonNegative);
   const double alpha = read.Take("alpha", 0, Domain::kNonNegative);

@@ -1,9 +1,11 @@
-// One update of all that a server holds: norms first where the optimizer needs them, then each part of the
-// values by its rule.
+// One update of all that a server holds. Where the optimizer needs norms it passes in stages: MeasureParts()
+// for each of Optimizer::norms(), after which the servers of a job add up what they found, and then
+// UpdateParts().
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "ps/optim/apply.h"
@@ -17,15 +19,40 @@ struct UpdatePart {
   int64_t begin = 0;
   int64_t end = 0;
   std::optional<float> moving_average_momentum{};  // absent: the optimizer; else ApplyMovingAverage()
+  // Elements whose squares are summed together, from `begin` on, where the optimizer needs norms: such a part
+  // is of one variable.
+  int64_t band = 0;
 };
 
-// Updates the `parts` of `all`, each of whose elements is in one part. Where optimizer.norms() is not kNone,
-// each of the optimizer's parts must be one whole variable, and for kGlobal they must be all variables of the
-// job. Parts that are moving averages take no part in norms.
-//
-// Returns as ApplyMean(), an index in `all`.
-int64_t UpdateParts(const Optimizer& optimizer, const UpdateStep& step,
-                    absl::Span<const WeightedGradient> gradients, absl::Span<const UpdatePart> parts,
-                    const UpdateRange& all, Isa isa = WidestIsa());
+// What the last MeasureParts() came to over all servers. Empty before the first.
+struct KnownSquares {
+  std::vector<Squares> of_part{};  // [part]: of the whole variable that it is of
+  double all_gradients = 0;        // Squares::gradient of all the job's variables
+};
+
+// Borrowed for the length of a call. Each element of `all` is in one of the `parts`.
+struct Update {
+  const Optimizer& optimizer;
+  UpdateStep step;
+  absl::Span<const WeightedGradient> gradients;
+  absl::Span<const UpdatePart> parts;
+  UpdateRange all;
+  const KnownSquares& known;
+  Isa isa = WidestIsa();
+};
+
+// What the parts add to the sums of `norms`. [part][band]; nothing for moving averages, which take no part in
+// norms.
+struct MeasuredParts {
+  int64_t non_finite = kAllFinite;  // else as ApplyMean(), an index in `all`, and no sums
+  std::vector<std::vector<Squares>> of_part{};
+};
+// kGradient changes nothing. kLayer makes the update but for its last move: slots are updated, and
+// all.new_values holds the directions until UpdateParts() is called with the same `all`.
+MeasuredParts MeasureParts(Norms norms, const Update& update);
+
+// The update itself, after MeasureParts() for each of the optimizer's norms. Returns as ApplyMean(), an index
+// in `all`.
+int64_t UpdateParts(const Update& update);
 
 }  // namespace cairn::ps

@@ -17,9 +17,8 @@ std::vector<Decision> AsyncPolicy::OnGradient(const Gradient& gradient) {
     ++counters_.duplicate;
     return {};
   }
-  const VersionWindow window{version_, config_.final_version, config_.max_staleness};
   Decision decision;
-  if (std::optional<Refuse> refusal = roster_.Admit(gradient, window)) {
+  if (std::optional<Refuse> refusal = roster_.Admit(gradient, Window())) {
     decision = *refusal;
   } else {
     const int64_t staleness = version_ - gradient.base_version;
@@ -27,6 +26,11 @@ std::vector<Decision> AsyncPolicy::OnGradient(const Gradient& gradient) {
   }
   counters_.Add(decision);
   return {decision};
+}
+
+std::vector<Decision> AsyncPolicy::OnEnd() {
+  if (!Window().Finished()) final_version_ = version_;
+  return {};
 }
 
 }  // namespace cairn::ps

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "ps/policy/async_policy.h"
+#include "ps/policy/ssp_policy.h"
 #include "ps/policy/sync_policy.h"
 
 namespace cairn::ps {
@@ -21,6 +22,8 @@ constexpr Row kPolicies[] = {
      [](const PolicyConfig& c) -> std::unique_ptr<UpdatePolicy> { return std::make_unique<SyncPolicy>(c); }},
     {"async",
      [](const PolicyConfig& c) -> std::unique_ptr<UpdatePolicy> { return std::make_unique<AsyncPolicy>(c); }},
+    {"ssp",
+     [](const PolicyConfig& c) -> std::unique_ptr<UpdatePolicy> { return std::make_unique<SspPolicy>(c); }},
 };
 
 absl::Status AtLeast(absl::string_view field, int64_t value, int64_t lowest) {
@@ -31,6 +34,9 @@ absl::Status AtLeast(absl::string_view field, int64_t value, int64_t lowest) {
 absl::Status CheckFields(const PolicyConfig& config) {
   CAIRN_RETURN_IF_ERROR(AtLeast("expected_workers", config.expected_workers, 1));
   CAIRN_RETURN_IF_ERROR(AtLeast("replicas_to_aggregate", config.replicas_to_aggregate, 0));
+  if (config.mode == "ssp" && !config.max_staleness.has_value()) {
+    return absl::InvalidArgumentError("max_staleness is missing: how far ahead a worker may go");
+  }
   CAIRN_RETURN_IF_ERROR(AtLeast("max_staleness", config.max_staleness.value_or(0), 0));
   CAIRN_RETURN_IF_ERROR(AtLeast("initial_version", config.initial_version, 0));
   return AtLeast("final_version", config.final_version.value_or(0), 0);
@@ -43,14 +49,27 @@ void UpdateCounters::Add(const Decision& decision) {
     ++(refuse->reason == Refuse::Reason::kStale ? stale : refused_other);
     return;
   }
-  const Apply& apply = std::get<Apply>(decision);
-  for (const Gradient& gradient : apply.contributors) {
-    const int64_t staleness = apply.version - 1 - gradient.base_version;
+  const Apply* apply = std::get_if<Apply>(&decision);
+  if (apply == nullptr) return;  // a Release: counted when it was applied
+  for (const Gradient& gradient : apply->contributors) {
+    const int64_t staleness = apply->version - 1 - gradient.base_version;
     ++accepted;
     examples += gradient.examples;
     staleness_max = std::max(staleness_max, staleness);
     const int64_t last = static_cast<int64_t>(staleness_histogram.size()) - 1;
     ++staleness_histogram[static_cast<size_t>(std::min(staleness, last))];
+  }
+}
+
+void UpdateCounters::Add(const UpdateCounters& other) {
+  accepted += other.accepted;
+  examples += other.examples;
+  stale += other.stale;
+  refused_other += other.refused_other;
+  duplicate += other.duplicate;
+  staleness_max = std::max(staleness_max, other.staleness_max);
+  for (size_t i = 0; i < staleness_histogram.size(); ++i) {
+    staleness_histogram[i] += other.staleness_histogram[i];
   }
 }
 

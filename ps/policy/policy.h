@@ -4,17 +4,19 @@
 // decisions that the caller carries out in the given order. It owns no tensors, no locks and no clock; one
 // per job, made by the server that decides, which also serialises the calls. So a table of events tests it.
 //
-//   OnJoin ──► member ──OnGradient──► staged ──► Apply   version + 1
+//   OnJoin ──► member ──OnGradient──► staged ──► Apply   version + 1 ──held──► Release
 //                │                      │
 //                └──────OnLeave─────────┴──────► Refuse  the worker is told why
 //
-// Every gradient is answered by exactly one decision, at once or by a later event. The exception is a repeat
-// (a worker, incarnation and step seen before): it is counted and has no decision, the first one's stands.
+// Every gradient is answered by exactly one decision, at once or by a later event: Refuse, Apply or, where
+// the Apply says that the answer is held, the Release that follows. The exception is a repeat (a worker,
+// incarnation and step seen before): it is counted and has no decision, the first one's stands.
 #pragma once
 
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +41,7 @@ struct Gradient {
   PushKey key = {};
   int64_t base_version = 0;  // the version of the variables that it was computed from
   int64_t examples = 0;      // how many examples it is the mean of
+  int64_t position = 0;      // batches of its part of the data that the worker has behind it with this one
 
   friend bool operator==(const Gradient&, const Gradient&) = default;
 };
@@ -48,6 +51,7 @@ struct Apply {
   int64_t version = 0;                 // after this update
   std::vector<Gradient> contributors;  // one per worker, in worker order; not empty
   int64_t staleness = 0;  // updates between the oldest contributor's base version and this update
+  bool held = false;      // the contributors are not told yet: a Release follows for each
 
   friend bool operator==(const Apply&, const Apply&) = default;
 };
@@ -59,7 +63,7 @@ struct Refuse {
     kAhead,           // computed from a version that these servers have not reached: they were set back
     kNotAMember,      // the worker never joined, or has left; its staged gradient when it leaves
     kOldIncarnation,  // a restarted worker has taken this one's place
-    kSecondInRound,   // this worker already contributes to the open round
+    kSecondInRound,   // this worker already contributes to the open round, or its answer is held
     kFinished,        // the job's last update has been applied
   };
   PushKey key;
@@ -69,7 +73,14 @@ struct Refuse {
   friend bool operator==(const Refuse&, const Refuse&) = default;
 };
 
-using Decision = std::variant<Apply, Refuse>;
+// Answer this push now: its gradient is in an update that was made before, and held its answer.
+struct Release {
+  PushKey key;
+
+  friend bool operator==(const Release&, const Release&) = default;
+};
+
+using Decision = std::variant<Apply, Refuse, Release>;
 
 struct UpdateCounters {
   int64_t accepted = 0;       // gradients that went into an update
@@ -82,6 +93,8 @@ struct UpdateCounters {
   std::array<int64_t, 16> staleness_histogram{};  // [staleness]
 
   void Add(const Decision& decision);
+  // Those of another part of the same job.
+  void Add(const UpdateCounters& other);
 };
 
 class UpdatePolicy {
@@ -99,21 +112,31 @@ class UpdatePolicy {
   // `gradient` is complete on all servers.
   virtual std::vector<Decision> OnGradient(const Gradient& gradient) = 0;
 
+  // The version now is the job's last: what is staged is refused, and so is all that comes. Repeats change
+  // nothing.
+  virtual std::vector<Decision> OnEnd() = 0;
+
   // Updates decided so far, those before a restart included.
   virtual int64_t version() const = 0;
   // The workers that the next update waits for, ascending; for messages. Empty when it waits for none in
   // particular.
   virtual std::vector<int> WaitingFor() const = 0;
+  // How many of the worker's gradients have been applied, or counted so since it joined later; 0 where the
+  // policy does not ask.
+  virtual int64_t ClockOf(int /*worker*/) const { return 0; }
   virtual const UpdateCounters& counters() const = 0;
 };
 
 struct PolicyConfig {
-  std::string mode;               // "sync" or "async"
-  int expected_workers = 1;       // >= 1; sync: no round closes before each has joined once (or left)
+  std::string mode;  // "sync", "async" or "ssp"
+  // >= 1; sync: no round closes before each has joined once (or left); ssp: one that has not is at clock 0.
+  int expected_workers = 1;
   int replicas_to_aggregate = 0;  // sync: gradients per round, 0 for one of every live worker
-  // async: a gradient more updates behind than this is refused; none for no limit.
+  // async: a gradient more updates behind than this is refused; none for no limit. ssp: how many clocks a
+  // worker may be ahead of the slowest and go on; must be given.
   std::optional<int64_t> max_staleness = std::nullopt;
-  int64_t initial_version = 0;  // of restored variables
+  int64_t initial_version = 0;              // of restored variables
+  std::map<int, int64_t> initial_clocks{};  // ssp: [worker], of a restored job; 0 where there is none
   // The version of the job's last update; a job restored there, or beyond, applies nothing. None for no end.
   std::optional<int64_t> final_version = std::nullopt;
 };

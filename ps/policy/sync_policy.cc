@@ -42,6 +42,17 @@ std::vector<Decision> SyncPolicy::OnGradient(const Gradient& gradient) {
   return Counted(std::move(decisions));
 }
 
+std::vector<Decision> SyncPolicy::OnEnd() {
+  std::vector<Decision> decisions;
+  if (Window().Finished()) return decisions;
+  final_version_ = version_;
+  for (const Gradient& staged : staged_) {
+    decisions.push_back(Refuse{staged.key, Refuse::Reason::kFinished});
+  }
+  staged_.clear();
+  return Counted(std::move(decisions));
+}
+
 std::vector<int> SyncPolicy::WaitingFor() const {
   if (Window().Finished()) return {};
   std::vector<int> waiting;

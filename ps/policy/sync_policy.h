@@ -20,17 +20,19 @@ namespace cairn::ps {
 class SyncPolicy final : public UpdatePolicy {
  public:
   // `config` as MakePolicy() accepts it.
-  explicit SyncPolicy(const PolicyConfig& config) : config_(config), version_(config.initial_version) {}
+  explicit SyncPolicy(const PolicyConfig& config)
+      : config_(config), version_(config.initial_version), final_version_(config.final_version) {}
 
   std::vector<Decision> OnJoin(int worker, uint64_t incarnation) override;
   std::vector<Decision> OnLeave(int worker, uint64_t incarnation) override;
   std::vector<Decision> OnGradient(const Gradient& gradient) override;
+  std::vector<Decision> OnEnd() override;
   int64_t version() const override { return version_; }
   std::vector<int> WaitingFor() const override;
   const UpdateCounters& counters() const override { return counters_; }
 
  private:
-  VersionWindow Window() const { return {version_, config_.final_version, /*max_staleness=*/0}; }
+  VersionWindow Window() const { return {version_, final_version_, /*max_staleness=*/0}; }
   bool Started() const;  // every expected worker was heard of
   // Gradients that the open round needs.
   int RoundSize() const;
@@ -43,6 +45,7 @@ class SyncPolicy final : public UpdatePolicy {
   const PolicyConfig config_;
   Roster roster_;
   int64_t version_;
+  std::optional<int64_t> final_version_;  // the configuration's, until an earlier end
   std::vector<Gradient> staged_;  // for the open round: in order of arrival, at most one per live worker
   UpdateCounters counters_;
 };

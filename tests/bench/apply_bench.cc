@@ -1,4 +1,4 @@
-// What one synchronous update costs a server, beside what the memory allows: UpdateParts over 64 MiB of a
+// What one synchronous update costs a server, beside what the memory allows: all its stages over 64 MiB of a
 // variable, and a plain loop that reads and writes the same streams with one addition for each.
 //
 //   apply_bench --benchmark_min_time=1
@@ -15,6 +15,7 @@
 #include "common/core/aligned_buffer.h"
 #include "ps/optim/loop.h"
 #include "ps/optim/update.h"
+#include "tests/support/whole_update.h"
 
 namespace cairn::ps {
 namespace {
@@ -70,14 +71,14 @@ void BM_UpdateParts(benchmark::State& state, const OptimizerConfig& config) {
   for (const AlignedBuffer& gradient : streams.gradients) gradients.push_back({gradient.data(), 32});
   std::vector<float*> slots;
   for (AlignedBuffer& slot : streams.slots) slots.push_back(slot.data());
-  const UpdatePart whole[] = {{0, kCount}};
+  const std::vector<UpdatePart> whole = {{0, kCount}};
 
   double apply_seconds = 0, floor_seconds = 0;
   int64_t t = 0;
   for (auto _ : state) {
     auto start = std::chrono::steady_clock::now();
     ++t;
-    UpdateParts(*optimizer, {t, optimizer->learning_rate(t - 1)}, gradients, whole,
+    UpdateWhole(*optimizer, {t, optimizer->learning_rate(t - 1)}, gradients, whole,
                 {kCount, streams.old_values.data(), slots, streams.new_values.data()});
     const double seconds = SecondsOf(start);
     state.SetIterationTime(seconds);

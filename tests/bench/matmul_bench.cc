@@ -29,7 +29,7 @@ __attribute__((target("avx512f"))) double MultiplyAdd512(float* sink) {
   for (int64_t i = 0; i < kIterations; ++i) {
     for (__m512& chain : chains) chain = _mm512_fmadd_ps(chain, factor, addend);
   }
-  for (__m512& chain : chains) *sink += _mm512_reduce_add_ps(chain);
+  for (__m512& chain : chains) *sink += _mm512_cvtss_f32(chain);
   return 2.0 * 16 * kChains * kIterations;
 }
 
@@ -66,14 +66,17 @@ absl::Status Run(int threads) {
   CAIRN_ASSIGN_OR_RETURN(
       const auto op,
       device->ops().MakeDense({.input = {.shape = {kSize, kSize}}, .units = kSize, .use_bias = false}));
-  const std::vector<float> a(kSize * kSize, 0.25f), b(kSize * kSize, 0.5f);
-  std::vector<float> c(kSize * kSize);
+  CAIRN_ASSIGN_OR_RETURN(const auto a, device->Allocate(kSize * kSize, "a"));
+  CAIRN_ASSIGN_OR_RETURN(const auto b, device->Allocate(kSize * kSize, "b"));
+  CAIRN_ASSIGN_OR_RETURN(const auto c, device->Allocate(kSize * kSize, "c"));
+  std::fill(a->data(), a->data() + kSize * kSize, 0.25f);
+  std::fill(b->data(), b->data() + kSize * kSize, 0.5f);
   std::vector<double> ratios;
   double best = 0;
   for (int round = 0; round < 9; ++round) {
     const double peak = Peak(threads);
     const double start = Now();
-    CAIRN_RETURN_IF_ERROR(op->Forward(a.data(), b.data(), nullptr, c.data()));
+    CAIRN_RETURN_IF_ERROR(op->Forward(a->data(), b->data(), nullptr, c->data()));
     const double rate = 2.0 * kSize * kSize * kSize / (Now() - start);
     if (round == 0) continue;  // touches its memory for the first time
     ratios.push_back(rate / peak);

@@ -1,19 +1,25 @@
-// Images per second of training steps (forward, backward, Adam), without servers: what the CPU backend
-// computes by itself.
-//   step_bench --threads 2 --batch_size 64
+// Images per second of training steps without servers: what a device computes by itself. Two ways:
+//   step_bench --threads 2 --batch_size 64        whole calls of a replica, copies included, and Adam on the
+//   host step_bench --device /gpu:0 --resident         the step alone: everything lies on the device, and
+//   steps
+//                                                 follow each other without the host waiting in between
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "common/core/aligned_buffer.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
-#include "kernels/cpu/device.h"
 #include "ps/optim/optimizer.h"
+#include "tests/bench/bench_device.h"
 #include "worker/nn/model.h"
+#include "worker/nn/plan.h"
 #include "worker/nn/replica.h"
 
 namespace cairn {
@@ -21,11 +27,17 @@ namespace {
 
 struct Options {
   std::string model = CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.json";
+  std::string device = "/cpu:0";
+  std::string precision = "tf32";
   int threads = 1;
   int64_t batch_size = 64;
   int steps = 300;
+  bool compute_only = false;
+  bool resident = false;
+  int runs = 7;
 };
 constexpr int kWarmUpSteps = 20;
+constexpr nn::LossSpec kLoss = {.from_logits = true};
 
 // Dense inputs: zeros and dead units would flatter.
 std::vector<float> DenseInputs(int64_t count) {
@@ -35,38 +47,126 @@ std::vector<float> DenseInputs(int64_t count) {
   return inputs;
 }
 
-absl::Status Run(const Options& options) {
-  CAIRN_ASSIGN_OR_RETURN(const nn::Model model, nn::Model::FromFile(options.model));
-  CAIRN_ASSIGN_OR_RETURN(const auto device, kernels::CreateCpuDevice(0, options.threads));
-  CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, {.from_logits = true}, *device));
-  std::printf("%s\n%s, batch %lld\n", device->Description().c_str(), model.name().c_str(),
-              static_cast<long long>(options.batch_size));
+// Every class in turn.
+std::vector<float> Labels(const nn::Model& model, int64_t examples) {
+  std::vector<float> labels(static_cast<size_t>(examples));
+  for (size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = static_cast<float>(i % static_cast<size_t>(model.output_shape()[0]));
+  }
+  return labels;
+}
 
+absl::StatusOr<double> SecondsOf(const std::function<absl::Status()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  CAIRN_RETURN_IF_ERROR(work());
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// `seconds` [part] of steps; each part is `unit`: "step", or "run of 300 steps".
+void Report(const Options& options, std::vector<double> seconds, int steps_per_part,
+            const std::string& unit) {
+  const double images = static_cast<double>(options.batch_size) * steps_per_part;
+  const double mean =
+      std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
+  std::sort(seconds.begin(), seconds.end());
+  const double median = seconds[seconds.size() / 2];
+  // The best is what the machine can do; the median is what its other load left of it.
+  std::printf("%.0f images/s in the median %s, %.0f in the mean, %.0f in the best of %zu; %.1f us/step\n",
+              images / median, unit.c_str(), images / mean, images / seconds.front(), seconds.size(),
+              median * 1e6 / steps_per_part);
+}
+
+absl::Status MeasureCalls(const Options& options, const nn::Model& model, kernels::Device& device) {
+  CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, kLoss, device));
   std::vector<float> parameters = model.InitialParameters(1);
   AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
   float* const slots[] = {m.data(), v.data()};
   CAIRN_ASSIGN_OR_RETURN(const auto adam, ps::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
   const std::vector<float> inputs = DenseInputs(options.batch_size * model.input_shape().num_elements());
-  std::vector<float> labels(static_cast<size_t>(options.batch_size));
-  for (size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = static_cast<float>(i % static_cast<size_t>(model.output_shape()[0]));
-  }
+  const std::vector<float> labels = Labels(model, options.batch_size);
   const nn::BatchView batch = {.examples = options.batch_size, .inputs = inputs, .targets = labels};
-
-  std::vector<double> rates;  // images/s of each step
-  for (int step = -kWarmUpSteps; step < options.steps; ++step) {
-    const auto start = std::chrono::steady_clock::now();
-    CAIRN_RETURN_IF_ERROR(replica->ForwardBackward(parameters, batch, gradients.span(), [](int) {}).status());
-    adam->rule().Update({.t = kWarmUpSteps + step + 1, .learning_rate = 1e-4f}, parameters, gradients.span(), slots,
-                 parameters.data());
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    if (step >= 0) rates.push_back(static_cast<double>(options.batch_size) / seconds.count());
+  if (!device.host_memory_is_device_memory()) {
+    const absl::Span<const float> reused[] = {parameters, gradients.span(), inputs, labels};
+    for (const absl::Span<const float> host : reused) {
+      CAIRN_RETURN_IF_ERROR(replica->Pin(host));
+    }
   }
-  std::sort(rates.begin(), rates.end());
-  // The best step is what the machine can do; the median is what its other load left of it.
-  std::printf("%d thread(s): %.0f images/s in the median step, %.0f in the best of %d\n", options.threads,
-              rates[rates.size() / 2], rates.back(), options.steps);
+
+  std::vector<double> seconds;  // [step]
+  for (int step = -kWarmUpSteps; step < options.steps; ++step) {
+    CAIRN_ASSIGN_OR_RETURN(
+        const double elapsed, SecondsOf([&]() -> absl::Status {
+          CAIRN_RETURN_IF_ERROR(
+              replica->ForwardBackward(parameters, batch, gradients.span(), [](int) {}).status());
+          if (options.compute_only) return absl::OkStatus();
+          adam->rule().Update({.t = kWarmUpSteps + step + 1, .learning_rate = 1e-4f}, parameters,
+                              gradients.span(), slots, parameters.data());
+          return absl::OkStatus();
+        }));
+    if (step >= 0) seconds.push_back(elapsed);
+  }
+  Report(options, std::move(seconds), 1, "step");
   return absl::OkStatus();
+}
+
+// Device memory that holds `values`.
+absl::StatusOr<std::unique_ptr<kernels::DeviceMemory>> Put(kernels::Device& device,
+                                                           const std::vector<float>& values) {
+  const auto count = static_cast<int64_t>(values.size());
+  CAIRN_ASSIGN_OR_RETURN(auto memory, device.Allocate(count, "step_bench"));
+  CAIRN_RETURN_IF_ERROR(device.CopyToDevice(values.data(), memory->data(), count * int64_t{sizeof(float)}));
+  CAIRN_RETURN_IF_ERROR(device.Synchronize());
+  return memory;
+}
+
+absl::Status MeasureResident(const Options& options, const nn::Model& model, kernels::Device& device) {
+  CAIRN_ASSIGN_OR_RETURN(const auto plan, nn::Plan::Create(model, kLoss, device, options.batch_size));
+  CAIRN_ASSIGN_OR_RETURN(const auto parameters, Put(device, model.InitialParameters(1)));
+  CAIRN_ASSIGN_OR_RETURN(const auto gradients, device.Allocate(model.num_parameters(), "step_bench"));
+  CAIRN_ASSIGN_OR_RETURN(const auto labels, Put(device, Labels(model, options.batch_size)));
+  std::vector<std::unique_ptr<kernels::DeviceMemory>> inputs;
+  std::vector<const float*> input_pointers;
+  for (const nn::ModelInput& input : model.inputs()) {
+    CAIRN_ASSIGN_OR_RETURN(auto memory,
+                           Put(device, DenseInputs(options.batch_size * input.shape.num_elements())));
+    input_pointers.push_back(memory->data());
+    inputs.push_back(std::move(memory));
+  }
+  const nn::Plan::Batch batch = {.inputs = input_pointers, .targets = labels->data()};
+  const auto ask = [&] {
+    return plan->ForwardBackward(parameters->data(), batch, gradients->data(),
+                                 [](int) { return absl::OkStatus(); });
+  };
+
+  CAIRN_RETURN_IF_ERROR(device.SeedRandom(1));
+  CAIRN_RETURN_IF_ERROR(ask());  // libraries set themselves up in their first step: it is not recorded
+  CAIRN_RETURN_IF_ERROR(device.Synchronize());
+  CAIRN_ASSIGN_OR_RETURN(const auto recording, device.Record(ask));
+  const auto run_steps = [&](int steps) -> absl::Status {
+    for (int step = 0; step < steps; ++step) {
+      CAIRN_RETURN_IF_ERROR(recording == nullptr ? ask() : recording->Run());
+    }
+    return device.Synchronize();
+  };
+
+  CAIRN_RETURN_IF_ERROR(run_steps(kWarmUpSteps));
+  std::vector<double> seconds;  // [run]
+  for (int run = 0; run < options.runs; ++run) {
+    CAIRN_ASSIGN_OR_RETURN(const double elapsed, SecondsOf([&] { return run_steps(options.steps); }));
+    seconds.push_back(elapsed);
+  }
+  Report(options, std::move(seconds), options.steps, absl::StrCat("run of ", options.steps, " steps"));
+  std::printf("mean loss %.6f\n", plan->sums().loss / static_cast<double>(options.batch_size));
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Options& options) {
+  CAIRN_ASSIGN_OR_RETURN(const nn::Model model, nn::Model::FromFile(options.model));
+  CAIRN_ASSIGN_OR_RETURN(const auto device,
+                         bench::MakeDevice(options.device, options.precision, options.threads));
+  std::printf("%s\n%s, batch %lld: ", device->Description().c_str(), model.name().c_str(),
+              static_cast<long long>(options.batch_size));
+  return (options.resident ? MeasureResident : MeasureCalls)(options, model, *device);
 }
 
 }  // namespace
@@ -76,9 +176,19 @@ int main(int argc, char** argv) {
   cairn::Options options;
   CLI::App app("Images per second of one replica's training steps: forward, backward, Adam");
   app.add_option("--model", options.model, "Keras JSON")->capture_default_str();
-  app.add_option("--threads", options.threads)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--device", options.device, "/cpu:0 or /gpu:N")->capture_default_str();
+  app.add_option("--precision", options.precision, "Of a GPU's products: fp32, tf32, bf16 or fp16")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "Of /cpu:0")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--batch_size", options.batch_size)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_flag("--compute_only", options.compute_only, "Without Adam");
+  app.add_flag("--resident", options.resident, "Without Adam and without copies from and to the host");
+  app.add_option("--runs", options.runs, "With --resident: how often --steps steps are timed")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = cairn::Run(options);
   if (!status.ok()) std::fprintf(stderr, "step_bench: %s\n", status.ToString().c_str());

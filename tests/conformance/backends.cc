@@ -1,14 +1,20 @@
 #include "tests/conformance/backends.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "common/core/random.h"
 #include "kernels/cpu/device.h"
+#include "kernels/cuda/device.h"
+#include "tests/conformance/numerical.h"
 
 namespace cairn::conformance {
 
+using kernels::ElementType;
 using kernels::Layout;
+using kernels::Precision;
 using kernels::TensorDesc;
 using reference::Tensor;
 
@@ -17,6 +23,64 @@ namespace {
 template <int kThreads>
 std::unique_ptr<kernels::Device> CreateCpu() {
   return kernels::CreateCpuDevice(0, kThreads).value();
+}
+
+// The backend's own kernels, without NVIDIA's libraries: tests/support/cuda_on_cpu.
+template <Precision kPrecision>
+std::unique_ptr<kernels::Device> CreateCudaOnCpu() {
+  return kernels::cuda::CreateDevice({.precision = kPrecision}).value();
+}
+
+// A card, where there is one.
+template <Precision kPrecision>
+std::unique_ptr<kernels::Device> CreateGpu() {
+  return kernels::CreateCudaDevice({.precision = kPrecision}).value();
+}
+
+// What a value's sign, exponent and `digits` of its binary digits make. `lowest` is the exponent of the
+// smallest normal number, as frexp() counts.
+double RoundedTo(double value, int digits, int lowest) {
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int scale = digits - std::max(exponent, lowest);
+  return std::ldexp(std::nearbyint(std::ldexp(value, scale)), -scale);
+}
+
+double RoundedTo(double value, ElementType type) {
+  switch (type) {
+    case ElementType::kBFloat16:
+      return RoundedTo(value, 8, -125);
+    case ElementType::kFloat16:
+      return RoundedTo(value, 11, -13);
+    case ElementType::kFloat32:
+      break;
+  }
+  return static_cast<float>(value);
+}
+
+uint16_t Encode(float value, ElementType type) {
+  uint16_t bits = 0;
+  if (type == ElementType::kFloat16) {
+    const auto half = static_cast<_Float16>(value);
+    std::memcpy(&bits, &half, sizeof(bits));
+  } else {  // the upper half of a float
+    uint32_t whole;
+    std::memcpy(&whole, &value, sizeof(whole));
+    bits = static_cast<uint16_t>(whole >> 16);
+  }
+  return bits;
+}
+
+float Decode(uint16_t bits, ElementType type) {
+  if (type == ElementType::kFloat16) {
+    _Float16 half;
+    std::memcpy(&half, &bits, sizeof(half));
+    return static_cast<float>(half);
+  }
+  const uint32_t whole = uint32_t{bits} << 16;
+  float value;
+  std::memcpy(&value, &whole, sizeof(value));
+  return value;
 }
 
 // Where the row-major element `index` of this image lies.
@@ -32,12 +96,49 @@ int64_t Place(const TensorDesc& desc, int64_t index) {
 
 }  // namespace
 
-const std::vector<Backend>& AvailableBackends() {
-  static const auto* const backends = new std::vector<Backend>{
+ElementType Backend::type() const {
+  return precision == Precision::kBFloat16  ? ElementType::kBFloat16
+         : precision == Precision::kFloat16 ? ElementType::kFloat16
+                                            : ElementType::kFloat32;
+}
+
+double Backend::tolerance() const {
+  switch (precision) {
+    case Precision::kFloat32:
+      return 1e-5;
+    case Precision::kTensorFloat32:
+      return 1e-3;
+    case Precision::kBFloat16:
+    case Precision::kFloat16:
+      break;
+  }
+  return 1e-2;
+}
+
+namespace {
+std::vector<Backend> FindBackends() {
+  const std::vector<Layout> all = {Layout::kRowMajor, Layout::kBlocked8, Layout::kBlocked16};
+  const std::vector<Layout> row_major = {Layout::kRowMajor};
+  std::vector<Backend> backends = {
 #if !defined(__SANITIZE_ADDRESS__)  // which takes its time: two threads touch what one does, and more
-      {"cpu_1_thread", CreateCpu<1>},
+      {"cpu_1_thread", CreateCpu<1>, all},
 #endif
-      {"cpu_2_threads", CreateCpu<2>}};
+      {"cpu_2_threads", CreateCpu<2>, all},
+      {"cuda_on_cpu", CreateCudaOnCpu<Precision::kFloat32>, row_major},
+      {"cuda_on_cpu_bfloat16", CreateCudaOnCpu<Precision::kBFloat16>, row_major, Precision::kBFloat16},
+      {"cuda_on_cpu_float16", CreateCudaOnCpu<Precision::kFloat16>, row_major, Precision::kFloat16}};
+  if (!kernels::CountCudaDevices().ok()) return backends;
+  backends.push_back({"gpu_fp32", CreateGpu<Precision::kFloat32>, row_major});
+  backends.push_back(
+      {"gpu_tf32", CreateGpu<Precision::kTensorFloat32>, row_major, Precision::kTensorFloat32});
+  backends.push_back({"gpu_bf16", CreateGpu<Precision::kBFloat16>, row_major, Precision::kBFloat16});
+  backends.push_back({"gpu_fp16", CreateGpu<Precision::kFloat16>, row_major, Precision::kFloat16});
+  return backends;
+}
+}  // namespace
+
+const std::vector<Backend>& AvailableBackends() {
+  static const auto* const backends = new std::vector<Backend>(FindBackends());
   return *backends;
 }
 
@@ -59,8 +160,21 @@ std::unique_ptr<kernels::DeviceMemory> ConformanceTest::Put(const std::vector<do
   return Put(tensor);
 }
 
+std::unique_ptr<kernels::DeviceMemory> ConformanceTest::PutAs(const Tensor& tensor, ElementType type) {
+  if (type == ElementType::kFloat32) return Put(tensor);
+  const TensorDesc desc = {.shape = tensor.shape, .layout = Layout::kRowMajor, .type = type};
+  std::vector<uint16_t> host(static_cast<size_t>(desc.num_floats() * 2));
+  for (size_t i = 0; i < tensor.values.size(); ++i) {
+    host[i] = Encode(static_cast<float>(tensor.values[i]), type);
+  }
+  auto memory = device().Allocate(desc.num_floats(), "test").value();
+  EXPECT_TRUE(device().CopyToDevice(host.data(), memory->data(), desc.num_floats() * 4).ok());
+  EXPECT_TRUE(device().Synchronize().ok());
+  return memory;
+}
+
 std::unique_ptr<kernels::DeviceMemory> ConformanceTest::Poisoned(int64_t num_floats) {
-  const std::vector<float> host(static_cast<size_t>(num_floats), std::numeric_limits<float>::quiet_NaN());
+  const std::vector<unsigned char> host(static_cast<size_t>(num_floats) * 4, 0xFF);
   auto memory = device().Allocate(num_floats, "test").value();
   EXPECT_TRUE(device().CopyToDevice(host.data(), memory->data(), num_floats * 4).ok());
   EXPECT_TRUE(device().Synchronize().ok());
@@ -85,10 +199,46 @@ std::vector<float> ConformanceTest::Get(kernels::DeviceMemory& memory, const Ten
   return values;
 }
 
+std::vector<float> ConformanceTest::GetAs(kernels::DeviceMemory& memory, const Shape& shape,
+                                          ElementType type) {
+  const TensorDesc desc = {.shape = shape, .layout = Layout::kRowMajor, .type = type};
+  if (type == ElementType::kFloat32) return Get(memory, desc);
+  std::vector<uint16_t> host(static_cast<size_t>(desc.num_floats() * 2));
+  EXPECT_TRUE(device().CopyToHost(memory.data(), host.data(), desc.num_floats() * 4).ok());
+  EXPECT_TRUE(device().Synchronize().ok());
+  std::vector<float> values(static_cast<size_t>(shape.num_elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = Decode(host[i], type);
+  return values;
+}
+
+std::unique_ptr<kernels::DeviceMemory> ConformanceTest::PutActivation(const Tensor& tensor, Layout layout) {
+  return type() == ElementType::kFloat32 ? Put(tensor, layout) : PutAs(tensor, type());
+}
+
+std::vector<float> ConformanceTest::GetActivation(kernels::DeviceMemory& memory, const TensorDesc& desc) {
+  EXPECT_EQ(desc.type, type());
+  return type() == ElementType::kFloat32 ? Get(memory, desc) : GetAs(memory, desc.shape, type());
+}
+
+void ConformanceTest::ExpectActivation(const std::vector<float>& got, const std::vector<double>& expected,
+                                       int64_t terms) const {
+  type() == ElementType::kFloat32 ? ExpectNear(got, expected, terms) : ExpectClose(got, expected);
+}
+
+void ConformanceTest::ExpectActivationGradient(const std::vector<float>& got, std::vector<double>& values,
+                                               const std::function<double()>& f) const {
+  type() == ElementType::kFloat32 ? ExpectGradient(got, values, f) : ExpectGradientClose(got, values, f);
+}
+
 Tensor RandomTensor(const Shape& shape, uint64_t seed) {
   Random random(seed, "conformance");
   Tensor tensor(shape);
   for (double& value : tensor.values) value = random.NextUniform(-1, 1);
+  return tensor;
+}
+
+Tensor Rounded(Tensor tensor, ElementType type) {
+  for (double& value : tensor.values) value = RoundedTo(value, type);
   return tensor;
 }
 
@@ -106,14 +256,43 @@ void ExpectNear(const std::vector<float>& got, const std::vector<double>& expect
   }
 }
 
+void ExpectClose(const std::vector<float>& got, const std::vector<double>& expected, double tolerance) {
+  ASSERT_EQ(got.size(), expected.size());
+  double error = 0, size = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(got[i])) << "element " << i;
+    error += std::pow(static_cast<double>(got[i]) - expected[i], 2);
+    size += std::pow(expected[i], 2);
+  }
+  ASSERT_LE(std::sqrt(error), tolerance * std::sqrt(size));
+}
+
 std::string BackendName(const testing::TestParamInfo<const Backend*>& info) {
   return info.param->name;
 }
 
-std::vector<const Backend*> BackendPointers() {
+namespace {
+template <typename Wanted>
+std::vector<const Backend*> BackendsWhere(const Wanted& wanted) {
   std::vector<const Backend*> pointers;
-  for (const Backend& backend : AvailableBackends()) pointers.push_back(&backend);
+  for (const Backend& backend : AvailableBackends()) {
+    if (wanted(backend)) pointers.push_back(&backend);
+  }
   return pointers;
+}
+}  // namespace
+
+std::vector<const Backend*> AllBackends() {
+  return BackendsWhere([](const Backend&) { return true; });
+}
+std::vector<const Backend*> Float32Backends() {
+  return BackendsWhere([](const Backend& b) { return b.precision == Precision::kFloat32; });
+}
+std::vector<const Backend*> Backends16Bit() {
+  return BackendsWhere([](const Backend& b) { return b.type() != ElementType::kFloat32; });
+}
+std::vector<const Backend*> CudaBackends() {
+  return BackendsWhere([](const Backend& b) { return b.name.substr(0, 3) != "cpu"; });
 }
 
 }  // namespace cairn::conformance

@@ -106,7 +106,7 @@ TEST_P(Conv2DConformance, ShapesOfTheSeedNetwork) {
          .stride_width = 1,
          .relu = true},
         Layout::kRowMajor);
-  for (Layout layout : {Layout::kBlocked16, Layout::kBlocked8, Layout::kRowMajor}) {
+  for (Layout layout : layouts()) {
     Check({.batch = 8,
            .height = 13,
            .width = 13,
@@ -135,7 +135,7 @@ TEST_P(Conv2DConformance, ShapesOfTheSeedNetwork) {
 TEST_P(Conv2DConformance, OddChannelsInEveryLayout) {
   for (int64_t channels : {1, 2, 3, 5, 8, 13, 16, 17, 20}) {
     for (int64_t filters : {1, 3, 7, 10, 16, 24, 33}) {
-      for (Layout layout : {Layout::kRowMajor, Layout::kBlocked8, Layout::kBlocked16}) {
+      for (Layout layout : layouts()) {
         Check({.batch = 2,
                .height = 7,
                .width = 6,
@@ -190,7 +190,7 @@ TEST_P(Conv2DConformance, EveryBatchFrom1To65) {
            .stride_width = 1,
            .same = true,
            .relu = true},
-          Layout::kBlocked16);
+          layouts().back());
     if (HasFatalFailure()) return;
   }
 }

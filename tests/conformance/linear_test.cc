@@ -84,7 +84,7 @@ TEST_P(LinearConformance, ConvolutionsWithGroupsAndDilation) {
       {16, 32, 3, 2, 1, 16, false}, {32, 16, 3, 1, 2, 1, true}, {5, 10, 2, 1, 3, 5, true},
   };
   for (const Conv& c : cases) {
-    for (Layout layout : {Layout::kRowMajor, Layout::kBlocked16, Layout::kBlocked8}) {
+    for (Layout layout : layouts()) {
       SCOPED_TRACE(testing::Message() << c.channels << " -> " << c.filters << ", kernel " << c.kernel
                                       << ", stride " << c.stride << ", dilation " << c.dilation << ", groups "
                                       << c.groups << ", layout " << static_cast<int>(layout));
@@ -145,7 +145,7 @@ TEST_P(LinearConformance, TransposedConvolutions) {
   for (bool same : {false, true}) {
     for (const auto& [size, stride] : {std::pair{3, 1}, {3, 2}, {2, 2}, {2, 3}, {4, 2}}) {
       for (const auto& [channels, filters] : {std::pair{3, 2}, {16, 16}, {1, 5}}) {
-        for (Layout layout : {Layout::kRowMajor, Layout::kBlocked16}) {
+        for (Layout layout : layouts()) {
           SCOPED_TRACE(testing::Message()
                        << channels << " -> " << filters << ", kernel " << size << ", stride " << stride
                        << (same ? " same" : " valid") << ", layout " << static_cast<int>(layout));
@@ -171,27 +171,59 @@ TEST_P(LinearConformance, TransposedConvolutions) {
   }
 }
 
-TEST_P(LinearConformance, AnEmbeddingTakesRowsAndAddsUpTheirGradients) {
-  auto op = device().ops().MakeEmbedding({.indices = 5, .rows = 4, .width = 3}).value();
-  Tensor indices({5});
-  indices.values = {2, 0, 2, 3, 2};
-  const Tensor table = RandomTensor({4, 3}, 1), dy = RandomTensor({5, 3}, 2);
-  const auto x_memory = Put(indices), table_memory = Put(table), dy_memory = Put(dy);
-  const auto y_memory = Poisoned(15), dtable_memory = Poisoned(12);
-  ASSERT_TRUE(op->Forward(x_memory->data(), table_memory->data(), nullptr, y_memory->data()).ok());
-  ASSERT_TRUE(op->Backward(x_memory->data(), table_memory->data(), y_memory->data(), dy_memory->data(),
-                           nullptr, dtable_memory->data(), nullptr)
-                  .ok());
-  std::vector<double> y, dtable(12);
-  for (size_t i = 0; i < 5; ++i) {
-    for (size_t j = 0; j < 3; ++j) {
-      const size_t row = static_cast<size_t>(indices.values[i]);
-      y.push_back(table.values[row * 3 + j]);
-      dtable[row * 3 + j] += dy.values[i * 3 + j];
+struct Table {
+  int64_t indices, rows, width;
+};
+
+// Every other index is 0, the rest are spread over the table: one long sum, many short ones, and none.
+std::vector<double> IndicesOf(const Table& t) {
+  std::vector<double> indices;
+  for (int64_t i = 0; i < t.indices; ++i) {
+    indices.push_back(static_cast<double>(i % 2 == 0 ? 0 : i * i % (t.rows - 1)));
+  }
+  return indices;
+}
+
+struct Looked {
+  std::vector<double> y, dtable;
+};
+Looked LookUp(const Table& t, const std::vector<double>& indices, const Tensor& table, const Tensor& dy) {
+  Looked looked;
+  looked.dtable.resize(table.values.size());
+  for (int64_t i = 0; i < t.indices; ++i) {
+    for (int64_t j = 0; j < t.width; ++j) {
+      const int64_t at = static_cast<int64_t>(indices[static_cast<size_t>(i)]) * t.width + j;
+      looked.y.push_back(table.at(at));
+      looked.dtable[static_cast<size_t>(at)] += dy.at(i * t.width + j);
     }
   }
-  ExpectNear(Get(*y_memory, {{5, 3}}), y, 1);
-  ExpectNear(Get(*dtable_memory, {{4, 3}}), dtable, 3);
+  return looked;
+}
+
+TEST_P(LinearConformance, AnEmbeddingTakesRowsAndAddsUpTheirGradients) {
+  for (const Table& t : {Table{5, 4, 3}, Table{1500, 40, 5}, Table{300, 7, 132}, Table{40, 700, 8}}) {
+    SCOPED_TRACE(testing::Message() << t.indices << " rows of [" << t.rows << "," << t.width << "]");
+    auto op = device().ops().MakeEmbedding({.indices = t.indices, .rows = t.rows, .width = t.width}).value();
+    const std::vector<double> indices = IndicesOf(t);
+    Tensor table = RandomTensor({t.rows * t.width + 1}, 1);
+    const Tensor dy = RandomTensor({t.indices, t.width}, 2);
+    const auto x_memory = Put(indices), table_memory = Put(table), dy_memory = Put(dy);
+    for (int offset : {0, 1}) {  // variables and gradients lie anywhere
+      const auto y_memory = Poisoned(t.indices * t.width), dtable_memory = Poisoned(t.rows * t.width + 1);
+      ASSERT_TRUE(
+          op->Forward(x_memory->data(), table_memory->data() + offset, nullptr, y_memory->data()).ok());
+      ASSERT_TRUE(op->Backward(x_memory->data(), table_memory->data() + offset, y_memory->data(),
+                               dy_memory->data(), nullptr, dtable_memory->data() + offset, nullptr)
+                      .ok());
+      Tensor used({t.rows, t.width});
+      for (int64_t i = 0; i < used.shape.num_elements(); ++i) used.at(i) = table.at(i + offset);
+      const Looked looked = LookUp(t, indices, used, dy);
+      ExpectNear(Get(*y_memory, {{t.indices, t.width}}), looked.y, 1);
+      auto dtable = Get(*dtable_memory, {{t.rows * t.width + 1}});
+      dtable.erase(offset == 0 ? dtable.end() - 1 : dtable.begin());
+      ExpectNear(dtable, looked.dtable, t.indices);
+    }
+  }
 }
 
 TEST_P(LinearConformance, AnIndexOutsideTheTableIsRefused) {
@@ -199,12 +231,35 @@ TEST_P(LinearConformance, AnIndexOutsideTheTableIsRefused) {
   const auto table = Put(RandomTensor({4, 1}, 1)), y = Poisoned(1);
   for (double index : {-1.0, 4.0, 1e9}) {
     const auto x = Put(std::vector<double>{index});
-    const auto status = op->Forward(x->data(), table->data(), nullptr, y->data());
+    absl::Status status = op->Forward(x->data(), table->data(), nullptr, y->data());
+    status.Update(device().Synchronize());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << index;
   }
 }
 
 INSTANTIATE_CONFORMANCE(LinearConformance);
+
+class EmbeddingIn16Bits : public ConformanceTest {};
+
+TEST_P(EmbeddingIn16Bits, RowsAreRoundedAndTheirGradientsAreSummedInFloats) {
+  const Table t = {400, 30, 12};
+  auto op = device().ops().MakeEmbedding({.indices = t.indices, .rows = t.rows, .width = t.width}).value();
+  EXPECT_EQ(op->output().type, type());
+  const std::vector<double> indices = IndicesOf(t);
+  const Tensor table = RandomTensor({t.rows, t.width}, 1);
+  const Tensor dy = Rounded(RandomTensor({t.indices, t.width}, 2), type());
+  const auto x = Put(indices), table_memory = Put(table), dy_memory = PutAs(dy, type());
+  const auto y = Poisoned(op->output().num_floats()), dtable = Poisoned(t.rows * t.width);
+  ASSERT_TRUE(op->Forward(x->data(), table_memory->data(), nullptr, y->data()).ok());
+  ASSERT_TRUE(op->Backward(x->data(), table_memory->data(), y->data(), dy_memory->data(), nullptr,
+                           dtable->data(), nullptr)
+                  .ok());
+  const Looked looked = LookUp(t, indices, Rounded(table, type()), dy);
+  ExpectNear(GetAs(*y, {t.indices, t.width}, type()), looked.y, 0);
+  ExpectNear(Get(*dtable, {table.shape}), looked.dtable, t.indices);
+}
+
+INSTANTIATE_16_BIT_CONFORMANCE(EmbeddingIn16Bits);
 
 }  // namespace
 }  // namespace cairn::conformance

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/core/random.h"
+#include "kernels/cpu/device.h"
 #include "tests/conformance/backends.h"
 #include "worker/nn/model.h"
 #include "worker/nn/replica.h"
@@ -141,6 +142,61 @@ TEST_P(NetworkConformance, TheSameStepTwiceIsTheSameBitForBit) {
 }
 
 INSTANTIATE_CONFORMANCE(NetworkConformance);
+
+class NetworkIn16Bits : public NetworkConformance {
+ protected:
+  struct Step {
+    double loss = 0;
+    std::vector<float> gradients;
+  };
+  static Step Run(kernels::Device& device, const nn::Model& model, const std::vector<float>& parameters,
+                  const nn::BatchView& batch) {
+    auto replica = nn::Replica::Create(model, {.from_logits = true}, device).value();
+    Step step = {.gradients = std::vector<float>(parameters.size(), std::numeric_limits<float>::quiet_NaN())};
+    const auto result =
+        replica->ForwardBackward(parameters, batch, absl::MakeSpan(step.gradients), [](int) {});
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (result.ok()) step.loss = result->sums.loss;
+    return step;
+  }
+  // Each variable's gradient, and the loss, against those of the CPU.
+  void ExpectStepsAgree(const nn::Model& model, const std::vector<float>& parameters) {
+    const auto cpu = kernels::CreateCpuDevice(0, 1).value();
+    const Step exact = Run(*cpu, model, parameters, Batch());
+    const Step rounded = Run(device(), model, parameters, Batch());
+    EXPECT_NEAR(rounded.loss, exact.loss, 2e-2 * exact.loss);
+    for (const nn::ModelVariable& variable : model.variables()) {
+      SCOPED_TRACE(variable.name);
+      const auto begin = exact.gradients.begin() + variable.offset;
+      const auto got = rounded.gradients.begin() + variable.offset;
+      const int64_t count = variable.shape.num_elements();
+      // Each of six layers, forward and backward, adds an error like one op's, and a relu may open or close.
+      ExpectClose({got, got + count}, {begin, begin + count}, 0.1);
+    }
+  }
+};
+
+TEST_P(NetworkIn16Bits, AStepIsThatOfFloat32ButForRounding) {
+  const nn::Model model = MakeModel(false);
+  ExpectStepsAgree(model, model.InitialParameters(3));
+}
+
+TEST_P(NetworkIn16Bits, GradientsThatOverflowAreComputedAgain) {
+  const nn::Model model = MakeModel(false);
+  std::vector<float> parameters = model.InitialParameters(3);
+  // The last kernels so large that the scaled gradients behind them leave float16's 65504, while activations
+  // stay small by the first ones.
+  for (const nn::ModelVariable& variable : model.variables()) {
+    const float factor = variable.offset == 0 ? 1e-3f : variable.shape.rank() == 2 ? 8.0f : 1.0f;
+    for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
+      parameters[static_cast<size_t>(variable.offset + i)] *= factor;
+    }
+  }
+  ExpectStepsAgree(model, parameters);
+}
+
+INSTANTIATE_16_BIT_CONFORMANCE(NetworkIn16Bits);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(NetworkIn16Bits);
 
 }  // namespace
 }  // namespace cairn::conformance

@@ -16,26 +16,49 @@ inline double Dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-// That `got` is the gradient of `f` with respect to `values`, which f reads; they are put back. Of large
-// tensors a part is tried, spread over all places of a block and a window.
+// Of large tensors a part is tried, spread over all places of a block and a window.
+inline size_t StrideOfTried(const std::vector<double>& values) {
+  constexpr size_t kMostTried = 60;
+  return std::max<size_t>(1, values.size() / kMostTried) | 1;
+}
+
+// df / d value, where f reads the value, which is put back.
+inline double CentralDifference(double& value, const std::function<double()>& f) {
+  constexpr double kStep = 1e-5;
+  const double kept = value;
+  value = kept + kStep;
+  const double high = f();
+  value = kept - kStep;
+  const double low = f();
+  value = kept;
+  return (high - low) / (2 * kStep);
+}
+
+// That `got` is the gradient of `f` with respect to `values`, which f reads.
 inline void ExpectGradient(const std::vector<float>& got, std::vector<double>& values,
                            const std::function<double()>& f) {
-  constexpr double kStep = 1e-5;
   constexpr double kTolerance =
       2e-5;  // a difference is right to about 1e-9, a float's sum of some terms to this
-  constexpr size_t kMostTried = 60;
   ASSERT_EQ(got.size(), values.size());
-  const size_t stride = std::max<size_t>(1, values.size() / kMostTried) | 1;
-  for (size_t i = 0; i < values.size(); i += stride) {
-    const double kept = values[i];
-    values[i] = kept + kStep;
-    const double high = f();
-    values[i] = kept - kStep;
-    const double low = f();
-    values[i] = kept;
-    const double expected = (high - low) / (2 * kStep);
+  for (size_t i = 0; i < values.size(); i += StrideOfTried(values)) {
+    const double expected = CentralDifference(values[i], f);
     ASSERT_NEAR(got[i], expected, kTolerance * (1 + std::fabs(expected))) << "element " << i;
   }
+  for (float value : got) ASSERT_TRUE(std::isfinite(value));
+}
+
+// The same where `got` has 16 bits: as a whole, by the root of the sum of squares.
+inline void ExpectGradientClose(const std::vector<float>& got, std::vector<double>& values,
+                                const std::function<double()>& f) {
+  constexpr double kTolerance = 1e-2, kOfDifferences = 1e-8;
+  ASSERT_EQ(got.size(), values.size());
+  double error = 0, size = 0;
+  for (size_t i = 0; i < values.size(); i += StrideOfTried(values)) {
+    const double expected = CentralDifference(values[i], f);
+    error += std::pow(got[i] - expected, 2);
+    size += expected * expected;
+  }
+  ASSERT_LE(std::sqrt(error), kTolerance * std::sqrt(size) + kOfDifferences);
   for (float value : got) ASSERT_TRUE(std::isfinite(value));
 }
 

@@ -31,6 +31,11 @@ TEST_P(SoftmaxConformance, ManySizes) {
   }
 }
 
+TEST_P(SoftmaxConformance, RowsOfManyClasses) {
+  Check(RandomTensor({3, 4100}, 1));
+  Check(RandomTensor({2, 8233}, 1));
+}
+
 TEST_P(SoftmaxConformance, LargeLogitsDoNotOverflow) {
   Tensor x = RandomTensor({4, 10}, 1);
   for (double& value : x.values) value = value * 500 + 20000;
@@ -39,6 +44,28 @@ TEST_P(SoftmaxConformance, LargeLogitsDoNotOverflow) {
 }
 
 INSTANTIATE_CONFORMANCE(SoftmaxConformance);
+
+class SoftmaxIn16Bits : public ConformanceTest {};
+
+TEST_P(SoftmaxIn16Bits, ForwardAndBackward) {
+  for (int64_t classes : {1, 3, 10, 64, 300}) {
+    SCOPED_TRACE(classes);
+    const Shape shape = {37, classes};
+    auto op = device().ops().MakeSoftmax({.shape = shape, .type = type()}).value();
+    EXPECT_EQ(op->output().type, type());
+    const Tensor x = Rounded(RandomTensor(shape, 1), type()), dy = Rounded(RandomTensor(shape, 2), type());
+    const int64_t floats = op->output().num_floats();
+    const auto x_memory = PutAs(x, type()), dy_memory = PutAs(dy, type());
+    const auto y_memory = Poisoned(floats), dx_memory = Poisoned(floats);
+    ASSERT_TRUE(op->Forward(x_memory->data(), y_memory->data()).ok());
+    ASSERT_TRUE(op->Backward(x_memory->data(), y_memory->data(), dy_memory->data(), dx_memory->data()).ok());
+    const Tensor y = reference::Softmax(x);
+    ExpectClose(GetAs(*y_memory, shape, type()), y.values);
+    if (classes > 1) ExpectClose(GetAs(*dx_memory, shape, type()), reference::SoftmaxBackward(y, dy).values);
+  }
+}
+
+INSTANTIATE_16_BIT_CONFORMANCE(SoftmaxIn16Bits);
 
 }  // namespace
 }  // namespace cairn::conformance

@@ -1,6 +1,6 @@
 """Clusters whose tasks are started by hand, as a scheduler does: every task ends by itself, with 0."""
 
-from harness import DONE, MLP, Cluster, IntegrationTest, main, read_summary
+from harness import DONE, MLP, SMALL, Cluster, IntegrationTest, main, read_summary
 
 SYNC = ["--model", MLP, "--sync_replicas", "--summary=summary.json"]
 ASYNC = ["--model", MLP, "--summary=summary.json"]
@@ -21,6 +21,17 @@ class ClusterTest(IntegrationTest):
     def test_told_by_flags_async(self):
         tasks = Cluster(self, ps=2, workers=2).start_all(*ASYNC)
         self.assert_all_end_well(tasks, mode="async", ps=2, workers=2, global_step=64, gradients_accepted=64)
+
+    def test_told_by_flags_ssp(self):
+        tasks = Cluster(self, ps=2, workers=3).start_all(*ASYNC, "--mode=ssp", "--max_staleness=1",
+                                                         "--staleness_aware_learning_rate", "--epochs=3")
+        pushes = 3 * 3 * -(-SMALL["train"] // 3 // 32)
+        self.assert_all_end_well(tasks, mode="ssp", ps=2, workers=3, epochs=3, global_step=pushes,
+                                 gradients_accepted=pushes, gradients_stale=0, examples=3 * SMALL["train"])
+        summary = read_summary(self.directory / "summary.json")
+        self.assertEqual(sum(summary["staleness_histogram"]), pushes)
+        # Between two steps of a worker each other one makes at most 2 * 1 + 1.
+        self.assertLessEqual(summary["staleness_max"], 2 * 3)
 
     def test_told_by_a_cluster_file(self):
         cluster = Cluster(self)

@@ -9,9 +9,10 @@ from harness import CNN, DONE, MLP, TIME_LIMIT, Cluster, IntegrationTest, main, 
 
 class DeterminismTest(IntegrationTest):
 
-    def parameters_after(self, *flags, model=MLP):
+    def parameters_after(self, *flags, model=MLP, threads=1):
         """The digest of all variables after `cairn train`."""
-        run = self.train(model, "--sync_replicas", "--workers=3", "--batch_size=16", "--summary=summary.json", *flags)
+        run = self.train(model, "--sync_replicas", "--workers=3", "--batch_size=16", "--summary=summary.json", *flags,
+                         threads=threads)
         self.assert_exit(DONE, run)
         return read_summary(self.directory / "summary.json")["parameters_sha256"]
 
@@ -24,8 +25,17 @@ class DeterminismTest(IntegrationTest):
         self.assertEqual(self.parameters_after("--train_steps=15", model=CNN),
                          self.parameters_after("--train_steps=15", model=CNN))
 
+    def test_any_number_of_threads_is_equal_if_asked_for(self):
+        flags = ["--train_steps=15", "--deterministic"]
+        digests = {self.parameters_after(*flags, model=CNN, threads=threads) for threads in (1, 2, 3)}
+        self.assertEqual(len(digests), 1)
+
     def test_one_server_and_three_are_equal(self):
         self.assertEqual(self.parameters_after("--ps=1"), self.parameters_after("--ps=3"))
+
+    def test_norms_are_of_all_servers(self):
+        flags = ["--optimizer=lamb", "--global_clipnorm=0.1", "--train_steps=20"]  # the first kernel is split
+        self.assertEqual(self.parameters_after("--ps=1", *flags), self.parameters_after("--ps=3", *flags))
 
     def test_a_worker_that_is_slow_at_random_changes_nothing(self):
         flags = ["--model", CNN, "--sync_replicas", "--batch_size=16", "--train_steps=25", "--summary=summary.json"]

@@ -150,6 +150,18 @@ class LossTest(IntegrationTest):
         self.assert_exit(-signal.SIGKILL, tasks.pop("worker/2"))
         self.assert_exit(DONE, *tasks.values())
 
+    def test_with_bounded_staleness_the_others_wait_for_a_killed_one_no_longer_than_its_lease(self):
+        tasks = Cluster(self, ps=2, workers=3).start_all("--model", CNN, "--mode=ssp", "--max_staleness=1", "--epochs=3",
+                                                         "--display_every=1", "--summary=summary.json")
+        self.assert_says(tasks["worker/0"], "^ 5/21 - ")
+        tasks["worker/2"].signal(signal.SIGKILL)
+        self.assert_exit(-signal.SIGKILL, tasks.pop("worker/2"))
+        self.assert_exit(DONE, *tasks.values())
+        self.assertIn("worker/2 was not heard of for 10 s: it leaves the job", tasks["ps/0"].stderr)
+        pushes = read_summary(self.directory / "summary.json")["gradients_accepted"]
+        self.assertGreaterEqual(pushes, 2 * 3 * 21 + 4)
+        self.assertLess(pushes, 3 * 3 * 21)
+
     def assert_workers_name_the_killed_server(self, index, *flags):
         cluster = Cluster(self, ps=2, workers=2)
         tasks = cluster.start_all(*LONG, "--step_timeout=10", *flags)
@@ -171,6 +183,9 @@ class LossTest(IntegrationTest):
     def test_async_workers_name_the_killed_server(self):
         self.assert_workers_name_the_killed_server(1)
 
+    def test_async_workers_that_clip_by_a_global_norm_name_the_killed_server(self):
+        self.assert_workers_name_the_killed_server(1, "--global_clipnorm=1")
+
     def test_workers_say_that_a_server_has_been_restarted(self):
         cluster = Cluster(self, ps=2, workers=2)
         tasks = cluster.start_all(*LONG, "--sync_replicas", "--step_timeout=30")
@@ -186,13 +201,14 @@ class LossTest(IntegrationTest):
 class BrokenConnectionTest(IntegrationTest):
     LINES = ["^ 3/32 - ", "^11/32 - ", "^24/32 - "]
 
-    def summary_of(self, *flags, cut_at=()):
-        """Of a training with ps/1 behind a relay that breaks all its connections when the chief is at these lines."""
+    def summary_of(self, *flags, cut_at=(), behind_relay=1):
+        """Of a training with one ps behind a relay that breaks all its connections when the chief is at these lines."""
         cluster = Cluster(self, ps=2, workers=2)
         port = reserve_port(self)
         relay = Relay(self, port)
-        cluster.addresses["ps"][1] = f"127.0.0.1:{relay.port}"
-        tasks = [cluster.start("ps", 0), cluster.start("ps", 1, f"--listen=127.0.0.1:{port}")]
+        cluster.addresses["ps"][behind_relay] = f"127.0.0.1:{relay.port}"
+        tasks = [cluster.start("ps", index, *([f"--listen=127.0.0.1:{port}"] if index == behind_relay else []))
+                 for index in (0, 1)]
         tasks += [cluster.start("worker", index, "--model", CNN, "--summary=summary.json", "--display_every=1",
                                 *flags) for index in (0, 1)]
         for line in cut_at:
@@ -204,6 +220,13 @@ class BrokenConnectionTest(IntegrationTest):
     def test_sync_repairs_them_and_counts_every_gradient_once(self):
         whole = self.summary_of("--sync_replicas", "--train_steps=40")
         broken = self.summary_of("--sync_replicas", "--train_steps=40", cut_at=self.LINES)
+        self.assertEqual(broken["gradients_accepted"], 80)
+        self.assertEqual(broken["parameters_sha256"], whole["parameters_sha256"])
+
+    def test_those_between_servers_too_while_they_exchange_norms(self):
+        flags = ["--sync_replicas", "--train_steps=40", "--global_clipnorm=0.1", "--optimizer=lamb"]
+        whole = self.summary_of(*flags)
+        broken = self.summary_of(*flags, cut_at=self.LINES, behind_relay=0)
         self.assertEqual(broken["gradients_accepted"], 80)
         self.assertEqual(broken["parameters_sha256"], whole["parameters_sha256"])
 

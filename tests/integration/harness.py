@@ -132,9 +132,9 @@ class IntegrationTest(unittest.TestCase):
             self.fail(f"{program} still runs after {seconds} s\n{self._stories()}")
         return process
 
-    def train(self, *arguments, **options):
+    def train(self, *arguments, threads=1, **options):
         """`cairn train` on the small data set, to its end. One thread each: the same bits on every machine."""
-        return self.run_to_end("cairn", "train", *arguments, "--data_dir", small_data(), "--threads", 1, **options)
+        return self.run_to_end("cairn", "train", *arguments, "--data_dir", small_data(), "--threads", threads, **options)
 
     def assert_exit(self, code, *processes, seconds=TIME_LIMIT):
         deadline = time.monotonic() + seconds

@@ -8,9 +8,9 @@ import tempfile
 
 from harness import CNN, DONE, MLP, RETRYABLE, SMALL, TERMINATED, IntegrationTest, main, read_summary, small_data
 
-FIELDS = """mode ps workers batch_size global_step epochs examples seconds examples_per_second loss accuracy
-    val_loss val_accuracy metrics gradients_accepted gradients_stale gradients_duplicate staleness_max device
-    parameters parameters_sha256""".split()
+FIELDS = """mode ps workers batch_size global_step epochs examples examples_missed seconds examples_per_second loss
+    accuracy val_loss val_accuracy metrics gradients_accepted gradients_stale gradients_duplicate staleness_max
+    staleness_histogram best_epoch device parameters parameters_sha256""".split()
 METRICS = "accuracy: [01].[0-9]{4} - loss: [0-9.]+ - val_accuracy: [01].[0-9]{4} - val_loss: [0-9.]+"
 
 
@@ -24,7 +24,8 @@ class TrainTest(IntegrationTest):
         self.assertEqual(sorted(summary), sorted(FIELDS))
         expected = {"mode": "sync", "ps": 2, "workers": 2, "batch_size": 32, "epochs": 2, "global_step": 2 * steps,
                     "examples": 2 * SMALL["train"], "gradients_accepted": 2 * 2 * steps, "gradients_stale": 0,
-                    "gradients_duplicate": 0, "staleness_max": 0, "device": "/cpu:0", "parameters": 93322}
+                    "gradients_duplicate": 0, "staleness_max": 0, "examples_missed": 0,
+                    "device": "/cpu:0", "parameters": 93322}
         self.assertEqual({name: summary[name] for name in expected}, expected)
         self.assertAlmostEqual(summary["examples_per_second"], summary["examples"] / summary["seconds"])
         self.assertGreater(summary["val_accuracy"], 0.6)  # one in ten would be a guess
@@ -100,10 +101,11 @@ class TrainTest(IntegrationTest):
 class StoppedTrainTest(IntegrationTest):
     """What becomes of a cluster whose end comes too soon."""
 
-    def start_long_training(self):
+    def start_long_training(self, *flags):
         """A sync training of hours, once it has made a few steps."""
         run = self.start("cairn", "train", CNN, "--data_dir", small_data(), "--threads=1", "--sync_replicas",
-                         "--ps=2", "--workers=2", "--epochs=10000", "--display_every=1", "--step_timeout=30")
+                         "--ps=2", "--workers=2", "--epochs=10000", "--display_every=1", "--step_timeout=30",
+                         *flags)
         self.assert_says(run, "^ 3/32 - ")
         self.assertEqual(len(self.marked()), 5)
         return run
@@ -135,11 +137,19 @@ class StoppedTrainTest(IntegrationTest):
         self.assertIn("ps/1 was killed by SIGKILL", run.stderr)
         self.assert_nothing_runs()
 
-    def test_a_killed_worker_ends_the_run_as_retryable(self):
+    def test_a_killed_worker_is_started_again(self):
         run = self.start_long_training()
         os.kill(self.pid_of("worker", 1), signal.SIGKILL)
+        self.assert_says(run, r"worker/1 was killed by SIGKILL: starting it again \(1 of 100\)")
+        run.signal(signal.SIGTERM)
+        self.assert_exit(TERMINATED, run)
+        self.assert_nothing_runs()
+
+    def test_a_killed_worker_that_may_not_be_started_again_ends_the_run_as_retryable(self):
+        run = self.start_long_training("--max_restarts=0")
+        os.kill(self.pid_of("worker", 1), signal.SIGKILL)
         self.assert_exit(RETRYABLE, run)
-        self.assertIn("worker/1 was killed by SIGKILL", run.stderr)
+        self.assertIn("worker/1 was killed by SIGKILL\n", run.stderr)
         self.assert_nothing_runs()
 
 

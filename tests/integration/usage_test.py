@@ -81,6 +81,14 @@ class TrainUsageTest(IntegrationTest):
         self.refused("--max_staleness does not go with --sync_replicas", MLP, "--data_dir", small_data(),
                      "--sync_replicas", "--max_staleness=3")
 
+    def test_a_device_that_is_none(self):
+        self.refused("--device: 'tpu:0' is no device: expected auto, /cpu:0, /gpu:0", MLP, "--data_dir", small_data(),
+                     "--device=tpu:0")
+
+    def test_sixteen_bits_on_the_cpu(self):
+        self.refused("--precision bf16 does not go with --device cpu", MLP, "--data_dir", small_data(),
+                     "--device=cpu", "--precision=bf16")
+
     def test_help_tells_of_the_flags_and_is_no_fault(self):
         for program, command in (("cairn", ["train"]), ("cairn-ps", []), ("cairn-worker", []), ("cairn", [])):
             run = self.run_to_end(program, *command, "--help")

@@ -68,10 +68,12 @@ void InProcessCluster::Restart(int server) {
       .index = server,
       .cluster_hash = 0,
       .incarnation = incarnation,
-      .connect_to_leader = [this, server, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard) {
-        return FollowInProcess(*slots_[0], server, job, std::move(shard), delay,
-                               *breakers_[static_cast<size_t>(server)]);
-      }};
+      .connect_to_leader =
+          [this, server, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard) {
+            return FollowInProcess(*slots_[0], server, job, std::move(shard), delay,
+                                   *breakers_[static_cast<size_t>(server)]);
+          },
+      .memory_limit = options_.memory_limit};
   slots_[static_cast<size_t>(server)]->Set(std::make_shared<ps::Server>(std::move(options), clock_));
 }
 

@@ -29,6 +29,7 @@ struct ClusterOptions {
   // Each frame, log entry and report takes a random time up to this.
   std::chrono::microseconds longest_delay{0};
   uint64_t seed = 1;
+  int64_t memory_limit = int64_t{1} << 30;  // bytes, of each server
   // Null: the steady clock, and a thread that ticks. Otherwise the test moves the clock and calls Tick().
   const Clock* clock = nullptr;
 };
@@ -47,6 +48,8 @@ class InProcessCluster {
   Link& link(const std::string& client, int server) ABSL_LOCKS_EXCLUDED(mutex_);
   // The way from a follower to ps/0.
   void BreakFollower(int server) { breakers_[static_cast<size_t>(server)]->Break(); }
+  void LoseSums(int server, bool lose) { breakers_[static_cast<size_t>(server)]->LoseSums(lose); }
+  int lost_sums(int server) const { return breakers_[static_cast<size_t>(server)]->lost_sums(); }
 
   // The process ends without a word; all streams to it break.
   void Kill(int server);

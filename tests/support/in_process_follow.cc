@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "common/core/thread.h"
-#include "ps/follow.h"
+#include "ps/follow_proto.h"
 
 namespace cairn::test {
 
@@ -25,7 +25,8 @@ class FollowStream final : public ps::LogSink {
   }
 
   Pipe<v1::Decision> log;
-  Pipe<std::variant<ps::Gradient, Executed>> reports;
+  using Report = std::variant<ps::Gradient, v1::Sums, Executed>;
+  Pipe<Report> reports;
 };
 
 void FollowBreaker::Break() {
@@ -39,11 +40,12 @@ void FollowBreaker::Break() {
 
 class FollowLink final : public ps::SequencerPort {
  public:
-  FollowLink(const ServerSlot& leader, int index, std::string run_id, std::shared_ptr<ps::Shard> shard,
+  FollowLink(const ServerSlot& leader, int index, const v1::Job& job, std::shared_ptr<ps::Shard> shard,
              DelayOptions delay, FollowBreaker& breaker)
       : leader_(leader),
         index_(index),
-        run_id_(std::move(run_id)),
+        run_id_(job.run_id()),
+        generation_(job.generation()),
         shard_(std::move(shard)),
         delay_(delay),
         breaker_(breaker) {
@@ -60,10 +62,11 @@ class FollowLink final : public ps::SequencerPort {
   }
 
   void ReportStaged(const ps::Gradient& gradient) override { Report(gradient); }
+  void ReportSums(ps::Sums sums) override { Report(ps::ToProto(sums)); }
   void ReportExecuted(int64_t index) override { Report(FollowStream::Executed{index}); }
 
  private:
-  void Report(std::variant<ps::Gradient, FollowStream::Executed> what) {
+  void Report(FollowStream::Report what) {
     MutexLock lock(mutex_);
     if (stream_ != nullptr)
       stream_->reports.Push(std::move(what));  // else said again after the next subscription
@@ -73,7 +76,7 @@ class FollowLink final : public ps::SequencerPort {
     for (uint64_t attempt = 0;; ++attempt) {
       const std::shared_ptr<ps::Server> server = leader_.Get();
       if (server != nullptr) {
-        if (auto job = server->JobToFollow(run_id_); job.ok()) Follow(**job, attempt);
+        if (auto job = server->JobToFollow(run_id_, generation_); job.ok()) Follow(**job, attempt);
       }
       MutexLock lock(mutex_);
       if (!stopping_)
@@ -100,6 +103,12 @@ class FollowLink final : public ps::SequencerPort {
         delay.Wait();
         if (const auto* gradient = std::get_if<ps::Gradient>(&*what)) {
           sequencer.OnStaged(index_, *gradient);
+        } else if (const auto* sums = std::get_if<v1::Sums>(&*what)) {
+          if (breaker_.lose_sums_) {
+            ++breaker_.lost_sums_;
+          } else {
+            sequencer.OnSums(index_, ps::FromProto(*sums));
+          }
         } else {
           sequencer.OnExecuted(index_, std::get<FollowStream::Executed>(*what).index);
         }
@@ -107,6 +116,7 @@ class FollowLink final : public ps::SequencerPort {
     });
     if (sequencer.Subscribe(index_, shard_->next_index(), stream)) {
       for (const ps::Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
+      if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
       Delay delay(delay_.seed, 2 * attempt + 1, delay_.longest);
       while (auto decision = stream->log.Pop()) {
         delay.Wait();
@@ -124,6 +134,7 @@ class FollowLink final : public ps::SequencerPort {
   const ServerSlot& leader_;
   const int index_;
   const std::string run_id_;
+  const int64_t generation_;
   const std::shared_ptr<ps::Shard> shard_;
   const DelayOptions delay_;
   FollowBreaker& breaker_;
@@ -138,7 +149,7 @@ class FollowLink final : public ps::SequencerPort {
 std::unique_ptr<ps::SequencerPort> FollowInProcess(const ServerSlot& leader, int index, const v1::Job& job,
                                                    std::shared_ptr<ps::Shard> shard, DelayOptions delay,
                                                    FollowBreaker& breaker) {
-  return std::make_unique<FollowLink>(leader, index, job.run_id(), std::move(shard), delay, breaker);
+  return std::make_unique<FollowLink>(leader, index, job, std::move(shard), delay, breaker);
 }
 
 }  // namespace cairn::test

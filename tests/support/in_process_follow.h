@@ -2,6 +2,7 @@
 // queues and threads, so that followers lag and their links break.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -18,11 +19,16 @@ class FollowBreaker {
  public:
   // What is on its way in either direction is lost; the follower subscribes again.
   void Break();
+  // Sums on their way to ps/0 are lost, and nobody notices, until the next call with false.
+  void LoseSums(bool lose) { lose_sums_ = lose; }
+  int lost_sums() const { return lost_sums_; }
 
  private:
   friend class FollowLink;
   Mutex mutex_;
   std::weak_ptr<FollowStream> stream_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> lose_sums_{false};
+  std::atomic<int> lost_sums_{0};
 };
 
 // `leader` and `breaker` must outlive the port.

@@ -177,6 +177,10 @@ class InProcessStub final : public client::ServerStub {
                     client::Timeout timeout) override {
     return Call(&ps::Server::Mark, request, response, timeout);
   }
+  absl::Status Amend(const v1::AmendRequest& request, v1::AmendResponse* response,
+                     client::Timeout timeout) override {
+    return Call(&ps::Server::Amend, request, response, timeout);
+  }
   absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                       client::Timeout timeout) override {
     return Call(&ps::Server::Finish, request, response, timeout);

@@ -65,7 +65,8 @@ ToyWorkers StartAll(InProcessCluster& cluster, const ToyJob& toy) {
     workers.push_back(std::make_unique<ToyWorker>(cluster, toy, worker));
     client::TrainingClient& client = workers.back()->client();
     if (worker == 0) {
-      EXPECT_EQ(client.Initialise(job, toy.initial), absl::OkStatus());
+      client::FirstValues first(toy.initial);
+      EXPECT_EQ(client.Initialise(job, first), absl::OkStatus());
     }
     EXPECT_EQ(client.WaitReady(job), absl::OkStatus());
     EXPECT_EQ(client.Join(), absl::OkStatus());

@@ -28,9 +28,11 @@ auto RetryWhileAborted(Function function) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::string>& servers,
-                                                        ConnectionOptions options) {
+                                                        ConnectionOptions options, const net::TlsFiles& tls) {
+  CAIRN_RETURN_IF_ERROR(net::CheckTlsFiles(tls));
+  const auto credentials = net::ChannelCredentialsOf(tls);
   std::vector<std::unique_ptr<ServerStub>> stubs;
-  for (const std::string& address : servers) stubs.push_back(MakeGrpcStub(address));
+  for (const std::string& address : servers) stubs.push_back(MakeGrpcStub(address, credentials));
   return Connect(std::move(stubs), std::move(options));
 }
 

@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
+#include "common/net/tls.h"
 #include "worker/client/connection.h"
 
 namespace cairn::client {
@@ -31,9 +32,11 @@ struct ListedVariable {
 
 class Client {
  public:
-  // `servers`: "host:port" of every ps of the cluster, in the order of their task index.
+  // `servers`: "host:port" of every ps of the cluster, in the order of their task index. `tls`: none for
+  // plain text; INVALID_ARGUMENT when the files do not make a certificate.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::vector<std::string>& servers,
-                                                         ConnectionOptions options = {});
+                                                         ConnectionOptions options = {},
+                                                         const net::TlsFiles& tls = {});
   // The same over any transport.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::vector<std::unique_ptr<ServerStub>> servers,
                                                          ConnectionOptions options = {});

@@ -9,6 +9,7 @@
 #include "common/core/status.h"
 #include "common/net/backoff.h"
 #include "common/net/grpc_util.h"
+#include "common/net/unreachable.h"
 
 namespace cairn::client {
 namespace {
@@ -22,25 +23,6 @@ TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-// "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote
-// host: Connection refused" -> "connection refused". `before`: the reason of the last try, empty when there
-// was none.
-std::string Reason(const absl::Status& status, const std::string& before = "") {
-  const absl::string_view message = status.message();
-  // gRPC gave up an attempt to connect that it had not looked at, which tells nothing new.
-  const bool not_tried = message.find("tcp handshaker shutdown") != absl::string_view::npos;
-  if (not_tried && !before.empty()) return before;
-  if (not_tried || absl::IsDeadlineExceeded(status)) return "no answer in time";
-  if (message.find("Connection refused") != absl::string_view::npos) return "connection refused";
-  if (message.find("DNS resolution failed") != absl::string_view::npos ||
-      message.find("Domain name not found") != absl::string_view::npos) {
-    return "its name cannot be resolved";
-  }
-  if (message.find("handshaker shutdown") != absl::string_view::npos) return "no answer to a connection";
-  if (message.find("No route to host") != absl::string_view::npos) return "no route to the host";
-  return std::string(message);
-}
-
 bool IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
@@ -50,32 +32,38 @@ bool IsTransient(const absl::Status& status) {
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::unique_ptr<ServerStub>> stubs,
                                                              ConnectionOptions options) {
   std::unique_ptr<Connection> connection(new Connection(std::move(stubs), std::move(options)));
+  CAIRN_RETURN_IF_ERROR(connection->Reach());
+  return connection;
+}
+
+absl::Status Connection::Reach() {
   const TimePoint start = Now();
-  const TimePoint deadline = start + connection->options_.connect_timeout;
+  const TimePoint deadline = start + options_.connect_timeout;
   TimePoint next_said = start + kSayEvery;
-  net::Backoff backoff(StreamOf(connection->options_.task), kFirstTry, kLongestPause);
-  std::vector<std::string> reason_of(static_cast<size_t>(connection->num_servers()));
+  net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
+  std::vector<std::string> reason_of(static_cast<size_t>(num_servers()));
   std::vector<int> unreached;
-  for (int server = 0; server < connection->num_servers(); ++server) unreached.push_back(server);
+  for (int server = 0; server < num_servers(); ++server) unreached.push_back(server);
   for (;;) {
     std::vector<int> still;
     std::vector<std::string> reasons;
     for (int server : unreached) {
       v1::ConnectResponse response;
-      const absl::Status status = connection->Handshake(server, &response);
+      const absl::Status status = Handshake(server, &response);
       if (status.ok()) {
-        connection->incarnations_[static_cast<size_t>(server)] = response.incarnation();
+        MutexLock lock(mutex_);
+        incarnations_[static_cast<size_t>(server)] = response.incarnation();
       } else if (IsTransient(status)) {
         still.push_back(server);
         std::string& reason = reason_of[static_cast<size_t>(server)];
-        reason = Reason(status, reason);
-        reasons.push_back(absl::StrCat(connection->NameOf(server), ": ", reason));
+        reason = net::WhyUnreachable(status, reason);
+        reasons.push_back(absl::StrCat(NameOf(server), ": ", reason));
       } else {
-        return Annotate(status, connection->NameOf(server));
+        return Annotate(status, NameOf(server));
       }
     }
-    if (still.empty()) return connection;
-    if (connection->stopped()) return absl::CancelledError("stopped");
+    if (still.empty()) return absl::OkStatus();
+    if (stopped()) return absl::CancelledError("stopped");
     unreached = std::move(still);
     if (Now() >= deadline) {
       return absl::UnavailableError(absl::StrCat(
@@ -84,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
     }
     if (Now() >= next_said) {
       next_said += kSayEvery;
-      connection->Say(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; ")));
+      Say(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; ")));
     }
     std::this_thread::sleep_until(std::min<TimePoint>(deadline, Now() + backoff.Next()));
   }
@@ -102,6 +90,7 @@ absl::Status Connection::Handshake(int server, v1::ConnectResponse* response) {
 absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
   v1::ConnectResponse response;
   CAIRN_RETURN_IF_ERROR(Annotate(Handshake(server, &response), NameOf(server)));
+  MutexLock lock(mutex_);
   if (response.incarnation() != incarnations_[static_cast<size_t>(server)]) {
     return absl::AbortedError(absl::StrCat(NameOf(server), " has been restarted and has lost its variables"));
   }
@@ -141,7 +130,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
     std::string missing = absl::StrCat(NameOf(server), ": ", response.missing());
     if (status.ok() && response.holds()) return absl::OkStatus();
     if (IsTransient(status)) {
-      missing = absl::StrCat(NameOf(server), ": ", Reason(status));
+      missing = absl::StrCat(NameOf(server), ": ", net::WhyUnreachable(status));
       std::this_thread::sleep_for(backoff.Next());
     } else if (!status.ok()) {
       return Annotate(status, NameOf(server));

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "cairn/v1/parameter_server.pb.h"
 #include "common/core/clock.h"
+#include "common/core/mutex.h"
 #include "common/net/placement.h"
 #include "worker/client/transport.h"
 
@@ -39,14 +40,16 @@ class Connection {
   // that were not reached in time and why; FAILED_PRECONDITION when the handshake fails.
   static absl::StatusOr<std::unique_ptr<Connection>> Open(std::vector<std::unique_ptr<ServerStub>> stubs,
                                                           ConnectionOptions options);
+  // Likewise again: from now on the processes that are there now are the right ones.
+  absl::Status Reach() ABSL_LOCKS_EXCLUDED(mutex_);
 
   int num_servers() const { return static_cast<int>(stubs_.size()); }
   ServerStub& stub(int server) { return *stubs_[static_cast<size_t>(server)]; }
   const ConnectionOptions& options() const { return options_; }
 
-  // What a server says of itself now. ABORTED when it is not the process that was there when we opened: it
-  // has been restarted and has lost its variables.
-  absl::StatusOr<v1::ConnectResponse> Describe(int server);
+  // What a server says of itself now. ABORTED when it is not the process that we reached: it has been
+  // restarted and has lost its variables.
+  absl::StatusOr<v1::ConnectResponse> Describe(int server) ABSL_LOCKS_EXCLUDED(mutex_);
   // Tries again while a server cannot be reached, at most for connect_timeout.
   absl::StatusOr<std::vector<v1::ConnectResponse>> DescribeAll();
 
@@ -69,7 +72,8 @@ class Connection {
 
   const std::vector<std::unique_ptr<ServerStub>> stubs_;  // [server]
   const ConnectionOptions options_;
-  std::vector<uint64_t> incarnations_;  // [server]; constant after Open()
+  Mutex mutex_;
+  std::vector<uint64_t> incarnations_ ABSL_GUARDED_BY(mutex_);  // [server]
 };
 
 // The slices that servers describe. Fails as net::Slice::FromProto does.

@@ -108,9 +108,9 @@ class GrpcStream final : public FrameStream, grpc::ClientBidiReactor<grpc::ByteB
 
 class GrpcStub final : public ServerStub {
  public:
-  explicit GrpcStub(const std::string& address)
+  GrpcStub(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
       : address_(address),
-        channel_(net::MakeChannel(address)),
+        channel_(net::MakeChannel(address, credentials)),
         stub_(v1::ParameterServer::NewStub(channel_)),
         generic_stub_(channel_) {}
 
@@ -137,6 +137,9 @@ class GrpcStub final : public ServerStub {
   }
   absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) override {
     return Call(&v1::ParameterServer::Stub::Mark, request, response, timeout);
+  }
+  absl::Status Amend(const v1::AmendRequest& request, v1::AmendResponse* response, Timeout timeout) override {
+    return Call(&v1::ParameterServer::Stub::Amend, request, response, timeout);
   }
   absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                       Timeout timeout) override {
@@ -165,8 +168,9 @@ class GrpcStub final : public ServerStub {
 
 }  // namespace
 
-std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address) {
-  return std::make_unique<GrpcStub>(address);
+std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address,
+                                         const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  return std::make_unique<GrpcStub>(address, credentials);
 }
 
 }  // namespace cairn::client

@@ -5,11 +5,12 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
@@ -18,6 +19,7 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
 // "mode: async here, sync on the servers", or nothing when they agree.
 void Compare(absl::string_view what, const std::string& here, const std::string& there,
@@ -41,15 +43,6 @@ std::map<std::string, std::string> SettingsOf(const v1::OptimizerConfig& optimiz
   return settings;
 }
 
-// Servers take the norms of what they hold, so a variable whose norm an optimizer needs may not be split.
-bool NeedsWholeVariables(const v1::OptimizerConfig& optimizer) {
-  const auto is_on = [&](const char* name) {
-    const auto found = optimizer.hyperparameters().find(name);
-    return found != optimizer.hyperparameters().end() && found->second > 0;
-  };
-  return is_on("clipnorm") || is_on("global_clipnorm") || absl::EqualsIgnoreCase(optimizer.name(), "Lamb");
-}
-
 absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
   const v1::Job& ours = intended.job;
   std::vector<std::string> differences;
@@ -60,10 +53,14 @@ absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
           absl::StrCat(theirs.replicas_to_aggregate()), &differences);
   Compare("max staleness", absl::StrCat(ours.has_max_staleness() ? ours.max_staleness() : -1),
           absl::StrCat(theirs.has_max_staleness() ? theirs.max_staleness() : -1), &differences);
+  Compare("staleness-aware learning rate", ours.staleness_aware_learning_rate() ? "yes" : "no",
+          theirs.staleness_aware_learning_rate() ? "yes" : "no", &differences);
   Compare("last version", absl::StrCat(ours.final_version()), absl::StrCat(theirs.final_version()),
           &differences);
   Compare("batch size", absl::StrCat(ours.batch_size()), absl::StrCat(theirs.batch_size()), &differences);
   Compare("epochs", absl::StrCat(ours.epochs()), absl::StrCat(theirs.epochs()), &differences);
+  Compare("waits for a lost worker's return", ours.wait_for_return() ? "yes" : "no",
+          theirs.wait_for_return() ? "yes" : "no", &differences);
   Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
   Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
   const auto here = SettingsOf(ours.optimizer()), there = SettingsOf(theirs.optimizer());
@@ -86,7 +83,13 @@ absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJ
                                    const std::vector<v1::ConnectResponse>& described) {
   CAIRN_ASSIGN_OR_RETURN(auto slices, SlicesOf(described));
   CAIRN_ASSIGN_OR_RETURN(net::Layout layout, net::Layout::Create(intended.variables, slices));
-  LearntJob learnt = {.job = described[0].job(), .layout = std::move(layout), .layout_ids = {}};
+  LearntJob learnt = {
+      .job = described[0].job(),
+      .layout = std::move(layout),
+      .slices = std::move(slices),
+      .slots = {described[0].slots().begin(), described[0].slots().end()},
+      .layout_ids = {},
+      .one_log = described[0].job().mode() != v1::MODE_ASYNC || !described.back().sequences()};
   for (int server = 0; server < connection.num_servers(); ++server) {
     if (!learnt.layout.covers(server)) {
       return absl::FailedPreconditionError(
@@ -97,62 +100,108 @@ absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJ
   return learnt;
 }
 
-absl::Status WriteInitial(Connection& connection, const LearntJob& learnt, absl::Span<const float> initial) {
+}  // namespace
+
+absl::StatusOr<std::optional<v1::Progress>> FirstValues::Find(bool lost) {
+  if (lost) return absl::AbortedError("no snapshots are kept (--train_dir)");
+  return std::nullopt;
+}
+
+absl::Status FirstValues::Load(absl::Span<const std::string> /*slots*/,
+                               absl::Span<const absl::Span<float>> into) {
+  CAIRN_CHECK(into[0].size() == values_.size());
+  std::copy(values_.begin(), values_.end(), into[0].begin());
+  return absl::OkStatus();
+}
+
+absl::Status WriteState(Connection& connection, const LearntJob& learnt,
+                        absl::Span<const absl::Span<const float>> parts, const WriteOptions& options) {
   std::vector<PendingDone> done(static_cast<size_t>(connection.num_servers()));
   std::vector<std::unique_ptr<ServerSession>> sessions;
   for (int server = 0; server < connection.num_servers(); ++server) {
     sessions.push_back(std::make_unique<ServerSession>(connection.stub(server)));
     v1::ClientHeader header;
     header.mutable_write()->set_layout(learnt.layout_ids[static_cast<size_t>(server)]);
-    header.mutable_write()->set_initialise(true);
+    header.mutable_write()->set_initialise(options.initialise);
     CAIRN_ASSIGN_OR_RETURN(
         const uint64_t id,
         sessions.back()->Begin(std::move(header), nullptr, done[static_cast<size_t>(server)].Callback()));
-    SendExtents(*sessions.back(), id, learnt.layout.extents_on(server), initial);
+    const auto extents = learnt.layout.extents_on(server);
+    std::vector<net::Extent> shifted(extents.begin(), extents.end());
+    for (const absl::Span<const float> part : parts) {
+      SendExtents(*sessions.back(), id, shifted, part);
+      for (net::Extent& extent : shifted) extent.server_offset += learnt.layout.arena_size(server);
+    }
     sessions.back()->SendEnd(id);
   }
   for (int server = 0; server < connection.num_servers(); ++server) {
-    const auto timeout = std::chrono::duration_cast<Timeout>(connection.options().connect_timeout);
+    const auto timeout = std::chrono::duration_cast<Timeout>(options.timeout);
     CAIRN_RETURN_IF_ERROR(Annotate(done[static_cast<size_t>(server)].Wait(timeout).status(),
-                                   absl::StrCat("writing initial values to ", connection.NameOf(server))));
+                                   absl::StrCat("writing values to ", connection.NameOf(server))));
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+// What the servers have of the job before the chief gives them anything.
+struct Survey {
+  int num_ready = 0;
+  std::string run_id;      // of those that are; empty: none is
+  int64_t generation = 0;  // the highest
+  int64_t version = 0;     // the highest
+  bool complete = false;   // all ready in one generation
+
+  bool trained() const { return version > 0 || generation > 0; }
+};
+
+absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& intended) {
+  CAIRN_ASSIGN_OR_RETURN(const auto described, connection.DescribeAll());
+  Survey survey;
+  int same_generation = 0;
+  for (const v1::ConnectResponse& response : described) {
+    if (response.state() == v1::STATE_FAILED) {
+      return absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
+    }
+    if (response.state() == v1::STATE_FINISHED) return absl::UnavailableError("training is over");
+    if (response.state() != v1::STATE_READY) continue;
+    CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job()));
+    ++survey.num_ready;
+    survey.run_id = response.job().run_id();
+    survey.generation = std::max(survey.generation, response.job().generation());
+    survey.version = std::max(survey.version, response.version());
+    same_generation += response.job().generation() == described[0].job().generation() ? 1 : 0;
+  }
+  survey.complete = same_generation == connection.num_servers();
+  return survey;
 }
 
 }  // namespace
 
 absl::Status InitialiseServers(Connection& connection, const IntendedJob& intended, int64_t split_bytes,
-                               absl::Span<const float> initial) {
-  CAIRN_ASSIGN_OR_RETURN(auto described, connection.DescribeAll());
-  int ready = 0;
-  int64_t version = 0;
-  for (const v1::ConnectResponse& response : described) {
-    if (response.state() == v1::STATE_FAILED) return absl::InternalError(response.failure());
-    if (response.state() == v1::STATE_FINISHED) return absl::FailedPreconditionError("training is over");
-    if (response.state() == v1::STATE_READY) {
-      ++ready;
-      CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job()));
-    }
-    version = std::max(version, response.version());
-  }
-  if (ready == connection.num_servers()) return absl::OkStatus();
-  if (version > 0) {
-    return absl::AbortedError(absl::StrCat(connection.num_servers() - ready, " of ", connection.num_servers(),
-                                           " servers have lost their variables, others stand at version ",
-                                           version));
-  }
-  // Servers that a former chief made ready, when others were not, have made no update: workers wait for all
-  // of them. But they refuse another job.
+                               StateSource& source) {
+  CAIRN_ASSIGN_OR_RETURN(const Survey survey, TakeSurvey(connection, intended));
+  if (survey.complete) return absl::OkStatus();
   v1::Job run = intended.job;
-  for (const v1::ConnectResponse& response : described) {
-    if (response.state() == v1::STATE_READY) run.set_run_id(response.job().run_id());
+  if (!survey.run_id.empty()) run.set_run_id(survey.run_id);
+  const bool lost = survey.trained() || run.generation() > 0;
+  // Servers that are ready refuse another job, and what they have heard of this one the others have not.
+  if (survey.num_ready > 0) run.set_generation(std::max(run.generation(), survey.generation + 1));
+  const auto progress = source.Find(lost);
+  if (!progress.ok()) {
+    if (!lost) return progress.status();
+    return Annotate(
+        progress.status(),
+        absl::StrCat(
+            connection.num_servers() - survey.num_ready, " of ", connection.num_servers(),
+            " servers have lost their variables",
+            survey.num_ready == 0 ? "" : absl::StrCat(", others stand at version ", survey.version)));
   }
-  const bool whole = NeedsWholeVariables(intended.job.optimizer());
-  const auto slices = net::PlaceVariables(
-      intended.variables,
-      {.servers = connection.num_servers(), .split_bytes = whole ? net::kNeverSplit : split_bytes});
+  if (progress->has_value()) *run.mutable_resumed() = **progress;
+
+  const auto slices = net::PlaceVariables(intended.variables,
+                                          {.servers = connection.num_servers(), .split_bytes = split_bytes});
   for (int server = 0; server < connection.num_servers(); ++server) {
-    if (described[static_cast<size_t>(server)].state() == v1::STATE_READY) continue;
     v1::CreateRequest request;
     *request.mutable_job() = run;
     for (const net::Slice& slice : slices[static_cast<size_t>(server)])
@@ -160,27 +209,53 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
     v1::CreateResponse response;
     CAIRN_RETURN_IF_ERROR(connection.stub(server).Create(request, &response, kCallTimeout));
   }
-  CAIRN_ASSIGN_OR_RETURN(described, connection.DescribeAll());
+  CAIRN_ASSIGN_OR_RETURN(const auto described, connection.DescribeAll());
   CAIRN_ASSIGN_OR_RETURN(const LearntJob learnt, LearnJob(connection, intended, described));
-  return WriteInitial(connection, learnt, initial);
+
+  const size_t num_parts = run.has_resumed() ? 1 + learnt.slots.size() : 1;
+  int64_t size = 0;
+  for (const net::VariableInfo& variable : intended.variables) size += variable.shape.num_elements();
+  std::vector<AlignedBuffer> parts;
+  for (size_t part = 0; part < num_parts; ++part) parts.emplace_back(size);
+  std::vector<absl::Span<float>> into;
+  for (AlignedBuffer& part : parts) into.push_back(part.span());
+  CAIRN_RETURN_IF_ERROR(source.Load(absl::MakeSpan(learnt.slots).subspan(0, num_parts - 1), into));
+  const std::vector<absl::Span<const float>> written(into.begin(), into.end());
+  return WriteState(connection, learnt, written,
+                    {.initialise = true, .timeout = connection.options().connect_timeout});
 }
 
 absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& intended) {
-  for (int server = 0; server < connection.num_servers(); ++server) {
-    CAIRN_RETURN_IF_ERROR(connection.WaitUntil(server, v1::CONDITION_READY, /*worker=*/0,
-                                               connection.options().connect_timeout, &absl::OkStatus));
-  }
-  CAIRN_ASSIGN_OR_RETURN(auto described, connection.DescribeAll());
-  for (const v1::ConnectResponse& response : described) {
-    if (response.state() == v1::STATE_FINISHED) return absl::FailedPreconditionError("training is over");
-    CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job()));
-    if (response.job().run_id() != described[0].job().run_id()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the servers disagree about the run: ", response.job().run_id(), " and ",
-                       described[0].job().run_id()));
+  const TimePoint deadline = std::chrono::steady_clock::now() + connection.options().connect_timeout;
+  for (;;) {
+    for (int server = 0; server < connection.num_servers(); ++server) {
+      const auto restarted = [&] {
+        const absl::Status status = connection.Describe(server).status();
+        return absl::IsAborted(status) ? status : absl::OkStatus();
+      };
+      CAIRN_RETURN_IF_ERROR(connection.WaitUntil(server, v1::CONDITION_READY, /*worker=*/0,
+                                                 connection.options().connect_timeout, restarted));
     }
+    CAIRN_ASSIGN_OR_RETURN(auto described, connection.DescribeAll());
+    const v1::ConnectResponse* different = nullptr;
+    for (const v1::ConnectResponse& response : described) {
+      if (response.state() == v1::STATE_FINISHED) return absl::UnavailableError("training is over");
+      CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job()));
+      if (response.state() != v1::STATE_READY || response.job().run_id() != described[0].job().run_id() ||
+          response.job().generation() != described[0].job().generation()) {
+        different = &response;
+      }
+    }
+    if (different == nullptr) return LearnJob(connection, intended, described);
+    // A chief may be setting them back, one after another.
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the servers disagree about the run: ", described[0].job().run_id(), ", generation ",
+                       described[0].job().generation(), ", and ", different->job().run_id(), ", generation ",
+                       different->job().generation()));
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
   }
-  return LearnJob(connection, intended, described);
 }
 
 }  // namespace cairn::client

@@ -25,6 +25,11 @@ TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
+// What may be sent again: the server cannot be reached, or has no memory for it while others take theirs.
+bool IsWorthRepeating(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
 int64_t TotalElements(const std::vector<net::VariableInfo>& variables) {
   int64_t total = 0;
   for (const net::VariableInfo& variable : variables) total += variable.shape.num_elements();
@@ -45,20 +50,15 @@ TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
       pushes_(static_cast<size_t>(connection_->num_servers())) {}
 
 TrainingClient::~TrainingClient() {
-  std::vector<Push> pushes;
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-    changed_.NotifyAll();
-    pushes.swap(pushes_);
-  }
-  heartbeats_.Join();
-  pushes.clear();  // ends the streams, outside the lock that their last callbacks take
+  StopHeartbeats();
+  DropSessions();
 }
 
-absl::Status TrainingClient::Initialise(const v1::Job& job, absl::Span<const float> initial) {
-  return InitialiseServers(*connection_, {.task = options_.task, .job = job, .variables = variables_},
-                           options_.split_bytes, initial);
+absl::Status TrainingClient::Initialise(const v1::Job& job, StateSource& source) {
+  v1::Job next = job;
+  if (incarnation_ != 0) next.set_generation(job_.job.generation() + 1);
+  return InitialiseServers(*connection_, {.task = options_.task, .job = next, .variables = variables_},
+                           options_.split_bytes, source);
 }
 
 absl::Status TrainingClient::WaitReady(const v1::Job& job) {
@@ -73,6 +73,37 @@ absl::Status TrainingClient::Join() {
   return Pull();
 }
 
+absl::Status TrainingClient::Reconnect() {
+  StopHeartbeats();
+  DropSessions();
+  {
+    MutexLock lock(mutex_);
+    if (interrupted_) return failure_;
+    failure_ = absl::OkStatus();
+    waiting_for_.clear();
+    stopping_ = false;
+  }
+  return connection_->Reach();
+}
+
+bool TrainingClient::CanReconnectAfter(const absl::Status& failure) const {
+  if (!absl::IsAborted(failure)) return false;
+  if (incarnation_ == 0 || job_.job.restorable()) return true;
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    if (!connection_->Describe(server).ok()) return false;
+  }
+  return true;
+}
+
+void TrainingClient::StopHeartbeats() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  heartbeats_.Join();
+}
+
 absl::Status TrainingClient::JoinOnce() {
   v1::JoinRequest request;
   request.set_worker(options_.worker);
@@ -82,6 +113,9 @@ absl::Status TrainingClient::JoinOnce() {
     CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(server).Join(request, &response, kCallTimeout),
                                    absl::StrCat("joining at ", connection_->NameOf(server))));
     request.set_incarnation(response.incarnation());
+    // A push of ours before may have come to some servers only. It shall not come to those again.
+    position_ = server == 0 ? response.position() : std::max(position_, response.position());
+    if (server == 0) clock_at_join_ = response.clock();
   }
   incarnation_ = request.incarnation();
   return absl::OkStatus();
@@ -101,7 +135,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
     for (int server = 0; server < connection_->num_servers(); ++server) {
       if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) return lost;
     }
-    const bool transient = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status);
     if (!transient || Now() >= deadline) return status;
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(failure());
@@ -110,7 +144,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
 
 absl::Status TrainingClient::PullOnce() {
   std::string mark;
-  if (job_.job.mode() == v1::MODE_SYNC) {
+  if (job_.one_log) {
     mark = absl::StrCat(options_.task, "#", incarnation_, ".", ++reads_);
     v1::MarkRequest request;
     request.set_token(mark);
@@ -137,7 +171,7 @@ absl::Status TrainingClient::PullOnce() {
       return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
     versions.push_back(result->version());
     if (server == 0) finished = result->finished();
-    if (job_.job.mode() == v1::MODE_SYNC && versions[static_cast<size_t>(server)] != versions[0]) {
+    if (job_.one_log && versions[static_cast<size_t>(server)] != versions[0]) {
       return absl::InternalError(absl::StrCat("pull: version ", versions[0], " on ps/0 and ",
                                               result->version(), " on ", connection_->NameOf(server)));
     }
@@ -146,6 +180,47 @@ absl::Status TrainingClient::PullOnce() {
   versions_ = std::move(versions);
   finished_ = finished;
   return absl::OkStatus();
+}
+
+absl::StatusOr<float> TrainingClient::LearningRate() {
+  CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse response, connection_->Describe(0));
+  return response.learning_rate();
+}
+
+absl::Status TrainingClient::SetLearningRate(float rate) {
+  v1::Amendment amendment;
+  amendment.set_learning_rate(rate);
+  return Annotate(Amend(amendment), "changing the learning rate");
+}
+
+absl::Status TrainingClient::EndTraining() {
+  v1::Amendment amendment;
+  amendment.set_end(true);
+  CAIRN_RETURN_IF_ERROR(Annotate(Amend(amendment), "ending the job"));
+  return Pull();
+}
+
+absl::Status TrainingClient::Amend(const v1::Amendment& amendment) {
+  v1::AmendRequest request;
+  request.set_incarnation(incarnation_);
+  request.set_number(++amendments_);
+  *request.mutable_amendment() = amendment;
+  const int sequencers = job_.one_log ? 1 : connection_->num_servers();
+  return Persist([&] {
+    for (int server = 0; server < sequencers; ++server) {
+      v1::AmendResponse response;
+      CAIRN_RETURN_IF_ERROR(connection_->stub(server).Amend(request, &response, kCallTimeout));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status TrainingClient::Write(absl::Span<const float> values) {
+  CAIRN_CHECK(static_cast<int64_t>(values.size()) == size_);
+  CAIRN_RETURN_IF_ERROR(Persist([&] {
+    return WriteState(*connection_, job_, {values}, {.initialise = false, .timeout = options_.step_timeout});
+  }));
+  return Pull();
 }
 
 ServerSession::OnDone TrainingClient::OnPushDone(int server, uint64_t attempt) {
@@ -171,6 +246,7 @@ void TrainingClient::StartPush(int server) {
   begin.set_base_version(versions_[static_cast<size_t>(server)]);
   begin.set_examples(examples_);
   begin.set_read_values(true);
+  begin.set_position(push_position_);
   const auto id =
       push.session->Begin(std::move(header), ReceiveInto(job_.layout.extents_on(server), incoming_.span()),
                           OnPushDone(server, attempt_));
@@ -181,10 +257,11 @@ void TrainingClient::StartPush(int server) {
   }
 }
 
-void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t examples) {
+void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) {
   CAIRN_CHECK(static_cast<int64_t>(gradients.size()) == size_);
   gradients_ = gradients;
   examples_ = examples;
+  push_position_ = position;
   ++step_;
   std::vector<std::unique_ptr<ServerSession>> broken;  // closed outside the lock
   MutexLock lock(mutex_);
@@ -252,7 +329,7 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
     result.staleness = std::max(result.staleness, done.staleness());
     if (server == 0 || done.outcome() == v1::OUTCOME_STALE) result.outcome = done.outcome();
     versions.push_back(done.version());
-    pull_again |= job_.job.mode() == v1::MODE_SYNC && versions.back() != versions[0];
+    pull_again |= job_.one_log && versions.back() != versions[0];
   }
   const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
   // A repeated push whose answer was lost comes back without values: read them anew, of one version.
@@ -282,7 +359,7 @@ TrainingClient::Unanswered TrainingClient::FindUnanswered() const {
     } else if (!done->ok()) {
       unanswered.failed.push_back(server);
       if (unanswered.failure.ok() ||
-          (absl::IsUnavailable(unanswered.failure) && !absl::IsUnavailable(done->status()))) {
+          (IsWorthRepeating(unanswered.failure) && !IsWorthRepeating(done->status()))) {
         unanswered.failure = Annotate(done->status(), connection_->NameOf(server));
       }
     }
@@ -319,7 +396,7 @@ absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
         return answers;
       }
     }
-    if (!absl::IsUnavailable(unanswered.failure) || Now() >= deadline) return unanswered.failure;
+    if (!IsWorthRepeating(unanswered.failure) || Now() >= deadline) return unanswered.failure;
     if (Now() >= next_complaint) {
       next_complaint = Now() + kSayEvery;
       connection_->Say(
@@ -340,7 +417,7 @@ absl::Status TrainingClient::RepeatPush(int server) {
   auto session = std::make_unique<ServerSession>(connection_->stub(server));
   MutexLock lock(mutex_);
   Push& push = pushes_[static_cast<size_t>(server)];
-  session.swap(push.session);  // the old one has ended: nothing of it is called any more
+  session.swap(push.session);  // what the old one had to say about this push has been said
   StartPush(server);
   if (examples_ > 0) {
     const auto extents = job_.layout.extents_on(server);
@@ -369,15 +446,17 @@ void TrainingClient::Heartbeats() {
     for (int server = 0; server < connection_->num_servers(); ++server) {
       v1::HeartbeatResponse response;
       absl::Status status = connection_->stub(server).Heartbeat(request, &response, timeout);
-      if (status.ok() && response.state() == v1::STATE_FAILED)
-        status = absl::InternalError(response.failure());
+      const bool failed = status.ok() && response.state() == v1::STATE_FAILED;
+      if (failed) {
+        status = absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
+      }
       if (absl::IsAborted(status)) {  // perhaps it does not know us because it is new itself
         if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) status = lost;
       }
       MutexLock lock(mutex_);
       if (status.ok()) {
         if (server == 0) waiting_for_ = response.waiting_for();
-      } else if (absl::IsAborted(status) || absl::IsInternal(status)) {
+      } else if (failed || absl::IsAborted(status)) {
         failure_.Update(status);
         changed_.NotifyAll();
       }  // else it cannot be reached now; a step that needs it says so
@@ -387,7 +466,8 @@ void TrainingClient::Heartbeats() {
 
 void TrainingClient::Interrupt(absl::Status reason) {
   MutexLock lock(mutex_);
-  failure_.Update(std::move(reason));
+  failure_ = std::move(reason);
+  interrupted_ = true;
   changed_.NotifyAll();
 }
 
@@ -410,6 +490,11 @@ void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
   MutexLock lock(mutex_);
   stopping_ = true;
   changed_.NotifyAll();
+}
+
+absl::StatusOr<MarkedSnapshot> TrainingClient::MarkSnapshot() {
+  return client::MarkSnapshot(*connection_, job_,
+                              absl::StrCat("snapshot ", options_.task, "#", incarnation_, ".", ++reads_));
 }
 
 absl::Status TrainingClient::WaitForOthers(Duration timeout) {

@@ -3,6 +3,8 @@
 //
 //   Open ─► [chief: Initialise] ─► WaitReady ─► Join ─► { BeginStep, Announce..., FinishStep } ─► Leave ─►
 //   [chief: Finish]
+//             ▲                                                       │ a server lost its variables, or
+//             └─────────────────────── Reconnect ◄────────────────────┘ this worker its lease
 //
 // One step is one round trip per server: the gradients go up while backward still runs, and the values that
 // the update left come back in the answer. Values arrive in a second buffer and are swapped in by FinishStep,
@@ -11,6 +13,7 @@
 // Calls come from one thread, but for Announce (any). Every call that waits has a limit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,6 +34,7 @@
 #include "worker/client/job_setup.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
+#include "worker/client/snapshot.h"
 
 namespace cairn::client {
 
@@ -38,12 +42,12 @@ struct TrainingOptions {
   int worker = 0;    // position among the cluster's trainers, the chief first
   std::string task;  // "worker/0"
   Duration step_timeout = std::chrono::seconds(600);
-  // net::PlacementOptions::split_bytes, unless the optimizer needs norms of whole variables.
+  // net::PlacementOptions::split_bytes.
   int64_t split_bytes = 0;
 };
 
 struct StepResult {
-  // ps/0's; in an asynchronous job, where the servers decide each for itself, STALE when one of them said so.
+  // ps/0's; in an asynchronous job, where servers may decide each for itself, STALE when one of them said so.
   v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
   int64_t staleness = 0;
   bool duplicate = false;  // an answer came to a repeated push
@@ -59,30 +63,47 @@ class TrainingClient {
 
   // --- Before training ---
 
-  // The chief's: makes the servers ready unless they are. Only a cluster in which no server has made an
-  // update is (re)initialised; ABORTED when some servers have lost their variables while others have not,
-  // FAILED_PRECONDITION when they train a job other than `job` (but for its run_id). `initial` [sum of the
-  // variables].
-  absl::Status Initialise(const v1::Job& job, absl::Span<const float> initial);
+  // The chief's: makes the servers ready unless they are. When some of them have lost their variables, or all
+  // since this client was last a member, all are set back together to what `source` finds for that case.
+  // FAILED_PRECONDITION when they train a job other than `job` (but for what changes in its course). Errors
+  // of the source.
+  absl::Status Initialise(const v1::Job& job, StateSource& source);
   // Everybody's: waits for all servers to have variables, then checks that their job is `job` and that they
   // hold `variables`.
   absl::Status WaitReady(const v1::Job& job);
-  // Becomes a member, starts heartbeats, and pulls the values: parameters() and version() are set.
+  // Becomes a member, starts heartbeats, and pulls the values: parameters(), version() and position() are
+  // set.
   absl::Status Join();
+  // After a step, or another call, that ended with ABORTED: forgets the membership and reaches all servers
+  // again, whichever processes they are now. Initialise() and WaitReady() then begin anew. After Interrupt(),
+  // and when the servers are not there within their limit, it fails.
+  absl::Status Reconnect();
+  // What Reconnect() can mend: this worker's own place; what a server has lost, where the chief keeps
+  // snapshots or this worker had not joined yet.
+  bool CanReconnectAfter(const absl::Status& failure) const;
 
   // --- Steps ---
 
   // Values of one version, in the variables' order. Constant between FinishStep and FinishStep.
   absl::Span<const float> parameters() const { return parameters_.span(); }
-  // Their version; in an asynchronous job, where every server counts for itself, that on ps/0.
+  // Where parameters() lie, now or later, for as long as this object lives.
+  std::array<absl::Span<const float>, 2> parameter_buffers() const {
+    return {parameters_.span(), incoming_.span()};
+  }
+  // Their version; in an asynchronous job, where servers may count each for itself, that on ps/0.
   int64_t version() const { return versions_[0]; }
+  // How many batches of this worker's part of the data were part of updates when it joined.
+  int64_t position() const { return position_; }
+  // In a job of bounded staleness, how many pushes this worker counted as having made when it joined; else 0.
+  int64_t clock_at_join() const { return clock_at_join_; }
   // The job has made its last update.
   bool finished() const { return finished_; }
 
   // Opens a push of the gradients in `gradients` (parallel to parameters()) of `examples` examples computed
   // from parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed,
   // and unchanged once announced.
-  void BeginStep(absl::Span<const float> gradients, int64_t examples);
+  // `position`: of its part of the data, batches that the worker has behind it with this one.
+  void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position = 0);
   // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0
   // examples not needed.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -92,8 +113,27 @@ class TrainingClient {
   // or this worker has lost its lease.
   absl::StatusOr<StepResult> FinishStep();
 
-  // Pulls the current values: of one version on all servers in a synchronous job.
+  // Pulls the current values: of one version on all servers, but in an asynchronous job whose optimizer takes
+  // no norms.
   absl::Status Pull();
+
+  // --- The chief's, between steps ---
+
+  // Of the next update, on ps/0.
+  absl::StatusOr<float> LearningRate();
+  // Of all updates from now on: from the same version on everywhere, but in an asynchronous job without norms
+  // as each server hears of it. INVALID_ARGUMENT while a schedule gives it.
+  absl::Status SetLearningRate(float rate);
+  // Ends the job for all: no server makes another update, likewise. Afterwards finished() is true and
+  // parameters() are the last ones.
+  absl::Status EndTraining();
+  // Puts `values`, parallel to parameters(), in the place of the servers', and pulls them. For when nobody
+  // else trains.
+  absl::Status Write(absl::Span<const float> values);
+
+  // A snapshot here, to be read by ReadSnapshot(connection(), ...).
+  absl::StatusOr<MarkedSnapshot> MarkSnapshot();
+  Connection& connection() { return *connection_; }
 
   // Ends what waits, and what will, with `reason`. Any thread.
   void Interrupt(absl::Status reason) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -131,17 +171,20 @@ class TrainingClient {
   };
   Unanswered FindUnanswered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ServerSession::OnDone OnPushDone(int server, uint64_t attempt);
-  // Repeats `attempt` while it ends with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's limit. ABORTED
-  // when a server has been restarted.
+  // Repeats `attempt` while it ends with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's limit.
+  // ABORTED when a server has been restarted.
   absl::Status Persist(absl::FunctionRef<absl::Status()> attempt);
   // A repetition after a lost answer is one more incarnation, which nobody has used.
   absl::Status JoinOnce();
+  // Sends it, numbered, to every server that sequences.
+  absl::Status Amend(const v1::Amendment& amendment);
   // Reads everything into incoming_ and swaps it in. UNAVAILABLE when a stream broke.
   absl::Status PullOnce();
   absl::StatusOr<StepResult> AwaitAnswers();
   // Ends the streams of a step that failed: nothing of it is sent or received any more.
   void DropSessions() ABSL_LOCKS_EXCLUDED(mutex_);
   void Heartbeats();
+  void StopHeartbeats() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<Connection> connection_;
@@ -149,16 +192,20 @@ class TrainingClient {
   const TrainingOptions options_;
   const int64_t size_;  // elements of all variables
 
-  // Constant from WaitReady() or Join() on.
+  // Constant from WaitReady() or Join() on, until Reconnect().
   LearntJob job_;
   uint64_t incarnation_ = 0;
+  int64_t clock_at_join_ = 0;
 
   // The calling thread's.
   AlignedBuffer parameters_, incoming_;
   std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
   bool finished_ = false;
+  int64_t position_ = 0;
+  int64_t push_position_ = 0;
   int64_t step_ = 0;
   int64_t reads_ = 0;
+  int64_t amendments_ = 0;
   absl::Span<const float> gradients_;
   int64_t examples_ = 0;
 
@@ -166,6 +213,7 @@ class TrainingClient {
   CondVar changed_;
   // The job failed or the lease is lost, as the heartbeats found; or an interruption.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   std::string waiting_for_ ABSL_GUARDED_BY(mutex_);  // as ps/0 last said
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t heartbeat_step_ ABSL_GUARDED_BY(mutex_) = 0;

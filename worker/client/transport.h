@@ -48,6 +48,8 @@ class ServerStub {
   virtual absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response,
                              Timeout timeout) = 0;
   virtual absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) = 0;
+  virtual absl::Status Amend(const v1::AmendRequest& request, v1::AmendResponse* response,
+                             Timeout timeout) = 0;
   virtual absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                               Timeout timeout) = 0;
 

@@ -20,6 +20,9 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
     batch.inputs = AlignedBuffer(sampler.batch_size * example_elements_);
     batch.targets = AlignedBuffer(sampler.batch_size * dataset.num_targets());
     if (dataset.weighted()) batch.weights = AlignedBuffer(sampler.batch_size);
+    for (const AlignedBuffer* buffer : {&batch.inputs, &batch.targets, &batch.weights}) {
+      if (buffer->size() > 0) buffers_.push_back(buffer->span());
+    }
     return batch;
   };
   current_ = make_batch();

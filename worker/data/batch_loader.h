@@ -9,6 +9,7 @@
 #include <deque>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
@@ -39,6 +40,9 @@ class BatchLoader {
 
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
 
+  // Where the inputs, targets and weights of all batches lie, for as long as the loader lives.
+  const std::vector<absl::Span<const float>>& buffers() const { return buffers_; }
+
   // The batch at `position` of the endless sequence of epochs: epoch position / batches_per_epoch(), batch
   // position % batches_per_epoch(). Calls with consecutive positions are answered from what was prepared; any
   // other position restarts the preparation there. The batch stays valid until the next call. Blocks until it
@@ -58,6 +62,7 @@ class BatchLoader {
   const uint64_t seed_;  // of the augmentation
   const int64_t example_elements_;
   const int64_t batches_per_epoch_;
+  std::vector<absl::Span<const float>> buffers_;
 
   Mutex mutex_;
   CondVar work_;         // the thread waits for a spare batch, a first position, or the end

@@ -67,6 +67,11 @@ int64_t Sampler::batches_with_examples() const {
   return RoundedUpQuotient(examples, options_.batch_size);
 }
 
+int64_t Sampler::ExamplesBefore(int64_t position) const {
+  const int64_t epoch = position / batches_per_epoch_, batch = position % batches_per_epoch_;
+  return epoch * positions_ + std::min(positions_, batch * options_.batch_size * options_.num_workers);
+}
+
 std::vector<uint32_t> Sampler::Batch(int64_t epoch, int64_t batch) {
   CAIRN_CHECK(epoch >= 0 && batch >= 0 && batch < batches_per_epoch_);
   if (epoch != cached_epoch_) {

@@ -43,6 +43,9 @@ class Sampler {
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
   // How many of them hold examples for this worker: under kExact perhaps one less.
   int64_t batches_with_examples() const;
+  // How many examples all workers together have seen when each has done its first `position` batches, of the
+  // endless sequence of epochs.
+  int64_t ExamplesBefore(int64_t position) const;
   // Example indices of batch `batch` of epoch `epoch`, at most batch_size, perhaps none under kExact.
   // The permutation of the last epoch asked for is kept.
   std::vector<uint32_t> Batch(int64_t epoch, int64_t batch);

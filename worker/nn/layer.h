@@ -4,6 +4,7 @@
 // To add a layer: one file in layers/, one row in layer_registry.cc.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -44,7 +45,6 @@ class LayerOp {
     absl::Span<const float* const> variables;
     float* output = nullptr;
     bool training = false;
-    uint64_t seed = 0;  // of what this step draws at random
   };
   struct BackwardArgs {
     absl::Span<const float* const> inputs;  // as given to Forward
@@ -92,6 +92,17 @@ class Layer {
   // `device` must outlive the op.
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                           kernels::Device& device) const = 0;
+
+  // This layer and `next`, the only user of its output, as one op with this layer's variables; UNIMPLEMENTED
+  // where the device gains nothing from that.
+  virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeFusedOp(const LayerOpParams& /*params*/,
+                                                               const Layer& /*next*/,
+                                                               kernels::Device& /*device*/) const {
+    return absl::UnimplementedError("nothing to fuse");
+  }
+  // Height and width of the windows of a layer that is a max pooling of windows side by side, which others
+  // may do on their way out.
+  virtual std::optional<std::array<int64_t, 2>> max_pooling() const { return std::nullopt; }
 
  protected:
   Layer(std::string name, std::string class_name)

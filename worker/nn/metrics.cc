@@ -64,6 +64,7 @@ struct Row {
   std::array<Option, 3> options{};
   TextSetter set_text = nullptr;
   absl::string_view short_name{};
+  Better better = Better::kHigher;
 };
 
 // One row per metric.
@@ -85,9 +86,30 @@ constexpr Row kMetrics[] = {
     {"AUC", "auc", kOnePerOutput, MakeAuc, {kNumThresholds, kFromLogits, kNotMultiLabel}, SetAucText},
     {"Precision", "precision", kOnePerOutput, MakePrecision, {kThresholds}},
     {"Recall", "recall", kOnePerOutput, MakeRecall, {kThresholds}},
-    {"MeanSquaredError", "mean_squared_error", kOnePerOutput, MakeMeanSquaredError, {}, nullptr, "mse"},
-    {"MeanAbsoluteError", "mean_absolute_error", kOnePerOutput, MakeMeanAbsoluteError, {}, nullptr, "mae"},
-    {"RootMeanSquaredError", "root_mean_squared_error", kOnePerOutput, MakeRootMeanSquaredError},
+    {"MeanSquaredError",
+     "mean_squared_error",
+     kOnePerOutput,
+     MakeMeanSquaredError,
+     {},
+     nullptr,
+     "mse",
+     Better::kLower},
+    {"MeanAbsoluteError",
+     "mean_absolute_error",
+     kOnePerOutput,
+     MakeMeanAbsoluteError,
+     {},
+     nullptr,
+     "mae",
+     Better::kLower},
+    {"RootMeanSquaredError",
+     "root_mean_squared_error",
+     kOnePerOutput,
+     MakeRootMeanSquaredError,
+     {},
+     nullptr,
+     {},
+     Better::kLower},
 };
 
 const Row* FindMetric(absl::string_view name) {
@@ -153,7 +175,8 @@ absl::StatusOr<MetricSpec> ParseMetric(const CompiledMetric& compiled, const Los
     return absl::InvalidArgumentError(absl::StrCat(what, " needs ", Describe(row->targets), ", the loss ",
                                                    ClassName(loss.kind), " has ", Describe(targets)));
   }
-  MetricSpec spec = {.weighted = compiled.weighted, .make = row->make, .params = shape};
+  MetricSpec spec = {
+      .weighted = compiled.weighted, .make = row->make, .params = shape, .better = row->better};
   CAIRN_RETURN_IF_ERROR(Annotate(SetOptions(metric, *row, spec.params), what));
   const auto name = metric.texts.find("name");
   spec.name = name == metric.texts.end() ? std::string(row->name) : name->second;

@@ -25,6 +25,7 @@ struct MetricSpec {
   bool weighted = false;  // false, for all of compile's `metrics`: the examples' weights are ignored
   MetricMaker make = nullptr;
   MetricParams params{};
+  Better better = Better::kHigher;  // what training is after, as Keras' callbacks decide it
 };
 
 // Without any compiled metrics a classification has "accuracy". That one ("accuracy" or "acc") is Keras'

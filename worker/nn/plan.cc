@@ -13,6 +13,12 @@ namespace {
 using kernels::Layout;
 using kernels::TensorDesc;
 
+// Floats up to the next place that every device likes to read from.
+int64_t Padded(int64_t floats) {
+  constexpr int64_t kAlignment = 64;
+  return (floats + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 Shape WithBatch(int64_t batch, const Shape& shape) {
   Shape with_batch = {batch};
   for (int64_t extent : shape.dims()) with_batch.Append(extent);
@@ -27,6 +33,7 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
   CAIRN_RETURN_IF_ERROR(plan->AddSteps(batch));
   CAIRN_RETURN_IF_ERROR(plan->AddRegularizers());
   CAIRN_RETURN_IF_ERROR(plan->PlanGradients());
+  CAIRN_RETURN_IF_ERROR(plan->AddLossScaler());
   CAIRN_ASSIGN_OR_RETURN(plan->loss_,
                          device.ops().MakeLoss(MakeLossParams(loss, model.output_shape(), batch)));
   return plan;
@@ -47,12 +54,13 @@ absl::Status Plan::AddSteps(int64_t batch) {
       inputs.push_back(value);
       const TensorDesc& desc = values_[static_cast<size_t>(value)].desc;
       shapes.emplace_back(desc.shape.dims().subspan(1));
+      const TensorDesc& first = values_[static_cast<size_t>(inputs[0])].desc;
       blocked |= desc.layout != Layout::kRowMajor;
-      mixed |= desc.layout != values_[static_cast<size_t>(inputs[0])].desc.layout;
+      mixed |= desc.layout != first.layout || desc.type != first.type;
     }
     if (mixed || (blocked && !node.layer->accepts_blocked(shapes))) {
       for (int& input : inputs) {
-        CAIRN_ASSIGN_OR_RETURN(input, RowMajor(input));
+        CAIRN_ASSIGN_OR_RETURN(input, Plain(input));
       }
     }
     std::vector<TensorDesc> descs;
@@ -62,19 +70,35 @@ absl::Status Plan::AddSteps(int64_t batch) {
       needs_gradients |= values_[static_cast<size_t>(input)].needs_gradient;
     }
     std::string what = absl::StrCat("layer '", node.layer->name(), "'");
-    auto op = node.layer->MakeOp({.inputs = descs, .needs_input_gradients = needs_gradients}, device_);
+    const LayerOpParams params = {.inputs = descs, .needs_input_gradients = needs_gradients};
+    absl::StatusOr<std::unique_ptr<LayerOp>> op = absl::UnimplementedError("alone");
+    const bool chained = IsOnlyUsedByNext(index);
+    if (chained) op = node.layer->MakeFusedOp(params, *model_.nodes()[index + 1].layer, device_);
+    const bool fused = !absl::IsUnimplemented(op.status());
+    if (!fused) op = node.layer->MakeOp(params, device_);
     if (!op.ok()) return Annotate(op.status(), what);
     CAIRN_RETURN_IF_ERROR(AddStep(std::move(what), *std::move(op), std::move(inputs), node.variables));
     value_of[index] = steps_.back().output;
+    if (fused) value_of[++index] = steps_.back().output;
   }
-  CAIRN_ASSIGN_OR_RETURN(output_, RowMajor(value_of.back()));
+  CAIRN_ASSIGN_OR_RETURN(output_, Plain(value_of.back()));
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Plan::RowMajor(int value) {
+bool Plan::IsOnlyUsedByNext(size_t index) const {
+  const std::vector<Node>& nodes = model_.nodes();
+  if (index + 1 == nodes.size() || !nodes[index + 1].variables.empty()) return false;
+  const auto uses = [&](const Node& node) {
+    return std::count(node.inputs.begin(), node.inputs.end(), static_cast<int>(index));
+  };
+  return uses(nodes[index + 1]) == 1 && nodes[index + 1].inputs.size() == 1 &&
+         std::none_of(nodes.begin() + static_cast<int64_t>(index) + 2, nodes.end(), uses);
+}
+
+absl::StatusOr<int> Plan::Plain(int value) {
   const TensorDesc desc = values_[static_cast<size_t>(value)].desc;
-  if (desc.layout == Layout::kRowMajor) return value;
-  const auto [found, fresh] = row_major_.try_emplace(value, -1);
+  if (desc.is_plain()) return value;
+  const auto [found, fresh] = plain_.try_emplace(value, -1);
   if (fresh) {
     CAIRN_ASSIGN_OR_RETURN(auto op, ReorderOp::Create(desc, device_));
     CAIRN_RETURN_IF_ERROR(AddStep("reorder", std::move(op), {value}, {}));
@@ -110,6 +134,7 @@ absl::Status Plan::AddStep(std::string what, std::unique_ptr<LayerOp> op, std::v
 
 absl::Status Plan::AddRegularizers() {
   regularizers_.resize(model_.variables().size());
+  penalties_.resize(model_.variables().size());
   for (size_t i = 0; i < regularizers_.size(); ++i) {
     const ModelVariable& variable = model_.variables()[i];
     const RegularizerSpec& penalty = variable.regularizer;
@@ -117,6 +142,23 @@ absl::Status Plan::AddRegularizers() {
     CAIRN_ASSIGN_OR_RETURN(regularizers_[i], device_.ops().MakeRegularizer(variable.shape.num_elements(),
                                                                            penalty.l1, penalty.l2));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::AddLossScaler() {
+  if (device_.compute_type() != kernels::ElementType::kFloat16) return absl::OkStatus();
+  kernels::LossScalerParams params = {
+      .outputs = values_[static_cast<size_t>(output_)].desc.shape.num_elements(), .gradients = {}};
+  for (const ModelVariable& variable : model_.variables()) {
+    if (!variable.trainable()) continue;  // a statistic of the way forward
+    const int64_t begin = variable.offset, end = begin + variable.shape.num_elements();
+    if (!params.gradients.empty() && params.gradients.back().end == begin) {
+      params.gradients.back().end = end;
+    } else {
+      params.gradients.push_back({.begin = begin, .end = end});
+    }
+  }
+  CAIRN_ASSIGN_OR_RETURN(scaler_, device_.ops().MakeLossScaler(params));
   return absl::OkStatus();
 }
 
@@ -144,11 +186,12 @@ absl::Status Plan::PlanGradients() {
     Value& output = values_[static_cast<size_t>(step.output)];
     if (!output.needs_gradient) continue;
     int64_t added = 0;
-    const auto add = [&](int64_t floats) -> absl::Status {
-      added += floats;
-      std::unique_ptr<kernels::NaryOp>& adder = adders_[floats];
+    const auto add = [&](kernels::ElementType type, int64_t floats) -> absl::Status {
+      added += Padded(floats);
+      std::unique_ptr<kernels::NaryOp>& adder = adders_[{type, floats}];
       if (adder != nullptr) return absl::OkStatus();
-      CAIRN_ASSIGN_OR_RETURN(adder, device_.ops().MakeAdd({.shape = {floats}}, 2));
+      const int64_t elements = floats * int64_t{sizeof(float)} / kernels::BytesOf(type);
+      CAIRN_ASSIGN_OR_RETURN(adder, device_.ops().MakeAdd({.shape = {elements}, .type = type}, 2));
       return absl::OkStatus();
     };
     for (size_t i = 0; i < step.inputs.size(); ++i) {
@@ -156,7 +199,7 @@ absl::Status Plan::PlanGradients() {
       if (!input.needs_gradient) continue;
       step.adds[i] = input.gradient >= 0;
       if (step.adds[i]) {
-        CAIRN_RETURN_IF_ERROR(add(input.desc.num_floats()));
+        CAIRN_RETURN_IF_ERROR(add(input.desc.type, input.desc.num_floats()));
       } else if (step.op->is_view()) {
         input.gradient = output.gradient;  // handed on
       } else {
@@ -166,7 +209,10 @@ absl::Status Plan::PlanGradients() {
     for (size_t i = 0; i < step.variables.size(); ++i) {
       const auto variable = static_cast<size_t>(step.variables[i]);
       step.adds_to_variable[i] = seen[variable];
-      if (seen[variable]) CAIRN_RETURN_IF_ERROR(add(model_.variables()[variable].shape.num_elements()));
+      if (seen[variable]) {
+        CAIRN_RETURN_IF_ERROR(
+            add(kernels::ElementType::kFloat32, model_.variables()[variable].shape.num_elements()));
+      }
       seen[variable] = true;
       last_step[variable] = index;
     }
@@ -206,8 +252,7 @@ absl::Status Plan::Forward(const float* parameters, const Batch& batch, bool tra
     const absl::Status status = step.op->Forward({.inputs = step.input_pointers,
                                                   .variables = step.variable_pointers,
                                                   .output = output.memory->data(),
-                                                  .training = training,
-                                                  .seed = batch.seed});
+                                                  .training = training});
     if (!status.ok()) return Annotate(status, step.what);
   }
   return absl::OkStatus();
@@ -222,12 +267,12 @@ absl::Status Plan::Backward(const float* parameters, float* gradients,
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       const Value& input = values_[static_cast<size_t>(step.inputs[i])];
       step.input_gradient_pointers[i] = step.adds[i] ? addend : GradientOf(step.inputs[i]);
-      if (step.adds[i]) addend += input.desc.num_floats();
+      if (step.adds[i]) addend += Padded(input.desc.num_floats());
     }
     for (size_t i = 0; i < step.variables.size(); ++i) {
       const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
       step.gradient_pointers[i] = step.adds_to_variable[i] ? addend : gradients + variable.offset;
-      if (step.adds_to_variable[i]) addend += variable.shape.num_elements();
+      if (step.adds_to_variable[i]) addend += Padded(variable.shape.num_elements());
     }
     float* output_gradient = GradientOf(step.output);
     if (step.op->is_view()) {
@@ -243,29 +288,43 @@ absl::Status Plan::Backward(const float* parameters, float* gradients,
       if (!status.ok()) return Annotate(status, step.what);
     }
     CAIRN_RETURN_IF_ERROR(AddUp(step, gradients));
+    if (scaler_ != nullptr) continue;  // nothing is final yet
     for (int variable : step.completes) {
-      CAIRN_RETURN_IF_ERROR(Regularize(variable, parameters, gradients));
-      CAIRN_RETURN_IF_ERROR(on_gradient(variable));
+      CAIRN_RETURN_IF_ERROR(Complete(variable, parameters, gradients, on_gradient));
+    }
+  }
+  if (scaler_ == nullptr) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(scaler_->Unscale(gradients, &finite_));
+  for (size_t index = steps_.size(); index-- > 0;) {
+    for (int variable : steps_[index].completes) {
+      CAIRN_RETURN_IF_ERROR(Complete(variable, parameters, gradients, on_gradient));
     }
   }
   return absl::OkStatus();
 }
 
+absl::Status Plan::Complete(int variable, const float* parameters, float* gradients,
+                            absl::FunctionRef<absl::Status(int variable)> on_gradient) {
+  CAIRN_RETURN_IF_ERROR(Regularize(variable, parameters, gradients));
+  return on_gradient(variable);
+}
+
 absl::Status Plan::AddUp(const Step& step, float* gradients) {
-  const auto add = [&](float* sum, const float* addend, int64_t floats) {
+  const auto add = [&](float* sum, const float* addend, kernels::ElementType type, int64_t floats) {
     const float* const terms[] = {sum, addend};
-    return adders_.at(floats)->Forward(terms, sum);
+    return adders_.at({type, floats})->Forward(terms, sum);
   };
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     if (!step.adds[i]) continue;
-    CAIRN_RETURN_IF_ERROR(add(GradientOf(step.inputs[i]), step.input_gradient_pointers[i],
-                              values_[static_cast<size_t>(step.inputs[i])].desc.num_floats()));
+    const TensorDesc& desc = values_[static_cast<size_t>(step.inputs[i])].desc;
+    CAIRN_RETURN_IF_ERROR(
+        add(GradientOf(step.inputs[i]), step.input_gradient_pointers[i], desc.type, desc.num_floats()));
   }
   for (size_t i = 0; i < step.variables.size(); ++i) {
     if (!step.adds_to_variable[i]) continue;
     const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
-    CAIRN_RETURN_IF_ERROR(
-        add(gradients + variable.offset, step.gradient_pointers[i], variable.shape.num_elements()));
+    CAIRN_RETURN_IF_ERROR(add(gradients + variable.offset, step.gradient_pointers[i],
+                              kernels::ElementType::kFloat32, variable.shape.num_elements()));
   }
   return absl::OkStatus();
 }
@@ -275,25 +334,23 @@ absl::Status Plan::Regularize(int variable, const float* parameters, float* grad
   if (regularizer == nullptr) return absl::OkStatus();
   const int64_t offset = model_.variables()[static_cast<size_t>(variable)].offset;
   return regularizer->Run(parameters + offset, gradients == nullptr ? nullptr : gradients + offset,
-                          &penalty_);
+                          &penalties_[static_cast<size_t>(variable)]);
 }
 
 absl::Status Plan::ForwardBackward(const float* parameters, const Batch& batch, float* gradients,
-                                   kernels::LossSums* sums,
                                    absl::FunctionRef<absl::Status(int variable)> on_gradient) {
-  penalty_ = 0;
   CAIRN_RETURN_IF_ERROR(Forward(parameters, batch, /*training=*/true));
-  CAIRN_RETURN_IF_ERROR(loss_->Run(outputs(), batch.targets, batch.weights, sums, GradientOf(output_)));
+  CAIRN_RETURN_IF_ERROR(loss_->Run(outputs(), batch.targets, batch.weights, &sums_, GradientOf(output_)));
+  if (scaler_ != nullptr) CAIRN_RETURN_IF_ERROR(scaler_->Scale(GradientOf(output_)));
   return Backward(parameters, gradients, on_gradient);
 }
 
-absl::Status Plan::Evaluate(const float* parameters, const Batch& batch, kernels::LossSums* sums) {
-  penalty_ = 0;
+absl::Status Plan::Evaluate(const float* parameters, const Batch& batch) {
   CAIRN_RETURN_IF_ERROR(Forward(parameters, batch, /*training=*/false));
   for (int variable = 0; variable < static_cast<int>(regularizers_.size()); ++variable) {
     CAIRN_RETURN_IF_ERROR(Regularize(variable, parameters, nullptr));
   }
-  return loss_->Run(outputs(), batch.targets, batch.weights, sums, nullptr);
+  return loss_->Run(outputs(), batch.targets, batch.weights, &sums_, nullptr);
 }
 
 }  // namespace cairn::nn

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -30,19 +32,23 @@ class Plan {
     absl::Span<const float* const> inputs;  // [model input] [batch, shape], row-major, device memory
     const float* targets = nullptr;         // [batch, the loss' targets per example], device memory
     const float* weights = nullptr;         // [batch], device memory; null where every example weighs 1
-    uint64_t seed = 0;                      // of what the step draws at random
   };
-  // `parameters` and `gradients`: device memory in the model's flat order. `sums` is written by the device's
-  // next Synchronize(). `on_gradient(variable)` is called once per variable, in the calling thread, when the
-  // work that writes its gradient has been asked of the device.
+  // `parameters` and `gradients`: device memory in the model's flat order. `on_gradient(variable)` is called
+  // once per variable, in the calling thread, when the work that writes its gradient has been asked of the
+  // device.
   absl::Status ForwardBackward(const float* parameters, const Batch& batch, float* gradients,
-                               kernels::LossSums* sums,
                                absl::FunctionRef<absl::Status(int variable)> on_gradient);
-  absl::Status Evaluate(const float* parameters, const Batch& batch, kernels::LossSums* sums);
+  absl::Status Evaluate(const float* parameters, const Batch& batch);
   // What the last of either computed: [batch, output_shape], row-major, device memory.
   const float* outputs() const { return values_[static_cast<size_t>(output_)].data; }
-  // The regularizers' part of the mean loss, which is not in `sums`. After the next Synchronize().
-  double penalty() const { return penalty_; }
+  // Where the device computes in float16: the factor of gradients on their way; and, after the Synchronize()
+  // that follows a ForwardBackward(), whether all came out finite.
+  bool scales_loss() const { return scaler_ != nullptr; }
+  absl::Status SetLossScale(float scale) { return scaler_->SetScale(scale); }
+  bool gradients_finite() const { return finite_; }
+  // After the device's next Synchronize(). The regularizers' part of the mean loss is not in the sums.
+  const kernels::LossSums& sums() const { return sums_; }
+  double penalty() const { return std::accumulate(penalties_.begin(), penalties_.end(), 0.0); }
 
  private:
   // An activation, or an input of the model. Views share their input's value.
@@ -73,15 +79,21 @@ class Plan {
 
   Plan(const Model& model, kernels::Device& device) : model_(model), device_(device) {}
   absl::Status AddSteps(int64_t batch);
-  // The value in row-major order; adds a step where it is in none yet.
-  absl::StatusOr<int> RowMajor(int value);
+  // Whether the node after this one is its only user, and has no other input and no variables.
+  bool IsOnlyUsedByNext(size_t node) const;
+  // The value in row-major float32; adds a step where it is not yet.
+  absl::StatusOr<int> Plain(int value);
   absl::Status AddStep(std::string what, std::unique_ptr<LayerOp> op, std::vector<int> inputs,
                        std::vector<int> variables);
   absl::Status AddRegularizers();
+  absl::Status AddLossScaler();
   // Gives every gradient memory for the time between its first writer and its reader.
   absl::Status PlanGradients();
   absl::Status Forward(const float* parameters, const Batch& batch, bool training);
   absl::Status Backward(const float* parameters, float* gradients,
+                        absl::FunctionRef<absl::Status(int variable)> on_gradient);
+  // What is left to do for a variable whose gradient is whole.
+  absl::Status Complete(int variable, const float* parameters, float* gradients,
                         absl::FunctionRef<absl::Status(int variable)> on_gradient);
   // Adds what this step's backward wrote beside the gradients that were there.
   absl::Status AddUp(const Step& step, float* gradients);
@@ -96,16 +108,19 @@ class Plan {
   kernels::Device& device_;
   std::vector<Value> values_;
   std::vector<Step> steps_;
-  int output_ = -1;               // a value
-  std::map<int, int> row_major_;  // of a blocked value
+  int output_ = -1;           // a value
+  std::map<int, int> plain_;  // of a value that is not
   std::unique_ptr<kernels::Loss> loss_;
+  std::unique_ptr<kernels::LossScaler> scaler_;  // null but in float16
+  bool finite_ = true;
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
   // Gradients of activations are short-lived: many share a memory, one after another.
   std::vector<std::unique_ptr<kernels::DeviceMemory>> gradient_memory_;
   // Where a value or a variable has several users: what all but the first in backward's order give is added.
   std::unique_ptr<kernels::DeviceMemory> addend_;
-  std::map<int64_t, std::unique_ptr<kernels::NaryOp>> adders_;  // [floats]
-  double penalty_ = 0;
+  std::map<std::pair<kernels::ElementType, int64_t>, std::unique_ptr<kernels::NaryOp>> adders_;  // [floats]
+  kernels::LossSums sums_;
+  std::vector<double> penalties_;  // [variable]
 };
 
 }  // namespace cairn::nn

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
+#include "worker/nn/gradient_download.h"
+#include "worker/nn/loss_scale.h"
 #include "worker/nn/plan.h"
 
 namespace cairn::nn {
@@ -16,46 +18,56 @@ namespace {
 // A device's copy of data that the host keeps; on the CPU the host's memory itself, and nothing is copied.
 class DeviceCopy {
  public:
-  explicit DeviceCopy(kernels::Device& device) : device_(device) {}
-
-  // Room for `num_floats`; memory is only replaced by larger memory.
-  absl::Status Reserve(int64_t num_floats, absl::string_view what) {
-    if (device_.host_memory_is_device_memory() ||
-        (memory_ != nullptr && memory_->num_floats() >= num_floats)) {
-      return absl::OkStatus();
+  static absl::StatusOr<DeviceCopy> Create(kernels::Device& device, int64_t num_floats,
+                                           absl::string_view what) {
+    DeviceCopy copy(device);
+    if (!device.host_memory_is_device_memory()) {
+      CAIRN_ASSIGN_OR_RETURN(copy.memory_, device.Allocate(num_floats, what));
     }
-    CAIRN_ASSIGN_OR_RETURN(memory_, device_.Allocate(num_floats, what));
-    return absl::OkStatus();
+    return copy;
   }
+
   // Where the device reads `host` [count].
   absl::StatusOr<const float*> Upload(const float* host, int64_t count) {
     if (memory_ == nullptr) return host;
-    CAIRN_RETURN_IF_ERROR(device_.CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
+    CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
     return memory_->data();
   }
-  // Where the device writes what will be downloaded to `host`.
-  float* Target(float* host) { return memory_ == nullptr ? host : memory_->data(); }
-  absl::Status Download(int64_t offset, int64_t count, float* host) {
-    if (memory_ == nullptr) return absl::OkStatus();
-    return device_.CopyToHost(memory_->data() + offset, host + offset, count * int64_t{sizeof(float)});
-  }
+  // Where the device writes what the host reads at `host`.
+  float* Target(float* host) const { return memory_ == nullptr ? host : memory_->data(); }
 
  private:
-  kernels::Device& device_;
+  explicit DeviceCopy(kernels::Device& device) : device_(&device) {}
+
+  kernels::Device* device_;
   std::unique_ptr<kernels::DeviceMemory> memory_;
+};
+
+// What a batch size needs: its plan, and where its data lies.
+struct Prepared {
+  int64_t examples = 0;
+  std::unique_ptr<Plan> plan;
+  std::vector<DeviceCopy> inputs;  // [model input]: each where a device likes to read
+  DeviceCopy targets, weights;
+  AlignedBuffer outputs{};  // where the host reads them; empty where it reads the device's
+  std::unique_ptr<kernels::PinnedMemory> pinned_outputs{};
+  // Where the device has memory of its own: the gradients' way back; the step as one call, once it has run,
+  // and whether that was with weights.
+  std::unique_ptr<GradientDownload> download{};
+  std::unique_ptr<kernels::Recording> recording{};
+  bool recorded_weights = false;
+  float loss_scale = 0;  // as the plan was last told
 };
 
 class DeviceReplica final : public Replica {
  public:
-  DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device)
+  DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device, DeviceCopy parameters,
+                DeviceCopy gradients)
       : model_(model),
         loss_(loss),
         device_(device),
-        parameters_(device),
-        gradients_(device),
-        inputs_(device),
-        targets_(device),
-        weights_(device),
+        parameters_(std::move(parameters)),
+        gradients_(std::move(gradients)),
         input_pointers_(model.inputs().size()) {}
 
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
@@ -67,37 +79,46 @@ class DeviceReplica final : public Replica {
           absl::StrCat(gradients.size(), " gradients for ", model_.num_parameters(), " parameters"));
     }
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
-    CAIRN_ASSIGN_OR_RETURN(Plan * plan, PlanFor(batch.examples));
-    CAIRN_RETURN_IF_ERROR(gradients_.Reserve(model_.num_parameters(), "gradients"));
-    CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(parameters, batch));
-    BatchResult result;
-    const auto announce = [&](int index) -> absl::Status {
-      const ModelVariable& variable = model_.variables()[static_cast<size_t>(index)];
-      CAIRN_RETURN_IF_ERROR(
-          gradients_.Download(variable.offset, variable.shape.num_elements(), gradients.data()));
-      CAIRN_RETURN_IF_ERROR(device_.Synchronize());
-      on_gradient(index);
-      return absl::OkStatus();
-    };
-    CAIRN_RETURN_IF_ERROR(plan->ForwardBackward(uploaded.parameters, uploaded.batch,
-                                                gradients_.Target(gradients.data()), &result.sums, announce));
-    CAIRN_ASSIGN_OR_RETURN(result.outputs, DownloadOutputs(*plan, batch.examples));
-    CAIRN_RETURN_IF_ERROR(device_.Synchronize());
-    result.sums.loss += plan->penalty() * static_cast<double>(batch.examples);
-    return result;
+    CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
+    CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed));
+    if (device_.host_memory_is_device_memory()) {
+      CAIRN_RETURN_IF_ERROR(prepared->plan->ForwardBackward(uploaded.parameters, uploaded.batch,
+                                                            gradients.data(), [&](int variable) {
+                                                              on_gradient(variable);
+                                                              return absl::OkStatus();
+                                                            }));
+    } else {
+      CAIRN_RETURN_IF_ERROR(prepared->plan->scales_loss() ? RunScaled(*prepared, uploaded, gradients)
+                                                          : RunAway(*prepared, uploaded, gradients));
+      CAIRN_RETURN_IF_ERROR(prepared->download->Announce(on_gradient));
+    }
+    return Result(*prepared);
   }
 
   absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
     CAIRN_RETURN_IF_ERROR(Check(parameters, batch));
     if (batch.examples == 0) return BatchResult{};
-    CAIRN_ASSIGN_OR_RETURN(Plan * plan, PlanFor(batch.examples));
-    CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(parameters, batch));
-    BatchResult result;
-    CAIRN_RETURN_IF_ERROR(plan->Evaluate(uploaded.parameters, uploaded.batch, &result.sums));
-    CAIRN_ASSIGN_OR_RETURN(result.outputs, DownloadOutputs(*plan, batch.examples));
-    CAIRN_RETURN_IF_ERROR(device_.Synchronize());
-    result.sums.loss += plan->penalty() * static_cast<double>(batch.examples);
-    return result;
+    CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
+    CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(prepared->plan->Evaluate(uploaded.parameters, uploaded.batch));
+    CAIRN_RETURN_IF_ERROR(DownloadOutputs(*prepared));
+    return Result(*prepared);
+  }
+
+  absl::Status Pin(absl::Span<const float> host) override {
+    CAIRN_ASSIGN_OR_RETURN(auto pinned,
+                           device_.Pin(host.data(), static_cast<int64_t>(host.size() * sizeof(float))));
+    pinned_.emplace_back(host, std::move(pinned));
+    return absl::OkStatus();
+  }
+
+  void Unpin() override {
+    static_cast<void>(device_.Synchronize());  // whoever wants to know has asked
+    for (auto& [examples, prepared] : prepared_) {
+      if (prepared != nullptr) prepared->recording = nullptr;  // it copies to where it was recorded
+    }
+    pinned_.clear();
   }
 
  private:
@@ -105,6 +126,56 @@ class DeviceReplica final : public Replica {
     const float* parameters;
     Plan::Batch batch;
   };
+
+  // A step on a device with memory of its own, down to the gradients' and outputs' copies to the host.
+  absl::Status RunAway(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
+    float* const device_gradients = gradients_.Target(gradients.data());
+    const bool weighted = uploaded.batch.weights != nullptr;
+    bool again = prepared.download != nullptr && prepared.download->to() == gradients.data();
+    if (!again) {
+      prepared.download =
+          std::make_unique<GradientDownload>(model_, device_, device_gradients, gradients.data());
+    }
+    const auto work = [&]() -> absl::Status {
+      prepared.download->Begin();
+      CAIRN_RETURN_IF_ERROR(
+          prepared.plan->ForwardBackward(uploaded.parameters, uploaded.batch, device_gradients,
+                                         [&](int variable) { return prepared.download->Add(variable); }));
+      CAIRN_RETURN_IF_ERROR(prepared.download->End());
+      return DownloadOutputs(prepared);
+    };
+    if (!again || prepared.recorded_weights != weighted) prepared.recording = nullptr;
+    // The first step is not recorded: libraries set themselves up in it.
+    if (again && prepared.recording == nullptr && IsPinned(gradients)) {
+      CAIRN_ASSIGN_OR_RETURN(prepared.recording, device_.Record(work));
+      prepared.recorded_weights = weighted;
+    }
+    return prepared.recording == nullptr ? work() : prepared.recording->Run();
+  }
+
+  // The same in float16: a step whose gradients overflow is done again with a smaller scale, so that no
+  // worker leaves a round out. Those that never become finite are told of as they are.
+  absl::Status RunScaled(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
+    while (true) {
+      if (prepared.loss_scale != loss_scale_.value()) {
+        CAIRN_RETURN_IF_ERROR(prepared.plan->SetLossScale(loss_scale_.value()));
+        prepared.loss_scale = loss_scale_.value();
+      }
+      CAIRN_RETURN_IF_ERROR(RunAway(prepared, uploaded, gradients));
+      CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+      if (prepared.plan->gradients_finite()) break;
+      if (!loss_scale_.Halve()) return absl::OkStatus();
+    }
+    loss_scale_.CountGoodStep();
+    return absl::OkStatus();
+  }
+
+  bool IsPinned(absl::Span<const float> host) const {
+    return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& entry) {
+      return entry.second != nullptr && entry.first.data() <= host.data() &&
+             host.data() + host.size() <= entry.first.data() + entry.first.size();
+    });
+  }
 
   absl::Status Check(absl::Span<const float> parameters, const BatchView& batch) const {
     const int64_t values = batch.examples * model_.input_shape().num_elements();
@@ -125,37 +196,62 @@ class DeviceReplica final : public Replica {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Plan*> PlanFor(int64_t examples) {
-    std::unique_ptr<Plan>& plan = plans_[examples];
-    if (plan == nullptr) {
-      auto made = Plan::Create(model_, loss_, device_, examples);
-      if (!made.ok())
+  absl::StatusOr<Prepared*> PreparedFor(int64_t examples) {
+    std::unique_ptr<Prepared>& prepared = prepared_[examples];
+    if (prepared == nullptr) {
+      auto made = Prepare(examples);
+      if (!made.ok()) {
         return Annotate(made.status(), absl::StrCat("a batch of ", examples, " on ", device_.name()));
-      plan = *std::move(made);
+      }
+      prepared = *std::move(made);
     }
-    return plan.get();
+    return prepared.get();
   }
 
-  absl::StatusOr<Uploaded> Upload(absl::Span<const float> parameters, const BatchView& batch) {
-    const auto values = static_cast<int64_t>(batch.inputs.size());
-    CAIRN_RETURN_IF_ERROR(parameters_.Reserve(model_.num_parameters(), "parameters"));
-    CAIRN_RETURN_IF_ERROR(inputs_.Reserve(values, "inputs"));
-    const auto targets = static_cast<int64_t>(batch.targets.size());
-    CAIRN_RETURN_IF_ERROR(targets_.Reserve(targets, "targets"));
+  absl::StatusOr<std::unique_ptr<Prepared>> Prepare(int64_t examples) {
+    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model_, loss_, device_, examples));
+    const int64_t targets =
+        examples * MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();
+    std::vector<DeviceCopy> inputs;
+    for (const ModelInput& input : model_.inputs()) {
+      CAIRN_ASSIGN_OR_RETURN(auto copy,
+                             DeviceCopy::Create(device_, examples * input.shape.num_elements(), "inputs"));
+      inputs.push_back(std::move(copy));
+    }
+    CAIRN_ASSIGN_OR_RETURN(auto device_targets, DeviceCopy::Create(device_, targets, "targets"));
+    CAIRN_ASSIGN_OR_RETURN(auto weights, DeviceCopy::Create(device_, examples, "weights"));
+    auto prepared = std::make_unique<Prepared>(Prepared{examples, std::move(plan), std::move(inputs),
+                                                        std::move(device_targets), std::move(weights)});
+    if (!device_.host_memory_is_device_memory()) {
+      constexpr int64_t kPageFloats = 1024;  // memory that is pinned needs pages of its own
+      prepared->outputs =
+          AlignedBuffer(std::max(kPageFloats, examples * model_.output_shape().num_elements()));
+      CAIRN_ASSIGN_OR_RETURN(prepared->pinned_outputs,
+                             device_.Pin(prepared->outputs.data(), BytesOf(prepared->outputs)));
+    }
+    return prepared;
+  }
+
+  static int64_t BytesOf(const AlignedBuffer& buffer) { return buffer.size() * int64_t{sizeof(float)}; }
+
+  absl::StatusOr<Uploaded> Upload(Prepared& prepared, absl::Span<const float> parameters,
+                                  const BatchView& batch) {
     Uploaded uploaded;
     CAIRN_ASSIGN_OR_RETURN(uploaded.parameters,
                            parameters_.Upload(parameters.data(), model_.num_parameters()));
-    CAIRN_ASSIGN_OR_RETURN(const float* inputs, inputs_.Upload(Split(batch), values));
+    const float* input = Split(batch);
     for (size_t i = 0; i < input_pointers_.size(); ++i) {
-      input_pointers_[i] = inputs;
-      inputs += batch.examples * model_.inputs()[i].shape.num_elements();
+      const int64_t count = batch.examples * model_.inputs()[i].shape.num_elements();
+      CAIRN_ASSIGN_OR_RETURN(input_pointers_[i], prepared.inputs[i].Upload(input, count));
+      input += count;
     }
     uploaded.batch.inputs = input_pointers_;
-    uploaded.batch.seed = batch.seed;
-    CAIRN_ASSIGN_OR_RETURN(uploaded.batch.targets, targets_.Upload(batch.targets.data(), targets));
+    CAIRN_ASSIGN_OR_RETURN(
+        uploaded.batch.targets,
+        prepared.targets.Upload(batch.targets.data(), static_cast<int64_t>(batch.targets.size())));
     if (!batch.weights.empty()) {
-      CAIRN_RETURN_IF_ERROR(weights_.Reserve(batch.examples, "weights"));
-      CAIRN_ASSIGN_OR_RETURN(uploaded.batch.weights, weights_.Upload(batch.weights.data(), batch.examples));
+      CAIRN_ASSIGN_OR_RETURN(uploaded.batch.weights,
+                             prepared.weights.Upload(batch.weights.data(), batch.examples));
     }
     return uploaded;
   }
@@ -179,14 +275,24 @@ class DeviceReplica final : public Replica {
     return split_.data();
   }
 
-  // Where the host reads the outputs, from the device's next Synchronize() on.
-  absl::StatusOr<absl::Span<const float>> DownloadOutputs(const Plan& plan, int64_t examples) {
-    const auto count = static_cast<size_t>(examples * model_.output_shape().num_elements());
-    if (device_.host_memory_is_device_memory()) return absl::MakeConstSpan(plan.outputs(), count);
-    outputs_.resize(count);
-    CAIRN_RETURN_IF_ERROR(
-        device_.CopyToHost(plan.outputs(), outputs_.data(), static_cast<int64_t>(count * sizeof(float))));
-    return absl::MakeConstSpan(outputs_);
+  // To where the host reads them, from the device's next Synchronize() on.
+  absl::Status DownloadOutputs(Prepared& prepared) {
+    if (device_.host_memory_is_device_memory()) return absl::OkStatus();
+    return device_.CopyToHost(
+        prepared.plan->outputs(), prepared.outputs.data(),
+        prepared.examples * model_.output_shape().num_elements() * int64_t{sizeof(float)});
+  }
+
+  absl::StatusOr<BatchResult> Result(const Prepared& prepared) {
+    const int64_t examples = prepared.examples;
+    CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    const float* const outputs =
+        device_.host_memory_is_device_memory() ? prepared.plan->outputs() : prepared.outputs.data();
+    BatchResult result = {.sums = prepared.plan->sums(),
+                          .outputs = absl::MakeConstSpan(
+                              outputs, static_cast<size_t>(examples * model_.output_shape().num_elements()))};
+    result.sums.loss += prepared.plan->penalty() * static_cast<double>(examples);
+    return result;
   }
 
   // A worker without examples takes part in a round all the same.
@@ -200,11 +306,12 @@ class DeviceReplica final : public Replica {
   const Model& model_;
   const LossSpec loss_;
   kernels::Device& device_;
-  DeviceCopy parameters_, gradients_, inputs_, targets_, weights_;
+  DeviceCopy parameters_, gradients_;
+  LossScale loss_scale_;
   AlignedBuffer split_;                       // [input][examples][elements], where there are several inputs
   std::vector<const float*> input_pointers_;  // [input]
-  std::vector<float> outputs_;                // the last batch's; empty where the host reads the device's
-  std::map<int64_t, std::unique_ptr<Plan>> plans_;  // [batch size]
+  std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
+  std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
 };
 
 }  // namespace
@@ -212,7 +319,9 @@ class DeviceReplica final : public Replica {
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const LossSpec& loss,
                                                          kernels::Device& device) {
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
-  return std::make_unique<DeviceReplica>(model, loss, device);
+  CAIRN_ASSIGN_OR_RETURN(auto parameters, DeviceCopy::Create(device, model.num_parameters(), "parameters"));
+  CAIRN_ASSIGN_OR_RETURN(auto gradients, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
+  return std::make_unique<DeviceReplica>(model, loss, device, std::move(parameters), std::move(gradients));
 }
 
 }  // namespace cairn::nn

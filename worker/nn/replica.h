@@ -32,6 +32,13 @@ class Replica {
                                                       const BatchView& batch, absl::Span<float> gradients,
                                                       absl::FunctionRef<void(int variable)> on_gradient) = 0;
 
+  // Host memory that will be given again and again, as parameters, gradients or inputs: a device with memory
+  // of its own copies it faster. It stays where it is until Unpin(), or until the replica goes away.
+  // Optional.
+  virtual absl::Status Pin(absl::Span<const float> host) = 0;
+  // Of all of it. Waits until nothing is copied any more.
+  virtual void Unpin() = 0;
+
   // Loss and outputs without gradients.
   virtual absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters,
                                                const BatchView& batch) = 0;

@@ -1,47 +1,264 @@
 // What optimizers ask of a whole cluster: norms, schedules, and variables that no optimizer trains.
+#include <atomic>
+#include <chrono>
 #include <map>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "common/core/thread.h"
+#include "common/net/grpc_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/toy_job.h"
 
 namespace cairn::test {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
-// Values after three rounds of two workers on a matrix that is split where it may be.
-std::vector<float> Train(const std::string& optimizer, const std::map<std::string, double>& hyperparameters,
-                         int servers) {
-  InProcessCluster cluster({.servers = servers});
-  ToyJob toy(2, {{"a", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}}, {"b", {2}, {1, -1}}});
+// What is trained, and on what.
+struct Training {
+  std::string optimizer;
+  std::map<std::string, double> hyperparameters;
+  v1::Mode mode = v1::MODE_SYNC;
+};
+
+// "a" is 700 rows, so bands of 3, and splits over all servers as "b" does; "c" is whole, "mean" not trained.
+ToyJob JobOf(const Training& training, int workers) {
+  Random random(1, "optimizer_test");
+  const auto normals = [&random](size_t count) {
+    std::vector<float> values;
+    for (size_t i = 0; i < count; ++i) values.push_back(random.NextNormal());
+    return values;
+  };
+  ToyJob toy(
+      workers,
+      {{"c", {1}, {2}}, {"a", {700, 5}, normals(3500)}, {"b", {10}, normals(10)}, {"mean", {3}, {1, 2, 3}}});
+  toy.variables[3].moving_average_momentum = 0.5f;
   toy.split_bytes = 8;
-  toy.job.mutable_optimizer()->set_name(optimizer);
-  toy.job.mutable_optimizer()->mutable_hyperparameters()->insert(hyperparameters.begin(),
-                                                                 hyperparameters.end());
+  toy.job.set_mode(training.mode);
+  toy.job.mutable_optimizer()->set_name(training.optimizer);
+  toy.job.mutable_optimizer()->mutable_hyperparameters()->insert(training.hyperparameters.begin(),
+                                                                 training.hyperparameters.end());
+  return toy;
+}
+
+std::vector<float> GradientOf(const ToyJob& toy, int worker, int step) {
+  Random random(static_cast<uint64_t>(100 * worker + step), "gradient");
+  std::vector<float> gradient;
+  for (size_t i = 0; i < toy.initial.size(); ++i) gradient.push_back(random.NextNormal());
+  return gradient;
+}
+
+// Values after five rounds of two workers or, asynchronously, five pushes of one.
+std::vector<float> Train(const Training& training, int servers, bool break_links = false) {
+  InProcessCluster cluster({.servers = servers, .longest_delay = std::chrono::microseconds(100)});
+  const ToyJob toy = JobOf(training, training.mode == v1::MODE_SYNC ? 2 : 1);
   ToyWorkers workers = StartAll(cluster, toy);
-  for (int round = 1; round <= 3; ++round) {
-    const float k = static_cast<float>(round);
-    PushAll(workers, {{k, 0, 1, -1, 2, 0.5f, 3, k, 4, 1}, {-1, k, 2, 2, k, 1, 1, 1, -k, 2}});
+  for (int step = 1; step <= 5; ++step) {
+    std::vector<std::vector<float>> gradients;
+    for (size_t worker = 0; worker < workers.size(); ++worker) {
+      gradients.push_back(GradientOf(toy, static_cast<int>(worker), step));
+    }
+    std::atomic<bool> busy{true};
+    Thread breaker("breaker", [&] {
+      for (int server = 1; break_links && busy; server = server % (servers - 1) + 1) {
+        cluster.BreakFollower(server);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    for (const auto& result : PushAll(workers, gradients)) {
+      EXPECT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
+    }
+    busy = false;
   }
-  return workers[1]->Values();
+  EXPECT_EQ(workers.back()->client().version(), 5);
+  return workers.back()->Values();
 }
 
-TEST(OptimizersOfNorms, AgreeToTheBitForAnyNumberOfServers) {
-  EXPECT_EQ(Train("SGD", {{"clipnorm", 0.5}}, 3), Train("SGD", {{"clipnorm", 0.5}}, 1));
-  EXPECT_EQ(Train("Lamb", {}, 3), Train("Lamb", {}, 1));
+class OptimizerOfNorms : public testing::TestWithParam<Training> {};
+INSTANTIATE_TEST_SUITE_P(Training, OptimizerOfNorms,
+                         testing::Values(Training{"SGD", {{"clipnorm", 0.5}}},
+                                         Training{"Adam", {{"global_clipnorm", 0.5}}},
+                                         Training{"Lamb", {{"weight_decay", 0.1}}},
+                                         Training{"Lamb", {{"global_clipnorm", 0.5}}},
+                                         Training{"SGD", {{"global_clipnorm", 0.5}}, v1::MODE_ASYNC},
+                                         Training{"Lamb", {{"clipnorm", 0.5}}, v1::MODE_ASYNC}),
+                         [](const auto& tested) {
+                           return absl::StrCat(tested.param.optimizer, tested.index,
+                                               tested.param.mode == v1::MODE_SYNC ? "Sync" : "Async");
+                         });
+
+TEST_P(OptimizerOfNorms, GivesTheSameBitsOnOneServerAndOnThree) {
+  EXPECT_EQ(Train(GetParam(), 3), Train(GetParam(), 1));
 }
 
-TEST(OptimizersOfNorms, AGlobalNormIsRefusedWithTwoServers) {
-  InProcessCluster cluster({.servers = 2});
-  ToyJob toy(1, {{"a", {1}, {0}}});
-  (*toy.job.mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 1;
+TEST_P(OptimizerOfNorms, GivesTheSameBitsWhenLinksBetweenServersBreak) {
+  EXPECT_EQ(Train(GetParam(), 3, /*break_links=*/true), Train(GetParam(), 1));
+}
+
+TEST(OptimizersOfNorms, SplitTheirVariables) {
+  InProcessCluster cluster({.servers = 3});
+  const ToyJob toy = JobOf({"Lamb", {}}, 1);
   ToyWorker chief(cluster, toy, 0);
-  const absl::Status status = chief.client().Initialise(JobFor(cluster, toy), toy.initial);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  client::FirstValues first(toy.initial);
+  ASSERT_EQ(chief.client().Initialise(JobFor(cluster, toy), first), absl::OkStatus());
+  for (int server = 0; server < 3; ++server) {
+    v1::ConnectRequest request;
+    request.set_protocol(net::kProtocolVersion);
+    request.set_server(server);
+    cluster.server(server)->Connect(request, [](absl::StatusOr<v1::ConnectResponse> response) {
+      bool split = false;
+      for (const v1::VariableSlice& slice : response->slices()) {
+        split |= slice.name() == "a" && slice.row_end() - slice.row_begin() < 300;
+      }
+      EXPECT_TRUE(split);
+    });
+  }
+}
+
+// Norms 5 2^k, cut to 5 exactly: a push that was scaled by another's norm would show.
+TEST(OptimizersOfNorms, EachAsynchronousPushHasTheNormOfItsOwnGradient) {
+  constexpr int kWorkers = 3, kSteps = 20;
+  InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
+  ToyJob toy(kWorkers, {{"a", {1}, {0}}, {"b", {1}, {0}}});
+  toy.job.set_mode(v1::MODE_ASYNC);
+  (*toy.job.mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 5;
+  ToyWorkers workers = StartAll(cluster, toy);
+  InParallel(kWorkers, [&](int w) {
+    for (int step = 0; step < kSteps; ++step) {
+      const float scale = static_cast<float>(1 << (w + step % 4));
+      const auto result = workers[static_cast<size_t>(w)]->Push(std::vector<float>{-3 * scale, -4 * scale});
+      ASSERT_TRUE(result.ok()) << result.status();
+      ASSERT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
+    }
+  });
+  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+  EXPECT_THAT(workers[0]->Values(), ElementsAre(3 * kWorkers * kSteps, 4 * kWorkers * kSteps));
+}
+
+TEST(OptimizersOfNorms, AnAsynchronousJobIsReadAndAmendedAtOnePlaceForAllServers) {
+  InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(200)});
+  ToyJob toy(2, {{"a", {1}, {0}}, {"b", {1}, {0}}, {"c", {1}, {0}}});
+  toy.job.set_mode(v1::MODE_ASYNC);
+  (*toy.job.mutable_optimizer()->mutable_hyperparameters())["clipnorm"] = 1;
+  ToyWorkers workers = StartAll(cluster, toy);
+  const std::vector<float> gradient = {-8, -8, -8};
+  Thread other("other", [&] {
+    for (int step = 0; step < 20; ++step) EXPECT_TRUE(workers[1]->Push(gradient).ok());
+  });
+  for (int read = 0; read < 20; ++read) {
+    ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+    EXPECT_THAT(workers[0]->Values(), Each(workers[0]->client().version())) << "a mix of two versions";
+  }
+  other.Join();
+  ASSERT_EQ(workers[0]->client().SetLearningRate(4), absl::OkStatus());
+  ASSERT_TRUE(workers[0]->Push(gradient).ok());
+  EXPECT_THAT(workers[0]->Values(), Each(24));
+  ASSERT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
+  EXPECT_EQ(workers[1]->Push(gradient)->outcome, v1::OUTCOME_FINISHED);
+}
+
+// An update under way, whose sums of ps/1 do not come. The test moves the clock.
+class SumsThatDoNotCome : public testing::Test {
+ protected:
+  explicit SumsThatDoNotCome(Duration step_timeout = std::chrono::seconds(20))
+      : toy_(2, {{"a", {1}, {0}}, {"b", {1}, {0}}}) {
+    (*toy_.job.mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 5;
+    toy_.job.set_lease_seconds(3600);
+    toy_.step_timeout = step_timeout;
+    workers_ = StartAll(cluster_, toy_);
+    cluster_.LoseSums(1, true);
+    pushes_ = Thread("pushes", [this] { results_ = PushAll(workers_, {{6, 8}, {6, 8}}); });
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (cluster_.lost_sums(1) == 0 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    EXPECT_EQ(cluster_.lost_sums(1), 1);
+  }
+  // ps/0's own sums may come after those of ps/1 were lost.
+  void WaitUntilOnlyPs1IsMissing() {
+    const auto job = cluster_.server(0)->JobToFollow(JobFor(cluster_, toy_).run_id(), /*generation=*/0);
+    ASSERT_TRUE(job.ok()) << job.status();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while ((*job)->sequencer()->MissingServers() != std::vector{1} &&
+           std::chrono::steady_clock::now() < limit) {
+      std::this_thread::yield();
+    }
+    ASSERT_THAT((*job)->sequencer()->MissingServers(), ElementsAre(1));
+  }
+  const std::vector<absl::StatusOr<client::StepResult>>& Results() {
+    pushes_.Join();
+    return results_;
+  }
+
+  FakeClock clock_;
+  InProcessCluster cluster_{{.servers = 2, .clock = &clock_}};
+  ToyJob toy_;
+  ToyWorkers workers_;
+  std::vector<absl::StatusOr<client::StepResult>> results_;
+  Thread pushes_;
+};
+
+TEST_F(SumsThatDoNotCome, AreSaidAgainWhenTheLinkIsNew) {
+  cluster_.LoseSums(1, false);
+  cluster_.BreakFollower(1);
+  for (const auto& result : Results()) EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED) << result.status();
+  EXPECT_THAT(workers_[0]->Values(), ElementsAre(-3, -4));
+  EXPECT_EQ(workers_[0]->client().version(), 1);
+}
+
+TEST_F(SumsThatDoNotCome, EndTheJobAfterAMinuteNamingTheServer) {
+  WaitUntilOnlyPs1IsMissing();
+  cluster_.Tick();
+  clock_.Advance(std::chrono::seconds(60));
+  cluster_.Tick();
+  for (const auto& result : Results()) {
+    EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kRetryable);
+    EXPECT_THAT(std::string(result.status().message()),
+                HasSubstr("the update to version 1 has waited 60 s for the norms of what is on ps/1"));
+  }
+  EXPECT_EQ(cluster_.server(0)->ended(), std::nullopt) << "it tells those who have not heard";
+  for (auto& worker : workers_) worker->client().Leave(v1::LEAVE_REASON_STOPPED, "");
+  EXPECT_EQ(cluster_.server(0)->ended(), ExitCode::kRetryable);
+}
+
+class SumsThatDoNotComeInASecond : public SumsThatDoNotCome {
+ protected:
+  SumsThatDoNotComeInASecond() : SumsThatDoNotCome(std::chrono::seconds(1)) {}
+};
+
+TEST_F(SumsThatDoNotComeInASecond, BecauseTheirServerWasKilledEndTheStepNamingIt) {
+  cluster_.Kill(1);
+  for (const auto& result : Results()) {
+    EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kRetryable);
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr("ps/1 at host1:2222"));
+  }
+}
+
+TEST_F(SumsThatDoNotCome, BecauseTheirServerWasRestartedEndTheStepNamingIt) {
+  cluster_.Restart(1);
+  for (const auto& result : Results()) {
+    EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kRetryable);
+    EXPECT_THAT(std::string(result.status().message()),
+                HasSubstr("ps/1 at host1:2222 has been restarted and has lost its variables"));
+  }
+}
+
+TEST_F(SumsThatDoNotComeInASecond, BecausePs0WasKilledEndTheStepNamingIt) {
+  cluster_.Kill(0);
+  for (const auto& result : Results()) {
+    EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kRetryable);
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr("ps/0 at host0:2222"));
+  }
 }
 
 TEST(Schedules, AreEvaluatedAtTheVersionOnEveryServer) {

@@ -34,8 +34,8 @@ TEST(ChiefRestart, BeforeAnyValueIsWritten) {
   }
   {
     ToyWorker chief(cluster, toy, 0);
-    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), toy.initial).code(),
-              absl::StatusCode::kUnavailable);
+    client::FirstValues first(toy.initial);
+    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), first).code(), absl::StatusCode::kUnavailable);
   }
   for (int server : {0, 1}) cluster.link("worker/0", server).TapClientFrames(nullptr);
   toy.job.set_run_id("second");
@@ -60,8 +60,8 @@ TEST_P(ChiefRestartWithOneServerReady, TheNextChiefCompletesTheCluster) {
   });
   {
     ToyWorker chief(cluster, toy, 0);
-    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), toy.initial).code(),
-              absl::StatusCode::kUnavailable);
+    client::FirstValues first(toy.initial);
+    EXPECT_EQ(chief.client().Initialise(JobFor(cluster, toy), first).code(), absl::StatusCode::kUnavailable);
   }
   ASSERT_TRUE(cluster.server(ready)->ready());
   cluster.link("worker/0", not_ready).TapClientFrames(nullptr);
@@ -173,7 +173,8 @@ TEST(ServerRestart, SomeServersWithoutVariablesAndOthersTrainedIsNotPapered) {
   ASSERT_TRUE(StartAll(cluster, toy)[0]->Push(std::vector<float>{1, 1}).ok());
   cluster.Restart(1);
   ToyWorker chief(cluster, toy, 0);
-  const absl::Status status = chief.client().Initialise(JobFor(cluster, toy), toy.initial);
+  client::FirstValues first(toy.initial);
+  const absl::Status status = chief.client().Initialise(JobFor(cluster, toy), first);
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(MessageOf(status),
               HasSubstr("1 of 2 servers have lost their variables, others stand at version 1"));
@@ -204,7 +205,7 @@ TEST(EndOfTraining, LateComersAreToldThatItIsOver) {
   EXPECT_EQ(workers[0]->client().Finish(), absl::OkStatus());
   for (int server : {0, 1}) EXPECT_EQ(cluster.server(server)->ended(), ExitCode::kDone);
   ToyWorker late(cluster, toy, 0);
-  EXPECT_THAT(MessageOf(late.client().WaitReady(JobFor(cluster, toy))), HasSubstr("training is over"));
+  EXPECT_EQ(late.client().WaitReady(JobFor(cluster, toy)), absl::UnavailableError("training is over"));
 }
 
 }  // namespace

@@ -67,6 +67,9 @@ class TrainerTest : public testing::Test {
             VariablesOf(model), {.worker = worker, .task = task});
         const SteadyClock clock;
         Progress progress({.fd = null_.fd}, clock);
+        Callbacks callbacks = *Callbacks::Create(options, model, metrics, options.validation);
+        std::unique_ptr<Snapshots> snapshots;
+        if (worker == 0) snapshots = *Snapshots::Create(options, model, job, clock);
         Trainer trainer({.options = options,
                          .model = model,
                          .metrics = metrics,
@@ -77,6 +80,8 @@ class TrainerTest : public testing::Test {
                          .replica = *replica,
                          .client = client,
                          .progress = worker == 0 ? &progress : nullptr,
+                         .callbacks = worker == 0 ? &callbacks : nullptr,
+                         .snapshots = snapshots.get(),
                          .clock = clock});
         if (worker == 0) {
           EXPECT_TRUE(trainer.Initialise().ok());

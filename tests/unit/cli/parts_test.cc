@@ -133,6 +133,8 @@ LocalClusterArgs OneServerTwoWorkers() {
           .model = "m.json",
           .train_flags = {"--epochs=2"},
           .summary = "out.json",
+          .server_memory_limit = "2GiB",
+          .tls_flags = {"--tls_ca=ca.pem"},
           .log_level = "warning",
           .threads = 3,
           .environment = {"HOME=/root"}};
@@ -141,14 +143,16 @@ LocalClusterArgs OneServerTwoWorkers() {
 TEST(LocalCluster, EveryTaskKnowsItsPlace) {
   const auto tasks = PlanLocalCluster(OneServerTwoWorkers());
   ASSERT_EQ(tasks.size(), 3u);
-  EXPECT_THAT(tasks[0].child.command,
-              ElementsAre("/opt/bin/cairn-ps", "--job_name=ps", "--task_index=0", "--ps_hosts=127.0.0.1:1000",
-                          "--worker_hosts=127.0.0.1:2000,127.0.0.1:2001", "--log_level=warning",
-                          "--listen=127.0.0.1:1000", "--reuse_port"));
-  EXPECT_THAT(tasks[2].child.command,
-              ElementsAre("/opt/bin/cairn-worker", "--job_name=worker", "--task_index=1",
-                          "--ps_hosts=127.0.0.1:1000", "--worker_hosts=127.0.0.1:2000,127.0.0.1:2001",
-                          "--log_level=warning", "--model=m.json", "--epochs=2", "--threads=3"));
+  EXPECT_THAT(
+      tasks[0].child.command,
+      ElementsAre("/opt/bin/cairn-ps", "--job_name=ps", "--task_index=0", "--ps_hosts=127.0.0.1:1000",
+                  "--worker_hosts=127.0.0.1:2000,127.0.0.1:2001", "--log_level=warning", "--tls_ca=ca.pem",
+                  "--listen=127.0.0.1:1000", "--reuse_port", "--memory_limit=2GiB"));
+  EXPECT_THAT(
+      tasks[2].child.command,
+      ElementsAre("/opt/bin/cairn-worker", "--job_name=worker", "--task_index=1", "--ps_hosts=127.0.0.1:1000",
+                  "--worker_hosts=127.0.0.1:2000,127.0.0.1:2001", "--log_level=warning", "--tls_ca=ca.pem",
+                  "--model=m.json", "--epochs=2", "--threads=3"));
   EXPECT_EQ(tasks[1].child.name, "worker/0");
 }
 

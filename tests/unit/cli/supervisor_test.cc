@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <string>
+
 #include "tests/unit/cli/launched.h"
 
 namespace cairn::cli {
@@ -49,6 +52,40 @@ TEST(Supervisor, ATaskKilledFromOutsideIsLostAndRetryable) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
+// The first life of the task leaves a file behind, by which the second knows itself.
+std::string DiesOnce(const std::string& file, const std::string& then) {
+  return "if [ -e " + file + " ]; then " + then + "; else touch " + file + "; kill -KILL $$; fi";
+}
+
+TEST(Supervisor, ATaskThatIsLostIsStartedAgain) {
+  const std::string file = testing::TempDir() + "/restarted", second = file + ".again";
+  for (const std::string& old : {file, second}) std::remove(old.c_str());
+  Supervisor::Task server = Script(kServer, "ps/0", DiesOnce(file, "touch " + second));
+  server.restarts = 1;
+  Launched launched(
+      {server, Script(kChief, "worker/0", "while [ ! -e " + second + " ]; do sleep 0.01; done")}, {});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_EQ(launched.log(), "cairn train: ps/0 was killed by SIGKILL: starting it again (1 of 1)\n");
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, ATaskIsStartedAgainOnlySoOften) {
+  Supervisor::Task server = Script(kServer, "ps/0", "exit 138");
+  server.restarts = 2;
+  Launched launched({server, Script(kChief, "worker/0", kRuns)}, {});
+  EXPECT_EQ(launched.Wait(), 138);
+  EXPECT_THAT(launched.log(), HasSubstr("starting it again (2 of 2)\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 ended with exit code 138\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, AFailureThatIsPermanentIsNotStartedAgain) {
+  Supervisor::Task worker = Script(kWorker, "worker/1", "exit 3");
+  worker.restarts = 5;
+  Launched launched({worker, Script(kChief, "worker/0", kRuns)}, {});
+  EXPECT_EQ(launched.Wait(), 3);
+}
+
 TEST(Supervisor, ATaskThatCrashesIsAPermanentFailure) {
   Launched launched({Script(kServer, "ps/0", kRuns), Script(kChief, "worker/0", "kill -SEGV $$")}, {});
   EXPECT_EQ(launched.Wait(), 1);
@@ -75,6 +112,38 @@ TEST(Supervisor, AtTheRegularEndAServerMayBeFasterThanTheWorkers) {
   Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kChief, "worker/0", "sleep 0.3; exit 0")}, {});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_EQ(launched.log(), "");
+}
+
+TEST(Supervisor, WhoIsLostAfterTheChiefsEndCostsNothing) {
+  const std::string file = testing::TempDir() + "/chief_done";
+  std::remove(file.c_str());
+  const std::string until_reaped = "while [ ! -s " + file +
+                                   " ]; do sleep 0.01; done; while [ -e /proc/$(cat " + file +
+                                   ") ]; do sleep 0.01; done; ";
+  Launched launched({Script(kServer, "ps/0", until_reaped + "kill -KILL $$"),
+                     Script(kWorker, "worker/1", until_reaped + "exit 138"),
+                     Script(kChief, "worker/0", "echo $$ > " + file)},
+                    {});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_THAT(launched.log(),
+              HasSubstr("ps/0 was killed by SIGKILL after the chief's end: nothing is lost\n"));
+  EXPECT_THAT(launched.log(),
+              HasSubstr("worker/1 ended with exit code 138 after the chief's end: nothing is"));
+}
+
+TEST(Supervisor, AChiefThatIsLostWhenItHasEndedTheServersIsWorthAnotherTry) {
+  const std::string file = testing::TempDir() + "/lost_chief", second_life = file + "_again";
+  std::remove(file.c_str());
+  std::remove(second_life.c_str());
+  Supervisor::Task chief =
+      Script(kChief, "worker/0", DiesOnce(file, "touch " + second_life + "; exec sleep 1000"));
+  chief.restarts = 1;
+  Launched launched(
+      {Script(kServer, "ps/0", "while [ ! -e " + second_life + " ]; do sleep 0.01; done"), chief},
+      {.end_limit = milliseconds(200)});
+  EXPECT_EQ(launched.Wait(), 138);
+  EXPECT_THAT(launched.log(), HasSubstr("worker/0 still ran 0.2 s after the end of ps/0"));
+  EXPECT_TRUE(launched.NothingLeft());
 }
 
 TEST(Supervisor, WhoHangsAfterTheChiefIsNamedAndKilled) {

@@ -147,6 +147,22 @@ TEST(BatchLoader, PreparesNoMoreThanDepthBatchesAhead) {
   EXPECT_LE(dataset.reads, 2 * (1 + 3));
 }
 
+TEST(BatchLoader, EveryBatchLiesInOneOfItsBuffers) {
+  const CountingDataset dataset(64, /*weighted=*/true);
+  BatchLoader loader(dataset, {.num_examples = 64, .batch_size = 2});
+  const std::vector<absl::Span<const float>> buffers = loader.buffers();
+  EXPECT_EQ(buffers.size(), 3u * 3u);
+  const auto is_one = [&](const AlignedBuffer& buffer) {
+    return std::any_of(buffers.begin(), buffers.end(), [&](absl::Span<const float> one) {
+      return one.data() == buffer.data() && static_cast<int64_t>(one.size()) == buffer.size();
+    });
+  };
+  for (const int64_t position : {0, 1, 2, 3, 4, 20, 3}) {
+    const Batch& batch = loader.Next(position);
+    EXPECT_TRUE(is_one(batch.inputs) && is_one(batch.targets) && is_one(batch.weights)) << position;
+  }
+}
+
 TEST(BatchLoader, AnEmptyLastBatchHasNoExamples) {
   const CountingDataset dataset(5);
   BatchLoader loader(dataset, {.num_examples = 5, .num_workers = 2, .worker = 1, .batch_size = 2});

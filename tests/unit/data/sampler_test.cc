@@ -152,5 +152,21 @@ TEST(Sampler, OptionsThatCannotWorkAreRefused) {
   EXPECT_TRUE(Validate({.num_examples = 3, .num_workers = 4}).ok());
 }
 
+TEST(Sampler, KnowsHowManyExamplesAllWorkersHaveSeen) {
+  for (const Tail tail : {Tail::kExact, Tail::kPad, Tail::kDrop}) {
+    SamplerOptions options = {.num_examples = 23, .num_workers = 3, .batch_size = 4, .tail = tail};
+    std::vector<Sampler> samplers;
+    for (options.worker = 0; options.worker < 3; ++options.worker) samplers.emplace_back(options);
+    int64_t seen = 0;
+    for (int64_t position = 0; position < 7; ++position) {
+      EXPECT_EQ(samplers[0].ExamplesBefore(position), seen) << "before batch " << position;
+      const int64_t batches = samplers[0].batches_per_epoch();
+      for (Sampler& sampler : samplers) {
+        seen += static_cast<int64_t>(sampler.Batch(position / batches, position % batches).size());
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cairn::data

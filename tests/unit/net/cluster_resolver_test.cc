@@ -275,5 +275,11 @@ TEST(ResolveCluster, APsThatSeesOnlyItselfHasNoHash) {
   }
 }
 
+TEST(ResolveCluster, ATaskBetweenIndicesThatAreFarApartIsToldThem) {
+  EXPECT_EQ(RefusalOf({}, R"({"cluster": {"ps": ["p:1"], "worker": {"0": "a:1", "2147483647": "b:2"}},
+                              "task": {"type": "worker", "index": 5}})"),
+            "TF_CONFIG: this task is worker/5, but the cluster has worker 0, 2147483647 only");
+}
+
 }  // namespace
 }  // namespace cairn::net

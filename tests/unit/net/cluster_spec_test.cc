@@ -131,6 +131,29 @@ TEST(ClusterSpec, CountsTheTasksOfAHost) {
   EXPECT_EQ(spec.tasks_on_host_of({"evaluator", 0}), 1);
 }
 
+TEST(ClusterSpec, TrainersOfAHostHavePlacesInTheirOrder) {
+  const ClusterSpec spec = Spec(
+      R"({"ps": ["a:1"], "chief": ["a:2"], "worker": ["b:1", "a:3", "b:2", "a:4"], "evaluator": ["a:5"]})");
+  EXPECT_EQ(spec.place_on_host_of({"chief", 0}), 0);
+  EXPECT_EQ(spec.place_on_host_of({"worker", 1}), 1);
+  EXPECT_EQ(spec.place_on_host_of({"worker", 3}), 2);
+  EXPECT_EQ(spec.place_on_host_of({"worker", 0}), 0);
+  EXPECT_EQ(spec.place_on_host_of({"worker", 2}), 1);
+}
+
+TEST(ClusterSpec, TheLargestIndexIsKept) {
+  const auto gap = ClusterSpec::FromJson(R"({"ps": {"2147483647": "a:1"}})", "c.json").status();
+  EXPECT_THAT(std::string(gap.message()), ::testing::HasSubstr("ps/0 is missing, but ps/2147483647"));
+  const std::string text = R"({"ps":["a:1"],"worker":{"2147483647":"b:2"}})";
+  EXPECT_EQ(Spec(text).ToJson(), text);
+}
+
+TEST(ClusterSpec, AnEvaluatorThatIsNotListedIsAloneOnItsHost) {
+  const ClusterSpec spec = Spec(R"({"ps": ["a:1"], "worker": ["b:1", "a:2"]})");
+  EXPECT_EQ(spec.tasks_on_host_of({"evaluator", 0}), 1);
+  EXPECT_EQ(spec.place_on_host_of({"evaluator", 0}), 0);
+}
+
 TEST(ClusterSpec, HashDependsOnTheServersAndTheirOrderAlone) {
   const uint64_t hash = Spec(R"({"ps": ["a:1", "b:1"], "worker": ["c:1"]})").Hash();
   EXPECT_EQ(hash, Spec(R"({"ps": {"1": "b:1", "0": "a:1"}, "worker": {"7": "d:1"}})").Hash());

@@ -149,6 +149,16 @@ TEST(Frame, GarbageIsRefusedOrDecodedButNeverMore) {
   }
 }
 
+// So what waits to be sent to a server that stands still is the gradient itself, not copies of it.
+TEST(Frame, RefersToThePayloadInsteadOfCopyingIt) {
+  const std::vector<float> values(1000, 1.0f);
+  const absl::Span<const float> payload(values);
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(EncodeFrame(v1::ClientHeader(), {&payload, 1}, nullptr).Dump(&slices).ok());
+  ASSERT_EQ(slices.size(), 2u);
+  EXPECT_EQ(static_cast<const void*>(slices[1].begin()), values.data());
+}
+
 TEST(Frame, KeepsThePayloadsOwnerUntilTheMessageIsGone) {
   auto owner = std::make_shared<std::vector<float>>(std::vector<float>{1, 2});
   const std::weak_ptr<std::vector<float>> watch = owner;

@@ -76,12 +76,32 @@ TEST(Placement, AVariableOfOneRowIsNotSplit) {
   EXPECT_EQ(parts, 2u);
 }
 
-TEST(Placement, NeverSplitLeavesALargeVariableWhole) {
-  const auto placed = PlaceVariables(Variables({Shape({1000, 1000}), Shape({3})}),
-                                     {.servers = 3, .split_bytes = kNeverSplit});
-  ASSERT_EQ(placed[0].size(), 1u);
-  EXPECT_TRUE(placed[0][0].whole());
-  EXPECT_EQ(placed[1].size(), 1u);
+TEST(Placement, AVariableIsCutBetweenBandsOfRows) {
+  EXPECT_EQ(RowsPerBand(Shape({})), 1);
+  EXPECT_EQ(RowsPerBand(Shape({0, 3})), 1);
+  EXPECT_EQ(RowsPerBand(Shape({256, 3})), 1);
+  EXPECT_EQ(RowsPerBand(Shape({257, 3})), 2);
+  EXPECT_EQ(RowsPerBand(Shape({1001, 3})), 4);
+  const auto placed =
+      PlaceVariables(Variables({Shape({1001, 3}), Shape({257})}), {.servers = 7, .split_bytes = 4});
+  for (const auto& slices : placed) {
+    ASSERT_EQ(slices.size(), 2u);
+    for (const Slice& slice : slices) {
+      EXPECT_TRUE(slice.whole_bands()) << slice.row_begin << " to " << slice.row_end;
+      EXPECT_GT(slice.elements(), 0);
+    }
+  }
+  EXPECT_TRUE(Layout::Create(Variables({Shape({1001, 3}), Shape({257})}), placed).ok());
+  EXPECT_FALSE((Slice{"v", Shape({1001, 3}), 0, 501, 0}.whole_bands()));
+  EXPECT_FALSE((Slice{"v", Shape({1001, 3}), 501, 1001, 0}.whole_bands()));
+  EXPECT_TRUE((Slice{"v", Shape({1001, 3}), 500, 1001, 0}.whole_bands()));
+}
+
+TEST(Placement, AVariableHasNoMorePartsThanBands) {
+  const auto placed = PlaceVariables(Variables({Shape({10000})}), {.servers = 300, .split_bytes = 4});
+  size_t parts = 0;
+  for (const auto& slices : placed) parts += slices.size();
+  EXPECT_EQ(parts, 250u);  // of 40 rows
 }
 
 TEST(Placement, EverySliceKeepsItsVariablesMovingAverage) {
@@ -150,6 +170,15 @@ TEST_F(LayoutRefusal, NamesRowsThatAreNowhereOrTwice) {
 
 TEST_F(LayoutRefusal, NamesAnotherShapeAndItsServer) {
   EXPECT_THAT(Refusal({{}, {{"v0", Shape({2, 4}), 0, 2, 0}}}), HasSubstr("on ps/1"));
+}
+
+// Otherwise a pull would write where another variable is, or a push read from there.
+TEST_F(LayoutRefusal, NamesASliceThatDoesNotFollowThoseBeforeIt) {
+  for (const int64_t offset : {int64_t{-1}, int64_t{3}, int64_t{5}, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_EQ(
+        Refusal({{}, {{"v0", Shape({4, 2}), 0, 2, 0}, {"v0", Shape({4, 2}), 2, 4, offset}}}),
+        absl::StrCat("variable 'v0' begins at element ", offset, " of ps/1, and those before it end at 4"));
+  }
 }
 
 TEST(SliceProto, RefusesRowsOutsideTheShape) {

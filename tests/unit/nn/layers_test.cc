@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
+#include "common/core/aligned_buffer.h"
 #include "common/core/random.h"
 #include "kernels/cpu/device.h"
+#include "kernels/cuda/device.h"
 #include "tests/unit/nn/models.h"
 #include "worker/nn/model.h"
 #include "worker/nn/replica.h"
@@ -128,20 +133,33 @@ const Network kNetworks[] = {
     {"Shared", kShared, {5}, 28 + 65},
 };
 
-class Layers : public testing::TestWithParam<Network> {
+// What the networks run on: the CPU, and the CUDA backend's own kernels on it, which have memory of their
+// own.
+struct Maker {
+  const char* name;
+  std::unique_ptr<kernels::Device> (*make)();
+};
+const Maker kMakers[] = {
+    {"Cpu", [] { return kernels::CreateCpuDevice(0, 1).value(); }},
+    {"Cuda", [] { return kernels::cuda::CreateDevice({.precision = kernels::Precision::kFloat32}).value(); }},
+};
+
+class Layers : public testing::TestWithParam<std::tuple<Network, Maker>> {
  protected:
   static constexpr int64_t kExamples = 6;
 
+  const Network& network() const { return std::get<Network>(GetParam()); }
+
   void SetUp() override {
-    auto model = Model::FromJson(GetParam().layers, "model.json");
+    auto model = Model::FromJson(network().layers, "model.json");
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = std::make_unique<Model>(*std::move(model));
-    const bool softmax = GetParam().name == std::string("Activations");
+    const bool softmax = network().name == std::string("Activations");
     auto replica = Replica::Create(*model_, {.from_logits = !softmax}, *device_);
     ASSERT_TRUE(replica.ok()) << replica.status();
     replica_ = *std::move(replica);
     Random random(3, "inputs");
-    const bool indices = GetParam().name == std::string("Sequences");
+    const bool indices = network().name == std::string("Sequences");
     for (int64_t i = 0; i < kExamples * model_->input_shape().num_elements(); ++i) {
       inputs_.push_back(indices ? static_cast<float>(random.NextBelow(10)) : random.NextUniform(-1, 1));
     }
@@ -159,15 +177,15 @@ class Layers : public testing::TestWithParam<Network> {
     return result->sums.loss / kExamples;
   }
 
-  const std::unique_ptr<kernels::Device> device_ = kernels::CreateCpuDevice(0, 1).value();
+  const std::unique_ptr<kernels::Device> device_ = std::get<Maker>(GetParam()).make();
   std::unique_ptr<Model> model_;
   std::unique_ptr<Replica> replica_;
   std::vector<float> inputs_, targets_;
 };
 
 TEST_P(Layers, ShapesAndParametersAreKeras) {
-  EXPECT_EQ(model_->output_shape(), GetParam().output);
-  EXPECT_EQ(model_->num_parameters(), GetParam().parameters);
+  EXPECT_EQ(model_->output_shape(), network().output);
+  EXPECT_EQ(model_->num_parameters(), network().parameters);
 }
 
 TEST_P(Layers, EveryVariablesGradientIsTheLosssSlope) {
@@ -221,9 +239,31 @@ TEST_P(Layers, TheSameStepGivesTheSameBits) {
   EXPECT_EQ(first, second);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Layers, testing::ValuesIn(kNetworks),
-                         [](const testing::TestParamInfo<Network>& tested) {
-                           return std::string(tested.param.name);
+// Where a device records steps, it does so from the second on, with gradients that are pinned.
+TEST_P(Layers, ARecordedStepReadsWhatIsThereThen) {
+  AlignedBuffer gradients(std::max<int64_t>(model_->num_parameters(), 1024));
+  ASSERT_TRUE(replica_->Pin(gradients.span()).ok());
+  const auto written = gradients.span().subspan(0, static_cast<size_t>(model_->num_parameters()));
+  const auto run = [&](const std::vector<float>& parameters, uint64_t seed) {
+    std::fill(written.begin(), written.end(), std::nanf(""));
+    const auto result = replica_->ForwardBackward(parameters, Batch(seed), written, [](int) {});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return std::pair(result->sums.loss, std::vector<float>(written.begin(), written.end()));
+  };
+  const std::vector<float> one = model_->InitialParameters(5), other = model_->InitialParameters(6);
+  const auto first = run(one, 1);
+  EXPECT_EQ(run(one, 1), first);
+  const auto moved = run(other, 2);
+  EXPECT_NE(moved, first);
+  EXPECT_EQ(run(one, 1), first);
+  EXPECT_EQ(run(other, 2), moved);
+  replica_->Unpin();
+}
+
+INSTANTIATE_TEST_SUITE_P(, Layers, testing::Combine(testing::ValuesIn(kNetworks), testing::ValuesIn(kMakers)),
+                         [](const testing::TestParamInfo<std::tuple<Network, Maker>>& tested) {
+                           return absl::StrCat(std::get<Network>(tested.param).name, "_",
+                                               std::get<Maker>(tested.param).name);
                          });
 
 TEST(BatchNormalization, GivesTheBatchsStatisticsInPlaceOfGradientsAndInfersByTheMovingOnes) {
@@ -252,19 +292,23 @@ TEST(BatchNormalization, GivesTheBatchsStatisticsInPlaceOfGradientsAndInfersByTh
 }
 
 TEST(Embedding, AnIndexOutsideTheTableNamesTheLayer) {
-  const Model model =
-      Model::FromJson(SequentialOf(R"({"class_name": "Embedding", "config": {"name": "words", "input_dim": 10,
+  for (const Maker& maker : kMakers) {
+    SCOPED_TRACE(maker.name);
+    const Model model =
+        Model::FromJson(
+            SequentialOf(R"({"class_name": "Embedding", "config": {"name": "words", "input_dim": 10,
                                        "output_dim": 2, "input_shape": [1]}}, {"class_name": "Flatten"})"),
-                      "m")
-          .value();
-  const auto device = kernels::CreateCpuDevice(0, 1).value();
-  const auto replica =
-      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
-  const std::vector<float> inputs = {10}, targets = {0, 0};
-  const auto status =
-      replica->Evaluate(model.InitialParameters(1), {.examples = 1, .inputs = inputs, .targets = targets})
-          .status();
-  EXPECT_EQ(status.message(), "layer 'words': index 10 in a table of 10 rows: expected 0 to 9");
+            "m")
+            .value();
+    const auto device = maker.make();
+    const auto replica =
+        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    const std::vector<float> inputs = {10}, targets = {0, 0};
+    const auto status =
+        replica->Evaluate(model.InitialParameters(1), {.examples = 1, .inputs = inputs, .targets = targets})
+            .status();
+    EXPECT_EQ(status.message(), "layer 'words': index 10 in a table of 10 rows: expected 0 to 9");
+  }
 }
 
 TEST(TrainableFalse, FreezesALayersVariables) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "common/core/random.h"
 #include "kernels/cpu/device.h"
@@ -18,6 +19,30 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
+
+class SetMarker final : public kernels::Marker {
+ public:
+  absl::Status Set() override {
+    set_ = true;
+    return absl::OkStatus();
+  }
+  absl::Status Wait() override {
+    return std::exchange(set_, false) ? absl::OkStatus()
+                                      : absl::InternalError("waits for a marker never set");
+  }
+
+ private:
+  bool set_ = false;
+};
+
+class CountedPin final : public kernels::PinnedMemory {
+ public:
+  explicit CountedPin(int& count) : count_(count) { ++count_; }
+  ~CountedPin() override { --count_; }
+
+ private:
+  int& count_;
+};
 
 // A CPU whose memory is not the host's: every copy that a GPU needs must be made, or the results are wrong.
 class FarDevice final : public kernels::Device {
@@ -41,15 +66,29 @@ class FarDevice final : public kernels::Device {
     return cpu_.CopyOnDevice(from, to, count);
   }
   absl::Status Synchronize() override { return cpu_.Synchronize(); }
+  absl::Status SeedRandom(uint64_t seed) override { return cpu_.SeedRandom(seed); }
+  absl::StatusOr<std::unique_ptr<kernels::PinnedMemory>> Pin(const void*, int64_t) override {
+    return std::make_unique<CountedPin>(pinned_);
+  }
+  absl::StatusOr<std::unique_ptr<kernels::Marker>> MakeMarker() override {
+    return std::make_unique<SetMarker>();
+  }
+  absl::StatusOr<std::unique_ptr<kernels::Recording>> Record(
+      absl::FunctionRef<absl::Status()> work) override {
+    return cpu_.Record(work);
+  }
   bool host_memory_is_device_memory() const override { return false; }
+  kernels::ElementType compute_type() const override { return cpu_.compute_type(); }
   kernels::OpFactory& ops() override { return cpu_.ops(); }
 
   int64_t bytes_up() const { return bytes_up_; }
   int64_t bytes_down() const { return bytes_down_; }
+  int pinned() const { return pinned_; }
 
  private:
   kernels::Device& cpu_;
   int64_t bytes_up_ = 0, bytes_down_ = 0;
+  int pinned_ = 0;
 };
 
 class ReplicaTest : public testing::Test {
@@ -218,6 +257,27 @@ TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
   EXPECT_EQ(far.bytes_up(), static_cast<int64_t>(
                                 (parameters_.size() + inputs_.size() + labels_.size() + weights.size()) * 4));
   EXPECT_EQ(far.bytes_down(), static_cast<int64_t>((gradients_.size() + result->outputs.size()) * 4));
+}
+
+TEST_F(ReplicaTest, WhatWasPinnedIsFreeAfterUnpin) {
+  FarDevice far(*device_);
+  const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
+  ASSERT_TRUE(replica->Pin(parameters_).ok());
+  ASSERT_TRUE(replica->Pin(gradients_).ok());
+  EXPECT_EQ(far.pinned(), 2);
+  const auto step = [&] {
+    const auto result =
+        replica->ForwardBackward(parameters_, Batch(8), absl::MakeSpan(gradients_), [](int) {});
+    ASSERT_TRUE(result.ok()) << result.status();
+  };
+  step();
+  const int of_its_own = far.pinned() - 2;
+  const std::vector<float> gradients = gradients_;
+  replica->Unpin();
+  EXPECT_EQ(far.pinned(), of_its_own);
+  std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+  step();
+  EXPECT_EQ(gradients_, gradients);
 }
 
 TEST(Replica, AnOutputThatTheLossCannotTakeIsRefused) {

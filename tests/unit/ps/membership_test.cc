@@ -1,5 +1,6 @@
 #include "ps/membership.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace cairn::ps {
@@ -71,6 +72,23 @@ TEST_F(MembershipTest, WhoHasNotLeftIsNamedWithItsStep) {
 
 TEST_F(MembershipTest, AWorkerThatTheJobLacksHasAName) {
   EXPECT_EQ(members_.NameOf(7), "an unknown worker 7");
+}
+
+TEST_F(MembershipTest, WhoHasNotJoinedExpiresOnRequestAndMayStillCome) {
+  members_.Join(1, 0, At(0));
+  std::vector<int> absent;
+  for (const auto& gone : members_.ExpireAbsent()) absent.push_back(gone.worker);
+  EXPECT_THAT(absent, testing::ElementsAre(0, 2));
+  EXPECT_TRUE(members_.ExpireAbsent().empty()) << "once";
+  EXPECT_EQ(Missing(0), "worker/1 (step 0)");
+  EXPECT_EQ(members_.Join(2, 0, At(1)), 1u);
+  EXPECT_TRUE(members_.Heartbeat(2, 1, 0, At(2)));
+}
+
+TEST(Membership, DrawsIncarnationsAboveThoseOfTheGenerationsBefore) {
+  Membership members({"worker/0"}, 100);
+  EXPECT_EQ(members.Join(0, 0, TimePoint()), 101u);
+  EXPECT_EQ(members.Join(0, 0, TimePoint()), 102u);
 }
 
 }  // namespace

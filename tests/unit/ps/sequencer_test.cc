@@ -1,5 +1,7 @@
 #include "ps/sequencer.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
@@ -11,19 +13,33 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
+std::string ToText(const std::vector<Gradient>& gradients) {
+  return absl::StrJoin(gradients, " ", [](std::string* out, const Gradient& gradient) {
+    absl::StrAppend(out, gradient.key.worker, ".", gradient.key.incarnation, ".", gradient.key.step);
+  });
+}
+
 std::string ToText(const LogEntry& entry) {
+  std::string known;
+  for (const auto& [variable, sums] : entry.known) {
+    absl::StrAppend(&known, ", ", variable, " ", sums.gradient, " ", sums.values, " ", sums.direction);
+  }
   if (const auto* apply = std::get_if<Apply>(&entry.what)) {
-    return absl::StrCat(
-        entry.index, ": v", apply->version, " of ",
-        absl::StrJoin(apply->contributors, " ", [](std::string* out, const Gradient& gradient) {
-          absl::StrAppend(out, gradient.key.worker, ".", gradient.key.incarnation, ".", gradient.key.step);
-        }));
+    return absl::StrCat(entry.index, ": v", apply->version, " of ", ToText(apply->contributors), known);
+  }
+  if (const auto* measure = std::get_if<Measure>(&entry.what)) {
+    return absl::StrCat(entry.index, ": measure ", measure->norms == Norms::kLayer ? "layer" : "gradient",
+                        " v", measure->version, " of ", ToText(measure->contributors), known);
   }
   if (const auto* refuse = std::get_if<Refuse>(&entry.what)) {
     return absl::StrCat(entry.index, ": refuse ", refuse->key.worker, ".", refuse->key.incarnation, ".",
                         refuse->key.step);
   }
-  return absl::StrCat(entry.index, ": mark ", std::get<Mark>(entry.what).token);
+  if (const auto* mark = std::get_if<Mark>(&entry.what))
+    return absl::StrCat(entry.index, ": mark ", mark->token);
+  const auto& amendment = std::get<Amendment>(entry.what);
+  return absl::StrCat(entry.index, ": ",
+                      amendment.end ? "end" : absl::StrCat("rate ", *amendment.learning_rate));
 }
 
 class RecordingSink final : public LogSink {
@@ -115,19 +131,39 @@ TEST_F(SequencerTest, APushOfNoMemberIsRefused) {
 TEST_F(SequencerTest, AMarkStandsBetweenTheRoundsThatItFollowsAndPrecedes) {
   StageOnBoth(Push(0, 1, 1));
   StageOnBoth(Push(1, 1, 1));
-  sequencer_.WriteMark("here");
+  EXPECT_TRUE(sequencer_.WriteMark({.token = "here"}).ok());
   StageOnBoth(Push(0, 1, 2, 1));
   StageOnBoth(Push(1, 1, 2, 1));
   EXPECT_THAT(log(), ElementsAre("1: v1 of 0.1.1 1.1.1", "2: mark here", "3: v2 of 0.1.2 1.1.2"));
 }
 
+TEST_F(SequencerTest, AnAmendmentTakesItsPlaceInTheLogOnce) {
+  ASSERT_TRUE(sequencer_.Amend(1, 1, {.learning_rate = 0.5f}).ok());
+  ASSERT_TRUE(sequencer_.Amend(1, 1, {.learning_rate = 0.5f}).ok()) << "a repeat";
+  StageOnBoth(Push(0, 1, 1));
+  ASSERT_TRUE(sequencer_.Amend(1, 2, {.end = true}).ok());
+  ASSERT_TRUE(sequencer_.Amend(1, 1, {.learning_rate = 0.5f}).ok()) << "a late repeat";
+  StageOnBoth(Push(1, 1, 1));
+  EXPECT_THAT(log(), ElementsAre("1: rate 0.5", "2: end", "3: refuse 0.1.1", "4: refuse 1.1.1"));
+  EXPECT_EQ(sink_->flushed, 4u);
+}
+
+TEST_F(SequencerTest, OnlyTheChiefThatIsAMemberAmends) {
+  sequencer_.Join(0, 2);
+  EXPECT_EQ(sequencer_.Amend(1, 7, {.end = true}).code(), absl::StatusCode::kAborted);
+  ASSERT_TRUE(sequencer_.Amend(2, 1, {.learning_rate = 0.5f}).ok()) << "its numbers begin anew";
+  sequencer_.Leave(0, 2);
+  EXPECT_EQ(sequencer_.Amend(2, 2, {.end = true}).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(log(), ElementsAre("1: rate 0.5"));
+}
+
 TEST_F(SequencerTest, ASubscriberGetsTheLogFromWhereItStands) {
-  for (const char* token : {"a", "b", "c"}) sequencer_.WriteMark(token);
+  for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMark({.token = token}).ok());
   const auto follower = std::make_shared<RecordingSink>();
   ASSERT_TRUE(sequencer_.Subscribe(1, 2, follower));
   EXPECT_THAT(follower->entries, ElementsAre("2: mark b", "3: mark c"));
   EXPECT_EQ(follower->flushed, 2u);
-  sequencer_.WriteMark("d");
+  EXPECT_TRUE(sequencer_.WriteMark({.token = "d"}).ok());
   EXPECT_EQ(follower->entries.back(), "4: mark d");
 }
 
@@ -136,16 +172,16 @@ TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOneWhoseEndChangesNothing) {
   ASSERT_TRUE(sequencer_.Subscribe(1, 1, old_link));
   ASSERT_TRUE(sequencer_.Subscribe(1, 1, new_link));
   sequencer_.Unsubscribe(1, old_link.get());
-  EXPECT_THAT(sequencer_.UnreachedServers(), IsEmpty());
-  sequencer_.WriteMark("a");
+  EXPECT_THAT(sequencer_.MissingServers(), IsEmpty());
+  EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
   EXPECT_THAT(old_link->entries, IsEmpty());
   EXPECT_THAT(new_link->entries, ElementsAre("1: mark a"));
   sequencer_.Unsubscribe(1, new_link.get());
-  EXPECT_THAT(sequencer_.UnreachedServers(), ElementsAre(1));
+  EXPECT_THAT(sequencer_.MissingServers(), ElementsAre(1));
 }
 
 TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
-  for (const char* token : {"a", "b", "c"}) sequencer_.WriteMark(token);
+  for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMark({.token = token}).ok());
   sequencer_.OnExecuted(0, 3);
   EXPECT_TRUE(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()));
   sequencer_.OnExecuted(1, 2);
@@ -156,12 +192,127 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   EXPECT_THAT(late->entries, ElementsAre("3: mark c"));
 }
 
+TEST_F(SequencerTest, WhileAServerStandsStillTheLogTakesNoMoreThanItsLimitFromClients) {
+  for (size_t mark = 0; mark < Sequencer::kMostUnexecuted; ++mark) {
+    ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
+  }
+  const int64_t written = Sequencer::kMostUnexecuted;
+  sequencer_.OnExecuted(0, written);
+  const absl::Status full = sequencer_.WriteMark({.token = "b"}).status();
+  EXPECT_EQ(full, absl::ResourceExhaustedError(
+                      "the log holds 16384 entries, at most 16384, that ps/1 has not executed"));
+  EXPECT_EQ(sequencer_.Amend(/*incarnation=*/1, /*number=*/1, {.learning_rate = 1.0f}), full);
+  sequencer_.OnStaged(0, Push(0, /*incarnation=*/7, 1));  // of no member: would be refused
+  EXPECT_EQ(log().size(), Sequencer::kMostUnexecuted);
+  StageOnBoth(Push(0, 1, 1));
+  StageOnBoth(Push(1, 1, 1));
+  EXPECT_EQ(log().back(), "16385: v1 of 0.1.1 1.1.1") << "pushes that all servers hold go on";
+  sequencer_.OnExecuted(1, written);
+  EXPECT_TRUE(sequencer_.WriteMark({.token = "b"}).ok());
+}
+
+TEST_F(SequencerTest, PushesThatAStandingServerDoesNotHoldWriteNothing) {
+  for (int64_t step = 1; step <= 100; ++step) sequencer_.OnStaged(0, Push(0, 1, step));
+  EXPECT_THAT(log(), IsEmpty());
+}
+
 TEST_F(SequencerTest, AnEndedLogSendsItsSubscribersAway) {
   sequencer_.End();
   EXPECT_TRUE(sink_->ended);
-  sequencer_.WriteMark("a");
+  EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
   EXPECT_THAT(log(), IsEmpty());
   EXPECT_FALSE(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()));
+}
+
+// One worker, asynchronously, on two servers, under an optimizer that takes both kinds of norms.
+class MeasuringSequencerTest : public testing::Test {
+ protected:
+  MeasuringSequencerTest()
+      : sequencer_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2,
+                   {Norms::kGradient, Norms::kLayer}) {
+    EXPECT_TRUE(sequencer_.Subscribe(0, 1, sink_));
+    EXPECT_TRUE(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()));
+    sequencer_.Join(0, 1);
+  }
+  void StageOnBoth(int64_t step) {
+    for (int server : {0, 1}) sequencer_.OnStaged(server, Push(0, 1, step));
+  }
+  // One band of "a" on each server, in this order.
+  void Report(int server, int64_t index, const Squares& band) {
+    sequencer_.OnSums(server, {.index = index, .slices = {{"a", server, {band}}}});
+  }
+  std::vector<std::string>& log() { return sink_->entries; }
+
+  Sequencer sequencer_;
+  std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
+};
+
+TEST_F(MeasuringSequencerTest, EachEntryOfAnUpdateHasWhatAllServersFoundForTheOneBefore) {
+  StageOnBoth(1);
+  EXPECT_THAT(log(), ElementsAre("1: measure gradient v1 of 0.1.1"));
+  Report(1, 1, {.gradient = 3});
+  EXPECT_EQ(log().size(), 1u);
+  Report(0, 1, {.gradient = 4});
+  Report(0, 2, {.values = 1, .direction = 2});
+  Report(1, 2, {.values = 10, .direction = 20});
+  EXPECT_THAT(log(), ElementsAre("1: measure gradient v1 of 0.1.1", "2: measure layer v1 of 0.1.1, a 7 0 0",
+                                 "3: v1 of 0.1.1, a 0 11 22"));
+  EXPECT_EQ(sink_->flushed, 3u);
+}
+
+TEST_F(MeasuringSequencerTest, WhatIsDecidedMeanwhileFollowsTheUpdate) {
+  StageOnBoth(1);
+  EXPECT_TRUE(sequencer_.WriteMark({.token = "here"}).ok());
+  ASSERT_EQ(sequencer_.Amend(/*incarnation=*/1, /*number=*/1, {.learning_rate = 2.0f}), absl::OkStatus());
+  StageOnBoth(2);
+  EXPECT_EQ(log().size(), 1u);
+  for (int64_t index : {1, 2}) {
+    for (int server : {0, 1}) Report(server, index, {});
+  }
+  ASSERT_EQ(log().size(), 6u);
+  EXPECT_EQ(log()[3], "4: mark here");
+  EXPECT_THAT(log()[4], testing::StartsWith("5: "));
+  EXPECT_EQ(log()[5], "6: measure gradient v2 of 0.1.2");
+}
+
+TEST_F(MeasuringSequencerTest, SumsThatAreRepeatedOrOfAnotherMeasureCountForNothing) {
+  StageOnBoth(1);
+  Report(0, 1, {.gradient = 1});
+  Report(0, 1, {.gradient = 1});
+  Report(1, 7, {.gradient = 1});
+  EXPECT_EQ(log().size(), 1u);
+  Report(1, 1, {.gradient = 1});
+  EXPECT_EQ(log().back(), "2: measure layer v1 of 0.1.1, a 2 0 0");
+  Report(0, 1, {.gradient = 1});
+  Report(1, 1, {.gradient = 1});
+  EXPECT_EQ(log().size(), 2u);
+}
+
+TEST_F(MeasuringSequencerTest, AServerThatDoesNotReportIsNamedAndEndsTheWait) {
+  const TimePoint start = TimePoint(std::chrono::hours(1));
+  EXPECT_EQ(sequencer_.CheckMeasuring(start), absl::OkStatus());
+  StageOnBoth(1);
+  Report(0, 1, {});
+  EXPECT_THAT(sequencer_.MissingServers(), ElementsAre(1));
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus()) << "it begins now";
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(59)),
+            absl::OkStatus());
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(60)),
+            absl::AbortedError("the update to version 1 has waited 60 s for the norms of what is on ps/1"));
+  Report(1, 1, {});
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(2)), absl::OkStatus()) << "of the next";
+}
+
+TEST_F(MeasuringSequencerTest, APushIsAsOldAsTheOldestOfItsParts) {
+  for (int64_t step : {1, 2}) {
+    StageOnBoth(step);
+    for (int64_t index : {1, 2}) {
+      for (int server : {0, 1}) Report(server, 3 * (step - 1) + index, {});
+    }
+  }
+  sequencer_.OnStaged(0, Push(0, 1, 3, /*base_version=*/0));
+  sequencer_.OnStaged(1, Push(0, 1, 3, /*base_version=*/2));
+  EXPECT_EQ(sequencer_.counters().staleness_max, 2);
 }
 
 }  // namespace

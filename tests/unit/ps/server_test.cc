@@ -1,5 +1,6 @@
 #include "ps/server.h"
 
+#include <limits>
 #include <optional>
 
 #include "common/net/grpc_util.h"
@@ -78,6 +79,14 @@ class ServerTest : public testing::Test {
     request.set_message(message);
     EXPECT_TRUE(Call(server_, &Server::Leave, request).ok());
   }
+  // As the chief in its first life.
+  absl::Status Amend(float learning_rate) {
+    v1::AmendRequest request;
+    request.set_incarnation(1);
+    request.set_number(++amendments_);
+    request.mutable_amendment()->set_learning_rate(learning_rate);
+    return Call(server_, &Server::Amend, request).status();
+  }
   using WaitAnswer = std::optional<absl::StatusOr<v1::WaitResponse>>;
   void Wait(v1::Condition condition, double seconds, WaitAnswer& answer) {
     v1::WaitRequest request;
@@ -101,6 +110,7 @@ class ServerTest : public testing::Test {
 
   test::FakeClock clock_;
   Server server_;
+  int64_t amendments_ = 0;
 };
 
 TEST_F(ServerTest, TheHandshakeRefusesOtherProtocolsIndicesAndClusters) {
@@ -132,33 +142,26 @@ TEST_F(ServerTest, AnEmptyServerSaysSo) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(ServerTest, AGlobalNormIsForOneServer) {
-  v1::CreateRequest request = TrainingJob();
-  (*request.mutable_job()->mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 1;
-  request.mutable_job()->add_servers("host:2");
-  const absl::Status status = Create(request).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(MessageOf(status), HasSubstr("global_clipnorm needs the norm of all variables' gradients, and "
-                                           "each of 2 servers knows its own alone"));
-  request.mutable_job()->mutable_servers()->RemoveLast();
-  EXPECT_TRUE(Create(request).ok());
-}
-
 TEST_F(ServerTest, AnUnknownScheduleIsNamed) {
   v1::CreateRequest request = TrainingJob();
   request.mutable_job()->mutable_optimizer()->mutable_learning_rate_schedule()->set_name("StepDecay");
   EXPECT_THAT(MessageOf(Create(request).status()), HasSubstr("optimizer SGD: unknown schedule 'StepDecay'"));
 }
 
-TEST_F(ServerTest, AnOptimizerOfNormsRefusesASplitVariable) {
-  for (const auto& [name, clip] : {std::pair("Lamb", ""), std::pair("SGD", "clipnorm")}) {
+TEST_F(ServerTest, AnOptimizerOfNormsRefusesACutBandOfRows) {
+  for (const auto& [name, clip] :
+       {std::pair("Lamb", ""), std::pair("SGD", "clipnorm"), std::pair("SGD", "global_clipnorm")}) {
     v1::CreateRequest request = TrainingJob();
     request.mutable_job()->mutable_optimizer()->set_name(name);
     if (*clip != 0) (*request.mutable_job()->mutable_optimizer()->mutable_hyperparameters())[clip] = 1;
-    request.mutable_slices(0)->set_row_end(1);
+    request.mutable_slices(0)->set_shape(0, 1000);  // bands of 4 rows
+    request.mutable_slices(0)->set_row_end(402);
     const absl::Status status = Create(request).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(MessageOf(status), HasSubstr("needs norms of whole variables, and 'a' is split"));
+    EXPECT_THAT(MessageOf(status),
+                HasSubstr("takes norms, and 'a' is split at rows 0 and 402, not at multiples of 4"));
+    request.mutable_slices(0)->set_row_end(400);
+    EXPECT_EQ(Create(request).status(), absl::OkStatus());
   }
 }
 
@@ -195,6 +198,7 @@ TEST_F(ServerTest, JobsThatMakeNoSenseAreRefusedWithoutEffect) {
       [](v1::CreateRequest& request) { request.mutable_job()->clear_workers(); },
       [](v1::CreateRequest& request) { request.mutable_job()->clear_servers(); },
       [](v1::CreateRequest& request) { request.mutable_job()->set_lease_seconds(0); },
+      [](v1::CreateRequest& request) { request.mutable_job()->set_lease_seconds(1e300); },
       [](v1::CreateRequest& request) { request.mutable_job()->set_replicas_to_aggregate(-1); },
       [](v1::CreateRequest& request) { request.mutable_job()->mutable_optimizer()->set_name("Magic"); },
       [](v1::CreateRequest& request) { *request.add_slices() = request.slices(0); },
@@ -209,6 +213,47 @@ TEST_F(ServerTest, JobsThatMakeNoSenseAreRefusedWithoutEffect) {
     EXPECT_EQ(Create(request).status().code(), absl::StatusCode::kInvalidArgument) << "row " << row++;
     EXPECT_EQ(Describe().state(), v1::STATE_EMPTY);
   }
+}
+
+// [two elements]: 8 bytes; without slots, of two workers: 2 + 3 + 1 times that.
+TEST_F(ServerTest, AJobIsRefusedFromAByteBeyondItsMemoryOn) {
+  Server enough({.index = 0, .connect_to_leader = nullptr, .memory_limit = 48}, clock_);
+  EXPECT_TRUE(Call(enough, &Server::Create, TrainingJob()).ok());
+  Server short_of_it({.index = 0, .connect_to_leader = nullptr, .memory_limit = 47}, clock_);
+  EXPECT_EQ(Call(short_of_it, &Server::Create, TrainingJob()).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(short_of_it.ended(), std::nullopt);
+}
+
+TEST_F(ServerTest, ARefusalForMemorySaysWhatNeedsHowMuch) {
+  Server server({.index = 3, .connect_to_leader = nullptr, .memory_limit = int64_t{4} << 30}, clock_);
+  v1::CreateRequest request = TrainingJob();
+  request.mutable_job()->mutable_optimizer()->set_name("Adam");
+  *request.mutable_slices(0) = Vectors({{"a", int64_t{1} << 28}})[0].ToProto();  // 1 GiB
+  EXPECT_EQ(
+      Call(server, &Server::Create, request).status(),
+      absl::ResourceExhaustedError(
+          "ps/3: the job needs 10 GiB and may take 4 GiB (--memory_limit): two versions of the values 2 GiB, "
+          "2 slots of Adam 2 GiB, a gradient of each of 2 workers and one that arrives 3 GiB, a snapshot's "
+          "copy 3 GiB"));
+}
+
+TEST_F(ServerTest, MoreWaitersThanTheLimitAreRefused) {
+  std::vector<WaitAnswer> answers(WaitList::kMostWaiting);
+  for (WaitAnswer& answer : answers) Wait(v1::CONDITION_READY, 20, answer);
+  WaitAnswer refused;
+  Wait(v1::CONDITION_READY, 20, refused);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status(), absl::ResourceExhaustedError("4096 calls of Wait are waiting"));
+  MakeReady();
+  for (const WaitAnswer& answer : answers) EXPECT_TRUE((*answer)->holds());
+}
+
+TEST_F(ServerTest, AMarkWithALongNameIsRefused) {
+  MakeReady();
+  v1::MarkRequest request;
+  request.set_token(std::string(kLongestMark + 1, 'a'));
+  EXPECT_EQ(Call(server_, &Server::Mark, request).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ServerTest, AWaitEndsWhenItsConditionHolds) {
@@ -230,6 +275,13 @@ TEST_F(ServerTest, AWaitEndsWhenItsTimeIsUpAndSaysWhatIsMissing) {
   server_.Tick();
   EXPECT_FALSE((*answer)->holds());
   EXPECT_EQ((*answer)->missing(), "the chief has not declared the job");
+}
+
+TEST_F(ServerTest, AWaitOfNoNumberOfSecondsIsOverAtOnce) {
+  WaitAnswer answer;
+  Wait(v1::CONDITION_READY, std::numeric_limits<double>::quiet_NaN(), answer);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_FALSE((*answer)->holds());
 }
 
 TEST_F(ServerTest, AWaitForTheOthersNamesThem) {
@@ -277,6 +329,7 @@ TEST_F(ServerTest, AWorkerThatFailsEndsTheJob) {
   Leave(1, v1::LEAVE_REASON_FAILED, "no space left");
   EXPECT_EQ(Heartbeat(0)->state(), v1::STATE_FAILED);
   EXPECT_EQ(Heartbeat(0)->failure(), "worker/1 failed: no space left");
+  EXPECT_EQ(Heartbeat(0)->failure_code(), static_cast<int>(absl::StatusCode::kInternal));
   EXPECT_EQ(server_.ended(), std::nullopt) << "worker/0 is still to be told";
   Leave(0, v1::LEAVE_REASON_FAILED);
   EXPECT_EQ(server_.ended(), ExitCode::kFailure);
@@ -289,6 +342,36 @@ TEST_F(ServerTest, AFailedJobsServerGoesInTheEndWhoeverHasNotHeard) {
   Leave(1, v1::LEAVE_REASON_FAILED, "x");
   clock_.Advance(std::chrono::seconds(11));
   EXPECT_EQ(server_.ended(), ExitCode::kFailure);
+}
+
+TEST_F(ServerTest, ALearningRateIsShownOnceItIsAmended) {
+  MakeReady();
+  ASSERT_TRUE(Join(0).ok());
+  EXPECT_EQ(Describe().learning_rate(), 0.01f) << "SGD's default";
+  EXPECT_TRUE(Amend(0.5f).ok());
+  EXPECT_EQ(Describe().learning_rate(), 0.5f);
+  for (float bad : {-1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    EXPECT_EQ(Amend(bad).code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+  EXPECT_EQ(Describe().learning_rate(), 0.5f);
+}
+
+TEST_F(ServerTest, ALearningRateCannotTakeTheSchedulesPlace) {
+  v1::CreateRequest request = TrainingJob();
+  auto& schedule = *request.mutable_job()->mutable_optimizer()->mutable_learning_rate_schedule();
+  schedule.set_name("PiecewiseConstantDecay");
+  schedule.add_values(1);
+  server_.OnInitialised(Create(request).value().layout());
+  ASSERT_TRUE(Join(0).ok());
+  const absl::Status status = Amend(0.5f);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(MessageOf(status), HasSubstr("PiecewiseConstantDecay"));
+}
+
+TEST_F(ServerTest, OnlyAJobThatIsThereIsAmended) {
+  EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(Create(Variable("v", {1})).ok());
+  EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kFailedPrecondition) << "nothing is trained";
 }
 
 TEST_F(ServerTest, AfterFinishTheServerIsDone) {
@@ -338,6 +421,59 @@ TEST_F(ServerTest, LayoutsOfDifferentProcessesDiffer) {
   Server other({.index = 0, .cluster_hash = 17, .incarnation = 6, .connect_to_leader = nullptr}, clock_);
   const uint64_t here = Create(TrainingJob()).value().layout();
   EXPECT_NE(Call(other, &Server::Create, TrainingJob()).value().layout(), here);
+}
+
+TEST_F(ServerTest, AJobThatIsReadyIsReplacedByItsNextGenerationAlone) {
+  v1::CreateRequest next = TrainingJob();
+  MakeReady();
+  ASSERT_TRUE(Join(0).ok());
+  EXPECT_EQ(Create(next).status().code(), absl::StatusCode::kFailedPrecondition) << "the same generation";
+  next.mutable_job()->set_generation(1);
+  next.mutable_job()->mutable_resumed()->set_version(12);
+  v1::CreateRequest other = next;
+  other.mutable_job()->set_run_id("another run");
+  EXPECT_EQ(Create(other).status().code(), absl::StatusCode::kFailedPrecondition);
+  const auto created = Create(next);
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_EQ(Describe().state(), v1::STATE_INITIALISING);
+  EXPECT_EQ(Describe().version(), 12);
+  server_.OnInitialised(created->layout());
+  next.mutable_job()->set_generation(0);
+  EXPECT_THAT(MessageOf(Create(next).status()), HasSubstr("generation 0 of job run, where 1 is under way"));
+  EXPECT_EQ(Join(0)->incarnation(), (uint64_t{1} << 32) + 1) << "no life of the generation before has it";
+}
+
+TEST_F(ServerTest, AfterASetBackAWorkerThatDoesNotComeBackIsLost) {
+  v1::CreateRequest next = TrainingJob();
+  MakeReady();
+  next.mutable_job()->set_generation(1);
+  next.mutable_job()->set_lease_seconds(3600);
+  server_.OnInitialised(Create(next)->layout());
+  ASSERT_TRUE(Join(0).ok());
+  const auto job = server_.JobToFollow("run", 1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(server_.JobToFollow("run", 0).status().code(), absl::StatusCode::kUnavailable);
+  server_.Tick();
+  EXPECT_THAT((*job)->sequencer()->WaitingFor(), ElementsAre(0, 1));
+  clock_.Advance(std::chrono::seconds(31));
+  server_.Tick();
+  EXPECT_THAT((*job)->sequencer()->WaitingFor(), ElementsAre(0));
+}
+
+TEST_F(ServerTest, WhereRoundsWaitForAReturnALostWorkerStaysInTheRound) {
+  v1::CreateRequest request = TrainingJob();
+  request.mutable_job()->set_wait_for_return(true);
+  server_.OnInitialised(Create(request)->layout());
+  ASSERT_TRUE(Join(0).ok());
+  ASSERT_TRUE(Join(1).ok());
+  const auto job = server_.JobToFollow("run", 0);
+  ASSERT_TRUE(job.ok()) << job.status();
+  clock_.Advance(std::chrono::seconds(11));
+  server_.Tick();
+  EXPECT_THAT((*job)->sequencer()->WaitingFor(), ElementsAre(0, 1));
+  v1::HeartbeatRequest heartbeat;
+  heartbeat.set_incarnation(1);
+  EXPECT_EQ(Call(server_, &Server::Heartbeat, heartbeat).status().code(), absl::StatusCode::kAborted);
 }
 
 }  // namespace

@@ -114,6 +114,30 @@ TEST_F(SessionTest, MoreOpenRequestsThanTheLimitEndTheStream) {
   EXPECT_EQ(BeginPush(5).code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(SessionTest, MoreRequestsThatWaitForTheirAnswerThanTheLimitEndTheStream) {
+  const auto read_at_mark = [&](uint64_t id) {
+    v1::ClientHeader header = Header(id);
+    header.mutable_read()->set_layout(layout_);
+    header.mutable_read()->set_mark("later");
+    return session_.OnFrame(header, {});
+  };
+  for (uint64_t id = 1; id <= 16; ++id) ASSERT_TRUE(read_at_mark(id).ok());
+  EXPECT_EQ(read_at_mark(17),
+            absl::ResourceExhaustedError("more than 16 requests of one session wait for their answer"));
+  v1::MarkRequest mark;
+  mark.set_token("later");
+  server_.Mark(mark, [](absl::StatusOr<v1::MarkResponse> response) { EXPECT_TRUE(response.ok()); });
+  EXPECT_TRUE(read_at_mark(18).ok()) << "the others are answered";
+}
+
+TEST_F(SessionTest, AMarkWithALongNameIsAnswered) {
+  v1::ClientHeader header = Header(1);
+  header.mutable_read()->set_layout(layout_);
+  header.mutable_read()->set_mark(std::string(kLongestMark + 1, 'a'));
+  ASSERT_TRUE(session_.OnFrame(header, {}).ok());
+  EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+}
+
 TEST_F(SessionTest, APayloadWhereNoneBelongsEndsTheStream) {
   EXPECT_EQ(session_.OnFrame(PushHeader(1), Bytes({1})).code(), absl::StatusCode::kInvalidArgument);
 }

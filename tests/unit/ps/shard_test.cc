@@ -18,8 +18,10 @@ using testing::IsEmpty;
 class RecordingPort final : public SequencerPort {
  public:
   void ReportStaged(const Gradient& gradient) override { staged.push_back(gradient.key); }
+  void ReportSums(Sums reported) override { sums.push_back(std::move(reported)); }
   void ReportExecuted(int64_t index) override { executed = index; }
   std::vector<PushKey> staged;
+  std::vector<Sums> sums;
   int64_t executed = 0;
 };
 
@@ -51,7 +53,7 @@ class ShardTest : public testing::Test {
   void Read(const std::string& mark, ReadAnswer& answer) {
     shard_.Read(mark, [&answer](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
   }
-  void Decide(std::variant<Apply, Refuse, Mark> what) {
+  void Decide(LogEntry::What what) {
     shard_.Append({shard_.next_index(), std::move(what)});
     shard_.Flush();
   }
@@ -134,6 +136,27 @@ TEST_F(ShardTest, APushOfAnOldLifeIsRejected) {
   EXPECT_EQ((*second_)->outcome, v1::OUTCOME_REJECTED);
 }
 
+TEST_F(ShardTest, AHeldAnswerComesWithItsReleaseAndTheValuesThen) {
+  Push(Key(0, 1), {1, 1}, first_);
+  Push(Key(1, 1), {2, 2}, second_);
+  Decide(Apply{.version = 1, .contributors = {From(Key(0, 1))}, .held = true});
+  EXPECT_FALSE(first_.has_value());
+  EXPECT_THAT(ToVector(shard_.store().current()), Each(-1)) << "applied nevertheless";
+  EXPECT_THAT(shard_.StagedGradients(), ElementsAre(From(Key(1, 1)))) << "that one is decided";
+  Push(Key(0, 1), {1, 1}, third_);
+  EXPECT_FALSE(third_.has_value()) << "to ask again is no way past it";
+  Decide(Apply{.version = 2, .contributors = {From(Key(1, 1))}});
+  EXPECT_FALSE(first_.has_value());
+  Decide(Release{Key(0, 1)});
+  ASSERT_TRUE(first_.has_value() && third_.has_value());
+  EXPECT_EQ((*first_)->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_EQ((*first_)->version, 2);
+  EXPECT_EQ((*first_)->staleness, 0);
+  EXPECT_THAT(ToVector((*first_)->values), Each(-3));
+  EXPECT_TRUE((*third_)->duplicate);
+  EXPECT_THAT(ToVector((*third_)->values), Each(-3));
+}
+
 TEST_F(ShardTest, ARefusalTellsOutcomeStalenessAndTheValuesToGoOnFrom) {
   Push(Key(0, 1), {1, 1}, first_);
   Push(Key(1, 1), {8, 8}, second_);
@@ -159,14 +182,41 @@ TEST_F(ShardTest, TheLastVersionIsMarkedAsSuch) {
   }
 }
 
+TEST_F(ShardTest, AnEarlierEndIsToldToAllWhoAskLater) {
+  Push(Key(0, 1), {1, 1}, first_);
+  ApplyRound(1, {Key(0, 1)});
+  EXPECT_FALSE((*first_)->finished);
+  Push(Key(1, 1), {1, 1}, second_);
+  Decide(Amendment{.end = true});
+  Decide(Refuse{.key = Key(1, 1), .reason = Refuse::Reason::kFinished});
+  EXPECT_EQ((*second_)->outcome, v1::OUTCOME_FINISHED);
+  EXPECT_TRUE((*second_)->finished);
+  ReadAnswer read;
+  Read("", read);
+  EXPECT_TRUE((*read)->finished);
+  EXPECT_EQ((*read)->values.version, 1);
+  Push(Key(0, 1), {1, 1}, third_);  // the answer was lost
+  EXPECT_TRUE((*third_)->finished);
+}
+
+TEST_F(ShardTest, ALearningRateIsThatOfTheUpdatesAfterIt) {
+  Push(Key(0, 1), {1, 2}, first_);
+  ApplyRound(1, {Key(0, 1)});
+  Decide(Amendment{.learning_rate = 0.5f});
+  Push(Key(0, 2), {1, 2}, first_);
+  ApplyRound(2, {Key(0, 2)});
+  EXPECT_THAT(ToVector(shard_.store().current()), ElementsAre(-1.5, -3));
+  EXPECT_FALSE((*first_)->finished);
+}
+
 TEST_F(ShardTest, AReadByMarkSeesTheValuesAtThatPointOfTheLog) {
   ReadAnswer before, after, now;
   Read("m", before);  // comes before the log gets there
   Push(Key(0, 1), {1, 1}, first_);
   ApplyRound(1, {Key(0, 1)});
   EXPECT_FALSE(before.has_value());
-  Decide(Mark{"m"});
-  Decide(Mark{"n"});
+  Decide(Mark{.token = "m"});
+  Decide(Mark{.token = "n"});
   Push(Key(0, 2), {1, 1}, first_);
   ApplyRound(2, {Key(0, 2)});
   Read("n", after);  // comes after
@@ -178,7 +228,7 @@ TEST_F(ShardTest, AReadByMarkSeesTheValuesAtThatPointOfTheLog) {
 }
 
 TEST_F(ShardTest, AReaderThatComesTooLateForItsMarkIsTold) {
-  for (int mark = 0; mark < 100; ++mark) Decide(Mark{absl::StrCat(mark)});
+  for (int mark = 0; mark < 100; ++mark) Decide(Mark{.token = absl::StrCat(mark)});
   ReadAnswer late, recent;
   Read("0", late);
   Read("99", recent);
@@ -222,12 +272,235 @@ TEST_F(ShardTest, AnUpdateOfAPushThatIsNotHereFailsTheJob) {
   EXPECT_EQ(shard_.store().current().version, 0);
 }
 
+TEST_F(ShardTest, AnUpdateThatCountsAPushWithoutValuesFailsTheJob) {
+  auto push = shard_.BeginPush({.gradient = {.key = Key(0, 1), .base_version = 0, .examples = 0}});
+  shard_.FinishPush(std::move(push),
+                    [this](absl::StatusOr<PushResult> result) { first_ = std::move(result); });
+  ApplyRound(1, {Key(0, 1)});  // of one example
+  EXPECT_EQ(first_->status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(
+      std::string(first_->status().message()),
+      HasSubstr("version 1 takes the push of worker 0 (incarnation 1), step 1, for one of 1 examples"));
+}
+
 TEST_F(ShardTest, WhatIsStagedAndUndecidedCanBeSaidAgain) {
   Push(Key(0, 1), {1, 1}, first_);
   Push(Key(1, 1), {1, 1}, second_);
   ApplyRound(1, {Key(0, 1)});
   EXPECT_THAT(shard_.StagedGradients(), ElementsAre(From(Key(1, 1))));
   EXPECT_EQ(shard_.next_index(), 2);
+}
+
+TEST_F(ShardTest, ReadersOfMarksThatHaveNotComeAreBounded) {
+  std::vector<ReadAnswer> answers(Shard::kMostAwaiting);
+  for (ReadAnswer& answer : answers) Read("m", answer);
+  ReadAnswer refused;
+  Read("m", refused);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status(),
+            absl::ResourceExhaustedError("mark m: 1024 reads wait for marks, at most 1024"));
+  Decide(Mark{.token = "m"});
+  for (const ReadAnswer& answer : answers) EXPECT_TRUE(answer->ok());
+  ReadAnswer next;
+  Read("n", next);
+  EXPECT_FALSE(next.has_value()) << "it waits";
+}
+
+TEST_F(ShardTest, RepeatsOfAPushThatWaitAreBounded) {
+  Push(Key(0, 1), {1, 2}, first_);
+  std::vector<PushAnswer> repeats(Shard::kMostRepeats);
+  for (PushAnswer& repeat : repeats) Push(Key(0, 1), {1, 2}, repeat);
+  Push(Key(0, 1), {1, 2}, second_);
+  ASSERT_TRUE(second_.has_value());
+  EXPECT_EQ(second_->status(),
+            absl::ResourceExhaustedError("push of worker 0 (incarnation 1), step 1: 16 repeats of it wait"));
+  ApplyRound(1, {Key(0, 1)});
+  for (const PushAnswer& repeat : repeats) EXPECT_TRUE(repeat->ok());
+}
+
+TEST_F(ShardTest, PushesThatWaitForTheirDecisionAreBounded) {
+  const auto push_nothing = [&](int64_t step, PushAnswer& answer) {
+    auto push = shard_.BeginPush({.gradient = {.key = Key(0, step), .base_version = 0, .examples = 0}});
+    shard_.FinishPush(std::move(push),
+                      [&answer](absl::StatusOr<PushResult> result) { answer = std::move(result); });
+  };
+  std::vector<PushAnswer> answers(Shard::kMostStaged);
+  for (size_t i = 0; i < answers.size(); ++i) push_nothing(static_cast<int64_t>(i) + 1, answers[i]);
+  push_nothing(static_cast<int64_t>(answers.size()) + 1, first_);
+  ASSERT_TRUE(first_.has_value());
+  EXPECT_EQ(first_->status(), absl::ResourceExhaustedError(
+                                  "push of worker 0 (incarnation 1), step 4097: 4096 pushes wait for their "
+                                  "decision, at most 4096"));
+  EXPECT_FALSE(answers.back().has_value());
+  shard_.Fail(absl::InternalError("the end"));  // answers them
+}
+
+// Each reply brings the next entry, so the queue is never empty until the end.
+TEST_F(ShardTest, WhatIsExecutedIsReportedAlsoWhileThereIsMore) {
+  constexpr int kMarks = 600;
+  int64_t reported_before_the_end = 0;
+  for (int mark = 0; mark < kMarks; ++mark) {
+    shard_.Read(absl::StrCat(mark), [&, mark](const absl::StatusOr<ReadResult>&) {
+      reported_before_the_end = port_.executed;
+      if (mark + 1 < kMarks) Decide(Mark{.token = absl::StrCat(mark + 1)});
+    });
+  }
+  Decide(Mark{.token = "0"});
+  EXPECT_EQ(reported_before_the_end, 512);
+  EXPECT_EQ(port_.executed, kMarks);
+}
+
+// A shard of one element under momentum, that is with one slot, and a number of bytes.
+class SmallShard {
+ public:
+  explicit SmallShard(int64_t memory_limit,
+                      const OptimizerConfig& optimizer = {"SGD", {{"learning_rate", 1}, {"momentum", 0.5}}})
+      : shard({.slices = Vectors({{"a", 1}}),
+               .optimizer = MakeOptimizer(optimizer).value(),
+               .memory_limit = memory_limit}) {
+    shard.ConnectTo(&port);
+  }
+  // A push of its own and the update of that alone; its answer.
+  PushAnswer Step(bool read_values = false) {
+    const int64_t next = shard.store().current().version + 1;
+    const Gradient gradient = {.key = {0, 1, next}, .base_version = next - 1, .examples = 1};
+    PushAnswer answer;
+    auto push = shard.BeginPush({.gradient = gradient, .read_values = read_values});
+    if (absl::Status came = push->AddChunk(0, Bytes({1})); !came.ok()) return came;
+    shard.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) { answer = std::move(result); });
+    Decide(Apply{.version = next, .contributors = {gradient}});
+    return answer;
+  }
+  ReadAnswer Read(const std::string& mark) {
+    ReadAnswer answer;
+    shard.Read(mark, [&](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
+    return answer;
+  }
+  void Decide(LogEntry::What what) {
+    shard.Append({shard.next_index(), std::move(what)});
+    shard.Flush();
+  }
+
+  RecordingPort port;
+  Shard shard;
+};
+
+// 4 bytes each: the slot, two versions, a gradient, one that arrives, a snapshot's two.
+constexpr int64_t kNeedsOfOneWorker = 4 * (1 + 2 + 1 + 1 + 2);
+
+TEST(ShardMemory, WhatAJobNeedsIsEnoughWhileASnapshotIsRead) {
+  SmallShard small(kNeedsOfOneWorker);
+  for (int step = 0; step < 3; ++step) {
+    small.Decide(Mark{.token = "snapshot", .snapshot = true});
+    const ReadAnswer snapshot = small.Read("snapshot");
+    ASSERT_TRUE(snapshot->ok()) << snapshot->status();
+    const PushAnswer pushed = small.Step(/*read_values=*/true);
+    ASSERT_TRUE(pushed->ok()) << pushed->status();
+    EXPECT_NE((*pushed)->values.data, nullptr);
+  }
+}
+
+TEST(ShardMemory, VersionsForMarksNobodyComesForGoWhenTheMemoryIsNeeded) {
+  SmallShard small(kNeedsOfOneWorker);
+  for (int mark = 0; mark < 20; ++mark) {
+    small.Decide(Mark{.token = absl::StrCat(mark)});
+    ASSERT_TRUE(small.Step()->ok());
+  }
+  const ReadAnswer late = small.Read("0"), recent = small.Read("19");
+  EXPECT_EQ(late->status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(late->status().message()), HasSubstr("of 2.61e-08 GiB are in use"));
+  EXPECT_EQ((*recent)->values.version, 19);
+}
+
+TEST(ShardMemory, SlowReadersAreRefusedAndThenWhatArrivesUntilTheyGo) {
+  SmallShard small(kNeedsOfOneWorker);
+  std::vector<ReadAnswer> readers;  // each holds a version
+  PushAnswer pushed;
+  while (readers.size() < 5) {
+    readers.push_back(small.Read(""));
+    ASSERT_TRUE(readers.back()->ok()) << readers.back()->status();
+    pushed = small.Step(/*read_values=*/true);
+    ASSERT_TRUE(pushed->ok()) << pushed->status();
+  }
+  EXPECT_EQ((*pushed)->values.data, nullptr) << "nobody else may hold the version that it made";
+  // The slot and six versions are there.
+  EXPECT_EQ(small.Read("")->status(),
+            absl::ResourceExhaustedError(
+                "no memory for a version beside the one to be read, 3.73e-09 GiB: 2.61e-08 "
+                "GiB of 2.61e-08 GiB are in use (--memory_limit)"));
+  EXPECT_EQ(small.Step()->status().code(), absl::StatusCode::kResourceExhausted);
+  readers.clear();
+  EXPECT_TRUE(small.Read("")->ok());
+  EXPECT_TRUE(small.Step()->ok());
+}
+
+TEST(ShardMemory, ASnapshotWithoutRoomForItsSlotsIsRefused) {
+  // Two slots, two versions, and no copy of slots.
+  SmallShard small(4 * (2 + 2), {"Adam", {{"learning_rate", 1}}});
+  small.Decide(Mark{.token = "values"});
+  small.Decide(Mark{.token = "state", .snapshot = true});
+  EXPECT_TRUE(small.Read("values")->ok());
+  EXPECT_THAT(std::string(small.Read("state")->status().message()),
+              HasSubstr("no memory for the slots of a snapshot, 7.45e-09 GiB"));
+}
+
+// The same shard where no gradient may be longer than 5.
+class ClippingShardTest : public testing::Test {
+ protected:
+  ClippingShardTest()
+      : shard_({.slices = Vectors({{"a", 2}}),
+                .optimizer = MakeOptimizer({"SGD", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
+                .final_version = 0}) {
+    shard_.ConnectTo(&port_);
+    auto push = shard_.BeginPush({.gradient = gradient_, .read_values = true});
+    EXPECT_EQ(push->AddChunk(0, Bytes({6, 8})), absl::OkStatus());
+    shard_.FinishPush(std::move(push),
+                      [this](absl::StatusOr<PushResult> result) { answer_ = std::move(result); });
+  }
+  void Decide(LogEntry entry) {
+    entry.index = shard_.next_index();
+    shard_.Append(entry);
+    shard_.Flush();
+  }
+  const Gradient gradient_ = {
+      .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
+  RecordingPort port_;
+  Shard shard_;
+  PushAnswer answer_;
+};
+
+TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesThoseOfAllServers) {
+  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+  ASSERT_EQ(port_.sums.size(), 1u);
+  EXPECT_EQ(port_.sums[0].index, 1);
+  ASSERT_EQ(port_.sums[0].slices.size(), 1u);
+  EXPECT_THAT(port_.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
+  EXPECT_FALSE(answer_.has_value());
+  EXPECT_EQ(shard_.store().current().version, 0);
+  // Another server has as much again and three times more: 20 in all.
+  Decide({.what = Apply{.version = 1, .contributors = {gradient_}},
+          .known = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}}});
+  EXPECT_EQ((*answer_)->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_THAT(ToVector((*answer_)->values), ElementsAre(-1.5f, -2));
+}
+
+TEST_F(ClippingShardTest, SumsThatAreNotAnsweredCanBeSaidAgain) {
+  EXPECT_FALSE(shard_.UnansweredSums().has_value());
+  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+  ASSERT_TRUE(shard_.UnansweredSums().has_value());
+  EXPECT_EQ(shard_.UnansweredSums()->index, 1);
+  EXPECT_EQ(shard_.UnansweredSums()->slices[0].bands, port_.sums[0].slices[0].bands);
+  Decide({.what = Apply{.version = 1, .contributors = {gradient_}}, .known = {{"a", {.gradient = 100}}}});
+  EXPECT_FALSE(shard_.UnansweredSums().has_value());
+}
+
+TEST_F(ClippingShardTest, AMeasureOfAPushThatIsNotHereFailsTheJob) {
+  Gradient other = gradient_;
+  other.key.worker = 4;
+  Decide({.what = Measure{.version = 1, .contributors = {other}, .norms = Norms::kGradient}});
+  EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(port_.sums, IsEmpty());
+  EXPECT_EQ(answer_->status(), shard_.failure());
 }
 
 }  // namespace

@@ -55,6 +55,16 @@ TEST(MakeOptimizer, AnotherOptimizerLeavesTheFilesScheduleBehind) {
   EXPECT_FALSE(MakeOptimizer(options, Compiled(kScheduled))->has_learning_rate_schedule());
 }
 
+TEST(MakeOptimizer, APlateauNeedsARateThatNoScheduleGives) {
+  TrainOptions options;
+  options.plateau_factor = 0.5;
+  EXPECT_EQ(std::string(MakeOptimizer(options, Compiled(kScheduled)).status().message()),
+            "--reduce_lr_on_plateau does not go with the model file's learning rate schedule "
+            "PiecewiseConstantDecay: replace it by --learning_rate");
+  options.learning_rate = 0.25;
+  EXPECT_TRUE(MakeOptimizer(options, Compiled(kScheduled)).ok());
+}
+
 TEST(MakeOptimizer, AnUnknownListOfASchedulesConfigIsRefused) {
   const auto config = MakeOptimizer({}, Compiled(R"({"class_name": "SGD", "config": {"learning_rate": {
       "class_name": "PiecewiseConstantDecay", "config": {"limits": [10]}}}})"));
@@ -69,22 +79,6 @@ TEST(MakeOptimizer, AClipFlagReplacesWhicheverClipTheFileHas) {
       MakeOptimizer(options, Compiled(R"({"class_name": "Adam", "config": {"clipvalue": 0.5}})")).value();
   EXPECT_THAT(HyperparametersOf(config),
               UnorderedElementsAre(Pair("clipnorm", 2), Pair("weight_decay", 0.125)));
-}
-
-TEST(MakeJob, AGlobalNormIsForOneServer) {
-  TrainOptions options;
-  options.global_clipnorm = 1;
-  const nn::Model model = Compiled("\"adam\"");
-  net::ClusterSpec cluster;
-  ASSERT_TRUE(cluster.Add({"worker", 0}, {"localhost", 1}).ok());
-  ASSERT_TRUE(cluster.Add({"ps", 0}, {"localhost", 2}).ok());
-  EXPECT_TRUE(MakeJob(options, model, cluster, 10).ok());
-  ASSERT_TRUE(cluster.Add({"ps", 1}, {"localhost", 3}).ok());
-  const auto job = MakeJob(options, model, cluster, 10);
-  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(
-      std::string(job.status().message()),
-      HasSubstr("global_clipnorm 1 limits the gradients of all variables together, but each of 2 servers"));
 }
 
 nn::Model CompiledWith(const std::string& metrics) {
@@ -108,6 +102,27 @@ TEST(MakeMetrics, FlagsOverrideTheModelFile) {
   EXPECT_THAT(NamesOf(options, CompiledWith(R"(["mae"])")), ElementsAre("mae"));
   options.metrics = "mse, root_mean_squared_error";
   EXPECT_THAT(NamesOf(options, CompiledWith(R"(["mae"])")), ElementsAre("mse", "root_mean_squared_error"));
+}
+
+// 5 examples in batches of 2 for 2 workers: two steps an epoch, the second of which is empty for one worker.
+TEST(MakeJob, WithBoundedStalenessEachWorkerPushesInEveryStepOfAnEpoch) {
+  TrainOptions options;
+  options.batch_size = 2;
+  options.epochs = 3;
+  options.max_staleness = 4;
+  options.staleness_aware_learning_rate = true;
+  const net::ClusterSpec cluster =
+      net::ClusterSpec::FromJson(R"({"ps": ["a:1"], "worker": ["b:1", "c:1"]})", "test").value();
+  const auto job_in = [&](absl::string_view mode, int64_t examples) {
+    options.mode = std::string(mode);
+    return MakeJob(options, Compiled(R"({"class_name": "SGD"})"), cluster, examples).value();
+  };
+  EXPECT_EQ(job_in("ssp", 5).mode(), v1::MODE_SSP);
+  EXPECT_EQ(job_in("ssp", 5).max_staleness(), 4);
+  EXPECT_TRUE(job_in("ssp", 5).staleness_aware_learning_rate());
+  EXPECT_EQ(job_in("ssp", 5).final_version(), 3 * 2 * 2);
+  EXPECT_EQ(job_in("async", 5).mode(), v1::MODE_ASYNC);
+  EXPECT_EQ(job_in("async", 5).final_version(), 3 * 3) << "an empty batch is not pushed";
 }
 
 TEST(MakeMetrics, AnUnknownNameIsRefused) {

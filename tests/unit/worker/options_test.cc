@@ -47,6 +47,14 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
                                                                   {"train_steps", "100"},
                                                                   {"mode", "sync"},
                                                                   {"max_staleness", "3"},
+                                                                  {"staleness_aware_learning_rate", "true"},
+                                                                  {"train_dir", "run"},
+                                                                  {"save_steps", "50"},
+                                                                  {"save_secs", "0.5"},
+                                                                  {"max_to_keep", "2"},
+                                                                  {"resume", "never"},
+                                                                  {"lost_workers", "wait"},
+                                                                  {"lease", "3.5"},
                                                                   {"optimizer", "sgd"},
                                                                   {"replicas_to_aggregate", "2"},
                                                                   {"learning_rate", "0.25"},
@@ -57,9 +65,28 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
                                                                   {"metrics", "mae,mse"},
                                                                   {"seed", "7"},
                                                                   {"shard_tail", "pad"},
+                                                                  {"monitor", "val_accuracy"},
+                                                                  {"monitor_mode", "max"},
+                                                                  {"min_delta", "0.01"},
+                                                                  {"early_stopping", "3"},
+                                                                  {"baseline", "-0.5"},
+                                                                  {"start_from_epoch", "4"},
+                                                                  {"restore_best_weights", "true"},
+                                                                  {"reduce_lr_on_plateau", "0.1"},
+                                                                  {"plateau_patience", "5"},
+                                                                  {"plateau_cooldown", "6"},
+                                                                  {"min_learning_rate", "0.001"},
+                                                                  {"save_best", "best.safetensors"},
                                                                   {"display_every", "10"},
                                                                   {"summary", "out.json"},
                                                                   {"log_level", "debug"},
+                                                                  {"device", "/gpu:1"},
+                                                                  {"visible_devices", "0,GPU-8932f937"},
+                                                                  {"precision", "bf16"},
+                                                                  {"per_process_gpu_memory_fraction", "0.5"},
+                                                                  {"allow_soft_placement", "true"},
+                                                                  {"allow_growth", "true"},
+                                                                  {"log_device_placement", "true"},
                                                                   {"threads", "2"},
                                                                   {"connect_timeout", "5"},
                                                                   {"step_timeout", "1.5"}};
@@ -94,6 +121,14 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
     EXPECT_EQ(options.mode, "sync");
     EXPECT_EQ(options.replicas_to_aggregate, 2);
     EXPECT_EQ(options.max_staleness, 3);
+    EXPECT_TRUE(options.staleness_aware_learning_rate);
+    EXPECT_EQ(options.train_dir, "run");
+    EXPECT_EQ(options.save_steps, 50);
+    EXPECT_EQ(options.save_secs, 0.5);
+    EXPECT_EQ(options.max_to_keep, 2);
+    EXPECT_EQ(options.resume, "never");
+    EXPECT_EQ(options.lost_workers, "wait");
+    EXPECT_EQ(options.lease_seconds, 3.5);
     EXPECT_EQ(options.optimizer, "sgd");
     EXPECT_EQ(options.learning_rate, 0.25);
     EXPECT_EQ(options.momentum, 0.5);
@@ -103,9 +138,28 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
     EXPECT_EQ(options.metrics, "mae,mse");
     EXPECT_EQ(options.seed, 7u);
     EXPECT_EQ(options.shard_tail, "pad");
+    EXPECT_EQ(options.monitor, "val_accuracy");
+    EXPECT_EQ(options.monitor_mode, "max");
+    EXPECT_EQ(options.min_delta, 0.01);
+    EXPECT_EQ(options.early_stopping_patience, 3);
+    EXPECT_EQ(options.baseline, -0.5);
+    EXPECT_EQ(options.start_from_epoch, 4);
+    EXPECT_TRUE(options.restore_best_weights);
+    EXPECT_EQ(options.plateau_factor, 0.1);
+    EXPECT_EQ(options.plateau_patience, 5);
+    EXPECT_EQ(options.plateau_cooldown, 6);
+    EXPECT_EQ(options.min_learning_rate, 0.001);
+    EXPECT_EQ(options.save_best, "best.safetensors");
     EXPECT_EQ(options.display_every, 10);
     EXPECT_EQ(options.summary, "out.json");
     EXPECT_EQ(options.log_level, "debug");
+    EXPECT_EQ(options.device, "/gpu:1");
+    EXPECT_EQ(options.visible_devices, "0,GPU-8932f937");
+    EXPECT_EQ(options.precision, kernels::Precision::kBFloat16);
+    EXPECT_EQ(options.per_process_gpu_memory_fraction, 0.5);
+    EXPECT_TRUE(options.allow_soft_placement);
+    EXPECT_TRUE(options.allow_growth);
+    EXPECT_TRUE(options.log_device_placement);
     EXPECT_EQ(options.threads, 2);
     EXPECT_EQ(options.connect_timeout_seconds, 5);
     EXPECT_EQ(options.step_timeout_seconds, 1.5);
@@ -122,6 +176,9 @@ TEST_F(Options, UnsaidKeepsTheDefaults) {
   EXPECT_TRUE(options_.augmentation.empty());
   EXPECT_TRUE(options_.shuffle);
   EXPECT_TRUE(options_.validation);
+  EXPECT_EQ(options_.device, "auto");
+  EXPECT_EQ(options_.precision, kernels::Precision::kTensorFloat32);
+  EXPECT_EQ(options_.per_process_gpu_memory_fraction, 1);
 }
 
 TEST_F(Options, SyncReplicasIsModeSync) {
@@ -154,6 +211,11 @@ TEST_F(Options, BadValuesAreRefusedByName) {
                                "--train_steps=-1",
                                "--replicas_to_aggregate=-1",
                                "--max_staleness=-2",
+                               "--save_steps=-1",
+                               "--save_secs=-1",
+                               "--max_to_keep=-1",
+                               "--lost_workers=stay",
+                               "--lease=0",
                                "--learning_rate=-0.1",
                                "--learning_rate=nan",
                                "--momentum=1",
@@ -168,7 +230,7 @@ TEST_F(Options, BadValuesAreRefusedByName) {
                                "--limit_examples=-1",
                                "--display_every=-1",
                                "--input_scale=0",
-                               "--mode=ssp",
+                               "--mode=bsp",
                                "--shard_tail=wrap",
                                "--log_level=loud",
                                "--feature_column=a,,b",
@@ -180,7 +242,13 @@ TEST_F(Options, BadValuesAreRefusedByName) {
                                "--class_weight=0:1,0:2",
                                "--augment=turn",
                                "--augment=crop:0",
-                               "--augment=shift:1"}) {
+                               "--augment=shift:1",
+                               "--device=tpu:0",
+                               "--visible_devices=0,,1",
+                               "--visible_devices=-1",
+                               "--precision=fp8",
+                               "--per_process_gpu_memory_fraction=0",
+                               "--per_process_gpu_memory_fraction=1.5"}) {
     EXPECT_EQ(Parse({argument}), ExitCode::kUsage) << argument;
     const std::string flag(argument, std::string(argument).find('='));
     EXPECT_THAT(fault_, HasSubstr("cairn-worker: " + flag + ": ")) << argument;
@@ -229,6 +297,26 @@ TEST(Validate, FlagsOfOneModeDoNotGoWithTheOther) {
   options.mode = "sync";
   options.max_staleness = 4;
   EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--max_staleness"));
+  options = Complete();
+  options.mode = "sync";
+  options.staleness_aware_learning_rate = true;
+  EXPECT_THAT(std::string(Validate(options).message()),
+              HasSubstr("--staleness_aware_learning_rate does not go with --sync_replicas"));
+  options.mode = "ssp";
+  EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--mode ssp needs --max_staleness"));
+  options.max_staleness = 0;
+  EXPECT_EQ(Validate(options), absl::OkStatus());
+}
+
+TEST(Validate, TheCpuDoesNotComputeInSixteenBits) {
+  TrainOptions options = Complete();
+  options.precision = kernels::Precision::kFloat16;
+  EXPECT_TRUE(Validate(options).ok()) << "a GPU may be found";
+  options.device = "/cpu:0";
+  EXPECT_EQ(Validate(options).message(),
+            "--precision fp16 does not go with --device /cpu:0: the CPU computes in fp32");
+  options.precision = kernels::Precision::kTensorFloat32;
+  EXPECT_TRUE(Validate(options).ok());
 }
 
 TEST(Validate, AdamHasNoMomentum) {

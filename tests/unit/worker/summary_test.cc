@@ -21,6 +21,12 @@ TEST(Summary, MetricsAreAnObjectAndTheUsualOnesStandBesideIt) {
   EXPECT_TRUE(json["val_accuracy"].is_null());
 }
 
+TEST(Summary, StalenessIsAListOfCounts) {
+  Summary summary;
+  summary.staleness_histogram = {5, 0, 2};
+  EXPECT_EQ(nlohmann::json::parse(ToJson(summary))["staleness_histogram"], nlohmann::json({5, 0, 2}));
+}
+
 TEST(Summary, WhatIsNoNumberIsNull) {
   Summary summary;
   summary.metrics = {{"loss", std::nan("")}};

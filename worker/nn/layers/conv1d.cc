@@ -45,12 +45,12 @@ class Conv1DLayer final : public Layer {
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& input = params.inputs[0].shape;
-    kernels::Conv2DParams op_params = Params({.shape = {input[0], 1, input[1], input[2]}});
+    kernels::Conv2DParams op_params = Params(params.inputs[0].WithShape({input[0], 1, input[1], input[2]}));
     op_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
     std::unique_ptr<LayerOp> conv = std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias);
     const kernels::TensorDesc image = conv->output();
-    const kernels::TensorDesc sequence = {.shape = {image.shape[0], image.shape[2], image.shape[3]}};
+    const kernels::TensorDesc sequence = image.WithShape({image.shape[0], image.shape[2], image.shape[3]});
     if (image.layout != kernels::Layout::kRowMajor) {
       std::vector<ChainOp::Link> links;
       links.push_back({std::move(conv)});

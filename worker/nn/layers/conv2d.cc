@@ -49,6 +49,20 @@ class Conv2DLayer final : public Layer {
                        config_.conv.activation, device);
   }
 
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeFusedOp(const LayerOpParams& params, const Layer& next,
+                                                       kernels::Device& device) const override {
+    const auto windows = next.max_pooling();
+    if (!windows.has_value() || !config_.conv.activation.is_plain_relu()) {
+      return absl::UnimplementedError("nothing to fuse");
+    }
+    kernels::Conv2DParams op_params = Params(params.inputs[0]);
+    op_params.needs_input_gradient = params.needs_input_gradients;
+    op_params.pool_height = (*windows)[0];
+    op_params.pool_width = (*windows)[1];
+    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
+    return std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias);
+  }
+
  private:
   kernels::Conv2DParams Params(kernels::TensorDesc input) const {
     return config_.conv.Params(std::move(input), config_.filters, config_.groups);

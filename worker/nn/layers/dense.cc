@@ -47,15 +47,16 @@ class DenseLayer final : public Layer {
     const int64_t inputs = input[input.rank() - 1];
     const ActivationSpec& activation = config_.activation;
     CAIRN_ASSIGN_OR_RETURN(
-        auto op, device.ops().MakeDense({.input = {.shape = {input.num_elements() / inputs, inputs}},
-                                         .units = config_.units,
-                                         .use_bias = config_.use_bias,
-                                         .relu = activation.is_plain_relu(),
-                                         .needs_input_gradient = params.needs_input_gradients}));
+        auto op,
+        device.ops().MakeDense({.input = params.inputs[0].WithShape({input.num_elements() / inputs, inputs}),
+                                .units = config_.units,
+                                .use_bias = config_.use_bias,
+                                .relu = activation.is_plain_relu(),
+                                .needs_input_gradient = params.needs_input_gradients}));
+    kernels::TensorDesc output = op->output().WithShape(WithUnits(input));
     auto linear = std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias);
-    return ReluFusedOp(
-        std::make_unique<ReshapedOp>(kernels::TensorDesc{.shape = WithUnits(input)}, std::move(linear)),
-        activation, device);
+    return ReluFusedOp(std::make_unique<ReshapedOp>(std::move(output), std::move(linear)), activation,
+                       device);
   }
 
  private:

@@ -14,13 +14,12 @@ namespace {
 
 class DropoutOp final : public LayerOp {
  public:
-  DropoutOp(kernels::TensorDesc output, std::unique_ptr<kernels::Dropout> op, uint64_t stream,
-            kernels::Device& device)
-      : output_(std::move(output)), op_(std::move(op)), stream_(stream), device_(device) {}
+  DropoutOp(kernels::TensorDesc output, std::unique_ptr<kernels::Dropout> op, kernels::Device& device)
+      : output_(std::move(output)), op_(std::move(op)), device_(device) {}
 
   const kernels::TensorDesc& output() const override { return output_; }
   absl::Status Forward(const ForwardArgs& args) override {
-    if (args.training) return op_->Forward(args.inputs[0], args.seed ^ stream_, args.output);
+    if (args.training) return op_->Forward(args.inputs[0], args.output);
     return device_.CopyOnDevice(args.inputs[0], args.output, output_.num_floats());
   }
   absl::Status Backward(const BackwardArgs& args) override {
@@ -31,7 +30,6 @@ class DropoutOp final : public LayerOp {
  private:
   const kernels::TensorDesc output_;
   const std::unique_ptr<kernels::Dropout> op_;
-  const uint64_t stream_;  // tells this layer's choices from another's
   kernels::Device& device_;
 };
 
@@ -47,9 +45,10 @@ class DropoutLayer final : public Layer {
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];
     if (rate_ == 0) return std::make_unique<ViewOp>(input);
-    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeDropout(input.num_floats(), rate_));
-    return std::make_unique<DropoutOp>(input, std::move(op), StreamOf(absl::StrCat("dropout/", name())),
-                                       device);
+    CAIRN_ASSIGN_OR_RETURN(
+        auto op, device.ops().MakeDropout(
+                     {.input = input, .rate = rate_, .stream = StreamOf(absl::StrCat("dropout/", name()))}));
+    return std::make_unique<DropoutOp>(input, std::move(op), device);
   }
 
  private:

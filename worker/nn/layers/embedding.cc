@@ -38,12 +38,15 @@ class EmbeddingLayer final : public Layer {
       return absl::InvalidArgumentError(
           "indices have no gradient: no layer with variables may stand before it");
     }
-    kernels::TensorDesc output = params.inputs[0];
-    CAIRN_ASSIGN_OR_RETURN(
-        auto op, device.ops().MakeEmbedding(
-                     {.indices = output.shape.num_elements(), .rows = config_.rows, .width = config_.width}));
-    output.shape.Append(config_.width);
-    return std::make_unique<ReshapedOp>(std::move(output),
+    Shape output = params.inputs[0].shape;
+    CAIRN_ASSIGN_OR_RETURN(auto op,
+                           device.ops().MakeEmbedding({.indices = output.num_elements(),
+                                                       .rows = config_.rows,
+                                                       .width = config_.width,
+                                                       .what = absl::StrCat("layer '", name(), "'")}));
+    output.Append(config_.width);
+    kernels::TensorDesc desc = op->output().WithShape(std::move(output));
+    return std::make_unique<ReshapedOp>(std::move(desc),
                                         std::make_unique<LinearLayerOp>(std::move(op), /*use_bias=*/false));
   }
 

@@ -38,9 +38,9 @@ class ReshapeLayer final : public Layer {
                                                   kernels::Device&) const override {
     const Shape input = WithoutBatch(params.inputs[0].shape);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&input, 1}));
-    kernels::TensorDesc desc = {.shape = {params.inputs[0].shape[0]}};
-    for (int64_t extent : output.dims()) desc.shape.Append(extent);
-    return std::make_unique<ViewOp>(std::move(desc));
+    Shape with_batch = {params.inputs[0].shape[0]};
+    for (int64_t extent : output.dims()) with_batch.Append(extent);
+    return std::make_unique<ViewOp>(params.inputs[0].WithShape(std::move(with_batch)));
   }
 
  private:

@@ -26,10 +26,10 @@ class GlobalPooling2DLayer final : public Layer {
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeGlobalPool(pooling_, params.inputs[0]));
-    const Shape pooled = op->output().shape;
+    const kernels::TensorDesc pooled = op->output();
     auto layer_op = std::make_unique<UnaryLayerOp>(std::move(op));
     if (!keep_dims_) return layer_op;
-    return std::make_unique<ReshapedOp>(kernels::TensorDesc{.shape = {pooled[0], 1, 1, pooled[1]}},
+    return std::make_unique<ReshapedOp>(pooled.WithShape({pooled.shape[0], 1, 1, pooled.shape[1]}),
                                         std::move(layer_op));
   }
 

@@ -79,6 +79,7 @@ class LayerNormalizationLayer final : public Layer {
     const int64_t width = input[input.rank() - 1];
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeLayerNorm({.rows = input.num_elements() / width,
                                                                 .width = width,
+                                                                .type = params.inputs[0].type,
                                                                 .epsilon = config_.epsilon,
                                                                 .scale = config_.scale,
                                                                 .center = config_.center}));

@@ -6,7 +6,7 @@ namespace cairn::nn {
 
 absl::StatusOr<std::unique_ptr<LayerOp>> ReorderOp::Create(const kernels::TensorDesc& from,
                                                            kernels::Device& device) {
-  kernels::TensorDesc to = {.shape = from.shape, .layout = kernels::Layout::kRowMajor};
+  kernels::TensorDesc to = {.shape = from.shape};
   CAIRN_ASSIGN_OR_RETURN(auto forward, device.ops().MakeReorder(from, to));
   CAIRN_ASSIGN_OR_RETURN(auto backward, device.ops().MakeReorder(to, from));
   return std::make_unique<ReorderOp>(std::move(to), std::move(forward), std::move(backward));

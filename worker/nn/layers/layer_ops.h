@@ -86,7 +86,7 @@ class NaryLayerOp final : public LayerOp {
   const std::unique_ptr<kernels::NaryOp> op_;
 };
 
-// From a blocked layout to row-major, and its gradient back.
+// To row-major float32, and its gradient back.
 class ReorderOp final : public LayerOp {
  public:
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& from,

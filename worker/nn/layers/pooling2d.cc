@@ -38,6 +38,13 @@ class Pooling2DLayer final : public Layer {
     return std::make_unique<UnaryLayerOp>(std::move(op));
   }
 
+  std::optional<std::array<int64_t, 2>> max_pooling() const override {
+    const bool side_by_side =
+        config_.pool_size == config_.strides && config_.padding == kernels::Padding::kValid;
+    if (config_.pooling != kernels::Pooling::kMax || !side_by_side) return std::nullopt;
+    return config_.pool_size;
+  }
+
  private:
   kernels::Pool2DParams Params(kernels::TensorDesc input) const {
     return {.pooling = config_.pooling,

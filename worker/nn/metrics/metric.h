@@ -10,6 +10,9 @@
 
 namespace cairn::nn {
 
+// Which of two values is the better one.
+enum class Better { kHigher, kLower };
+
 // The outputs' extents, and Keras' options with Keras' defaults.
 struct MetricParams {
   int64_t rows_per_example = 1;  // outputs are [examples, rows_per_example, width]

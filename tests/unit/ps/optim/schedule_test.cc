@@ -169,6 +169,17 @@ TEST(MakeSchedule, NamesWhatIsMissingUnknownOrOutOfRange) {
               HasSubstr("'t_mul' is 0.5, must be a finite number of at least 1"));
 }
 
+// With less the turns up to an update would not end, or take years to count.
+TEST(MakeSchedule, TurnsOfLessThanOneUpdateAreRefused) {
+  const Numbers good = {{"initial_learning_rate", 1}, {"first_decay_steps", 1}};
+  EXPECT_THAT(FaultOf({"CosineDecayRestarts", With(good, {{"t_mul", 0.99999999}})}),  // 1 as a float
+              HasSubstr("'t_mul' is 1, must be a finite number of at least 1"));
+  EXPECT_THAT(
+      FaultOf({"CosineDecayRestarts", With({{"initial_learning_rate", 1}}, {{"first_decay_steps", 1e-10}})}),
+      HasSubstr("'first_decay_steps' is 1e-10, must be a finite number of at least 1"));
+  EXPECT_TRUE(MakeSchedule({"CosineDecayRestarts", good}).ok());
+}
+
 TEST(MakeSchedule, ListsMustFitOneAnother) {
   EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}, {1, 2}, {1, 2}}),
               HasSubstr("2 boundaries and 2 values, must be one value more"));

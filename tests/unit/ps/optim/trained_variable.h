@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "ps/optim/optimizer.h"
 #include "ps/optim/update.h"
+#include "tests/support/whole_update.h"
 
 namespace cairn::ps {
 
@@ -60,7 +61,7 @@ class TrainedVariable {
     const float learning_rate = optimizer_->learning_rate(t_);
     const WeightedGradient mean = {gradient.data(), 1};
     const UpdatePart whole = {0, count};
-    EXPECT_EQ(UpdateParts(*optimizer_, {++t_, learning_rate, last}, {&mean, 1}, {&whole, 1},
+    EXPECT_EQ(UpdateWhole(*optimizer_, {++t_, learning_rate, last}, {&mean, 1}, {whole},
                           {count, values_.data(), slots, next.data()}, isa_),
               kAllFinite);
     values_ = std::move(next);

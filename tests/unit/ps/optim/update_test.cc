@@ -1,5 +1,6 @@
 #include "ps/optim/update.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -7,6 +8,7 @@
 
 #include "common/core/random.h"
 #include "gtest/gtest.h"
+#include "tests/support/whole_update.h"
 #include "tests/unit/ps/optim/trained_variable.h"
 
 namespace cairn::ps {
@@ -19,7 +21,7 @@ std::vector<float> StepFromZero(std::map<std::string, double> numbers, const std
   const auto sgd = MakeOptimizer({"SGD", numbers}).value();
   const std::vector<float> zeros(count);
   std::vector<float> result(count);
-  EXPECT_EQ(UpdateParts(*sgd, {1, 1}, gradients, parts,
+  EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, gradients, parts,
                         {static_cast<int64_t>(count), zeros.data(), {}, result.data()}),
             kAllFinite);
   return result;
@@ -129,10 +131,10 @@ TEST(UpdateParts, AMovingAverageKnowsNoOptimizer) {
                            {8, 8});
   const std::vector<float> gradient = {1, 16};
   const WeightedGradient mean = {gradient.data(), 1};
-  const UpdatePart parts[] = {{0, 1}, {1, 2, 0.5f}};
+  const std::vector<UpdatePart> parts = {{0, 1}, {1, 2, 0.5f}};
   const std::vector<float*> slots = variable.slot_pointers();
   std::vector<float> next(2);
-  ASSERT_EQ(UpdateParts(variable.optimizer(), {1, 1}, {&mean, 1}, parts,
+  ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 1}, {&mean, 1}, parts,
                         {2, variable.values().data(), slots, next.data()}),
             kAllFinite);
   // 1e-5: Adam's epsilon beside sqrt(0.001) times a gradient of 0.5.
@@ -147,16 +149,16 @@ TEST(UpdateParts, TheFirstBadElementIsCountedInTheWhole) {
     const auto sgd = MakeOptimizer({"SGD", {{clip, 1}}}).value();
     const std::vector<float> gradient = {1, 2, 3, nan, nan}, zeros(5);
     const WeightedGradient mean = {gradient.data(), 1};
-    const UpdatePart parts[] = {{0, 2}, {2, 5}};
+    const std::vector<UpdatePart> parts = {{0, 2}, {2, 5}};
     std::vector<float> next(5);
-    EXPECT_EQ(UpdateParts(*sgd, {1, 1}, {&mean, 1}, parts, {5, zeros.data(), {}, next.data()}), 3) << clip;
+    EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, {&mean, 1}, parts, {5, zeros.data(), {}, next.data()}), 3) << clip;
   }
   const auto sgd = MakeOptimizer({"SGD", {}}).value();
   const std::vector<float> gradient = {1, nan}, zeros(2);
   const WeightedGradient mean = {gradient.data(), 1};
-  const UpdatePart parts[] = {{0, 1}, {1, 2, 0.5f}};
+  const std::vector<UpdatePart> parts = {{0, 1}, {1, 2, 0.5f}};
   std::vector<float> next(2);
-  EXPECT_EQ(UpdateParts(*sgd, {1, 1}, {&mean, 1}, parts, {2, zeros.data(), {}, next.data()}), 1)
+  EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, {&mean, 1}, parts, {2, zeros.data(), {}, next.data()}), 1)
       << "of a statistic too";
 }
 
@@ -186,7 +188,42 @@ INSTANTIATE_TEST_SUITE_P(Norms, EveryIsa,
                                          OptimizerConfig{"SGD", {{"global_clipnorm", 0.1}, {"use_ema", 1}}},
                                          OptimizerConfig{"Lamb", {{"weight_decay", 0.1}, {"use_ema", 1}}}));
 
-TEST(SquaredNormOfMean, AgreesWithANaiveSumInDouble) {
+// Two halves of a variable, each with sums of its own, as on two servers.
+TEST_P(EveryIsa, APartThatKnowsTheWholeVariablesSumsMovesAsInTheWhole) {
+  constexpr int64_t kCount = 4096, kHalf = kCount / 2;
+  Random random(4, "update_test");
+  std::vector<float> values, gradient;
+  for (int64_t i = 0; i < kCount; ++i) {
+    values.push_back(random.NextNormal());
+    gradient.push_back(random.NextNormal());
+  }
+  TrainedVariable whole(GetParam(), values), halves(GetParam(), values);
+  whole.Step(gradient);
+  const WeightedGradient mean = {gradient.data(), 1};
+  const UpdatePart parts[] = {{0, kHalf, {}, kHalf}, {kHalf, kCount, {}, kHalf}};
+  std::vector<float> next(kCount);
+  const std::vector<float*> slots = halves.slot_pointers();
+  KnownSquares known;
+  const Update update = {.optimizer = halves.optimizer(),
+                         .step = {1, halves.optimizer().learning_rate(0)},
+                         .gradients = {&mean, 1},
+                         .parts = parts,
+                         .all = {kCount, halves.values().data(), slots, next.data()},
+                         .known = known};
+  for (Norms norms : halves.optimizer().norms()) {
+    const MeasuredParts measured = MeasureParts(norms, update);
+    ASSERT_EQ(measured.non_finite, kAllFinite);
+    Squares sum = measured.of_part[0][0];
+    sum += measured.of_part[1][0];
+    known = {.of_part = {sum, sum}, .all_gradients = sum.gradient};
+  }
+  EXPECT_EQ(UpdateParts(update), kAllFinite);
+  for (size_t i = 0; i < kCount; ++i) {  // the whole's sum is taken in another order
+    ASSERT_NEAR(next[i], whole.values()[i], 1e-6 * (1 + std::abs(whole.values()[i]))) << i;
+  }
+}
+
+TEST(SquaresOfMean, AgreesWithANaiveSumInDouble) {
   Random random(2, "update_test");
   std::vector<float> a, b;
   for (int i = 0; i < 5001; ++i) {
@@ -198,13 +235,29 @@ TEST(SquaredNormOfMean, AgreesWithANaiveSumInDouble) {
       const float mean = (a[k] + b[k]) / 2;
       sum += static_cast<double>(mean) * mean;
     }
-    EXPECT_NEAR(SquaredNormOfMean({{a.data(), 7}, {b.data(), 7}}, i + 1), sum, 1e-12 * sum);
+    const auto sums = SquaresOfMean({{a.data(), 7}, {b.data(), 7}}, i + 1, i + 1);
+    ASSERT_EQ(sums.size(), 1u);
+    EXPECT_NEAR(sums[0].gradient, sum, 1e-12 * sum);
   }
 }
 
-TEST(SquaredNormOfMean, HoldsTheSquaresOfTheLargestFloats) {
+TEST(SquaresOfMean, EachBandIsSummedAsItWouldBeAlone) {
+  Random random(3, "update_test");
+  std::vector<float> values;
+  for (int i = 0; i < 10007; ++i) values.push_back(random.NextNormal());
+  const std::vector<Squares> whole = SquaresOfMean({{values.data(), 1}}, 10007, 2500);
+  ASSERT_EQ(whole.size(), 5u);
+  for (int64_t band = 0; band < 5; ++band) {
+    const int64_t begin = 2500 * band;
+    const int64_t count = std::min<int64_t>(2500, 10007 - begin);
+    EXPECT_EQ(SquaresOfMean({{values.data() + begin, 1}}, count, 2500),
+              std::vector{whole[static_cast<size_t>(band)]});
+  }
+}
+
+TEST(SquaresOfMean, HoldsTheSquaresOfTheLargestFloats) {
   const std::vector<float> largest(100, std::numeric_limits<float>::max());
-  EXPECT_NEAR(SquaredNormOfMean({{largest.data(), 1}}, 100) / 1.1579208e79, 1, 1e-6);
+  EXPECT_NEAR(SquaresOfMean({{largest.data(), 1}}, 100, 100)[0].gradient / 1.1579208e79, 1, 1e-6);
 }
 
 }  // namespace

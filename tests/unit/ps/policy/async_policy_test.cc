@@ -84,6 +84,17 @@ TEST(AsyncPolicy, NothingIsAppliedAfterTheFinalVersion) {
                });
 }
 
+TEST(AsyncPolicy, NothingIsAppliedAfterAnEnd) {
+  PolicyConfig config = kAsync;
+  config.final_version = 5;
+  Play(config, {
+                   {Join(0), ""},
+                   {Push(0, {.step = 1, .base = 0}), "v1: 0"},
+                   {End(), ""},
+                   {Push(0, {.step = 2, .base = 1}), "refuse 0: finished"},
+               });
+}
+
 TEST(AsyncPolicy, WaitsForNobody) {
   AsyncPolicy policy(kAsync);
   EXPECT_THAT(policy.WaitingFor(), IsEmpty());

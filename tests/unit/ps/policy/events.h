@@ -14,7 +14,7 @@
 namespace cairn::ps {
 
 struct Event {
-  enum Kind { kJoin, kLeave, kPush } kind;
+  enum Kind { kJoin, kLeave, kPush, kEnd } kind;
   int worker;
   uint64_t incarnation;
   int64_t step = 0;
@@ -27,6 +27,9 @@ inline Event Join(int worker, uint64_t incarnation = 1) {
 }
 inline Event Leave(int worker, uint64_t incarnation = 1) {
   return {Event::kLeave, worker, incarnation};
+}
+inline Event End() {
+  return {Event::kEnd, 0, 0};
 }
 struct PushArgs {
   int64_t step;
@@ -62,6 +65,11 @@ inline std::string ToText(const std::vector<Decision>& decisions) {
       absl::StrAppend(out, "v", apply->version, ":");
       for (const Gradient& gradient : apply->contributors) absl::StrAppend(out, " ", gradient.key.worker);
       if (apply->staleness != 0) absl::StrAppend(out, " staleness ", apply->staleness);
+      if (apply->held) absl::StrAppend(out, " held");
+      return;
+    }
+    if (const Release* release = std::get_if<Release>(&decision)) {
+      absl::StrAppend(out, "release ", release->key.worker);
       return;
     }
     const Refuse& refuse = std::get<Refuse>(decision);
@@ -79,6 +87,8 @@ inline std::vector<Decision> Tell(UpdatePolicy& policy, const Event& event) {
     case Event::kPush:
       return policy.OnGradient(
           {{event.worker, event.incarnation, event.step}, event.base_version, /*examples=*/1});
+    case Event::kEnd:
+      return policy.OnEnd();
   }
   return {};
 }

@@ -13,7 +13,7 @@ std::string ErrorOf(const PolicyConfig& config) {
 }
 
 TEST(MakePolicy, AnUnknownModeListsTheSupportedOnes) {
-  EXPECT_EQ(ErrorOf({.mode = "chaos"}), "unknown update mode 'chaos'; supported: sync, async");
+  EXPECT_EQ(ErrorOf({.mode = "chaos"}), "unknown update mode 'chaos'; supported: sync, async, ssp");
 }
 
 TEST(MakePolicy, AFieldOutOfRangeIsNamed) {
@@ -24,6 +24,7 @@ TEST(MakePolicy, AFieldOutOfRangeIsNamed) {
   EXPECT_EQ(ErrorOf({.mode = "async", .initial_version = -1}), "initial_version is -1, must be at least 0");
   EXPECT_EQ(ErrorOf({.mode = "sync", .final_version = -2}), "final_version is -2, must be at least 0");
   EXPECT_EQ(ErrorOf({.mode = "sync"}), "accepted");
+  EXPECT_EQ(ErrorOf({.mode = "ssp"}), "max_staleness is missing: how far ahead a worker may go");
 }
 
 TEST(UpdateCounters, TheLastHistogramEntryCountsEverythingBeyond) {

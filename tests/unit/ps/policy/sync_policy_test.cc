@@ -280,6 +280,37 @@ TEST(SyncPolicy, WhatTheLastRoundLeavesOverIsRefusedAsFinished) {
                });
 }
 
+TEST(SyncPolicy, AnEndRefusesWhatIsStagedAndAllThatComes) {
+  const auto policy =
+      Play(Sync(2), {
+                        {Join(0), ""},
+                        {Join(1), ""},
+                        {Push(0, {.step = 1, .base = 0}), ""},
+                        {Push(1, {.step = 1, .base = 0}), "v1: 0 1"},
+                        {Push(1, {.step = 2, .base = 1}), ""},
+                        {End(), "refuse 1: finished"},
+                        {End(), ""},
+                        {Push(0, {.step = 2, .base = 1}), "refuse 0: finished"},
+                        {Join(1, 2), ""},
+                        {Push(1, {.step = 1, .base = 1, .incarnation = 2}), "refuse 1: finished"},
+                        {Leave(0), ""},
+                    });
+  EXPECT_EQ(policy->version(), 1);
+  EXPECT_EQ(policy->counters().refused_other, 3);
+  EXPECT_THAT(policy->WaitingFor(), IsEmpty());
+}
+
+TEST(SyncPolicy, AnEndAfterTheLastVersionChangesNothing) {
+  PolicyConfig config = Sync(1);
+  config.final_version = 1;
+  Play(config, {
+                   {Join(0), ""},
+                   {Push(0, {.step = 1, .base = 0}), "v1: 0"},
+                   {End(), ""},
+                   {Push(0, {.step = 2, .base = 1}), "refuse 0: finished"},
+               });
+}
+
 TEST(SyncPolicy, AJobRestoredAtItsEndAppliesNothing) {
   PolicyConfig config = Sync(1);
   config.initial_version = 7;

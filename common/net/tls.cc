@@ -1,0 +1,272 @@
+#include "common/net/tls.h"
+
+#include <arpa/inet.h>
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/clock.h"
+#include "common/core/files.h"
+#include "common/core/flags.h"
+#include "common/core/log.h"
+#include "common/core/mutex.h"
+#include "common/core/status.h"
+#include "grpc/support/log.h"
+#include "grpcpp/security/tls_certificate_provider.h"
+#include "grpcpp/security/tls_credentials_options.h"
+
+namespace cairn::net {
+namespace {
+
+constexpr auto kSayEvery = std::chrono::seconds(10);
+
+template <auto kFree>
+struct Free {
+  template <typename T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using Bio = std::unique_ptr<BIO, Free<BIO_free_all>>;
+using Certificate = std::unique_ptr<X509, Free<X509_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
+using Store = std::unique_ptr<X509_STORE, Free<X509_STORE_free>>;
+using StoreContext = std::unique_ptr<X509_STORE_CTX, Free<X509_STORE_CTX_free>>;
+using Names = std::unique_ptr<GENERAL_NAMES, Free<GENERAL_NAMES_free>>;
+
+template <typename... Args>
+absl::Status Fault(const char* flag, const std::string& path, const Args&... what) {
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", path, ": ", what...));
+}
+
+absl::StatusOr<Bio> Open(const char* flag, const std::string& path) {
+  const auto contents = ReadFile(path);  // its error names the path
+  if (!contents.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", contents.status().message()));
+  }
+  Bio bio(BIO_new(BIO_s_mem()));
+  CAIRN_CHECK(BIO_write(bio.get(), contents->data(), static_cast<int>(contents->size())) ==
+              static_cast<int>(contents->size()));
+  return bio;
+}
+
+// At least one.
+absl::StatusOr<std::vector<Certificate>> ReadCertificates(const char* flag, const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const Bio bio, Open(flag, path));
+  std::vector<Certificate> certificates;
+  while (X509* certificate = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+    certificates.emplace_back(certificate);
+  }
+  const bool broken = ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE;
+  ERR_clear_error();
+  if (broken) return Fault(flag, path, "a certificate in it cannot be read");
+  if (certificates.empty()) return Fault(flag, path, "holds no certificate in PEM");
+  return certificates;
+}
+
+absl::StatusOr<Key> ReadKey(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const Bio bio, Open("tls_key", path));
+  // Asked for the password of an encrypted key; without this OpenSSL would ask on the terminal.
+  const auto no_password = [](char*, int, int, void*) { return -1; };
+  Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
+  ERR_clear_error();
+  if (key == nullptr) return Fault("tls_key", path, "holds no private key in PEM that needs no password");
+  return key;
+}
+
+// As a peer will look at it.
+absl::Status CheckIssuer(const TlsFiles& files, const std::vector<Certificate>& chain,
+                         const std::vector<Certificate>& authorities) {
+  const Store store(X509_STORE_new());
+  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);
+  for (const Certificate& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
+  STACK_OF(X509)* between = sk_X509_new_null();
+  for (const Certificate& certificate : chain) sk_X509_push(between, certificate.get());
+  const StoreContext context(X509_STORE_CTX_new());
+  X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(), between);
+  const bool valid = X509_verify_cert(context.get()) == 1;
+  sk_X509_free(between);  // not the certificates
+  ERR_clear_error();
+  if (valid) return absl::OkStatus();
+  return Fault("tls_cert", files.cert, "not accepted by --tls_ca ", files.ca, ": ",
+               X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())));
+}
+
+std::string Text(const ASN1_STRING* string) {
+  return std::string(reinterpret_cast<const char*>(ASN1_STRING_get0_data(string)),
+                     static_cast<size_t>(ASN1_STRING_length(string)));
+}
+
+// Its DNS names and IP addresses.
+std::vector<std::string> NamesOf(X509* certificate) {
+  const Names names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> texts;
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type == GEN_DNS) texts.push_back(Text(name->d.dNSName));
+    if (name->type == GEN_IPADD) {
+      const std::string bytes = Text(name->d.iPAddress);
+      char text[INET6_ADDRSTRLEN] = "";
+      inet_ntop(bytes.size() == 4 ? AF_INET : AF_INET6, bytes.data(), text, sizeof(text));
+      texts.emplace_back(text);
+    }
+  }
+  return texts;
+}
+
+std::shared_ptr<grpc::experimental::FileWatcherCertificateProvider> Watch(const TlsFiles& files) {
+  return std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key, files.cert, files.ca,
+                                                                              kTlsRefreshSeconds);
+}
+
+// What both libraries must be told before they start; harmless when said again.
+void PrepareLibraries() {
+  // gRPC's threads use OpenSSL until the process is gone: it must not clean up when main returns.
+  OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+  // A handshake takes several looks at its socket within its second: at every 5 s, gRPC's default, none ends
+  // after the first has failed.
+  setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "20", /*overwrite=*/0);
+}
+
+// A line of gRPC's log has what stands on the left.
+struct Trouble {
+  const char* grpc_says;
+  const char* meaning;
+};
+constexpr Trouble kTroubles[] = {
+    {"peer did not return a certificate", "a peer was refused: it shows no certificate"},
+    {"certificate verify failed",
+     "a peer was refused: its certificate is not of our --tls_ca, or not valid now"},
+    {"wrong version number", "a peer was refused: it speaks plain text, without --tls_cert"},
+    {"http request", "a peer was refused: it speaks plain text"},
+    {"alert", "a peer refuses our certificate"},
+    {"Handshake failed with fatal error", "a handshake failed"},
+    {"Handshaker factory creation failed",
+     "the files of --tls_cert, --tls_key and --tls_ca do not fit together"},
+};
+
+}  // namespace
+
+void AddTlsFlags(CLI::App& app, TlsFiles& files) {
+  const auto add = [&](const char* name, std::string& path, const char* what) {
+    app.add_option(FlagNames(name), path, what)->type_name("FILE")->group("Encryption (all three, PEM)");
+  };
+  add("tls_cert", files.cert, "This task's certificate");
+  add("tls_key", files.key, "Its private key");
+  add("tls_ca", files.ca, "The CA whose certificates all tasks must have");
+}
+
+absl::Status CheckTlsFiles(const TlsFiles& files) {
+  if (!files.any()) return absl::OkStatus();
+  PrepareLibraries();
+  std::vector<std::string> missing;
+  if (files.cert.empty()) missing.push_back("--tls_cert");
+  if (files.key.empty()) missing.push_back("--tls_key");
+  if (files.ca.empty()) missing.push_back("--tls_ca");
+  if (!missing.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(absl::StrJoin(missing, " and "), missing.size() == 1 ? " is" : " are",
+                     " missing: TLS takes --tls_cert, --tls_key and --tls_ca together"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const auto chain, ReadCertificates("tls_cert", files.cert));
+  CAIRN_ASSIGN_OR_RETURN(const Key key, ReadKey(files.key));
+  CAIRN_ASSIGN_OR_RETURN(const auto authorities, ReadCertificates("tls_ca", files.ca));
+  if (X509_check_private_key(chain.front().get(), key.get()) != 1) {
+    ERR_clear_error();
+    return Fault("tls_key", files.key, "is not the key of --tls_cert ", files.cert);
+  }
+  return CheckIssuer(files, chain, authorities);
+}
+
+absl::Status CheckTlsNames(const TlsFiles& files, const std::string& host) {
+  if (!files.any()) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(const auto chain, ReadCertificates("tls_cert", files.cert));
+  X509* const certificate = chain.front().get();
+  if (X509_check_ip_asc(certificate, host.c_str(), 0) == 1 ||
+      X509_check_host(certificate, host.data(), host.size(), 0, nullptr) == 1) {
+    return absl::OkStatus();
+  }
+  const std::vector<std::string> names = NamesOf(certificate);
+  return Fault("tls_cert", files.cert, "is for ", names.empty() ? "no host" : absl::StrJoin(names, ", "),
+               ", not for ", host);
+}
+
+std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const TlsFiles& files) {
+  PrepareLibraries();
+  if (!files.any()) return grpc::InsecureServerCredentials();
+  grpc::experimental::TlsServerCredentialsOptions options(Watch(files));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const TlsFiles& files) {
+  PrepareLibraries();
+  if (!files.any()) return grpc::InsecureChannelCredentials();
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(Watch(files));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_certificate_verifier(std::make_shared<grpc::experimental::HostNameCertificateVerifier>());
+  return grpc::experimental::TlsCredentials(options);
+}
+
+std::string TlsTroubleIn(absl::string_view grpc_line) {
+  for (const char* unreadable : {"Reading file ", "stat failed for "}) {
+    if (absl::StartsWith(grpc_line, unreadable))
+      return absl::StrCat("certificates stay as they are: ", grpc_line);
+  }
+  if (!absl::StartsWith(grpc_line, "Handshake")) return "";
+  for (const Trouble& trouble : kTroubles) {
+    if (absl::StrContains(grpc_line, trouble.grpc_says)) return trouble.meaning;
+  }
+  return "";
+}
+
+void LogRefusedPeers() {
+  gpr_set_log_function([](gpr_log_func_args* line) {
+    // gRPC takes a plain function, which leaves no other place.
+    static auto* const mutex = new Mutex;
+    static auto* const said = new std::map<std::string, TimePoint>;
+    const std::string trouble = TlsTroubleIn(line->message);
+    Log(LogLevel::kDebug, absl::StrCat("grpc: ", line->message));
+    if (trouble.empty()) return;
+    {
+      MutexLock lock(*mutex);
+      const TimePoint now = std::chrono::steady_clock::now();
+      const auto [last, first] = said->emplace(trouble, now);
+      if (!first && now - last->second < kSayEvery) return;
+      last->second = now;
+    }
+    LogWarning("TLS: ", trouble);
+  });
+}
+
+bool ReachableFromOutside(const std::string& listen_address) {
+  if (absl::StartsWith(listen_address, "unix:")) return false;
+  std::string host = listen_address.substr(0, listen_address.rfind(':'));
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) host = host.substr(1, host.size() - 2);
+  in_addr ipv4;
+  const bool loopback_ipv4 =
+      inet_pton(AF_INET, host.c_str(), &ipv4) == 1 && (ntohl(ipv4.s_addr) >> 24) == IN_LOOPBACKNET;
+  return host != "localhost" && host != "::1" && !loopback_ipv4;
+}
+
+}  // namespace cairn::net

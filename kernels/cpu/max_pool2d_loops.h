@@ -1,0 +1,40 @@
+// The loops of max pooling over one slab, compiled for each instruction set: in whatever layout, the channels
+// of a block lie together, and the lanes run over those.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/vectors.h"
+
+namespace cairn::kernels::cpu {
+
+// A slab is [height, width, lanes] floats: one example and one block of channels, or all channels where they
+// are not blocked. Pooled it is [out_height, out_width, lanes].
+struct PoolSlab {
+  int64_t height, width, lanes;
+  int64_t out_height, out_width;
+  int64_t window_height, window_width, stride_height, stride_width;
+  int64_t pad_top, pad_left;
+
+  int64_t in_floats() const { return height * width * lanes; }
+  int64_t out_floats() const { return out_height * out_width * lanes; }
+};
+
+struct MaxPoolCode {
+  // y and places: pooled. Of equal values the first stays; a number beats NaN.
+  void (*forward)(const PoolSlab& slab, const float* x, float* y, Place* places);
+  // dx = dy at the places that the maxima came from, summed where windows overlap, and 0 elsewhere.
+  void (*backward)(const PoolSlab& slab, const float* dy, const Place* places, float* dx);
+};
+
+namespace avx512 {
+MaxPoolCode MaxPoolLoops();
+}
+namespace avx2 {
+MaxPoolCode MaxPoolLoops();
+}
+namespace portable {
+MaxPoolCode MaxPoolLoops();
+}
+
+}  // namespace cairn::kernels::cpu

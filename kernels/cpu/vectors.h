@@ -1,0 +1,45 @@
+// GCC's and clang's vectors: arithmetic on all lanes at once, on whatever registers the processor has. (GCC
+// 12 leaves the same loops over arrays scalar.)
+//
+// The *_loops.cc are compiled once for each instruction set, into the namespace that CAIRN_ISA names: avx512,
+// avx2 or portable. (A function's target attribute is not enough: GCC 12 then takes comparisons of 16 lanes
+// apart.) What they use is in unnamed namespaces or inlined always, for of a function that several sources
+// compile the linker keeps one copy, which may be the one that this processor cannot run.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace cairn::kernels::cpu {
+
+// Which place of its window a maximum came from: row * window_width + column.
+using Place = uint16_t;
+
+#ifdef CAIRN_ISA
+namespace CAIRN_ISA {
+
+// CAIRN_LANES floats fill a register; without AVX, two.
+template <typename Element, int kLanes>
+struct VectorOf {
+  typedef Element Type __attribute__((vector_size(kLanes * sizeof(Element))));
+};
+template <int kLanes>
+using Floats = typename VectorOf<float, kLanes>::Type;
+template <int kLanes>
+using Ints = typename VectorOf<int32_t, kLanes>::Type;
+template <int kLanes>
+using Places = typename VectorOf<Place, kLanes>::Type;
+
+template <typename Vector, typename Element>
+inline __attribute__((always_inline)) void Load(const Element* from, Vector& to) {
+  std::memcpy(&to, from, sizeof(to));
+}
+template <typename Vector, typename Element>
+inline __attribute__((always_inline)) void Store(const Vector& from, Element* to) {
+  std::memcpy(to, &from, sizeof(from));
+}
+
+}  // namespace CAIRN_ISA
+#endif
+
+}  // namespace cairn::kernels::cpu

@@ -1,0 +1,90 @@
+// Transposed convolutions: a convolution's maps the other way round, from its destination, which is our
+// input, to its source, which is our output.
+#include <utility>
+
+#include "common/core/status.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/convolution.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/relu_bias.h"
+#include "kernels/window.h"
+
+namespace cairn::kernels::cuda {
+namespace {
+
+class CudaConv2DTranspose final : public LinearOp {
+ public:
+  CudaConv2DTranspose(Context& context, TensorDesc output, ConvertedInput input,
+                      std::unique_ptr<Convolution> convolution, std::unique_ptr<ReluBias> relu_bias)
+      : context_(context),
+        output_(std::move(output)),
+        input_(std::move(input)),
+        convolution_(std::move(convolution)),
+        relu_bias_(std::move(relu_bias)) {}
+
+  const TensorDesc& output() const override { return output_; }
+
+  absl::Status Forward(const float* x, const float* kernel, const float* bias, float* y) override {
+    CAIRN_RETURN_IF_ERROR(input_.Convert(x));
+    CAIRN_RETURN_IF_ERROR(convolution_->SetKernel(kernel));
+    CAIRN_RETURN_IF_ERROR(convolution_->BackwardSource(input_.Of(x), y));
+    if (bias == nullptr) return absl::OkStatus();
+    const Shape& shape = output_.shape;
+    return AddBias(context_, output_.type, shape[0] * shape[1] * shape[2], shape[3], bias, y);
+  }
+
+  absl::Status Backward(const float* x, const float* /*kernel*/, const float* y, float* dy, float* dx,
+                        float* dkernel, float* dbias) override {
+    CAIRN_RETURN_IF_ERROR(relu_bias_->Backward(y, dy, dbias));
+    if (dx != nullptr) {
+      CAIRN_RETURN_IF_ERROR(convolution_->Forward(dy, nullptr, input_.GradientOf(dx)));
+      CAIRN_RETURN_IF_ERROR(input_.ConvertGradient(dx));
+    }
+    return convolution_->BackwardKernel(dy, input_.Of(x), dkernel);
+  }
+
+ private:
+  Context& context_;
+  const TensorDesc output_;
+  ConvertedInput input_;
+  const std::unique_ptr<Convolution> convolution_;
+  const std::unique_ptr<ReluBias> relu_bias_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(Context& context,
+                                                              const Conv2DTransposeParams& params) {
+  CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
+  const TensorDesc& input = params.input;
+  const TensorDesc output = {.shape = shape, .type = context.compute_type()};
+  const Window rows = MakeWindow(shape[1], params.kernel_height, params.stride_height, params.padding);
+  const Window columns = MakeWindow(shape[2], params.kernel_width, params.stride_width, params.padding);
+  CAIRN_ASSIGN_OR_RETURN(auto converted, ConvertedInput::Create(context, input, params.needs_input_gradient));
+  CAIRN_ASSIGN_OR_RETURN(auto convolution,
+                         MakeConvolution(context, {.shape = {.n = shape[0],
+                                                             .h = shape[1],
+                                                             .w = shape[2],
+                                                             .c = shape[3],
+                                                             .oh = input.shape[1],
+                                                             .ow = input.shape[2],
+                                                             .f = input.shape[3],
+                                                             .kh = params.kernel_height,
+                                                             .kw = params.kernel_width,
+                                                             .stride_h = params.stride_height,
+                                                             .stride_w = params.stride_width,
+                                                             .pad_top = rows.pad_before,
+                                                             .pad_bottom = rows.pad_after,
+                                                             .pad_left = columns.pad_before,
+                                                             .pad_right = columns.pad_after},
+                                                   .type = output.type,
+                                                   .forward = params.needs_input_gradient}));
+  CAIRN_ASSIGN_OR_RETURN(auto relu_bias,
+                         ReluBias::Create(context, output.type, shape[0] * shape[1] * shape[2], shape[3],
+                                          /*relu=*/false));
+  return std::make_unique<CudaConv2DTranspose>(context, output, std::move(converted), std::move(convolution),
+                                               std::move(relu_bias));
+}
+
+}  // namespace cairn::kernels::cuda

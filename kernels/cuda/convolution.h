@@ -1,0 +1,63 @@
+// A convolution's three maps, between a source [n, h, w, c] and a destination [n, oh, ow, f] by a kernel
+// [kh, kw, c / groups, f]: what Conv2D and, the other way round, Conv2DTranspose are made of.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+
+namespace cairn::kernels::cuda {
+
+class Context;
+
+struct ConvolutionShape {
+  int64_t n = 0, h = 0, w = 0, c = 0;  // source
+  int64_t oh = 0, ow = 0, f = 0;       // destination
+  int64_t kh = 1, kw = 1;              // kernel
+  int64_t stride_h = 1, stride_w = 1;
+  int64_t dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  int64_t groups = 1;
+
+  constexpr int64_t source_elements() const { return n * h * w * c; }
+  constexpr int64_t destination_elements() const { return n * oh * ow * f; }
+  constexpr int64_t kernel_elements() const { return kh * kw * (c / groups) * f; }
+};
+
+struct ConvolutionParams {
+  ConvolutionShape shape;
+  ElementType type = ElementType::kFloat32;  // of source and destination
+  bool bias = false, relu = false;           // of Forward
+  // Which of the maps will be asked for; BackwardKernel always.
+  bool forward = true, backward_source = true;
+};
+
+// Activations are device memory of the params' type, 256-byte aligned; kernels, biases and their gradients
+// are float32 at any address.
+class Convolution {
+ public:
+  virtual ~Convolution() = default;
+  // The kernel that the two maps below use until the next call.
+  virtual absl::Status SetKernel(const float* kernel) = 0;
+  virtual absl::Status Forward(const void* source, const float* bias, void* destination) = 0;
+  virtual absl::Status BackwardSource(const void* ddestination, void* dsource) = 0;
+  // `source` is that of the last Forward(), where that is one of the maps asked for.
+  virtual absl::Status BackwardKernel(const void* source, const void* ddestination, float* dkernel) = 0;
+};
+
+// By whichever of the two below is there and fast.
+absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(Context& context,
+                                                             const ConvolutionParams& params);
+
+// By cuDNN. UNIMPLEMENTED where it has nothing for these shapes.
+absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(Context& context,
+                                                                  const ConvolutionParams& params);
+
+// By loops of our own, for all shapes: fast where a channel meets few others, as in depthwise convolutions.
+absl::StatusOr<std::unique_ptr<Convolution>> MakeDirectConvolution(Context& context,
+                                                                   const ConvolutionParams& params);
+
+}  // namespace cairn::kernels::cuda

@@ -1,0 +1,202 @@
+// Convolutions by cuDNN's legacy calls, channels last.
+//
+// Legacy, not the graph API: its heuristics are one call, its kernels for these shapes are the same, and what
+// the graph API would fuse beyond bias and relu it fuses only in half precision.
+#include <cudnn.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/convolution.h"
+#include "kernels/cuda/cudnn_descriptors.h"
+#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/library_status.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/relu_bias.h"
+
+namespace cairn::kernels::cuda {
+namespace {
+
+constexpr int64_t kMostWorkspace = int64_t{256} << 20;
+
+// The first of cuDNN's proposals, fastest first, that works, gives the same bits on every run, and fits the
+// workspace. UNIMPLEMENTED where there is none.
+template <typename Performance>
+absl::StatusOr<Performance> Choose(const std::vector<Performance>& proposals) {
+  for (const Performance& proposal : proposals) {
+    if (proposal.status == CUDNN_STATUS_SUCCESS && proposal.determinism == CUDNN_DETERMINISTIC &&
+        static_cast<int64_t>(proposal.memory) <= kMostWorkspace) {
+      return proposal;
+    }
+  }
+  return absl::UnimplementedError("cuDNN has no algorithm for this convolution");
+}
+
+class CudnnConvolution final : public Convolution {
+ public:
+  static absl::StatusOr<std::unique_ptr<Convolution>> Create(Context& context,
+                                                             const ConvolutionParams& params) {
+    CAIRN_ASSIGN_OR_RETURN(auto descriptors, Describe(params.shape, params.type, context.precision()));
+    std::unique_ptr<CudnnConvolution> convolution(
+        new CudnnConvolution(context, params, std::move(descriptors)));
+    CAIRN_RETURN_IF_ERROR(convolution->ChooseAlgorithms());
+    CAIRN_RETURN_IF_ERROR(convolution->AllocateStaging());
+    return convolution;
+  }
+
+  absl::Status SetKernel(const float* kernel) override {
+    return KernelToCudnn(context_, kernel, type_, kernel_->data(), shape_.kh * shape_.kw,
+                         shape_.c / shape_.groups, shape_.f);
+  }
+
+  absl::Status Forward(const void* source, const float* bias, void* destination) override {
+    CAIRN_RETURN_IF_ERROR(Pad(source));
+    const void* const from = Padded(source);
+    const float one = 1, zero = 0;
+    CAIRN_RETURN_IF_ERROR(UseMath(forward_.mathType));
+    if (!params_.relu) {
+      CAIRN_CUDNN(cudnnConvolutionForward(dnn_, &one, d_.source.get(), from, d_.filter.get(), kernel_->data(),
+                                          d_.convolution.get(), forward_.algo, context_.scratch(),
+                                          forward_.memory, &zero, d_.destination.get(), destination));
+      if (bias == nullptr) return absl::OkStatus();
+      return AddBias(context_, type_, shape_.n * shape_.oh * shape_.ow, shape_.f, bias, destination);
+    }
+    if (bias != nullptr) CAIRN_RETURN_IF_ERROR(FromFloats(context_, bias, type_, bias_->data(), shape_.f));
+    CAIRN_CUDNN(cudnnConvolutionBiasActivationForward(
+        dnn_, &one, d_.source.get(), from, d_.filter.get(), kernel_->data(), d_.convolution.get(),
+        forward_.algo, context_.scratch(), forward_.memory, &zero, d_.destination.get(), destination,
+        d_.bias.get(), bias_->data(), d_.relu.get(), d_.destination.get(), destination));
+    return absl::OkStatus();
+  }
+
+  absl::Status BackwardSource(const void* ddestination, void* dsource) override {
+    void* const to = padded_ == nullptr ? dsource : padded_gradient_->data();
+    const float one = 1, zero = 0;
+    CAIRN_RETURN_IF_ERROR(UseMath(backward_source_.mathType));
+    CAIRN_CUDNN(cudnnConvolutionBackwardData(dnn_, &one, d_.filter.get(), kernel_->data(),
+                                             d_.destination.get(), ddestination, d_.convolution.get(),
+                                             backward_source_.algo, context_.scratch(),
+                                             backward_source_.memory, &zero, d_.source.get(), to));
+    if (padded_ == nullptr) return absl::OkStatus();
+    return pad_->Backward(nullptr, nullptr, padded_gradient_->data(), static_cast<float*>(dsource));
+  }
+
+  absl::Status BackwardKernel(const void* source, const void* ddestination, float* dkernel) override {
+    if (!params_.forward) CAIRN_RETURN_IF_ERROR(Pad(source));  // else Forward() has done it
+    const void* const from = Padded(source);
+    const float one = 1, zero = 0;
+    CAIRN_RETURN_IF_ERROR(UseMath(backward_kernel_.mathType));
+    CAIRN_CUDNN(cudnnConvolutionBackwardFilter(dnn_, &one, d_.source.get(), from, d_.destination.get(),
+                                               ddestination, d_.convolution.get(), backward_kernel_.algo,
+                                               context_.scratch(), backward_kernel_.memory, &zero,
+                                               d_.filter.get(), kernel_gradient_->data()));
+    return KernelFromCudnn(context_, type_, kernel_gradient_->data(), dkernel, shape_.kh * shape_.kw,
+                           shape_.c / shape_.groups, shape_.f);
+  }
+
+ private:
+  CudnnConvolution(Context& context, const ConvolutionParams& params, CudnnDescriptors descriptors)
+      : context_(context),
+        dnn_(context.libraries().dnn()),
+        params_(params),
+        shape_(params.shape),
+        type_(params.type),
+        d_(std::move(descriptors)) {}
+
+  absl::Status Pad(const void* source) {
+    if (pad_ == nullptr) return absl::OkStatus();
+    return pad_->Forward(static_cast<const float*>(source), padded_->data());
+  }
+  const void* Padded(const void* source) const { return padded_ == nullptr ? source : padded_->data(); }
+
+  // The kind of arithmetic is the convolution's in cuDNN, but the algorithm's in its proposals. Where float32
+  // was asked for, nothing may round it.
+  absl::Status UseMath(cudnnMathType_t math) {
+    if (context_.precision() == Precision::kFloat32) return absl::OkStatus();
+    CAIRN_CUDNN(cudnnSetConvolutionMathType(d_.convolution.get(), math));
+    return absl::OkStatus();
+  }
+
+  absl::Status ChooseAlgorithms() {
+    constexpr int kProposals = 16;
+    int count = 0;
+    int64_t workspace = 0;
+    if (params_.forward) {
+      std::vector<cudnnConvolutionFwdAlgoPerf_t> proposals(kProposals);
+      CAIRN_CUDNN(cudnnGetConvolutionForwardAlgorithm_v7(dnn_, d_.source.get(), d_.filter.get(),
+                                                         d_.convolution.get(), d_.destination.get(),
+                                                         kProposals, &count, proposals.data()));
+      proposals.resize(static_cast<size_t>(count));
+      CAIRN_ASSIGN_OR_RETURN(forward_, Choose(proposals));
+      workspace = std::max(workspace, static_cast<int64_t>(forward_.memory));
+    }
+    if (params_.backward_source) {
+      std::vector<cudnnConvolutionBwdDataAlgoPerf_t> proposals(kProposals);
+      CAIRN_CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn_, d_.filter.get(), d_.destination.get(),
+                                                              d_.convolution.get(), d_.source.get(),
+                                                              kProposals, &count, proposals.data()));
+      proposals.resize(static_cast<size_t>(count));
+      CAIRN_ASSIGN_OR_RETURN(backward_source_, Choose(proposals));
+      workspace = std::max(workspace, static_cast<int64_t>(backward_source_.memory));
+    }
+    std::vector<cudnnConvolutionBwdFilterAlgoPerf_t> proposals(kProposals);
+    CAIRN_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn_, d_.source.get(), d_.destination.get(),
+                                                              d_.convolution.get(), d_.filter.get(),
+                                                              kProposals, &count, proposals.data()));
+    proposals.resize(static_cast<size_t>(count));
+    CAIRN_ASSIGN_OR_RETURN(backward_kernel_, Choose(proposals));
+    workspace = std::max(workspace, static_cast<int64_t>(backward_kernel_.memory));
+    return context_.ReserveScratch(workspace);
+  }
+
+  absl::Status AllocateStaging() {
+    const auto allocate = [&](int64_t elements) {
+      return context_.Allocate(TensorDesc{.shape = {elements}, .type = type_}.num_floats(), "convolution");
+    };
+    CAIRN_ASSIGN_OR_RETURN(kernel_, allocate(shape_.kernel_elements()));
+    CAIRN_ASSIGN_OR_RETURN(kernel_gradient_, allocate(shape_.kernel_elements()));
+    // Aligned, of the images' type, and zeros where only a relu is asked for.
+    if (params_.relu) {
+      CAIRN_ASSIGN_OR_RETURN(bias_, allocate(shape_.f));
+    }
+    if (d_.has_border()) {
+      CAIRN_ASSIGN_OR_RETURN(
+          pad_, MakeZeroPad2D(context_,
+                              {.input = {.shape = {shape_.n, shape_.h, shape_.w, shape_.c}, .type = type_},
+                               .bottom = d_.more_rows,
+                               .right = d_.more_columns}));
+      const int64_t floats = pad_->output().num_floats();
+      CAIRN_ASSIGN_OR_RETURN(padded_, context_.Allocate(floats, "padded image"));
+      CAIRN_ASSIGN_OR_RETURN(padded_gradient_, context_.Allocate(floats, "gradient of padded image"));
+    }
+    return absl::OkStatus();
+  }
+
+  Context& context_;
+  const cudnnHandle_t dnn_;
+  const ConvolutionParams params_;
+  const ConvolutionShape shape_;
+  const ElementType type_;
+  const CudnnDescriptors d_;
+  cudnnConvolutionFwdAlgoPerf_t forward_{};
+  cudnnConvolutionBwdDataAlgoPerf_t backward_source_{};
+  cudnnConvolutionBwdFilterAlgoPerf_t backward_kernel_{};
+  std::unique_ptr<DeviceMemory> kernel_, kernel_gradient_;  // [f, kh, kw, c]
+  std::unique_ptr<DeviceMemory> bias_;                      // [f]; null without a relu
+  // The source with its border, and the way there; null where it has none.
+  std::unique_ptr<UnaryOp> pad_;
+  std::unique_ptr<DeviceMemory> padded_, padded_gradient_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(Context& context,
+                                                                  const ConvolutionParams& params) {
+  return CudnnConvolution::Create(context, params);
+}
+
+}  // namespace cairn::kernels::cuda

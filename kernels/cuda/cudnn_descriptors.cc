@@ -1,0 +1,85 @@
+#include "kernels/cuda/cudnn_descriptors.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cuda/library_status.h"
+
+namespace cairn::kernels::cuda {
+namespace {
+
+cudnnDataType_t DataType(ElementType type) {
+  switch (type) {
+    case ElementType::kBFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    case ElementType::kFloat16:
+      return CUDNN_DATA_HALF;
+    case ElementType::kFloat32:
+      break;
+  }
+  return CUDNN_DATA_FLOAT;
+}
+
+// Of float32 images the default math is TensorFloat-32, and of 16 bits it is none of the tensor cores'.
+cudnnMathType_t MathType(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat32:
+      return CUDNN_FMA_MATH;
+    case Precision::kTensorFloat32:
+      return CUDNN_DEFAULT_MATH;
+    case Precision::kBFloat16:
+    case Precision::kFloat16:
+      break;
+  }
+  return CUDNN_TENSOR_OP_MATH;
+}
+
+// Fits: all extents of what has less than 2^31 elements do.
+int Narrow(int64_t value) {
+  return static_cast<int>(value);
+}
+
+absl::Status SetImages(cudnnTensorDescriptor_t* descriptor, ElementType type, int64_t n, int64_t h, int64_t w,
+                       int64_t c) {
+  CAIRN_CUDNN(cudnnCreateTensorDescriptor(descriptor));
+  CAIRN_CUDNN(cudnnSetTensor4dDescriptor(*descriptor, CUDNN_TENSOR_NHWC, DataType(type), Narrow(n), Narrow(c),
+                                         Narrow(h), Narrow(w)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CudnnDescriptors> Describe(const ConvolutionShape& shape, ElementType type,
+                                          Precision precision) {
+  if (shape.groups != 1) return absl::UnimplementedError("groups");
+  CudnnDescriptors d;
+  d.more_rows = std::max<int64_t>(shape.pad_bottom - shape.pad_top, 0);
+  d.more_columns = std::max<int64_t>(shape.pad_right - shape.pad_left, 0);
+  const int64_t rows = shape.h + d.more_rows, columns = shape.w + d.more_columns;
+  if (std::max({shape.destination_elements(), shape.kernel_elements(), shape.n * rows * columns * shape.c}) >=
+      int64_t{1} << 31) {
+    return absl::UnimplementedError("cuDNN counts elements in 31 bits");
+  }
+  CAIRN_RETURN_IF_ERROR(SetImages(d.source.out(), type, shape.n, rows, columns, shape.c));
+  CAIRN_RETURN_IF_ERROR(SetImages(d.destination.out(), type, shape.n, shape.oh, shape.ow, shape.f));
+  CAIRN_RETURN_IF_ERROR(SetImages(d.bias.out(), type, 1, 1, 1, shape.f));
+  CAIRN_CUDNN(cudnnCreateFilterDescriptor(d.filter.out()));
+  CAIRN_CUDNN(cudnnSetFilter4dDescriptor(d.filter.get(), DataType(type), CUDNN_TENSOR_NHWC, Narrow(shape.f),
+                                         Narrow(shape.c), Narrow(shape.kh), Narrow(shape.kw)));
+  CAIRN_CUDNN(cudnnCreateConvolutionDescriptor(d.convolution.out()));
+  CAIRN_CUDNN(cudnnSetConvolution2dDescriptor(
+      d.convolution.get(), Narrow(shape.pad_top), Narrow(shape.pad_left), Narrow(shape.stride_h),
+      Narrow(shape.stride_w), Narrow(shape.dilation_h), Narrow(shape.dilation_w), CUDNN_CROSS_CORRELATION,
+      CUDNN_DATA_FLOAT));
+  CAIRN_CUDNN(cudnnSetConvolutionMathType(d.convolution.get(), MathType(precision)));
+  CAIRN_CUDNN(cudnnCreateActivationDescriptor(d.relu.out()));
+  CAIRN_CUDNN(
+      cudnnSetActivationDescriptor(d.relu.get(), CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0.0));
+  std::array<int, 4> dims{};  // [n, c, h, w]
+  CAIRN_CUDNN(cudnnGetConvolution2dForwardOutputDim(d.convolution.get(), d.source.get(), d.filter.get(),
+                                                    &dims[0], &dims[1], &dims[2], &dims[3]));
+  if (dims[2] != shape.oh || dims[3] != shape.ow) return absl::UnimplementedError("padding");
+  return d;
+}
+
+}  // namespace cairn::kernels::cuda

@@ -1,0 +1,16 @@
+// The CUDA backend from within its own library; others come here through kernels/cuda_backend.h.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda_backend.h"
+
+namespace cairn::kernels::cuda {
+
+// What CudaBackend offers, in the same words.
+absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const CudaOptions& options);
+absl::StatusOr<int> CountDevices();
+absl::StatusOr<CudaDeviceInfo> DescribeDevice(int index);
+
+}  // namespace cairn::kernels::cuda

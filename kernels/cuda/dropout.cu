@@ -1,0 +1,98 @@
+// Inverted dropout by counter-based random numbers: the same elements fall as on a CPU.
+#include <array>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/element.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ops.h"
+
+namespace cairn::kernels::cuda {
+namespace {
+
+// What decides who stays.
+struct Choice {
+  uint64_t stream = 0;
+  uint64_t threshold = 0;  // words below it drop their element
+  float factor = 1;        // of what stays
+};
+
+// `to` = `from` where it stays, times the factor. One thread for each vector of elements, grid-strided, and
+// one block of four random words for every four elements; memory is padded to whole vectors. The first thread
+// keeps the seed in `kept_seed`, unless that is null. Deterministic.
+template <typename T>
+__global__ void Drop(Choice choice, int64_t vectors, const uint64_t* seed, uint64_t* kept_seed,
+                     const Vector<T>* from, Vector<T>* to) {
+  const uint64_t drawn = *seed, mixed = drawn ^ choice.stream;
+  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
+  if (kept_seed != nullptr && CAIRN_GLOBAL_THREAD == 0) *kept_seed = drawn;
+  for (int64_t i = CAIRN_GLOBAL_THREAD; i < vectors; i += CAIRN_GLOBAL_THREADS) {
+    Vector<T> v = from[i];
+#pragma unroll
+    for (int k = 0; k < kVector<T>; k += 4) {
+      const auto counter = static_cast<uint64_t>(i * kVector<T> + k) / 4;
+      const std::array<uint32_t, 4> words =
+          Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        const bool stays = words[static_cast<size_t>(word)] >= choice.threshold;
+        v.at[k + word] = FromFloat<T>(ToFloat(v.at[k + word]) * (stays ? choice.factor : 0.0f));
+      }
+    }
+    to[i] = v;
+  }
+}
+
+template <typename T>
+class CudaDropout final : public Dropout {
+ public:
+  CudaDropout(Context& context, const DropoutParams& params, const uint64_t* next_seed,
+              std::unique_ptr<DeviceMemory> seed)
+      : context_(context),
+        choice_({.stream = params.stream,
+                 .threshold = static_cast<uint64_t>(static_cast<double>(params.rate) * 0x1p32),
+                 .factor = 1.0f / (1.0f - params.rate)}),
+        vectors_(CeilDiv(params.input.shape.num_elements(), kVector<T>)),
+        next_seed_(next_seed),
+        seed_(std::move(seed)) {}
+
+  absl::Status Forward(const float* x, float* y) override {
+    return CAIRN_LAUNCH(Drop<T>, GridFor(vectors_), kBlock, 0, context_.stream(), choice_, vectors_,
+                        next_seed_, seed(), As<Vector<T>>(x), As<Vector<T>>(y));
+  }
+  // Draws again what Forward drew: cheaper than to remember who stayed.
+  absl::Status Backward(const float* dy, float* dx) override {
+    return CAIRN_LAUNCH(Drop<T>, GridFor(vectors_), kBlock, 0, context_.stream(), choice_, vectors_, seed(),
+                        static_cast<uint64_t*>(nullptr), As<Vector<T>>(dy), As<Vector<T>>(dx));
+  }
+
+ private:
+  uint64_t* seed() const { return reinterpret_cast<uint64_t*>(seed_->data()); }
+
+  Context& context_;
+  const Choice choice_;
+  const int64_t vectors_;
+  const uint64_t* const next_seed_;           // the context's
+  const std::unique_ptr<DeviceMemory> seed_;  // of the last Forward
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const DropoutParams& params) {
+  if (params.input.num_floats() < 1 || !(params.rate >= 0 && params.rate < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dropout of ", params.rate, " of ", params.input.ToString()));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const uint64_t* const next_seed, context.Seed());
+  CAIRN_ASSIGN_OR_RETURN(auto seed, context.Allocate(2, "dropout: seed"));
+  return VisitType(params.input.type, [&](auto* p) -> absl::StatusOr<std::unique_ptr<Dropout>> {
+    using T = std::remove_pointer_t<decltype(p)>;
+    return std::make_unique<CudaDropout<T>>(context, params, next_seed, std::move(seed));
+  });
+}
+
+}  // namespace cairn::kernels::cuda

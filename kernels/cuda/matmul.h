@@ -1,0 +1,32 @@
+// Matrix products by cuBLASLt, on row-major matrices.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/context.h"
+#include "kernels/device.h"
+
+namespace cairn::kernels::cuda {
+
+// c [m, n] = a b, of a [m, k] and b [k, n], each possibly stored transposed: a as [k, m], b as [n, k].
+struct MatmulParams {
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  ElementType operands = ElementType::kFloat32, result = ElementType::kFloat32;
+  // c = relu(a b + bias), with a bias [n] of the result's type.
+  bool bias = false, relu = false;
+};
+
+class Matmul {
+ public:
+  static absl::StatusOr<std::unique_ptr<Matmul>> Create(Context& context, const MatmulParams& params);
+  virtual ~Matmul() = default;
+  // Addresses are those of float32 at least: 4-byte aligned; on multiples of 16 it is faster. `bias` is null
+  // where there is none.
+  virtual absl::Status Run(const void* a, const void* b, const void* bias, void* c) = 0;
+};
+
+}  // namespace cairn::kernels::cuda

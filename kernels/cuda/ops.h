@@ -1,0 +1,41 @@
+// CUDA's makers of ops, one per source file; device.cc offers them as its OpFactory. `context` outlives the
+// ops. All activations are row-major.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/ops.h"
+
+namespace cairn::kernels::cuda {
+
+class Context;
+
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(Context& context, const Conv2DParams& params);
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(Context& context,
+                                                              const Conv2DTransposeParams& params);
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(Context& context, const DenseParams& params);
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const EmbeddingParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(Context& context, const TensorDesc& input,
+                                                        const ActivationParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(Context& context, const AffineParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(Context& context, const Pool2DParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Pooling pooling,
+                                                        const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(Context& context, const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(Context& context, const ZeroPad2DParams& params);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(Context& context, const TensorDesc& input, int inputs);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(Context& context, const TensorDesc& input, int inputs);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(Context& context, absl::Span<const TensorDesc> inputs,
+                                                        int axis);
+absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(Context& context, const BatchNormParams& params);
+absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(Context& context, const LayerNormParams& params);
+absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const DropoutParams& params);
+absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(Context& context, int64_t elements, float l1,
+                                                             float l2);
+absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(Context& context, const LossScalerParams& params);
+absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(Context& context, const TensorDesc& from,
+                                                     const TensorDesc& to);
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParams& params);
+
+}  // namespace cairn::kernels::cuda

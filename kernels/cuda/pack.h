@@ -1,0 +1,25 @@
+// Neighbouring elements that a thread loads and stores at once.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace cairn::kernels::cuda {
+
+template <typename T, int kCount>
+struct alignas(sizeof(T) * kCount) Pack {
+  T at[kCount];
+};
+
+// Where elements are moved and not computed with, their type does not matter. Calls `visit` with a null
+// pointer to the largest type that divides `bytes`, an even number.
+template <typename Visit>
+auto VisitUnit(int64_t bytes, const Visit& visit) {
+  if (bytes % 16 == 0) return visit(static_cast<uint4*>(nullptr));
+  if (bytes % 8 == 0) return visit(static_cast<uint2*>(nullptr));
+  if (bytes % 4 == 0) return visit(static_cast<uint32_t*>(nullptr));
+  return visit(static_cast<uint16_t*>(nullptr));
+}
+
+}  // namespace cairn::kernels::cuda

@@ -1,0 +1,11 @@
+// What libcairn_cuda.so shows to the programs that open it.
+#include "kernels/cuda/device.h"
+
+extern "C" __attribute__((visibility("default"))) const cairn::kernels::CudaBackend* cairn_cuda_backend() {
+  static constexpr cairn::kernels::CudaBackend kBackend = {
+      .version = CAIRN_VERSION,
+      .create_device = &cairn::kernels::cuda::CreateDevice,
+      .count_devices = &cairn::kernels::cuda::CountDevices,
+      .describe_device = &cairn::kernels::cuda::DescribeDevice};
+  return &kBackend;
+}

@@ -1,0 +1,34 @@
+// A convolution with relu and max pooling fused behind it.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/convolution.h"
+#include "kernels/ops.h"
+
+namespace cairn::kernels::cuda {
+
+// The convolution, relu included, from an input of type `input` to images of the params' type; then the
+// largest of windows pool_h x pool_w side by side, as far as they fit: output [n, oh / pool_h, ow / pool_w,
+// f].
+struct PooledConvolutionParams {
+  ConvolutionParams convolution;
+  TensorDesc input;
+  bool needs_input_gradient = true;
+  int64_t pool_h = 2, pool_w = 2;
+
+  int64_t pooled_h() const { return convolution.shape.oh / pool_h; }
+  int64_t pooled_w() const { return convolution.shape.ow / pool_w; }
+};
+
+absl::StatusOr<std::unique_ptr<LinearOp>> MakePooledConv2D(Context& context,
+                                                           const PooledConvolutionParams& params);
+
+// For the first layer of a network of images with few channels: one kernel forward and two backward, none of
+// which writes an unpooled image. UNIMPLEMENTED for all but a few sizes.
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeFirstPooledConv2D(Context& context,
+                                                                const PooledConvolutionParams& params);
+
+}  // namespace cairn::kernels::cuda

@@ -1,0 +1,59 @@
+// Reductions of warps and blocks, in an order that depends on the launch alone: the same bits every time.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/launch.h"
+
+namespace cairn::kernels::cuda {
+
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+struct Sum {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Largest {
+  __device__ float operator()(float a, float b) const { return a < b ? b : a; }
+};
+
+// Of `lanes` neighbours, a power of 2 up to 32, in each of them. Whole warps call it.
+template <typename T, typename Operation>
+__device__ T ReduceLanes(int lanes, T value, const Operation& operation) {
+  for (int offset = lanes / 2; offset > 0; offset /= 2) {
+    value = operation(value, __shfl_xor_sync(kAllLanes, value, offset));
+  }
+  return value;
+}
+
+// Of all threads of the block, in each of them: 1, 2, 4, ... 32 whole warps.
+template <typename T, typename Operation>
+__device__ T ReduceBlock(T value, const Operation& operation) {
+  __shared__ T of_warp[kWarp];
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  const int thread = static_cast<int>(threadIdx.x);
+  value = ReduceLanes(kWarp, value, operation);
+  __syncthreads();  // nobody reads the last call's any more
+  if (thread % kWarp == 0) of_warp[thread / kWarp] = value;
+  __syncthreads();
+  return ReduceLanes(warps, of_warp[thread % warps], operation);
+}
+
+// True in all threads of the one block that comes last of `blocks`, which sees what the others wrote before.
+// `counter` is 0 before and after.
+__device__ inline bool IsLastBlock(unsigned* counter, unsigned blocks) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(counter, 1u) + 1 == blocks;
+    if (last) *counter = 0;
+  }
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
+}  // namespace cairn::kernels::cuda

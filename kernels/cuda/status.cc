@@ -1,0 +1,14 @@
+#include "kernels/cuda/status.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::kernels::cuda {
+
+absl::Status ToStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  static_cast<void>(cudaGetLastError());  // told here; the next launch would tell it again
+  const std::string text = absl::StrCat(what, ": ", cudaGetErrorName(error), ": ", cudaGetErrorString(error));
+  return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
+}
+
+}  // namespace cairn::kernels::cuda

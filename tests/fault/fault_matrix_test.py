@@ -1,0 +1,114 @@
+"""Every kind of task x every signal x every moment of a step: the job ends as promised, and at the same bits.
+
+The moments are points in the programs themselves (common/core/fault_points.h): a task raises the signal in itself when
+it passes there. `cairn train` starts a killed one again; a stopped one goes on after STOPPED seconds.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration"))
+from harness import CNN, DONE, TERMINATED, IntegrationTest, main, small_data  # noqa: E402
+
+STEPS = 40
+STOPPED = 5  # seconds: longer than the lease
+LEASE = 2
+JOB = [CNN, "--ps=2", "--workers=2", "--sync_replicas", "--batch_size=32", "--seed=1", f"--train_steps={STEPS}",
+       "--novalidation", "--threads=1"]
+LASTING = ["--save_secs=0", "--save_steps=10", f"--lease={LEASE}", "--lost_workers=wait"]
+
+# Of a server: started, no job yet; the first pull; the middle of a push; between an update and its answer; while it
+# keeps a snapshot; the last step.
+SERVER = ["started:1", "read:1", "push:15", "applied:15", "snapshot:2", f"applied:{STEPS}"]
+# Of a worker: started; before its first step; with a part of its gradients sent; with all of them; after an answer; the
+# last step.
+WORKER = ["started:1", "joined:1", "announced:100", "computed:15", "answered:15", f"computed:{STEPS}"]
+TASKS = {"ps/0": SERVER, "ps/1": SERVER, "worker/0": WORKER + ["snapshot:2"], "worker/1": WORKER}
+
+
+class FaultMatrixTest(IntegrationTest):
+
+    def job(self, name, *flags):
+        return self.start("cairn", "train", *JOB, "--data_dir", small_data(), f"--summary={name}.json", *flags, name=name)
+
+    def sha_of(self, name):
+        return json.loads((self.directory / f"{name}.json").read_text())["parameters_sha256"]
+
+    def undisturbed(self):
+        self.assert_exit(DONE, self.job("undisturbed"))
+        return self.sha_of("undisturbed")
+
+    def assert_all_end_alike(self, number, at_once):
+        sha = self.undisturbed()
+        failures = []
+
+        def run(case):
+            name = "-".join(case).replace("/", "").replace(":", "-")
+            run = self.job(name, f"--train_dir={name}", *LASTING, f"--fault={':'.join(case)}:{number}")
+            if not run.wait(60):
+                failures.append(f"{case}: still runs\n{run.story()}")
+            elif run.code != DONE:
+                failures.append(f"{case}: ended with {run.code}\n{run.story()}")
+            elif self.sha_of(name) != sha:
+                failures.append(f"{case}: other parameters\n{run.story()}")
+            elif number == "KILL" and "was killed by SIGKILL: starting it again (1 of 100)" not in run.stderr:
+                failures.append(f"{case}: nothing was killed\n{run.story()}")
+
+        cases = [(task, point) for task, points in TASKS.items() for point in points]
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(run, cases))
+        self.assertEqual(failures, [], "\n".join(failures))
+        self.assert_nothing_runs()
+
+    def test_kill(self):
+        self.assert_all_end_alike("KILL", at_once=2)
+
+    def test_stop_and_go_on(self):
+        stopped = set()
+        ended = threading.Event()
+
+        def go_on():
+            since = {}
+            while not ended.wait(0.1):
+                for pid in self.marked():
+                    with contextlib.suppress(OSError):
+                        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+                        if state != "T":
+                            since.pop(pid, None)
+                        elif time.monotonic() - since.setdefault(pid, time.monotonic()) > STOPPED:
+                            stopped.add(pid)
+                            os.kill(pid, signal.SIGCONT)
+
+        watch = threading.Thread(target=go_on)
+        watch.start()
+        try:
+            self.assert_all_end_alike("STOP", at_once=6)
+        finally:
+            ended.set()
+            watch.join()
+        self.assertEqual(len(stopped), sum(map(len, TASKS.values())))
+
+    def test_a_terminated_task_ends_the_cluster_with_its_code_and_what_was_saved_is_gone_on_from(self):
+        sha = self.undisturbed()
+        for task in ("ps/1", "worker/0"):  # rounds go on without another worker
+            with self.subTest(task):
+                name = task.replace("/", "")
+                point = "applied" if task == "ps/1" else "computed"
+                first = self.job(name, f"--train_dir={name}", *LASTING, f"--fault={task}:{point}:15:TERM")
+                self.assert_exit(TERMINATED, first)
+                self.assert_nothing_runs()
+                again = self.job(name, f"--train_dir={name}", *LASTING)
+                self.assert_exit(DONE, again)
+                self.assertIn("going on from step 1", again.stderr)
+                self.assertEqual(self.sha_of(name), sha)
+
+
+if __name__ == "__main__":
+    main()

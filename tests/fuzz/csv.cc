@@ -1,0 +1,24 @@
+// CSV: its records, and as a data set with and without leave to pass over bad rows.
+#include "worker/data/csv.h"
+
+#include "tests/fuzz/data.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace cairn;
+  static const fuzz::ScratchFolder folder;
+  const absl::string_view text = fuzz::TextOf(data, size);
+  data::CsvReader reader(text);
+  std::vector<absl::string_view> fields;
+  for (size_t records = 0;; ++records) {
+    FUZZ_CHECK(records <= size);  // each takes at least a byte
+    const int64_t line = reader.line();
+    const auto more = reader.Next(fields);
+    FUZZ_CHECK(reader.line() >= line);
+    if (more.ok() ? !*more : absl::IsDataLoss(more.status())) break;
+  }
+  const std::string path = folder.Write("x.csv", text);
+  fuzz::LoadAndRead({.path = path});
+  fuzz::LoadAndRead({.path = path, .missing_value = 0.0f, .max_bad_rows = 2});
+  fuzz::LoadAndRead({.path = path, .label_column = "0", .feature_columns = {"a", "b"}});
+  return 0;
+}

@@ -1,0 +1,45 @@
+// What must hold of arrays and data sets that were accepted.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/fuzz/fuzz.h"
+#include "worker/data/array.h"
+#include "worker/data/dataset.h"
+
+namespace cairn::fuzz {
+
+inline void CheckArray(const absl::StatusOr<data::Array>& array) {
+  if (!array.ok()) {
+    FUZZ_CHECK(!array.status().message().empty());
+    return;
+  }
+  FUZZ_CHECK(static_cast<int64_t>(array->bytes.size()) ==
+             array->shape.num_elements() * data::SizeOf(array->type));
+  uint64_t sum = 0;  // touches every byte
+  for (const uint8_t byte : array->bytes) sum += byte;
+  volatile uint64_t used = sum;
+  static_cast<void>(used);
+}
+
+// Reads every example: what was checked at loading must be there.
+inline void ReadAll(const data::Dataset& dataset) {
+  std::vector<float> inputs(static_cast<size_t>(dataset.example_shape().num_elements()));
+  std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
+  for (int64_t i = 0; i < dataset.size(); ++i)
+    dataset.Read(i, absl::MakeSpan(inputs), absl::MakeSpan(target));
+}
+
+inline void LoadAndRead(const data::DataOptions& options) {
+  const auto data = data::LoadTrainingData(options);
+  if (!data.ok()) {
+    FUZZ_CHECK(!data.status().message().empty());
+    return;
+  }
+  ReadAll(*data->train);
+  if (data->validation != nullptr) ReadAll(*data->validation);
+}
+
+}  // namespace cairn::fuzz

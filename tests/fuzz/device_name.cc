@@ -1,0 +1,16 @@
+// --device, as TensorFlow writes it.
+#include "worker/device_name.h"
+
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace cairn;
+  const auto name = worker::ParseDeviceName(fuzz::TextOf(data, size));
+  if (!name.ok()) {
+    FUZZ_CHECK(!name.status().message().empty());
+    return 0;
+  }
+  FUZZ_CHECK(name->index.value_or(0) >= 0);
+  FUZZ_CHECK(name->task.value_or(0) >= 0);
+  return 0;
+}

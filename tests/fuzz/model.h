@@ -1,0 +1,41 @@
+// What must hold of a model that was accepted.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "tests/fuzz/fuzz.h"
+#include "worker/nn/loss.h"
+#include "worker/nn/metrics.h"
+#include "worker/nn/model.h"
+
+namespace cairn::fuzz {
+
+inline void CheckModel(const absl::StatusOr<nn::Model>& model) {
+  constexpr int64_t kMostToInitialise = 1 << 16;
+  if (!model.ok()) {
+    FUZZ_CHECK(!model.status().message().empty());
+    return;
+  }
+  FUZZ_CHECK(!model->inputs().empty());
+  FUZZ_CHECK(!model->nodes().empty());
+  FUZZ_CHECK(model->input_shape().num_elements() > 0);
+  FUZZ_CHECK(model->output_shape().num_elements() > 0);
+  int64_t next = 0;
+  for (const nn::ModelVariable& variable : model->variables()) {
+    FUZZ_CHECK(variable.offset == next);
+    next += variable.shape.num_elements();
+  }
+  FUZZ_CHECK(next == model->num_parameters());
+  FUZZ_CHECK(!nn::SummaryTable(*model).empty());
+  if (model->num_parameters() <= kMostToInitialise) model->InitialParameters(1);
+  const nn::CompileConfig& compiled = model->compile_config();
+  if (compiled.loss.has_value()) {
+    if (const auto loss = nn::ParseLoss(*compiled.loss); loss.ok()) {
+      static_cast<void>(nn::ParseMetrics(compiled.metrics, *loss, model->output_shape()));
+    }
+  }
+  // Workers compare this.
+  const auto again = nn::Model::FromJson(model->canonical_json(), "again");
+  FUZZ_CHECK(again.ok() && again->canonical_json() == model->canonical_json());
+}
+
+}  // namespace cairn::fuzz

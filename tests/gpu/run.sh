@@ -1,0 +1,264 @@
+#!/usr/bin/env bash
+# Everything that needs an NVIDIA card, in one command: the conformance of the CUDA backend, the same under NVIDIA's
+# sanitizers, the benchmarks against PyTorch and cuBLAS, and a cluster whose worker computes on the card.
+#   tests/gpu/run.sh [--build DIR] [--out DIR] [--only PART,...] [--prefix DIR] [--seconds N]
+#     --build DIR    ready-made: what pack.sh wrote, or a build with bin/ in it; else what needs no gRPC is built here
+#     --out DIR      eight files at most: summary.txt, and each part's log [build/gpu_results]
+#     --only PART    conformance, bench, train, sanitizer (or one half of it: memcheck, racecheck), in the order wanted [all]
+#     --prefix DIR   where the build finds Abseil and GoogleTest
+#     --seconds N    for all parts together; what does not fit is stopped or left out [570]
+# The training part reads MNIST from CAIRN_MNIST_DIR, else generated digits. Every part says "passed", "failed" or
+# "skipped" with the reason, and a part that fails stops no other. Ends with status 0 when none failed and one passed, 77
+# where there is no card.
+set -uo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build='' out=$root/build/gpu_results only=conformance,bench,train,sanitizer prefix='' seconds=570
+
+usage() {
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+}
+while [[ $# -gt 0 ]]; do
+  [[ $1 =~ ^--(build|out|only|prefix|seconds)$ && $# -ge 2 ]] || usage
+  declare "${1#--}=$2"
+  shift 2
+done
+parts=()
+for part in ${only//,/ }; do
+  case $part in
+    sanitizer) parts+=(memcheck racecheck) ;;
+    conformance | memcheck | racecheck | bench | train) parts+=("$part") ;;
+    *) usage ;;
+  esac
+done
+
+if ! cards=$(nvidia-smi -L 2>/dev/null) || [[ $cards != *GPU* ]]; then
+  echo "gpu: this machine shows no NVIDIA card (nvidia-smi -L): nothing was run" >&2
+  exit 77
+fi
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+summary=$out/summary.txt
+{
+  nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem --format=csv,noheader
+  git -C "$root" log -1 --format='%h %s' 2>/dev/null
+} | tee "$summary"
+
+passed=0 failed=0
+# report PART passed|failed|skipped [WHY]
+report() {
+  echo "$1: $2${3:+ ($3)} at +${SECONDS}s" | tee -a "$summary"
+  case $2 in
+    passed) passed=$((passed + 1)) ;;
+    failed) failed=$((failed + 1)) ;;
+  esac
+}
+
+# limited SECONDS COMMAND...: no longer than that, nor than is left of the whole; 124 when it was stopped.
+limited() {
+  local limit=$1 left=$((seconds - SECONDS))
+  shift
+  if [[ $left -lt $limit ]]; then limit=$left; fi
+  [[ $limit -gt 0 ]] || return 124
+  timeout --kill-after=10 "$limit" "$@"
+}
+why() {
+  if [[ $1 -eq 124 || $1 -eq 137 ]]; then echo "its time was up"; else echo "exit status $1"; fi
+}
+
+# The folders that programs find their libraries in: what was packed, and NVIDIA's, for which PyTorch's wheels serve where
+# the system lacks cuDNN or cuBLAS. Given to our programs alone: Python has libraries of its own.
+set_library_path() {
+  library_path=$build/lib
+  local known
+  known=$(ldconfig -p)
+  if [[ $known != *libcudnn.so.9* || $known != *libcublas.so* ]]; then
+    library_path+=$(python3 - <<'PYTHON' 2>/dev/null
+import glob, os
+try:
+    import nvidia
+    for root in nvidia.__path__:
+        print("".join(":" + folder for folder in sorted(glob.glob(os.path.join(root, "*", "lib")))), end="")
+except ImportError:
+    pass
+PYTHON
+    )
+  fi
+  library_path+=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  ours=(env "LD_LIBRARY_PATH=$library_path") # before each of our programs
+}
+
+# Sets `build` to a folder with bin/ in it.
+prepare() {
+  local log=$out/build.log
+  if [[ -n $build && -f $build/cairn_gpu.tar.gz ]]; then
+    if tar --extract --gzip --file "$build/cairn_gpu.tar.gz" --directory "$work"; then
+      build=$work
+      return
+    fi
+    report build failed "cannot unpack $build/cairn_gpu.tar.gz"
+    return 1
+  fi
+  if [[ -n $build && -d $build/bin ]]; then
+    build=$(cd "$build" && pwd)
+    return
+  fi
+  if [[ -n $build ]]; then
+    report build failed "there is neither bin/ nor cairn_gpu.tar.gz in $build"
+    return 1
+  fi
+  build=$root/build/gpu
+  limited 500 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCAIRN_KERNELS_ONLY=ON -DCAIRN_CUDA=ON \
+    -DCMAKE_CUDA_ARCHITECTURES=native ${prefix:+"-DCMAKE_PREFIX_PATH=$prefix"} >"$log" 2>&1 &&
+    limited 500 cmake --build "$build" >>"$log" 2>&1
+  local status=$?
+  if [[ $status -ne 0 ]]; then
+    grep -E -A 6 'error|FAILED|CMake Error' "$log" | head -n 40
+    report build failed "$(why $status); all of it in $log"
+    return 1
+  fi
+  report build passed
+}
+
+# has PART PROGRAM: else the part is skipped.
+has() {
+  [[ -x $build/bin/$2 ]] && return
+  report "$1" skipped "$2 is not in $build/bin"
+  return 1
+}
+
+run_conformance() {
+  local log=$out/conformance.log status count
+  has conformance conformance_test || return
+  limited 200 "${ours[@]}" "$build/bin/conformance_test" --gtest_filter='*gpu_*' >"$log" 2>&1
+  status=$?
+  count=$(grep -c '^\[       OK \]' "$log")
+  if [[ $status -eq 0 && $count -gt 0 ]]; then
+    report conformance passed "$count tests"
+  elif [[ $status -eq 0 ]]; then
+    report conformance failed "no test found the card"
+  else
+    grep -E '^\[  FAILED  \]' "$log" | awk '!seen[$4]++' | head -n 40
+    tail -n 3 "$log"
+    report conformance failed "$(why $status), $count tests passed, $(grep -c '^\[  FAILED  \].*ms)$' "$log") did not"
+  fi
+}
+
+# run_sanitizer TOOL SECONDS OPTIONS...: over as many of the tests as the time allows, in an order that mixes the suites;
+# of the precisions those that differ most in their kernels.
+run_sanitizer() {
+  local tool=$1 limit=$2 log=$out/$1.log status count
+  shift 2
+  has "$tool" conformance_test || return
+  if ! command -v compute-sanitizer >/dev/null; then
+    report "$tool" skipped "compute-sanitizer is not on the path"
+    return
+  fi
+  limited "$limit" "${ours[@]}" compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" "$build/bin/conformance_test" \
+    --gtest_filter='*gpu_fp32*:*gpu_bf16*' --gtest_shuffle --gtest_random_seed=1 >"$log" 2>&1
+  status=$?
+  count=$(grep -c '^\[       OK \]' "$log")
+  if grep -qE '^=+ (Invalid|Error: Race|Warning: Race|Program hit|Misaligned|Uninitialized|Barrier)|(ERROR|RACECHECK) SUMMARY: [1-9]' "$log"; then
+    grep -E -A 12 '^=+ (Invalid|Error|Warning|Program hit|Misaligned)' "$log" | head -n 60
+    report "$tool" failed "it found something; $count tests passed"
+  elif grep -qE '^\[  FAILED  \]' "$log"; then
+    grep -E '^\[  FAILED  \]' "$log" | awk '!seen[$4]++' | head -n 20
+    report "$tool" failed "tests failed, $count passed; $(why $status)"
+  elif [[ $count -eq 0 ]]; then
+    tail -n 5 "$log"
+    report "$tool" failed "$(why $status), no test passed"
+  elif [[ $status -eq 124 || $status -eq 137 ]]; then
+    report "$tool" passed "$count tests until its time was up"
+  elif [[ $status -eq 0 ]]; then
+    report "$tool" passed "$count tests"
+  else
+    tail -n 5 "$log"
+    report "$tool" failed "$(why $status), $count tests passed"
+  fi
+}
+
+run_memcheck() { run_sanitizer memcheck 110 --report-api-errors no; }
+
+# Of our own kernels: what NVIDIA's libraries do among their threads is theirs.
+run_racecheck() {
+  local option options=()
+  for option in kernel-name kernel-regex; do
+    if compute-sanitizer --help 2>/dev/null | grep -q -- "--$option\b"; then
+      options=("--$option" kns=cairn)
+      break
+    fi
+  done
+  run_sanitizer racecheck 100 "${options[@]}"
+}
+
+run_bench() {
+  local log=$out/bench.log status problems=()
+  : >"$log"
+  if has 'bench against PyTorch' step_bench; then
+    limited 260 env PYTHONUNBUFFERED=1 python3 "$root/tests/bench/gpu_ratio.py" --bin "$build/bin" \
+      --library_path "$library_path" --json "$out/bench.json" 2>&1 | tee -a "$log"
+    status=${PIPESTATUS[0]}
+    [[ $status -eq 0 ]] || problems+=("gpu_ratio.py: $(why "$status"), $(grep -cE '^(MISSED|NOT MEASURED)' "$log") bars not met")
+  fi
+  if has 'bench against cuBLAS' matrix_power_bench; then
+    for precision in tf32 fp32; do
+      limited 40 "${ours[@]}" "$build/bin/matrix_power_bench" --precision "$precision" 2>&1 | tee -a "$log"
+      status=${PIPESTATUS[0]}
+      [[ $status -eq 0 ]] || problems+=("matrix_power_bench $precision: $(why "$status")")
+    done
+  fi
+  if [[ ${#problems[@]} -gt 0 ]]; then
+    report bench failed "$(IFS=';' && echo "${problems[*]}")"
+  elif [[ -s $log ]]; then
+    report bench passed
+  fi
+}
+
+# The number or text that a summary has under a name.
+of_summary() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/run.json" "$1"; }
+
+run_train() {
+  local log=$out/train.log data=${CAIRN_MNIST_DIR-} what=MNIST least=0.98 status batch accuracy device rate told
+  for program in cairn cairn-ps cairn-worker; do has train $program || return; done
+  : >"$log"
+  if [[ -z $data ]]; then
+    data=$work/digits what="generated digits" least=0.9
+    "${ours[@]}" "$build/bin/cairn" digits "$data" --train 60000 --validation 10000 >>"$log" 2>&1
+  fi
+  for batch in 64 1024; do
+    rm -f "$work/run.json"
+    limited 80 "${ours[@]}" "$build/bin/cairn" train "$root/deploy/examples/mnist_cnn.json" --data_dir "$data" --ps 1 --workers 1 \
+      --sync_replicas --batch_size $batch --epochs 2 --device /gpu:0 --verbose --summary "$work/run.json" >>"$log" 2>&1
+    status=$?
+    if [[ $status -ne 0 || ! -s $work/run.json ]]; then
+      tail -n 15 "$log"
+      report "train, batch $batch" failed "$(why $status)"
+      continue
+    fi
+    { cat "$work/run.json" && echo; } >>"$log"
+    accuracy=$(of_summary val_accuracy) device=$(of_summary device) rate=$(of_summary examples_per_second)
+    told="$what, on $device, $rate images/s, validation accuracy $accuracy"
+    if [[ ${device,,} != *gpu* ]]; then
+      report "train, batch $batch" failed "not on the card: $told"
+    elif [[ $batch -eq 64 ]] && ! awk -v a="$accuracy" -v b="$least" 'BEGIN {exit !(a >= b)}'; then
+      report "train, batch $batch" failed "below $least: $told"
+    else
+      report "train, batch $batch" passed "$told"
+    fi
+  done
+}
+
+if prepare; then
+  set_library_path
+  for part in "${parts[@]}"; do
+    if [[ $((seconds - SECONDS)) -lt 10 ]]; then
+      report "$part" skipped "the time is up"
+    else
+      "run_$part"
+    fi
+  done
+fi
+echo "gpu: $passed passed, $failed failed" | tee -a "$summary"
+[[ $failed -eq 0 && $passed -gt 0 ]]

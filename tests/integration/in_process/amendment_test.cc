@@ -1,0 +1,125 @@
+// What the chief changes on the way: the learning rate, an earlier end, and values at the end.
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/in_process_cluster.h"
+#include "tests/support/toy_job.h"
+
+namespace cairn::test {
+namespace {
+
+using testing::ElementsAre;
+
+// Two variables, which lie on two servers where there are two.
+ToyJob TwoVariables(int workers, v1::Mode mode = v1::MODE_SYNC) {
+  ToyJob toy(workers, {{"a", {1}, {0}}, {"b", {1}, {0}}});
+  toy.job.set_mode(mode);
+  return toy;
+}
+
+// Until the open round waits for the chief alone.
+void AwaitPushOfTheOthers(InProcessCluster& cluster, const ToyJob& toy) {
+  const auto job = cluster.server(0)->JobToFollow(toy.job.run_id(), /*generation=*/0);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while ((*job)->sequencer()->WaitingFor() != std::vector<int>{0}) {
+    ASSERT_LT(std::chrono::steady_clock::now(), limit);
+    std::this_thread::yield();
+  }
+}
+
+TEST(EarlyEnd, RefusesOnEveryServerWhatIsOnItsWay) {
+  for (const int servers : {1, 2}) {
+    InProcessCluster cluster({.servers = servers, .longest_delay = std::chrono::microseconds(200)});
+    const ToyJob toy = TwoVariables(2);
+    ToyWorkers workers = StartAll(cluster, toy);
+    PushAll(workers, {{1, 2}, {3, 4}});
+    absl::StatusOr<client::StepResult> late;
+    std::thread other([&] { late = workers[1]->Push(std::vector<float>{100, 100}); });
+    AwaitPushOfTheOthers(cluster, toy);
+    EXPECT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
+    other.join();
+    ASSERT_TRUE(late.ok()) << late.status();
+    EXPECT_EQ(late->outcome, v1::OUTCOME_FINISHED);
+    for (auto& worker : workers) {
+      EXPECT_TRUE(worker->client().finished());
+      EXPECT_EQ(worker->client().version(), 1);
+      EXPECT_THAT(worker->Values(), ElementsAre(-2, -3));
+    }
+  }
+}
+
+TEST(EarlyEnd, IsKnownToAWorkerThatStartsAgain) {
+  for (const v1::Mode mode : {v1::MODE_SYNC, v1::MODE_ASYNC}) {
+    InProcessCluster cluster({.servers = 2});
+    const ToyJob toy = TwoVariables(1, mode);
+    ToyWorkers workers = StartAll(cluster, toy);
+    EXPECT_FALSE(workers[0]->client().finished());
+    ASSERT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
+    ToyWorker again(cluster, toy, 0);
+    ASSERT_EQ(again.client().WaitReady(JobFor(cluster, toy)), absl::OkStatus());
+    ASSERT_EQ(again.client().Join(), absl::OkStatus());
+    EXPECT_TRUE(again.client().finished());
+    EXPECT_EQ(again.Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_FINISHED);
+    EXPECT_THAT(again.Values(), ElementsAre(0, 0));
+  }
+}
+
+TEST(EarlyEnd, StopsAsynchronousWorkersAtTheirNextPush) {
+  InProcessCluster cluster({.servers = 2});
+  ToyWorkers workers = StartAll(cluster, TwoVariables(2, v1::MODE_ASYNC));
+  ASSERT_TRUE(workers[1]->Push(std::vector<float>{1, 1}).ok());
+  ASSERT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
+  EXPECT_FALSE(workers[1]->client().finished());
+  EXPECT_EQ(workers[1]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_FINISHED);
+  EXPECT_TRUE(workers[1]->client().finished());
+  EXPECT_THAT(workers[1]->Values(), ElementsAre(-1, -1));
+}
+
+TEST(LearningRate, ChangesFromOneVersionOnOnEveryServer) {
+  for (const v1::Mode mode : {v1::MODE_SYNC, v1::MODE_ASYNC}) {
+    InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
+    ToyWorkers workers = StartAll(cluster, TwoVariables(1, mode));
+    client::TrainingClient& chief = workers[0]->client();
+    EXPECT_EQ(chief.LearningRate().value(), 1);
+    ASSERT_TRUE(workers[0]->Push(std::vector<float>{1, 2}).ok());
+    ASSERT_EQ(chief.SetLearningRate(0.25f), absl::OkStatus());
+    ASSERT_TRUE(workers[0]->Push(std::vector<float>{4, 8}).ok());
+    EXPECT_THAT(workers[0]->Values(), ElementsAre(-2, -4));
+    EXPECT_EQ(chief.LearningRate().value(), 0.25f);
+  }
+}
+
+TEST(Amendments, ALostAnswerIsAskedForAgain) {
+  for (const v1::Mode mode : {v1::MODE_SYNC, v1::MODE_ASYNC}) {
+    InProcessCluster cluster({.servers = 2});
+    ToyWorkers workers = StartAll(cluster, TwoVariables(1, mode));
+    client::TrainingClient& chief = workers[0]->client();
+    for (int server : {0, 1}) cluster.link("worker/0", server).DropReplyTo("AmendRequest");
+    ASSERT_EQ(chief.SetLearningRate(0.5f), absl::OkStatus());
+    ASSERT_TRUE(workers[0]->Push(std::vector<float>{2, 4}).ok());
+    EXPECT_THAT(workers[0]->Values(), ElementsAre(-1, -2));
+    cluster.link("worker/0", 0).DropReplyTo("AmendRequest");
+    ASSERT_EQ(chief.EndTraining(), absl::OkStatus());
+    EXPECT_TRUE(chief.finished());
+  }
+}
+
+TEST(Write, PutsValuesInTheirPlaceOnEveryServer) {
+  InProcessCluster cluster({.servers = 2});
+  ToyWorkers workers = StartAll(cluster, TwoVariables(1));
+  ASSERT_TRUE(workers[0]->Push(std::vector<float>{1, 1}).ok());
+  client::TrainingClient& chief = workers[0]->client();
+  ASSERT_EQ(chief.EndTraining(), absl::OkStatus());
+  ASSERT_EQ(chief.Write(std::vector<float>{7, 8}), absl::OkStatus());
+  EXPECT_THAT(workers[0]->Values(), ElementsAre(7, 8));
+  EXPECT_EQ(chief.version(), 1);
+  EXPECT_TRUE(chief.finished());
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,83 @@
+"""Too little memory, and tasks that stand still for a while: who is refused, and that nobody grows meanwhile."""
+
+import os
+import pathlib
+import re
+import signal
+import time
+
+from harness import (CNN, DONE, MLP, USAGE, Cluster, IntegrationTest, main, read_summary)
+
+STANDS_STILL = 4  # seconds
+MOST_GROWTH = 24 << 20  # bytes: far above what a step takes for a moment, far below what a hundred steps would
+
+
+def resident_bytes(process):
+    """What the process has in memory now: VmRSS."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE).group(1)) << 10
+
+
+class MemoryLimitTest(IntegrationTest):
+
+    REFUSAL = (r"ps/0: the job needs 0\.\d+ GiB and may take 0\.000931 GiB \(--memory_limit\): two versions of the "
+               r"values 0\.\d+ GiB, 2 slots of Adam 0\.\d+ GiB, a gradient of each of 1 workers and one that arrives "
+               r"0\.\d+ GiB, a snapshot's copy 0\.\d+ GiB")
+
+    def test_a_model_that_does_not_fit_is_refused(self):
+        cluster = Cluster(self, ps=1, workers=1)
+        server = cluster.start("ps", 0, "--memory_limit", "1MB")
+        worker = cluster.start("worker", 0, "--model", MLP, "--optimizer=adam")
+        self.assert_exit(USAGE, worker)
+        self.assertRegex(worker.stderr, "cairn-worker: " + self.REFUSAL)
+        self.assertTrue(server.running)
+
+    def test_cairn_train_hands_the_limit_on(self):
+        training = self.train(MLP, "--optimizer=adam", "--ps_memory_limit=1MB")
+        self.assert_exit(USAGE, training)
+        self.assertRegex(training.stderr, self.REFUSAL)
+        self.assert_nothing_runs(seconds=10)
+
+    def test_a_limit_that_is_none(self):
+        cluster = Cluster(self, ps=1, workers=1)
+        self.assert_refused(cluster.start("ps", 0, "--memory_limit=4apples"), "--memory_limit: '4apples' is no size of memory")
+
+
+class StandingStillTest(IntegrationTest):
+
+    STEPS = 60
+
+    def train_with_a_stop(self, stopped, watched, *flags):
+        """A training in whose middle the task `stopped` stands still. Returns its summary."""
+        tasks = Cluster(self, ps=2, workers=2).start_all("--model", CNN, f"--train_steps={self.STEPS}",
+                                                         "--display_every=1", "--summary=summary.json", *flags)
+        self.assert_says(tasks["worker/0"], "^ 5/")
+        os.kill(tasks[stopped].pid, signal.SIGSTOP)
+        before = {name: resident_bytes(tasks[name]) for name in watched}
+        most = dict(before)
+        end = time.monotonic() + STANDS_STILL
+        while time.monotonic() < end:
+            for name in watched:
+                most[name] = max(most[name], resident_bytes(tasks[name]))
+            time.sleep(0.1)  # between two looks
+        self.assertTrue(all(task.running for task in tasks.values()), "the training was over before")
+        os.kill(tasks[stopped].pid, signal.SIGCONT)
+        for name in watched:
+            self.assertLess(most[name] - before[name], MOST_GROWTH, name)
+        self.assert_exit(DONE, *tasks.values(), seconds=120)
+        return read_summary(self.directory / "summary.json")
+
+    def test_workers_wait_for_a_server_and_do_not_grow(self):
+        for flags in (["--sync_replicas"], []):
+            with self.subTest(flags):
+                summary = self.train_with_a_stop("ps/1", ["worker/0", "worker/1", "ps/0"], *flags)
+                self.assertEqual(summary["gradients_accepted"], self.STEPS * 2 if flags else self.STEPS)
+                self.assertEqual(summary["gradients_duplicate"], 0)
+
+    def test_servers_do_not_grow_while_a_worker_takes_no_answers(self):
+        summary = self.train_with_a_stop("worker/1", ["ps/0", "ps/1"], "--sync_replicas")
+        self.assertEqual(summary["gradients_accepted"], self.STEPS * 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+// Watches one history of a job and knows the rules of updating, not the code: who may be in an update, that
+// every push is answered once and counted once, that servers agree.
+//
+// It believes only what passes through the servers' doors: members that join and leave, pushes that come,
+// answers that go. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/v1/parameter_server.pb.h"
+#include "ps/shard.h"
+
+namespace cairn::simulation {
+
+struct Rules {
+  v1::Mode mode = v1::MODE_SYNC;
+  int servers = 1;
+  int workers = 1;
+  int replicas_to_aggregate = 0;  // 0: all that live
+  int64_t max_staleness = -1;     // none
+  int64_t final_version = 0;      // none
+  // Values move by the mean gradient itself. Otherwise by norms, for which a round that is decided waits: who
+  // lives may have changed when it is applied.
+  bool rate_one = true;
+};
+
+class Checker {
+ public:
+  explicit Checker(const Rules& rules);
+
+  // What was found broken, in order.
+  const std::vector<std::string>& violations() const { return violations_; }
+  void Violation(std::string what);
+
+  // --- Members, as ps/0 hears of them ---
+  void Joined(int worker, uint64_t incarnation, int64_t clock);
+  void Left(int worker);
+  std::optional<uint64_t> LiveIncarnation(int worker) const;
+
+  // --- Pushes ---
+  // One has come whole to `server`; `value` is the gradient of its one element. The number is this arrival's.
+  int64_t Arrived(int server, const ps::Gradient& gradient, float value);
+  // It is answered. `value`: of the element, when values came.
+  void Answered(int64_t arrival, const ps::PushResult& result, std::optional<float> value);
+  // Values of `version` were read on `server` in any other way.
+  void Read(int server, int64_t version, float value);
+
+  // After every event: what ps/0 stands at.
+  void EventEnded(int64_t version);
+
+  // At the end, when nothing moves any more.
+  struct Final {
+    std::vector<int64_t> versions;  // [server]
+    std::vector<float> values;      // [server]
+    v1::Counters counters;          // of ps/0
+  };
+  void Ended(const Final& final);
+
+  // --- What happened, for the sum over many histories ---
+  struct Coverage {
+    int64_t updates = 0, accepted = 0, stale = 0, rejected = 0, finished = 0, duplicate = 0;
+    Coverage& operator+=(const Coverage& other);
+  };
+  const Coverage& coverage() const { return coverage_; }
+
+ private:
+  struct Arrival {
+    int server;
+    ps::PushKey key;
+    bool answered = false;
+  };
+  struct Push {
+    ps::Gradient gradient;  // as it came to ps/0, or first
+    float value = 0;
+    std::map<int, v1::Outcome> outcome;  // [server], of the first answer
+  };
+  struct Update {
+    std::set<ps::PushKey> keys;
+  };
+
+  bool sync() const { return rules_.mode == v1::MODE_SYNC; }
+  bool one_log() const { return rules_.mode != v1::MODE_ASYNC; }
+  void CheckAccepted(const Arrival& arrival, const Push& push, const ps::PushResult& result);
+  void CheckRound(int64_t version);
+  void CheckBound(const ps::PushKey& key);
+  void CheckValue(int server, int64_t version, float value);
+
+  const Rules rules_;
+  std::vector<std::string> violations_;
+  Coverage coverage_;
+
+  std::set<int> heard_of_;
+  std::map<int, uint64_t> live_, live_before_;  // [worker]: incarnation; now, and before this event
+  // [worker], with bounded staleness: as far as its answers say; one that waits for an answer is one further.
+  std::map<int, int64_t> clocks_;
+  std::vector<Arrival> arrivals_;
+  std::map<ps::PushKey, Push> pushes_;
+  std::vector<std::map<int64_t, Update>> updates_;  // [server][version]
+  std::map<int64_t, float> values_;                 // [version], where there is one log
+  std::vector<ps::PushKey> gone_on_;  // with bounded staleness: answered by this event, before the end
+  int64_t version_ = 0;               // of ps/0
+};
+
+}  // namespace cairn::simulation

@@ -1,0 +1,49 @@
+// protocol_simulation [SEEDS [FIRST]]: simulates the jobs of so many seeds from FIRST on, and ends with 1 at
+// the first in which a rule is broken.
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/core/log.h"
+#include "tests/simulation/simulation.h"
+
+int main(int argc, char** argv) {
+  using cairn::simulation::Outcome;
+  cairn::StartLogging("simulation", cairn::LogLevel::kError);
+  const uint64_t seeds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 300;
+  const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
+  Outcome total;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    const Outcome outcome = cairn::simulation::Simulate(seed);
+    if (!outcome.violations.empty()) {
+      std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), outcome.setting.c_str());
+      for (const std::string& violation : outcome.violations) std::printf("  %s\n", violation.c_str());
+      return 1;
+    }
+    total.coverage += outcome.coverage;
+    total.events += outcome.events;
+    total.deaths += outcome.deaths;
+    total.pauses += outcome.pauses;
+    total.breaks += outcome.breaks;
+    total.held += outcome.held;
+  }
+  const auto& seen = total.coverage;
+  std::printf(
+      "%llu jobs, no rule broken: %lld events, %lld deaths, %lld pauses, %lld breaks; %lld updates; answers: "
+      "%lld "
+      "accepted (%lld held), %lld stale, %lld rejected, %lld finished, %lld repeated\n",
+      static_cast<unsigned long long>(seeds), static_cast<long long>(total.events),
+      static_cast<long long>(total.deaths), static_cast<long long>(total.pauses),
+      static_cast<long long>(total.breaks), static_cast<long long>(seen.updates),
+      static_cast<long long>(seen.accepted), static_cast<long long>(total.held),
+      static_cast<long long>(seen.stale), static_cast<long long>(seen.rejected),
+      static_cast<long long>(seen.finished), static_cast<long long>(seen.duplicate));
+  // A simulation in which too little happens says nothing.
+  for (const int64_t count : {total.deaths, total.pauses, total.breaks, total.held, seen.updates, seen.stale,
+                              seen.rejected, seen.finished, seen.duplicate}) {
+    if (count < static_cast<int64_t>(seeds / 10)) {
+      std::printf("too little happened for this to mean anything\n");
+      return 1;
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,291 @@
+// The runtime library that include/cuda_runtime.h declares.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <utility>
+#include <vector>
+
+// Captures are numbered; 0: none.
+struct CUstream_st {
+  int capture = 0;
+};
+struct CUevent_st {
+  int capture = 0;
+};
+struct CUgraph_st {
+  std::vector<std::function<void()>> work;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> work;
+};
+
+namespace {
+
+// The one capture that a thread can have at a time.
+struct Capture {
+  int number = 0;  // 0: none
+  int last_number = 0;
+  std::vector<cudaStream_t> streams;
+  CUgraph_st graph;
+};
+thread_local Capture capture;
+
+constexpr size_t kAlignment = 256;  // of cudaMalloc()
+constexpr size_t kMemoryBytes = size_t{4} << 30;
+constexpr int kMultiprocessors = 2;
+// Without asking for more.
+constexpr size_t kMostSharedBytes = 48 << 10;
+
+constinit thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t Report(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+cudaError_t RefuseInCapture() {
+  return Report(capture.number == 0 ? cudaSuccess : cudaErrorStreamCaptureUnsupported);
+}
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorHostMemoryAlreadyRegistered:
+      return "cudaErrorHostMemoryAlreadyRegistered";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
+  }
+  return "unrecognized error code";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return cudaGetErrorName(error);
+}
+cudaError_t cudaGetLastError() {
+  return std::exchange(last_error, cudaSuccess);
+}
+cudaError_t cudaPeekAtLastError() {
+  return last_error;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return Report(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return Report(cudaErrorInvalidDevice);
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "CUDA on a CPU");
+  properties->totalGlobalMem = kMemoryBytes;
+  properties->major = 9;
+  properties->multiProcessorCount = kMultiprocessors;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device != 0) return Report(cudaErrorInvalidDevice);
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = kMultiprocessors;
+      return cudaSuccess;
+    case cudaDevAttrMemoryClockRate:
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 9;
+      return cudaSuccess;
+  }
+  return Report(cudaErrorInvalidValue);
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  if (device != 0) return Report(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<size_t>(length), "0000:00:00.0");
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  *free_bytes = *total_bytes = kMemoryBytes;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  return RefuseInCapture();
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) {
+  return RefuseInCapture();
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  event->capture = flags == cudaEventRecordExternal ? 0 : stream->capture;
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return Report(event->capture == 0 ? cudaSuccess : cudaErrorCapturedEvent);
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return cudaEventSynchronize(event);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  if (event->capture == stream->capture) return cudaSuccess;
+  if (event->capture == 0) return Report(cudaErrorStreamCaptureIsolation);
+  if (event->capture != capture.number) return Report(cudaErrorCapturedEvent);
+  stream->capture = capture.number;
+  capture.streams.push_back(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  cairn::cuda_on_cpu::Enqueue(stream, [=] { function(data); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (RefuseInCapture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+  if (bytes > kMemoryBytes) return Report(cudaErrorMemoryAllocation);
+  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  *memory = std::aligned_alloc(kAlignment, rounded);
+  if (*memory == nullptr) return Report(cudaErrorMemoryAllocation);
+  std::memset(*memory, 0xFF, rounded);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  if (RefuseInCapture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+  *memory = std::malloc(bytes);
+  return Report(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void* /*memory*/, size_t /*bytes*/, unsigned /*flags*/) {
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* /*memory*/) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/,
+                            cudaStream_t stream) {
+  if (bytes > 0) cairn::cuda_on_cpu::Enqueue(stream, [=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  if (bytes > 0) cairn::cuda_on_cpu::Enqueue(stream, [=] { std::memset(memory, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  if (RefuseInCapture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+  capture.number = stream->capture = ++capture.last_number;
+  capture.streams = {stream};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  if (capture.number == 0 || capture.streams.front() != stream) return Report(cudaErrorInvalidValue);
+  for (cudaStream_t captured : capture.streams) captured->capture = 0;
+  capture.streams.clear();
+  capture.number = 0;
+  *graph = new CUgraph_st(std::exchange(capture.graph, {}));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  if (nodes != nullptr) return Report(cudaErrorInvalidValue);
+  *count = graph->work.size();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long /*flags*/) {
+  *exec = new CUgraphExec_st{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t /*exec*/, cudaStream_t /*stream*/) {
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  for (const std::function<void()>& work : exec->work) cairn::cuda_on_cpu::Enqueue(stream, work);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}
+
+namespace cairn::cuda_on_cpu {
+
+cudaError_t CheckLaunch(dim3 grid, dim3 block, size_t shared_bytes) {
+  constexpr unsigned kMostColumns = 0x7fffffff, kMostRows = 65535, kMostThreads = 1024, kMostDeep = 64;
+  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > kMostColumns || grid.y > kMostRows ||
+      grid.z > kMostRows || block.x < 1 || block.y < 1 || block.z < 1 || block.x > kMostThreads ||
+      block.y > kMostThreads || block.z > kMostDeep || block.x * block.y * block.z > kMostThreads) {
+    return Report(cudaErrorInvalidConfiguration);
+  }
+  return Report(shared_bytes > kMostSharedBytes ? cudaErrorInvalidValue : cudaSuccess);
+}
+
+void Enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream != nullptr && stream->capture != 0) {
+    capture.graph.work.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
+}  // namespace cairn::cuda_on_cpu

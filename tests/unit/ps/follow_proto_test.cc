@@ -1,0 +1,152 @@
+#include "ps/follow_proto.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/shard.h"
+
+namespace cairn::ps {
+namespace {
+
+LogEntry ThroughTheWire(const LogEntry& entry) {
+  v1::Decision decision;
+  EXPECT_TRUE(decision.ParseFromString(ToProto(entry).SerializeAsString()));
+  return FromProto(decision).value();
+}
+
+TEST(FollowProto, AnApplyKeepsItsContributorsAndTheirOrder) {
+  const Apply apply = {
+      .version = 9,
+      .contributors = {
+          {.key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64},
+          {.key = {.worker = 0, .incarnation = uint64_t{1} << 63, .step = 3},
+           .base_version = 8,
+           .examples = 0}}};
+  const LogEntry back = ThroughTheWire({.index = 5, .what = apply});
+  EXPECT_EQ(back.index, 5);
+  EXPECT_EQ(std::get<Apply>(back.what), apply);
+}
+
+TEST(FollowProto, AHeldApplyAndItsReleaseStayWhatTheyAre) {
+  const Gradient gradient = {
+      .key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64};
+  const Apply apply = {.version = 9, .contributors = {gradient}, .held = true};
+  EXPECT_EQ(std::get<Apply>(ThroughTheWire({.index = 5, .what = apply}).what), apply);
+  EXPECT_EQ(std::get<Release>(ThroughTheWire({.index = 6, .what = Release{gradient.key}}).what).key,
+            gradient.key);
+}
+
+TEST(FollowProto, ARefusalKeepsWhatItsWorkerIsTold) {
+  using Reason = Refuse::Reason;
+  for (Reason reason : {Reason::kStale, Reason::kAhead, Reason::kNotAMember, Reason::kOldIncarnation,
+                        Reason::kSecondInRound, Reason::kFinished}) {
+    const Refuse refuse = {
+        .key = {.worker = 1, .incarnation = 2, .step = 3}, .reason = reason, .staleness = 4};
+    const auto back = std::get<Refuse>(ThroughTheWire({.index = 1, .what = refuse}).what);
+    EXPECT_EQ(back.key, refuse.key);
+    EXPECT_EQ(back.staleness, 4);
+    EXPECT_EQ(OutcomeOf(back.reason), OutcomeOf(reason));
+  }
+}
+
+TEST(FollowProto, AMarkKeepsItsToken) {
+  EXPECT_EQ(std::get<Mark>(ThroughTheWire({.index = 2, .what = Mark{"worker/1#4.7"}}).what).token,
+            "worker/1#4.7");
+}
+
+TEST(FollowProto, AMeasureKeepsItsGradientsItsNormsAndWhatIsKnown) {
+  for (Norms norms : {Norms::kGradient, Norms::kLayer}) {
+    const Measure measure = {.version = 4,
+                             .contributors = {{.key = {.worker = 1, .incarnation = 2, .step = 3},
+                                               .base_version = 3,
+                                               .examples = 8}},
+                             .norms = norms};
+    const VariableSquares known = {{"a", {.gradient = 0.1, .values = 0, .direction = 1e-300}}, {"b", {}}};
+    const LogEntry back = ThroughTheWire({.index = 6, .what = measure, .known = known});
+    EXPECT_EQ(std::get<Measure>(back.what).version, 4);
+    EXPECT_EQ(std::get<Measure>(back.what).contributors, measure.contributors);
+    EXPECT_EQ(std::get<Measure>(back.what).norms, norms);
+    EXPECT_EQ(back.known, known);
+  }
+}
+
+TEST(FollowProto, SumsKeepTheirSlicesAndBandsToTheBit) {
+  const Sums sums = {.index = 9,
+                     .slices = {{"a", 3, {{.gradient = 0.1}, {.gradient = 1.0 / 3}}},
+                                {"b", 0, {{.values = 2, .direction = 5e-324}}},
+                                {"no rows", 0, {}}}};
+  v1::Sums wire;
+  ASSERT_TRUE(wire.ParseFromString(ToProto(sums).SerializeAsString()));
+  const Sums back = FromProto(wire);
+  EXPECT_EQ(back.index, 9);
+  ASSERT_EQ(back.slices.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(back.slices[i].variable, sums.slices[i].variable);
+    EXPECT_EQ(back.slices[i].row_begin, sums.slices[i].row_begin);
+    EXPECT_EQ(back.slices[i].bands, sums.slices[i].bands);
+  }
+}
+
+TEST(FollowProto, AnAmendmentKeepsWhatItChangesAndWhatItDoesNot) {
+  const auto rate =
+      std::get<Amendment>(ThroughTheWire({.index = 2, .what = Amendment{.learning_rate = 0.0f}}).what);
+  EXPECT_EQ(rate.learning_rate, 0.0f);
+  EXPECT_FALSE(rate.end);
+  const auto end = std::get<Amendment>(ThroughTheWire({.index = 3, .what = Amendment{.end = true}}).what);
+  EXPECT_EQ(end.learning_rate, std::nullopt);
+  EXPECT_TRUE(end.end);
+}
+
+TEST(FollowProto, WhatIsNoDecisionIsRefused) {
+  v1::Decision decision;
+  decision.set_index(3);
+  EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument);
+  decision.mutable_apply()->set_version(1);
+  EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument)
+      << "an update of no gradient";
+  decision.mutable_measure()->add_contributors();
+  EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument) << "of no known norms";
+}
+
+// The sequencer counts with these numbers, and a follower's shard weighs by them.
+TEST(FollowProto, AGradientThatCannotBeIsRefusedWithItsNumbers) {
+  const v1::StagedGradient good =
+      ToProto({.key = {.worker = 1, .incarnation = 2, .step = 3}, .base_version = 4, .examples = 5});
+  EXPECT_TRUE(FromProto(good).ok());
+  using Change = void (*)(v1::StagedGradient&);
+  const Change changes[] = {
+      [](v1::StagedGradient& gradient) { gradient.mutable_key()->set_worker(-1); },
+      [](v1::StagedGradient& gradient) { gradient.mutable_key()->set_incarnation(0); },
+      [](v1::StagedGradient& gradient) { gradient.mutable_key()->set_step(0); },
+      [](v1::StagedGradient& gradient) { gradient.set_base_version(std::numeric_limits<int64_t>::min()); },
+      [](v1::StagedGradient& gradient) { gradient.set_examples(-1); },
+      [](v1::StagedGradient& gradient) { gradient.set_examples(int64_t{1} << 32); },
+  };
+  int row = 0;
+  for (const Change change : changes) {
+    v1::StagedGradient bad = good;
+    change(bad);
+    EXPECT_EQ(FromProto(bad).status().code(), absl::StatusCode::kInvalidArgument) << "row " << row;
+    v1::Decision decision;
+    decision.set_index(7);
+    decision.mutable_apply()->set_version(5);
+    *decision.mutable_apply()->add_contributors() = bad;
+    EXPECT_THAT(std::string(FromProto(decision).status().message()),
+                testing::StartsWith("decision 7: no possible gradient: worker "))
+        << "row " << row++;
+  }
+}
+
+TEST(FollowProto, AnUpdateToNoVersionIsRefused) {
+  v1::Decision decision;
+  decision.set_index(7);
+  *decision.mutable_apply()->add_contributors() =
+      ToProto({.key = {.worker = 1, .incarnation = 2, .step = 3}, .base_version = 4, .examples = 5});
+  decision.mutable_apply()->set_version(std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(std::string(FromProto(decision).status().message()),
+            "decision 7 makes version -9223372036854775808");
+}
+
+}  // namespace
+}  // namespace cairn::ps

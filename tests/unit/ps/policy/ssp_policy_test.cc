@@ -1,0 +1,275 @@
+#include "ps/policy/ssp_policy.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "common/core/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/ps/policy/events.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+PolicyConfig Ssp(int workers, int64_t max_staleness) {
+  return {.mode = "ssp", .expected_workers = workers, .max_staleness = max_staleness};
+}
+
+// Workers that have joined, and who of them may go on. Each pushes from the current version, one gradient
+// after another as soon as it may.
+class Workers {
+ public:
+  Workers(int workers, int64_t max_staleness) : policy_(Ssp(workers, max_staleness)) {
+    for (int worker = 0; worker < workers; ++worker) policy_.OnJoin(worker, 1);
+  }
+  // The slowest first, so that nobody is asked to push while it is held before its last push.
+  void BringTo(const std::vector<int64_t>& clocks) {
+    for (int64_t clock = 1; clock <= *std::max_element(clocks.begin(), clocks.end()); ++clock) {
+      for (size_t w = 0; w < clocks.size(); ++w) {
+        if (clock <= clocks[w]) Push(static_cast<int>(w));
+      }
+    }
+  }
+  void Push(int worker) {
+    ASSERT_EQ(held_.count(worker), 0u) << "worker " << worker << " may not go on";
+    const PushKey key = {worker, 1, policy_.ClockOf(worker) + 1};
+    for (const Decision& decision : policy_.OnGradient({key, policy_.version(), 1})) {
+      if (const Apply* apply = std::get_if<Apply>(&decision); apply != nullptr && apply->held) {
+        held_.insert(worker);
+      }
+      if (const Release* release = std::get_if<Release>(&decision)) held_.erase(release->key.worker);
+    }
+  }
+  const std::set<int>& held() const { return held_; }
+  const SspPolicy& policy() const { return policy_; }
+
+ private:
+  SspPolicy policy_;
+  std::set<int> held_;
+};
+
+// Who may not go on at these clocks, by the published rule of Petuum: a worker at clock c goes on while the
+// slowest is at c - s or later.
+std::set<int> HeldAt(const std::vector<int64_t>& clocks, int64_t max_staleness) {
+  Workers workers(static_cast<int>(clocks.size()), max_staleness);
+  workers.BringTo(clocks);
+  for (size_t w = 0; w < clocks.size(); ++w) {
+    EXPECT_EQ(workers.policy().ClockOf(static_cast<int>(w)), clocks[w]);
+  }
+  return workers.held();
+}
+
+TEST(SspPolicy, PublishedTableOfWhoMayGoOn) {
+  EXPECT_THAT(HeldAt({1, 0}, 0), ElementsAre(0));
+  EXPECT_THAT(HeldAt({1, 0}, 1), IsEmpty());
+  EXPECT_THAT(HeldAt({2, 0}, 1), ElementsAre(0));
+  EXPECT_THAT(HeldAt({3, 0}, 3), IsEmpty());
+  EXPECT_THAT(HeldAt({4, 0}, 3), ElementsAre(0));
+  EXPECT_THAT(HeldAt({5, 3, 4}, 2), IsEmpty());
+  EXPECT_THAT(HeldAt({6, 3, 4}, 2), ElementsAre(0));
+}
+
+TEST(SspPolicy, PublishedTableTheFirstGoesOnWhenTheSecondReachesFour) {
+  Workers workers(3, 2);
+  workers.BringTo({6, 3, 4});
+  EXPECT_THAT(workers.policy().WaitingFor(), ElementsAre(1));
+  workers.Push(2);
+  EXPECT_THAT(workers.held(), ElementsAre(0));
+  workers.Push(1);
+  EXPECT_THAT(workers.held(), IsEmpty());
+  EXPECT_THAT(workers.policy().WaitingFor(), IsEmpty());
+}
+
+TEST(SspPolicy, AGradientIsAppliedAtOnceAndItsAnswerHeldUntilTheSlowestCatchesUp) {
+  const auto policy = Play(Ssp(2, 1), {
+                                          {Join(0), ""},
+                                          {Join(1), ""},
+                                          {Push(0, {.step = 1, .base = 0}), "v1: 0"},
+                                          {Push(0, {.step = 2, .base = 1}), "v2: 0 held"},
+                                          {Push(1, {.step = 1, .base = 0}), "v3: 1 staleness 2; release 0"},
+                                      });
+  EXPECT_EQ(policy->counters().accepted, 3);
+  EXPECT_EQ(policy->counters().staleness_histogram[0], 2);
+  EXPECT_EQ(policy->counters().staleness_histogram[2], 1);
+}
+
+TEST(SspPolicy, AtZeroAllGoOnTogether) {
+  Play(Ssp(3, 0), {
+                      {Join(0), ""},
+                      {Join(1), ""},
+                      {Join(2), ""},
+                      {Push(2, {.step = 1, .base = 0}), "v1: 2 held"},
+                      {Push(0, {.step = 1, .base = 0}), "v2: 0 staleness 1 held"},
+                      {Push(1, {.step = 1, .base = 0}), "v3: 1 staleness 2; release 0; release 2"},
+                  });
+}
+
+TEST(SspPolicy, AWorkerThatNeverJoinedStandsAtClockZero) {
+  const auto policy = Play(Ssp(3, 0), {{Join(0), ""}, {Push(0, {.step = 1, .base = 0}), "v1: 0 held"}});
+  EXPECT_THAT(policy->WaitingFor(), ElementsAre(1, 2));
+  Tell(*policy, Join(1));
+  EXPECT_THAT(policy->WaitingFor(), ElementsAre(1, 2));
+  EXPECT_EQ(ToText(Tell(*policy, Leave(2, 0))), "");
+  EXPECT_EQ(ToText(Tell(*policy, Leave(1))), "release 0");
+}
+
+TEST(SspPolicy, ClocksGoOnFromTheRestoredOnes) {
+  PolicyConfig config = Ssp(2, 1);
+  config.initial_version = 9;
+  config.initial_clocks = {{0, 6}, {1, 3}};
+  const auto policy = Play(config, {
+                                       {Join(0), ""},
+                                       {Join(1), ""},
+                                   });
+  EXPECT_EQ(policy->ClockOf(0), 4) << "no further than where it may go on";
+  EXPECT_EQ(policy->ClockOf(1), 3);
+  EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 1, .base = 9}))), "v10: 0 held");
+  EXPECT_THAT(policy->WaitingFor(), ElementsAre(1));
+}
+
+TEST(SspPolicy, ADeadWorkerLeavesTheMinimum) {
+  Play(Ssp(2, 1), {
+                      {Join(0), ""},
+                      {Join(1), ""},
+                      {Push(0, {.step = 1, .base = 0}), "v1: 0"},
+                      {Push(0, {.step = 2, .base = 1}), "v2: 0 held"},
+                      {Leave(1), "release 0"},
+                      {Push(0, {.step = 3, .base = 2}), "v3: 0"},
+                  });
+}
+
+TEST(SspPolicy, AnAnswerIsReleasedWhenItsWorkerLeavesOrComesBack) {
+  Play(Ssp(2, 0), {
+                      {Join(0), ""},
+                      {Join(1), ""},
+                      {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                      {Join(0, 2), "release 0"},
+                      {Push(0, {.step = 1, .base = 1, .incarnation = 2}), "v2: 0 held"},
+                      {Leave(0, 2), "release 0"},
+                  });
+}
+
+TEST(SspPolicy, OneThatComesBackHoldsNobodyUpAndIsAsFarAsItWas) {
+  const auto policy = Play(Ssp(2, 1), {
+                                          {Join(0), ""},
+                                          {Join(1), ""},
+                                          {Push(1, {.step = 1, .base = 0}), "v1: 1"},
+                                          {Leave(1), ""},
+                                          {Push(0, {.step = 1, .base = 1}), "v2: 0"},
+                                          {Push(0, {.step = 2, .base = 2}), "v3: 0"},
+                                          {Push(0, {.step = 3, .base = 3}), "v4: 0"},
+                                          {Join(1, 2), ""},
+                                      });
+  EXPECT_EQ(policy->ClockOf(1), 3) << "where the slowest is";
+  EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 4, .base = 4}))), "v5: 0");
+  EXPECT_EQ(ToText(Tell(*policy, Join(0, 2))), "");
+  EXPECT_EQ(policy->ClockOf(0), 4) << "where it was";
+  EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 1, .base = 5, .incarnation = 2}))), "v6: 0 held");
+  EXPECT_EQ(ToText(Tell(*policy, Join(0, 3))), "release 0");
+  EXPECT_EQ(policy->ClockOf(0), 4) << "to come back is no way past the limit";
+}
+
+TEST(SspPolicy, WhenAllHaveLeftTheSlowestClockStays) {
+  const auto policy = Play(Ssp(2, 0), {
+                                          {Join(0), ""},
+                                          {Join(1), ""},
+                                          {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                                          {Leave(1), "release 0"},
+                                          {Leave(0), ""},
+                                          {Join(1, 2), ""},
+                                      });
+  EXPECT_EQ(policy->ClockOf(1), 1);
+}
+
+TEST(SspPolicy, ARetriedPushCountsOnceAndOneMoreWhileHeldIsRefused) {
+  const auto policy = Play(Ssp(2, 0), {
+                                          {Join(0), ""},
+                                          {Join(1), ""},
+                                          {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                                          {Push(0, {.step = 1, .base = 0}), ""},
+                                          {Push(0, {.step = 2, .base = 0}), "refuse 0: second in round"},
+                                          {Push(1, {.step = 1, .base = 7}), "refuse 1: ahead"},
+                                          {Push(1, {.step = 2, .base = 0}), "v2: 1 staleness 1; release 0"},
+                                      });
+  EXPECT_EQ(policy->counters().duplicate, 1);
+  EXPECT_EQ(policy->counters().refused_other, 2);
+  EXPECT_EQ(policy->ClockOf(0), 1) << "what is refused moves no clock";
+}
+
+TEST(SspPolicy, TheEndReleasesAllAnswers) {
+  PolicyConfig config = Ssp(3, 0);
+  config.final_version = 2;
+  Play(config, {
+                   {Join(0), ""},
+                   {Join(1), ""},
+                   {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                   {Push(1, {.step = 1, .base = 1}), "v2: 1; release 0"},
+                   {Push(0, {.step = 2, .base = 2}), "refuse 0: finished"},
+               });
+  Play(Ssp(2, 0), {
+                      {Join(0), ""},
+                      {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                      {End(), "release 0"},
+                      {Push(0, {.step = 2, .base = 1}), "refuse 0: finished"},
+                  });
+}
+
+// Random lives of a job, watched by one who counts clocks himself.
+TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsWithoutNeedUnderRandomEvents) {
+  int64_t held_ever = 0;
+  for (uint64_t seed = 0; seed < 2000 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed, "ssp");
+    const int workers = 1 + static_cast<int>(random.NextBelow(6));
+    const int64_t bound = random.NextBelow(4);
+    SspPolicy policy(Ssp(workers, bound));
+    std::map<int, uint64_t> live;
+    std::set<int> heard, held;
+    std::map<int, int64_t> clocks, steps;
+    uint64_t incarnation = 0;
+    for (int event = 0; event < 200; ++event) {
+      const int worker = static_cast<int>(random.NextBelow(static_cast<uint32_t>(workers)));
+      std::vector<Decision> decisions;
+      const uint32_t dice = random.NextBelow(100);
+      if (live.count(worker) == 0 || dice < 3) {
+        live[worker] = ++incarnation;
+        heard.insert(worker);
+        steps[worker] = 0;
+        decisions = policy.OnJoin(worker, incarnation);
+        if (policy.ClockOf(worker) < clocks[worker]) {
+          ASSERT_EQ(policy.ClockOf(worker), clocks[worker] - 1) << "but what no answer had come for";
+        }
+        clocks[worker] = policy.ClockOf(worker);
+      } else if (dice < 6) {
+        decisions = policy.OnLeave(worker, live[worker]);
+        live.erase(worker);
+      } else if (held.count(worker) == 0) {
+        decisions = policy.OnGradient({{worker, live[worker], ++steps[worker]}, policy.version(), 1});
+        ASSERT_TRUE(std::holds_alternative<Apply>(decisions.at(0)));
+        ++clocks[worker];
+        if (std::get<Apply>(decisions[0]).held) held.insert(worker);
+        held_ever += static_cast<int64_t>(std::get<Apply>(decisions[0]).held);
+      }
+      for (const Decision& decision : decisions) {
+        if (const Release* release = std::get_if<Release>(&decision)) {
+          ASSERT_EQ(held.erase(release->key.worker), 1u);
+        }
+      }
+      int64_t slowest = static_cast<int>(heard.size()) < workers ? 0 : INT64_MAX;
+      for (const auto& [other, life] : live) slowest = std::min(slowest, clocks[other]);
+      for (const auto& [other, life] : live) {
+        ASSERT_EQ(held.count(other) != 0, clocks[other] > slowest + bound) << "worker " << other;
+        ASSERT_LE(clocks[other], slowest + bound + 1);
+      }
+      ASSERT_EQ(policy.WaitingFor().empty(), held.empty());
+    }
+  }
+  EXPECT_GT(held_ever, 10000);
+}
+
+}  // namespace
+}  // namespace cairn::ps

@@ -1,0 +1,110 @@
+// The service over real gRPC, with a client that takes its answers when it likes.
+#include "ps/service.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/grpc_util.h"
+#include "gmock/gmock.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+#include "tests/unit/ps/pieces.h"
+#include "worker/client/grpc_transport.h"
+
+namespace cairn::ps {
+namespace {
+
+constexpr int64_t kElements = int64_t{64} << 10;  // 256 KiB: a few answers fill what gRPC takes ahead
+constexpr uint64_t kRequests = 400;
+
+// Takes nothing until it is opened; then counts the answers.
+class StandingReader final : public client::FrameHandler {
+ public:
+  void OnFrame(const v1::ServerHeader& header, net::Payload payload) override {
+    MutexLock lock(mutex_);
+    while (!open_) changed_.Wait(mutex_);  // the test opens it
+    if (header.has_chunk()) bytes_ += net::PayloadBytes(payload);
+    if (header.has_done()) done_.push_back(header.request_id());
+    changed_.NotifyAll();
+  }
+  void OnClosed(const absl::Status& status) override {
+    MutexLock lock(mutex_);
+    closed_ = status;
+    changed_.NotifyAll();
+  }
+  void Open() {
+    MutexLock lock(mutex_);
+    open_ = true;
+    changed_.NotifyAll();
+  }
+  // False when that does not happen within a minute.
+  bool AwaitDone(size_t count) {
+    const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    MutexLock lock(mutex_);
+    while (done_.size() < count && closed_.ok() && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return done_.size() >= count;
+  }
+  int64_t bytes() {
+    MutexLock lock(mutex_);
+    return bytes_;
+  }
+  std::vector<uint64_t> done() {
+    MutexLock lock(mutex_);
+    return done_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<uint64_t> done_ ABSL_GUARDED_BY(mutex_);
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(Service, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
+  test::FakeClock clock;
+  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  v1::CreateRequest create;
+  create.mutable_job()->set_mode(v1::MODE_VARIABLES);
+  *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
+  create.mutable_values()->Resize(kElements, 1.0f);
+  uint64_t layout = 0;
+  server.Create(create,
+                [&](absl::StatusOr<v1::CreateResponse> response) { layout = response.value().layout(); });
+
+  const auto service = MakeService(server);
+  grpc::ServerBuilder builder;
+  net::ConfigureServer(builder, /*reuse_port=*/false);
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service.get());
+  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
+  ASSERT_NE(port, 0);
+
+  StandingReader reader;
+  const auto stub =
+      client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  auto stream = stub->OpenStream(reader);
+  std::vector<uint64_t> asked;
+  for (uint64_t id = 1; id <= kRequests; ++id) {
+    v1::ClientHeader header;
+    header.set_request_id(id);
+    header.mutable_read()->set_layout(layout);
+    stream->Send(header, {});
+    asked.push_back(id);
+  }
+  reader.Open();
+  EXPECT_TRUE(reader.AwaitDone(kRequests));
+  EXPECT_EQ(reader.done(), asked);
+  EXPECT_EQ(reader.bytes(), static_cast<int64_t>(kRequests) * kElements * 4);
+  stream.reset();
+  grpc_server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace cairn::ps

@@ -1,0 +1,181 @@
+#include "worker/device_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/device.h"
+#include "worker/device_name.h"
+
+namespace cairn::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(ParseDeviceName, TensorFlowsFullName) {
+  const auto name = ParseDeviceName("/job:worker/replica:0/task:3/device:GPU:1");
+  ASSERT_TRUE(name.ok()) << name.status();
+  EXPECT_EQ(name->job, "worker");
+  EXPECT_EQ(name->task, 3);
+  EXPECT_TRUE(name->gpu);
+  EXPECT_EQ(name->index, 1);
+}
+
+TEST(ParseDeviceName, ShortForms) {
+  for (const char* text : {"/device:GPU:2", "/gpu:2", "gpu:2", "GPU:2", "/Gpu:2", "device:gpu:2"}) {
+    const auto name = ParseDeviceName(text);
+    ASSERT_TRUE(name.ok()) << name.status();
+    EXPECT_EQ(name->job, "") << text;
+    EXPECT_EQ(name->task, std::nullopt) << text;
+    EXPECT_TRUE(name->gpu) << text;
+    EXPECT_EQ(name->index, 2) << text;
+  }
+  for (const char* text : {"/device:CPU:0", "/cpu:0", "CPU:0"})
+    EXPECT_FALSE(ParseDeviceName(text)->gpu) << text;
+  EXPECT_EQ(ParseDeviceName("GPU")->index, std::nullopt);
+}
+
+TEST(ParseDeviceName, WhatIsNoneIsRefused) {
+  for (const char* text :
+       {"", "/", "tpu:0", "gpu:", "gpu:x", "gpu:-1", "gpu:0:1", "/gpu:0/", "/gpu:0/cpu:0", "device",
+        "device:", "/job:worker", "/job:worker/task:0", "/job:/gpu:0", "/task:x/gpu:0", "/room:1/gpu:0"}) {
+    const auto status = ParseDeviceName(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is no device")) << text;
+  }
+}
+
+// A machine with so many GPUs, or none for a reason. Their devices compute on the CPU.
+class DeviceChoice : public testing::Test {
+ protected:
+  absl::StatusOr<ChosenDevice> Choose() {
+    return ChooseDevice(
+        request_,
+        {.count_gpus = [this] { return gpus_; },
+         .describe_gpu = [](int) { return kernels::CudaDeviceInfo{.name = "NVIDIA H200", .major = 9}; },
+         .make_gpu =
+             [this](const kernels::CudaOptions& options) -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
+           if (!gpu_fault_.ok()) return gpu_fault_;
+           made_ = options;
+           return kernels::CreateCpuDevice(0, 1);
+         },
+         .make_cpu = [](int threads) { return kernels::CreateCpuDevice(0, threads); }});
+  }
+  // The index of the GPU that is chosen; -1: the CPU.
+  int Chosen() {
+    made_.reset();
+    const auto chosen = Choose();
+    EXPECT_TRUE(chosen.ok()) << chosen.status();
+    return made_.has_value() ? made_->index : -1;
+  }
+  std::string Refused() {
+    const auto status = Choose().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  }
+
+  DeviceRequest request_ = {.task = {"worker", 1}};
+  absl::StatusOr<int> gpus_ = absl::NotFoundError("no usable GPU: no NVIDIA driver");
+  absl::Status gpu_fault_;
+  std::optional<kernels::CudaOptions> made_;
+};
+
+TEST_F(DeviceChoice, AutoIsTheCpuWithoutAWarningWhereThereIsNoGpu) {
+  request_.threads = 2;
+  const auto chosen = Choose();
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_THAT(chosen->remarks, ElementsAre(EndsWith("(no usable GPU: no NVIDIA driver)")));
+  EXPECT_THAT(chosen->remarks[0], HasSubstr("2 threads"));
+  EXPECT_THAT(chosen->warnings, IsEmpty());
+}
+
+TEST_F(DeviceChoice, AutoIsTheGpuWhereThereIsOne) {
+  gpus_ = 1;
+  const auto chosen = Choose();
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(made_->index, 0);
+  EXPECT_THAT(chosen->remarks, ElementsAre(HasSubstr("Found device 0 with properties: name: NVIDIA H200"),
+                                           EndsWith("(the only GPU)")));
+}
+
+TEST_F(DeviceChoice, TrainersOfAMachineTakeItsGpusInTurn) {
+  gpus_ = 2;
+  for (const char* device : {"auto", "gpu"}) {
+    request_.device = device;
+    for (const int trainer : {0, 1, 2, 3}) {
+      request_.trainer_on_host = trainer;
+      EXPECT_EQ(Chosen(), trainer % 2);
+    }
+  }
+}
+
+TEST_F(DeviceChoice, AutoWarnsOfAGpuThatCannotBeUsed) {
+  gpus_ = absl::FailedPreconditionError("no usable GPU: libcudnn.so.9 is missing");
+  auto chosen = Choose();
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_THAT(chosen->warnings, ElementsAre("no usable GPU: libcudnn.so.9 is missing"));
+
+  gpus_ = 1;
+  gpu_fault_ = absl::ResourceExhaustedError("no memory left");
+  chosen = Choose();
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_THAT(chosen->warnings, ElementsAre("/gpu:0: no memory left"));
+  EXPECT_THAT(chosen->remarks, ElementsAre(EndsWith("(/gpu:0 is not usable)")));
+}
+
+TEST_F(DeviceChoice, ANamedDeviceIsTakenWhateverTheTurn) {
+  gpus_ = 4;
+  request_.trainer_on_host = 1;
+  request_.device = "/job:worker/task:1/device:GPU:3";
+  EXPECT_EQ(Chosen(), 3);
+  request_.device = "/cpu:0";
+  EXPECT_EQ(Chosen(), -1);
+}
+
+TEST_F(DeviceChoice, ADeviceThatDoesNotExistIsRefusedWithThoseThatDo) {
+  request_.device = "/gpu:0";
+  EXPECT_EQ(Refused(), "--device: there is no /gpu:0 (no usable GPU: no NVIDIA driver); available: /cpu:0");
+  gpus_ = 2;
+  request_.device = "/device:GPU:2";
+  EXPECT_EQ(Refused(), "--device: there is no /gpu:2; available: /cpu:0, /gpu:0, /gpu:1");
+  request_.device = "/cpu:1";
+  EXPECT_EQ(Refused(), "--device: there is no /cpu:1; available: /cpu:0, /gpu:0, /gpu:1");
+}
+
+TEST_F(DeviceChoice, SoftPlacementPutsTheCpuInItsPlaceAndWarns) {
+  request_.device = "/gpu:0";
+  request_.allow_soft_placement = true;
+  const auto chosen = Choose();
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_THAT(chosen->warnings, ElementsAre(HasSubstr("there is no /gpu:0")));
+  EXPECT_THAT(chosen->remarks, ElementsAre(EndsWith("(--allow_soft_placement says so)")));
+}
+
+TEST_F(DeviceChoice, ANamedGpuThatCannotBeMadeIsNotReplaced) {
+  gpus_ = 1;
+  gpu_fault_ = absl::ResourceExhaustedError("no memory left");
+  request_.device = "/gpu:0";
+  request_.allow_soft_placement = true;
+  EXPECT_EQ(Choose().status(), gpu_fault_);
+}
+
+TEST_F(DeviceChoice, ADeviceOfAnotherTaskIsRefused) {
+  gpus_ = 1;
+  for (const char* device : {"/job:worker/task:0/device:GPU:0", "/job:ps/task:1/device:GPU:0"}) {
+    request_.device = device;
+    EXPECT_THAT(Refused(), HasSubstr("is of another task, this is worker/1"));
+  }
+}
+
+TEST_F(DeviceChoice, SixteenBitsNeedAGpu) {
+  request_.cuda.precision = kernels::Precision::kBFloat16;
+  EXPECT_EQ(Refused(), "--precision: bf16 needs a GPU, and this is /cpu:0: no usable GPU: no NVIDIA driver");
+  gpus_ = 1;
+  EXPECT_EQ(Chosen(), 0);
+  EXPECT_EQ(made_->precision, kernels::Precision::kBFloat16);
+}
+
+}  // namespace
+}  // namespace cairn::worker

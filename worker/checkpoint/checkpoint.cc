@@ -1,0 +1,209 @@
+#include "worker/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/files.h"
+#include "common/core/status.h"
+#include "worker/checkpoint/file_io.h"
+#include "worker/checkpoint/safetensors.h"
+
+namespace cairn::worker {
+namespace {
+
+// Far beyond any of ours; what is read whole is not larger.
+constexpr uint64_t kMostTextBytes = uint64_t{1} << 28;
+constexpr size_t kVerifyChunk = size_t{1} << 20;
+
+// A file that state.json, or every checkpoint, has.
+absl::Status LossIfMissing(const absl::Status& status) {
+  return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
+}
+
+// What the head of a file says must be what state.json says of it. Fills in where the tensors' values begin.
+absl::Status CompareTensors(const FileEntry& entry, const SafetensorsFile& file,
+                            std::vector<uint64_t>& offsets) {
+  if (file.tensors.size() != entry.tensors.size()) {
+    return absl::DataLossError(
+        absl::StrCat(file.tensors.size(), " tensors, by ", kStateFile, " ", entry.tensors.size()));
+  }
+  std::map<std::string, const StoredTensor*> stored;
+  for (const StoredTensor& tensor : file.tensors) stored.emplace(tensor.name, &tensor);
+  for (const TensorEntry& expected : entry.tensors) {
+    const auto found = stored.find(expected.name);
+    if (found == stored.end()) {
+      return absl::DataLossError(absl::StrCat("tensor '", expected.name, "' is missing"));
+    }
+    if (found->second->shape != expected.rows_shape()) {
+      return absl::DataLossError(absl::StrCat("tensor '", expected.name, "' has shape ",
+                                              found->second->shape.ToString(), ", by ", kStateFile, " ",
+                                              expected.rows_shape().ToString()));
+    }
+    offsets.push_back(found->second->offset);
+    stored.erase(found);  // state.json names it twice: the second is missing
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSum(uint32_t found, uint32_t expected, absl::string_view what) {
+  if (found == expected) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(what, " is damaged: crc32 ", found, ", written was ", expected));
+}
+
+absl::Status ReadHead(const std::string& directory, const FileEntry& entry, std::vector<uint64_t>& offsets) {
+  CAIRN_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(absl::StrCat(directory, "/", entry.name)));
+  if (file.size() != entry.bytes) {
+    return absl::DataLossError(absl::StrCat("it has ", file.size(), " bytes, written were ", entry.bytes));
+  }
+  if (entry.head_bytes > entry.bytes || entry.head_bytes > kMaxSafetensorsHeader + sizeof(uint64_t)) {
+    return absl::DataLossError(absl::StrCat("a head of ", entry.head_bytes, " bytes"));
+  }
+  std::string head(static_cast<size_t>(entry.head_bytes), '\0');
+  uint32_t crc = 0;
+  CAIRN_RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(head), crc));
+  CAIRN_RETURN_IF_ERROR(CheckSum(crc, entry.head_crc32, "its head"));
+  CAIRN_ASSIGN_OR_RETURN(const SafetensorsFile parsed, ParseSafetensorsHead(head, file.size()));
+  return CompareTensors(entry, parsed, offsets);
+}
+
+absl::StatusOr<std::string> ReadModel(const std::string& directory, const StateFile& state) {
+  auto text = ReadSmallFile(absl::StrCat(directory, "/", kModelFile), kMostTextBytes);
+  if (!text.ok()) return LossIfMissing(text.status());
+  if (text->size() != state.model_bytes) {
+    return absl::DataLossError(
+        absl::StrCat(kModelFile, " has ", text->size(), " bytes, written were ", state.model_bytes));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckSum(Crc32(0, *text), state.model_crc32, kModelFile));
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
+  if (!FileExists(directory)) return absl::NotFoundError(absl::StrCat("there is no ", directory));
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error)) {
+    return absl::DataLossError(absl::StrCat(directory, " is no directory"));
+  }
+  const auto open = [&]() -> absl::StatusOr<Checkpoint> {
+    const auto text = ReadSmallFile(absl::StrCat(directory, "/", kStateFile), kMostTextBytes);
+    if (!text.ok()) return LossIfMissing(text.status());
+    CAIRN_ASSIGN_OR_RETURN(StateFile state, ParseStateFile(*text));
+    CAIRN_ASSIGN_OR_RETURN(std::string model_json, ReadModel(directory, state));
+    Checkpoint checkpoint(directory, std::move(state), std::move(model_json));
+    CAIRN_RETURN_IF_ERROR(checkpoint.ReadHeads());
+    return checkpoint;
+  };
+  auto checkpoint = open();
+  if (!checkpoint.ok()) return Annotate(checkpoint.status(), directory);
+  return checkpoint;
+}
+
+absl::Status Checkpoint::ReadHeads() {
+  CAIRN_ASSIGN_OR_RETURN(tensors_, MergeTensors(state_));
+  std::vector<std::vector<uint64_t>> offsets(state_.files.size());  // [file][entry]
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    const absl::Status status = ReadHead(directory_, state_.files[i], offsets[i]);
+    CAIRN_RETURN_IF_ERROR(Annotate(LossIfMissing(status), state_.files[i].name));
+  }
+  for (TensorInfo& tensor : tensors_) {
+    for (TensorRows& rows : tensor.rows) rows.offset = offsets[rows.file][rows.entry];
+  }
+  return absl::OkStatus();
+}
+
+uint64_t Checkpoint::bytes() const {
+  uint64_t sum = 0;
+  for (const FileEntry& file : state_.files) sum += file.bytes;
+  return sum;
+}
+
+absl::Status Checkpoint::ReadRows(const TensorRows& rows,
+                                  absl::FunctionRef<absl::Span<char>(uint64_t left)> next_buffer) const {
+  const FileEntry& file = state_.files[rows.file];
+  const TensorEntry& entry = file.tensors[rows.entry];
+  const auto read = [&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(const InputFile input, InputFile::Open(absl::StrCat(directory_, "/", file.name)));
+    uint64_t offset = rows.offset;
+    uint64_t left = static_cast<uint64_t>(entry.rows_shape().num_elements()) * sizeof(float);
+    uint32_t crc = 0;
+    while (left > 0) {
+      const absl::Span<char> buffer = next_buffer(left);
+      CAIRN_RETURN_IF_ERROR(input.ReadAt(offset, buffer, crc));
+      offset += buffer.size();
+      left -= buffer.size();
+    }
+    return CheckSum(crc, entry.crc32, "it");
+  };
+  return Annotate(LossIfMissing(read()),
+                  absl::StrCat(directory_, ": ", file.name, ": tensor '", entry.name, "'"));
+}
+
+absl::Status Checkpoint::Load(absl::Span<const net::VariableInfo> variables,
+                              absl::Span<const std::string> slots,
+                              absl::Span<const absl::Span<float>> into) const {
+  CAIRN_CHECK(into.size() == 1 + slots.size());
+  std::map<absl::string_view, const TensorInfo*> by_name;
+  for (const TensorInfo& tensor : tensors_) by_name.emplace(tensor.name, &tensor);
+  for (size_t part = 0; part < into.size(); ++part) {
+    for (const net::VariableInfo& variable : variables) {
+      const std::string name = TensorName(variable.name, part == 0 ? "" : slots[part - 1]);
+      const auto found = by_name.find(name);
+      if (found == by_name.end()) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            directory_, ": tensor '", name, "' is not in it; it was written by ", run().optimizer, " with ",
+            run().slots.size(), " slots (", absl::StrJoin(run().slots, ", "), ")"));
+      }
+      const TensorInfo& tensor = *found->second;
+      if (tensor.shape != variable.shape) {
+        return absl::FailedPreconditionError(absl::StrCat(directory_, ": tensor '", name, "' has shape ",
+                                                          tensor.shape.ToString(), " in it and ",
+                                                          variable.shape.ToString(), " here"));
+      }
+      CAIRN_RETURN_IF_ERROR(Annotate(CheckRows(tensor), directory_));
+      const absl::Span<float> target = into[part];
+      CAIRN_CHECK(variable.offset + variable.shape.num_elements() <= static_cast<int64_t>(target.size()));
+      for (const TensorRows& rows : tensor.rows) {
+        char* bytes = reinterpret_cast<char*>(target.data() + variable.offset +
+                                              rows.row_begin * tensor.shape.row_elements());
+        CAIRN_RETURN_IF_ERROR(ReadRows(
+            rows, [&](uint64_t left) { return absl::Span<char>(bytes, static_cast<size_t>(left)); }));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::Verify() const {
+  std::vector<char> buffer(kVerifyChunk);
+  for (const TensorInfo& tensor : tensors_) {
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckRows(tensor), directory_));
+    for (const TensorRows& rows : tensor.rows) {
+      CAIRN_RETURN_IF_ERROR(ReadRows(rows, [&](uint64_t left) {
+        return absl::MakeSpan(buffer).subspan(0, static_cast<size_t>(std::min<uint64_t>(left, kVerifyChunk)));
+      }));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Checkpoint> OpenNewest(const std::string& train_dir,
+                                      absl::FunctionRef<void(const absl::Status&)> skipped) {
+  CAIRN_ASSIGN_OR_RETURN(const auto directories, ListCheckpoints(train_dir));
+  for (auto directory = directories.rbegin(); directory != directories.rend(); ++directory) {
+    auto checkpoint = Checkpoint::Open(*directory);
+    absl::Status status = checkpoint.ok() ? checkpoint->Verify() : checkpoint.status();
+    if (status.ok()) return checkpoint;
+    if (!absl::IsDataLoss(status)) return status;
+    skipped(status);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", directories.empty() ? "" : "whole ", "checkpoint in ", train_dir));
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,35 @@
+// What a checkpoint says about the run: everything that is not a tensor.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cairn::worker {
+
+struct RunState {
+  int64_t global_step = 0;  // the version of every variable; not negative
+  std::string mode;         // "sync", "async"
+  std::string run_id;
+  std::string model_sha256;
+  std::string optimizer;  // its class
+  std::map<std::string, double> hyperparameters;
+  std::vector<std::string> slots;      // the optimizer's, in the order of ServerState::state
+  std::optional<float> learning_rate;  // where it was changed after the start
+  uint64_t seed = 0;
+  int64_t batch_size = 0;  // of one worker
+  int64_t num_workers = 0;
+  int64_t final_version = 0;  // at which the job ends
+  int64_t epochs = 0;
+  std::vector<int64_t> positions;  // [worker]: batches done; asynchronous jobs
+  // So far, as v1::Counters has them: examples, gradients.
+  int64_t examples = 0, accepted = 0, stale = 0, duplicate = 0, rejected = 0, staleness_max = 0;
+  std::vector<int64_t> staleness_histogram;
+  double saved_at = 0;  // Unix seconds
+
+  friend bool operator==(const RunState&, const RunState&) = default;
+};
+
+}  // namespace cairn::worker

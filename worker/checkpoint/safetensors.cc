@@ -1,0 +1,165 @@
+#include "worker/checkpoint/safetensors.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/json.h"
+#include "common/core/status.h"
+#include "worker/checkpoint/file_io.h"
+
+namespace cairn::worker {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kMetadata[] = "__metadata__";
+constexpr size_t kLengthBytes = sizeof(uint64_t);
+
+// A list of whole numbers that are not negative.
+std::optional<std::vector<int64_t>> ReadNumbers(const Json& entry, const char* key) {
+  const auto found = entry.find(key);
+  if (found == entry.end() || !found->is_array()) return std::nullopt;
+  std::vector<int64_t> numbers;
+  for (const Json& number : *found) {
+    if (!number.is_number_unsigned() || number.get<uint64_t>() > uint64_t{INT64_MAX}) return std::nullopt;
+    numbers.push_back(number.get<int64_t>());
+  }
+  return numbers;
+}
+
+struct Entry {
+  StoredTensor tensor;
+  uint64_t begin = 0, end = 0;  // bytes, from the first value on
+};
+
+absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
+  const auto fault = [&](const auto&... what) {
+    return absl::DataLossError(absl::StrCat("tensor '", name, "': ", what...));
+  };
+  if (!json.is_object()) return fault("its description is no object");
+  const auto dims = ReadNumbers(json, "shape");
+  if (!dims.has_value()) return fault("its shape is no list of sizes");
+  const auto shape = Shape::FromUntrusted(*dims);
+  if (!shape.ok()) return fault(shape.status().message());
+  const auto offsets = ReadNumbers(json, "data_offsets");
+  if (!offsets.has_value() || offsets->size() != 2) return fault("data_offsets are no two numbers");
+  const auto dtype = json.find("dtype");
+  if (dtype == json.end() || !dtype->is_string()) return fault("its dtype is no text");
+  if (*dtype != "F32") {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor '", name, "': its dtype is ", dtype->get<std::string>(), ", only F32 is read"));
+  }
+  Entry entry = {
+      {name, *shape}, static_cast<uint64_t>(offsets->front()), static_cast<uint64_t>(offsets->back())};
+  const uint64_t bytes = static_cast<uint64_t>(shape->num_elements()) * sizeof(float);  // 2^42 at most
+  if (entry.end < entry.begin || entry.end - entry.begin != bytes) {
+    return fault("shape ", shape->ToString(), " takes ", bytes, " bytes, data_offsets are [", entry.begin,
+                 ",", entry.end, "]");
+  }
+  return entry;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SafetensorsHead(absl::Span<const NamedTensor> tensors,
+                                            const std::map<std::string, std::string>& metadata) {
+  Json header = {{kMetadata, metadata}};
+  uint64_t end = 0;
+  for (const NamedTensor& tensor : tensors) {
+    const uint64_t begin = end;
+    end += static_cast<uint64_t>(tensor.shape.num_elements()) * sizeof(float);
+    Json entry = {{"dtype", "F32"}, {"shape", tensor.shape.dims()}, {"data_offsets", {begin, end}}};
+    if (!header.emplace(tensor.name, std::move(entry)).second) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor.name, "': the name is taken"));
+    }
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::exception&) {
+    return absl::InvalidArgumentError("the name of a tensor, or the metadata, is no UTF-8");
+  }
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t length = text.size();
+  if (length > kMaxSafetensorsHeader) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a header of ", length, " bytes, the format has at most ", kMaxSafetensorsHeader));
+  }
+  std::string head(kLengthBytes, '\0');
+  std::memcpy(head.data(), &length, kLengthBytes);
+  return head + text;
+}
+
+absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensor> tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  CAIRN_ASSIGN_OR_RETURN(const std::string head, SafetensorsHead(tensors, metadata));
+  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
+  const auto write = [&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(temporary));
+    CAIRN_RETURN_IF_ERROR(file.Write(head));
+    for (const NamedTensor& tensor : tensors) CAIRN_RETURN_IF_ERROR(file.Write(BytesOf(tensor.values)));
+    CAIRN_RETURN_IF_ERROR(file.Sync());
+    if (std::rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus("cannot rename to", path);
+    return absl::OkStatus();
+  };
+  const absl::Status status = write();
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+absl::StatusOr<SafetensorsFile> ParseSafetensorsHead(absl::string_view head, uint64_t file_bytes) {
+  uint64_t length = 0;
+  if (head.size() < kLengthBytes || file_bytes < head.size()) {
+    return absl::DataLossError(absl::StrCat("no safetensors file: ", file_bytes, " bytes"));
+  }
+  std::memcpy(&length, head.data(), kLengthBytes);
+  const absl::string_view text = head.substr(kLengthBytes);
+  if (length > kMaxSafetensorsHeader || length != text.size() || text.empty() || text[0] != '{') {
+    return absl::DataLossError(absl::StrCat("no safetensors file: its header would have ", length, " bytes"));
+  }
+  const auto document = ParseJson(text, "header");
+  if (!document.ok()) return absl::DataLossError(document.status().message());
+
+  SafetensorsFile file;
+  std::vector<Entry> entries;
+  for (const auto& [name, json] : document->items()) {
+    if (name == kMetadata) {
+      if (!json.is_object()) return absl::DataLossError("header: __metadata__ is no object");
+      for (const auto& [key, value] : json.items()) {
+        if (!value.is_string()) {
+          return absl::DataLossError(absl::StrCat("header: __metadata__: '", key, "' is no text"));
+        }
+        file.metadata.emplace(key, value.get<std::string>());
+      }
+      continue;
+    }
+    CAIRN_ASSIGN_OR_RETURN(Entry entry, ReadEntry(name, json));
+    entries.push_back(std::move(entry));
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  uint64_t end = 0;
+  for (Entry& entry : entries) {
+    if (entry.begin != end) {
+      return absl::DataLossError(absl::StrCat("tensor '", entry.tensor.name, "': its values begin at ",
+                                              entry.begin, ", those before end at ", end));
+    }
+    end = entry.end;
+    entry.tensor.offset = head.size() + entry.begin;
+    file.tensors.push_back(std::move(entry.tensor));
+  }
+  if (end != file_bytes - head.size()) {
+    return absl::DataLossError(
+        absl::StrCat("it has ", file_bytes, " bytes, by its header ", head.size() + end));
+  }
+  return file;
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,296 @@
+#include "worker/checkpoint/state_file.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/core/json.h"
+#include "common/core/status.h"
+#include "worker/checkpoint/file_io.h"
+
+namespace cairn::worker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kFormat = 1;
+
+// The end of the text whose other bytes are `body`.
+std::string GuardOf(absl::string_view body) {
+  return absl::StrFormat(",\n \"crc32\": \"%08x\"\n}\n", Crc32(0, body));
+}
+
+// The fields of each part, for both directions.
+template <typename Fields, typename Run>
+void RunFields(Fields& fields, Run& run) {
+  fields("global_step", run.global_step);
+  fields("mode", run.mode);
+  fields("run_id", run.run_id);
+  fields("model_sha256", run.model_sha256);
+  fields("optimizer", run.optimizer);
+  fields("hyperparameters", run.hyperparameters);
+  fields("slots", run.slots);
+  fields("learning_rate", run.learning_rate);
+  fields("seed", run.seed);
+  fields("batch_size", run.batch_size);
+  fields("num_workers", run.num_workers);
+  fields("final_version", run.final_version);
+  fields("epochs", run.epochs);
+  fields("positions", run.positions);
+  fields("examples", run.examples);
+  fields("accepted", run.accepted);
+  fields("stale", run.stale);
+  fields("duplicate", run.duplicate);
+  fields("rejected", run.rejected);
+  fields("staleness_max", run.staleness_max);
+  fields("staleness_histogram", run.staleness_histogram);
+  fields("saved_at", run.saved_at);
+}
+template <typename Fields, typename Tensor>
+void PartFields(Fields& fields, Tensor& tensor, const TensorEntry*) {
+  fields("name", tensor.name);
+  fields("shape", tensor.shape);
+  fields("row_begin", tensor.row_begin);
+  fields("row_end", tensor.row_end);
+  fields("crc32", tensor.crc32);
+}
+template <typename Fields, typename File>
+void PartFields(Fields& fields, File& file, const FileEntry*) {
+  fields("name", file.name);
+  fields("bytes", file.bytes);
+  fields("head_bytes", file.head_bytes);
+  fields("head_crc32", file.head_crc32);
+  fields("tensors", file.tensors);
+}
+template <typename Fields, typename State>
+void StateFields(Fields& fields, State& state) {
+  RunFields(fields, state.run);
+  fields("model_bytes", state.model_bytes);
+  fields("model_crc32", state.model_crc32);
+  fields("files", state.files);
+}
+
+class Writer {
+ public:
+  template <typename T>
+  void operator()(const char* key, const T& value) {
+    json_[key] = Of(value);
+  }
+  Json Take() && { return std::move(json_); }
+
+ private:
+  static Json Of(const std::string& value) { return value; }
+  static Json Of(int64_t value) { return value; }
+  static Json Of(uint64_t value) { return value; }
+  static Json Of(uint32_t value) { return value; }
+  // JSON has no number for these.
+  static Json Of(double value) {
+    if (std::isfinite(value)) return value;
+    return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  }
+  static Json Of(const std::optional<float>& value) {
+    return value.has_value() ? Of(static_cast<double>(*value)) : Json();
+  }
+  static Json Of(const Shape& shape) { return Json(shape.dims()); }
+  template <typename T>
+  static Json Of(const std::vector<T>& values) {
+    Json array = Json::array();
+    for (const T& value : values) array.push_back(Of(value));
+    return array;
+  }
+  static Json Of(const std::map<std::string, double>& values) {
+    Json object = Json::object();
+    for (const auto& [key, value] : values) object[key] = Of(value);
+    return object;
+  }
+  template <typename Part>
+  static Json Of(const Part& part) {
+    Writer fields;
+    PartFields(fields, part, static_cast<const Part*>(nullptr));
+    return std::move(fields).Take();
+  }
+
+  Json json_ = Json::object();
+};
+
+// Keeps the first fault: "files[1].tensors[0].shape: ...".
+class Reader {
+ public:
+  explicit Reader(const nlohmann::json& json, std::string where = "")
+      : json_(json), where_(std::move(where)) {}
+
+  template <typename T>
+  void operator()(const char* key, T& value) {
+    if (!fault_.empty()) return;
+    const std::string where = absl::StrCat(where_, key);
+    const auto found = json_.is_object() ? json_.find(key) : json_.end();
+    fault_ = found == json_.end() ? absl::StrCat(where, " is missing") : Read(*found, where, value);
+  }
+  const std::string& fault() const { return fault_; }
+
+ private:
+  using In = const nlohmann::json&;
+
+  static std::string Fault(const std::string& where, absl::string_view what) {
+    return absl::StrCat(where, " ", what);
+  }
+  static std::string Read(In json, const std::string& where, std::string& value) {
+    if (!json.is_string()) return Fault(where, "is no text");
+    value = json.get<std::string>();
+    return "";
+  }
+  static std::string Read(In json, const std::string& where, int64_t& value) {
+    if (!json.is_number_integer() ||
+        (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX})) {
+      return Fault(where, "is no whole number of 64 bits");
+    }
+    value = json.get<int64_t>();
+    return "";
+  }
+  static std::string Read(In json, const std::string& where, uint64_t& value) {
+    if (!json.is_number_unsigned()) return Fault(where, "is no whole number from 0 on");
+    value = json.get<uint64_t>();
+    return "";
+  }
+  static std::string Read(In json, const std::string& where, uint32_t& value) {
+    uint64_t wide = 0;
+    if (std::string fault = Read(json, where, wide); !fault.empty()) return fault;
+    if (wide > std::numeric_limits<uint32_t>::max()) return Fault(where, "has more than 32 bits");
+    value = static_cast<uint32_t>(wide);
+    return "";
+  }
+  static std::string Read(In json, const std::string& where, double& value) {
+    if (json.is_number()) {
+      value = json.get<double>();
+    } else if (json == "nan") {
+      value = std::numeric_limits<double>::quiet_NaN();
+    } else if (json == "inf" || json == "-inf") {
+      value = std::numeric_limits<double>::infinity() * (json == "inf" ? 1 : -1);
+    } else {
+      return Fault(where, "is no number");
+    }
+    return "";
+  }
+  static std::string Read(In json, const std::string& where, std::optional<float>& value) {
+    double wide = 0;
+    value.reset();
+    if (json.is_null()) return "";
+    if (std::string fault = Read(json, where, wide); !fault.empty()) return fault;
+    if (std::isfinite(wide) && std::fabs(wide) > std::numeric_limits<float>::max()) {
+      return Fault(where, "is beyond float32");
+    }
+    value = static_cast<float>(wide);
+    return "";
+  }
+  static std::string Read(In json, const std::string& where, Shape& value) {
+    std::vector<int64_t> dims;
+    if (std::string fault = Read(json, where, dims); !fault.empty()) return fault;
+    auto shape = Shape::FromUntrusted(dims);
+    if (!shape.ok()) return Fault(where, absl::StrCat(": ", shape.status().message()));
+    value = *std::move(shape);
+    return "";
+  }
+  template <typename T>
+  static std::string Read(In json, const std::string& where, std::vector<T>& values) {
+    if (!json.is_array()) return Fault(where, "is no list");
+    values.clear();
+    for (size_t i = 0; i < json.size(); ++i) {
+      const std::string element = absl::StrCat(where, "[", i, "]");
+      if (std::string fault = Read(json[i], element, values.emplace_back()); !fault.empty()) return fault;
+    }
+    return "";
+  }
+  static std::string Read(In json, const std::string& where, std::map<std::string, double>& values) {
+    if (!json.is_object()) return Fault(where, "is no object");
+    values.clear();
+    for (const auto& [key, value] : json.items()) {
+      std::string fault = Read(value, absl::StrCat(where, ".", key), values[key]);
+      if (!fault.empty()) return fault;
+    }
+    return "";
+  }
+  template <typename Part>
+  static std::string Read(In json, const std::string& where, Part& part) {
+    Reader fields(json, absl::StrCat(where, "."));
+    PartFields(fields, part, static_cast<const Part*>(nullptr));
+    return fields.fault();
+  }
+
+  const nlohmann::json& json_;
+  const std::string where_;
+  std::string fault_;
+};
+
+// What later sums and paths rely on.
+std::string FaultOf(const StateFile& state) {
+  if (state.run.global_step < 0) return absl::StrCat("global_step is ", state.run.global_step);
+  for (const FileEntry& file : state.files) {
+    if (file.name.empty() || absl::StrContains(file.name, "/") || absl::StartsWith(file.name, ".")) {
+      return absl::StrCat("'", file.name, "' is no name of a file here");
+    }
+    for (const TensorEntry& tensor : file.tensors) {
+      const int64_t rows = tensor.shape.rank() == 0 ? 1 : tensor.shape.dim(0);
+      if (tensor.row_begin < 0 || tensor.row_end < tensor.row_begin || tensor.row_end > rows ||
+          (tensor.shape.rank() == 0 && tensor.row_begin != 0)) {
+        return absl::StrCat("tensor '", tensor.name, "': rows ", tensor.row_begin, " to ", tensor.row_end,
+                            " of shape ", tensor.shape.ToString());
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Shape TensorEntry::rows_shape() const {
+  Shape rows;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    rows.Append(axis == 0 ? row_end - row_begin : shape.dim(axis));
+  }
+  return rows;
+}
+
+absl::StatusOr<std::string> ToText(const StateFile& state) {
+  Writer fields;
+  fields("format", kFormat);
+  StateFields(fields, state);
+  try {
+    const std::string text = std::move(fields).Take().dump(1);
+    const absl::string_view body = absl::StripSuffix(text, "\n}");
+    return absl::StrCat(body, GuardOf(body));
+  } catch (const Json::exception&) {
+    return absl::InvalidArgumentError(absl::StrCat(kStateFile, ": a text in it is no UTF-8"));
+  }
+}
+
+absl::StatusOr<StateFile> ParseStateFile(absl::string_view text) {
+  const auto loss = [](absl::string_view what) {
+    return absl::DataLossError(absl::StrCat(kStateFile, ": ", what));
+  };
+  const size_t guard_bytes = GuardOf("").size();
+  if (text.size() < guard_bytes) return loss(absl::StrCat("only ", text.size(), " bytes"));
+  const absl::string_view body = text.substr(0, text.size() - guard_bytes);
+  if (text.substr(body.size()) != GuardOf(body)) return loss("its bytes are not those that were written");
+  const auto document = ParseJson(text, kStateFile);
+  if (!document.ok()) return absl::DataLossError(document.status().message());
+
+  Reader fields(*document);
+  int64_t format = 0;
+  fields("format", format);
+  if (fields.fault().empty() && format != kFormat) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(kStateFile, ": format ", format, ", this program reads ", kFormat));
+  }
+  StateFile state;
+  StateFields(fields, state);
+  if (!fields.fault().empty()) return loss(fields.fault());
+  if (const std::string fault = FaultOf(state); !fault.empty()) return loss(fault);
+  return state;
+}
+
+}  // namespace cairn::worker

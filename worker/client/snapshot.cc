@@ -1,0 +1,87 @@
+#include "worker/client/snapshot.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/client/request.h"
+#include "worker/client/server_session.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr Timeout kCallTimeout = std::chrono::seconds(10);
+
+}  // namespace
+
+absl::StatusOr<MarkedSnapshot> MarkSnapshot(Connection& connection, const LearntJob& job, std::string mark) {
+  v1::MarkRequest request;
+  request.set_token(mark);
+  request.set_snapshot(true);
+  v1::Progress progress;
+  const int sequencers = job.one_log ? 1 : connection.num_servers();
+  for (int server = 0; server < sequencers; ++server) {
+    v1::MarkResponse response;
+    CAIRN_RETURN_IF_ERROR(Annotate(connection.stub(server).Mark(request, &response, kCallTimeout),
+                                   absl::StrCat("snapshot: ", connection.NameOf(server))));
+    if (server == 0) {
+      progress = response.progress();
+      continue;
+    }
+    // A push under way may have come to some servers only. It shall not come to those again.
+    const int positions = std::min(progress.positions_size(), response.progress().positions_size());
+    for (int worker = 0; worker < positions; ++worker) {
+      progress.set_positions(worker,
+                             std::max(progress.positions(worker), response.progress().positions(worker)));
+    }
+  }
+  return MarkedSnapshot{.job = job, .mark = std::move(mark), .progress = std::move(progress)};
+}
+
+absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const MarkedSnapshot& marked,
+                                      Duration timeout) {
+  Snapshot snapshot = {.job = marked.job.job,
+                       .progress = marked.progress,
+                       .slots = marked.job.slots,
+                       .servers = std::vector<Snapshot::Server>(marked.job.slices.size())};
+  const auto parts = static_cast<int64_t>(1 + marked.job.slots.size());
+  std::vector<net::Extent> whole;  // [server]
+  std::vector<PendingDone> done(snapshot.servers.size());
+  std::vector<std::unique_ptr<ServerSession>> sessions;
+  for (size_t i = 0; i < snapshot.servers.size(); ++i) {
+    const int server = static_cast<int>(i);
+    const int64_t elements = parts * marked.job.layout.arena_size(server);
+    snapshot.servers[i] = {.slices = marked.job.slices[i], .state = AlignedBuffer(elements)};
+    whole.push_back({.server = server, .count = elements});
+  }
+  for (size_t i = 0; i < snapshot.servers.size(); ++i) {
+    sessions.push_back(std::make_unique<ServerSession>(connection.stub(static_cast<int>(i))));
+    v1::ClientHeader header;
+    header.mutable_read()->set_layout(marked.job.layout_ids[i]);
+    header.mutable_read()->set_mark(marked.mark);
+    header.mutable_read()->set_state(true);
+    CAIRN_RETURN_IF_ERROR(sessions.back()
+                              ->Begin(std::move(header),
+                                      ReceiveInto({&whole[i], 1}, snapshot.servers[i].state.span()),
+                                      done[i].Callback())
+                              .status());
+  }
+  for (size_t i = 0; i < snapshot.servers.size(); ++i) {
+    const std::string name = connection.NameOf(static_cast<int>(i));
+    const auto result = done[i].Wait(std::chrono::duration_cast<Timeout>(timeout));
+    if (!result.ok()) return Annotate(result.status(), absl::StrCat("snapshot from ", name));
+    if (marked.job.one_log && result->version() != marked.progress.version()) {
+      return absl::InternalError(absl::StrCat("snapshot: version ", result->version(), " on ", name,
+                                              ", marked at ", marked.progress.version()));
+    }
+    if (i == 0 && result->has_learning_rate()) {
+      snapshot.progress.set_learning_rate(result->learning_rate());
+    }
+  }
+  return snapshot;
+}
+
+}  // namespace cairn::client

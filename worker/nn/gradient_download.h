@@ -1,0 +1,53 @@
+// The way of a step's gradients from the device to the host: pieces of some hundred kilobytes leave while the
+// backward pass goes on, and a variable is announced when its piece has arrived. One for each plan, owned by
+// the replica, used by its thread.
+//
+//   Begin(), Add() for each variable whose gradient was asked of the device, End(): these may be recorded.
+//   Announce(), after every run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "kernels/device.h"
+#include "worker/nn/model.h"
+
+namespace cairn::nn {
+
+class GradientDownload {
+ public:
+  // `from` on the device, `to` on the host: [model.num_parameters()].
+  GradientDownload(const Model& model, kernels::Device& device, const float* from, float* to)
+      : model_(model), device_(device), from_(from), to_(to) {}
+
+  void Begin();
+  absl::Status Add(int variable);
+  absl::Status End();
+  // Waits for each piece in turn and tells of its variables.
+  absl::Status Announce(absl::FunctionRef<void(int variable)> on_gradient);
+
+  const float* from() const { return from_; }
+  const float* to() const { return to_; }
+
+ private:
+  // Neighbours in the flat order that travel together.
+  struct Piece {
+    int64_t begin = 0, end = 0;
+    std::vector<int> variables{};
+    std::unique_ptr<kernels::Marker> arrived{};
+  };
+  bool filling() const { return next_ < pieces_.size() && !pieces_[next_].variables.empty(); }
+  absl::Status Send();
+
+  const Model& model_;
+  kernels::Device& device_;
+  const float* const from_;
+  float* const to_;
+  std::vector<Piece> pieces_;
+  size_t next_ = 0;  // the piece that Add() fills
+};
+
+}  // namespace cairn::nn

@@ -1,0 +1,298 @@
+#include "worker/snapshots.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/core/files.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "worker/checkpoint/writer.h"
+#include "worker/job.h"
+
+namespace cairn::worker {
+namespace {
+
+// For a server's answer to the reading of its state.
+constexpr auto kReadLimit = std::chrono::seconds(60);
+
+void SaySkipped(const absl::Status& damage) {
+  LogWarning("passed over: ", damage.message());
+}
+
+// None when there is none; but what is there and damaged is no reason to begin anew.
+absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
+  absl::Status damage;
+  auto newest = OpenNewest(train_dir, [&](const absl::Status& status) {
+    SaySkipped(status);
+    damage.Update(status);
+  });
+  if (absl::IsNotFound(newest.status()) && !damage.ok()) return damage;
+  if (absl::IsNotFound(newest.status())) return std::nullopt;
+  CAIRN_RETURN_IF_ERROR(newest.status());
+  return *std::move(newest);
+}
+
+// A step's directory, or one that has checkpoints.
+absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
+  if (FileExists(absl::StrCat(directory, "/", kStateFile))) return Checkpoint::Open(directory);
+  return OpenNewest(directory, &SaySkipped);
+}
+
+RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
+  const v1::Job& job = snapshot.job;
+  const v1::Progress& progress = snapshot.progress;
+  RunState run;
+  run.global_step = progress.version();
+  run.mode = mode;
+  run.run_id = job.run_id();
+  run.model_sha256 = job.model_sha256();
+  run.optimizer = job.optimizer().name();
+  run.hyperparameters = {job.optimizer().hyperparameters().begin(), job.optimizer().hyperparameters().end()};
+  run.slots = snapshot.slots;
+  if (progress.has_learning_rate()) run.learning_rate = progress.learning_rate();
+  run.seed = job.seed();
+  run.batch_size = job.batch_size();
+  run.num_workers = job.workers_size();
+  run.final_version = job.final_version();
+  run.epochs = job.epochs();
+  run.positions = {progress.positions().begin(), progress.positions().end()};
+  run.examples = progress.counters().examples();
+  run.accepted = progress.counters().accepted();
+  run.stale = progress.counters().stale();
+  run.duplicate = progress.counters().duplicate();
+  run.rejected = progress.counters().rejected();
+  run.staleness_max = progress.counters().staleness_max();
+  run.staleness_histogram = {progress.counters().staleness_histogram().begin(),
+                             progress.counters().staleness_histogram().end()};
+  run.saved_at = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  return run;
+}
+
+}  // namespace
+
+Snapshots::Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job,
+                     const Clock& clock, FaultPoints* faults)
+    : options_(options),
+      model_(model),
+      job_(job),
+      clock_(clock),
+      faults_(faults),
+      variables_(VariablesOf(model)),
+      marked_at_(clock.Now()) {
+  if (!options_.train_dir.empty()) thread_ = Thread("snapshots", [this] { Run(); });
+}
+
+Snapshots::~Snapshots() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.Join();
+}
+
+absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions& options,
+                                                             const nn::Model& model, const v1::Job& job,
+                                                             const Clock& clock, FaultPoints* faults) {
+  if (!options.train_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.train_dir, error);
+    if (error) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--train_dir: cannot create '", options.train_dir, "': ", error.message()));
+    }
+    if (const absl::Status status = CheckWritable(absl::StrCat(options.train_dir, "/checkpoint"));
+        !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--train_dir: ", status.message()));
+    }
+  }
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults));
+  CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
+  return snapshots;
+}
+
+absl::Status Snapshots::FindFirst() {
+  if (!options_.train_dir.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(found_, Newest(options_.train_dir));
+    if (found_.has_value() && options_.resume == "never") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--resume=never, and --train_dir has ", found_->directory(),
+                       ": give another directory, or --resume=auto to go on from there"));
+    }
+  }
+  if (!found_.has_value() && options_.resume != "auto" && options_.resume != "never") {
+    auto named = OpenNamed(options_.resume);
+    if (absl::IsNotFound(named.status())) {
+      return absl::InvalidArgumentError(absl::StrCat("--resume: ", named.status().message()));
+    }
+    CAIRN_RETURN_IF_ERROR(named.status());
+    found_ = *std::move(named);
+  }
+  return found_.has_value() ? CheckSame(*found_) : absl::OkStatus();
+}
+
+absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
+  const RunState& run = checkpoint.run();
+  if (run.model_sha256 != job_.model_sha256()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " is of another model: ", run.model_sha256.substr(0, 12),
+                     " there, ", job_.model_sha256().substr(0, 12), " here"));
+  }
+  if (run.optimizer != job_.optimizer().name()) {
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " is of optimizer ",
+                                                      run.optimizer, ", and this job has ",
+                                                      job_.optimizer().name()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
+  if (options_.train_dir.empty() && lost) return absl::AbortedError("no snapshots are kept (--train_dir)");
+  if (lost) {  // what was written since the start
+    CAIRN_ASSIGN_OR_RETURN(auto newest, Newest(options_.train_dir));
+    if (newest.has_value()) found_ = std::move(newest);
+  }
+  if (!found_.has_value()) {
+    if (lost) LogWarning("there is no snapshot yet: the job begins anew");
+    return std::nullopt;
+  }
+  CAIRN_RETURN_IF_ERROR(CheckSame(*found_));
+  LogWarning("going on from step ", found_->run().global_step, ", of ", found_->directory());
+  return ProgressOf(*found_);
+}
+
+v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
+  const RunState& run = checkpoint.run();
+  v1::Progress progress;
+  progress.set_version(run.global_step);
+  // A rate that is asked for now overrides one that was reached on the way.
+  const auto& now = job_.optimizer();
+  const auto rate = now.hyperparameters().find("learning_rate");
+  const auto before = run.hyperparameters.find("learning_rate");
+  const bool same_rate = rate != now.hyperparameters().end() && before != run.hyperparameters.end() &&
+                         rate->second == before->second;
+  if (run.learning_rate.has_value() && same_rate && !now.has_learning_rate_schedule()) {
+    progress.set_learning_rate(*run.learning_rate);
+  }
+  // Other workers have other parts of the data: each is as far as all were on average.
+  const auto workers = static_cast<size_t>(job_.workers_size());
+  if (run.positions.size() == workers) {
+    progress.mutable_positions()->Add(run.positions.begin(), run.positions.end());
+  } else {
+    const int64_t all = std::accumulate(run.positions.begin(), run.positions.end(), int64_t{0});
+    for (size_t worker = 0; worker < workers; ++worker) {
+      progress.add_positions(all / static_cast<int64_t>(workers));
+    }
+  }
+  v1::Counters& counters = *progress.mutable_counters();
+  counters.set_examples(run.examples);
+  counters.set_accepted(run.accepted);
+  counters.set_stale(run.stale);
+  counters.set_duplicate(run.duplicate);
+  counters.set_rejected(run.rejected);
+  counters.set_staleness_max(run.staleness_max);
+  counters.mutable_staleness_histogram()->Add(run.staleness_histogram.begin(), run.staleness_histogram.end());
+  return progress;
+}
+
+absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) {
+  if (found_.has_value()) return found_->Load(variables_, slots, into);
+  return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
+}
+
+bool Snapshots::Due(int64_t version) const {
+  if (options_.train_dir.empty() || version == marked_version_) return false;
+  if (options_.save_steps > 0 && version / options_.save_steps != marked_version_ / options_.save_steps) {
+    return true;
+  }
+  return options_.save_secs > 0 &&
+         clock_.Now() - marked_at_ >= std::chrono::duration<double>(options_.save_secs);
+}
+
+void Snapshots::AfterStep(client::TrainingClient& client) {
+  if (marked_version_ < 0) marked_version_ = client.version();  // as it was when training began
+  if (!Due(client.version())) return;
+  {
+    MutexLock lock(mutex_);
+    if (work_.has_value()) return;
+  }
+  if (const absl::Status status = Mark(client); !status.ok()) LogWarning(status.message());
+}
+
+absl::Status Snapshots::Mark(client::TrainingClient& client) {
+  marked_at_ = clock_.Now();
+  CAIRN_ASSIGN_OR_RETURN(client::MarkedSnapshot marked, client.MarkSnapshot());
+  marked_version_ = marked.progress.version();
+  MutexLock lock(mutex_);
+  work_ = Work{&client.connection(), std::move(marked)};
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+absl::Status Snapshots::SaveNow(client::TrainingClient& client, Duration limit) {
+  if (options_.train_dir.empty()) return absl::OkStatus();
+  const TimePoint deadline = std::chrono::steady_clock::now() + limit;
+  const auto wait = [&]() -> absl::Status {
+    MutexLock lock(mutex_);
+    while (work_.has_value()) {
+      if (!changed_.WaitUntil(mutex_, deadline) && work_.has_value()) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("the snapshot of step ", work_->marked.progress.version(), " is not written yet"));
+      }
+    }
+    return last_;
+  };
+  const absl::Status before = wait();
+  if (absl::IsDeadlineExceeded(before)) return before;
+  if (before.ok() && client.version() == marked_version_) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(Mark(client));
+  return wait();
+}
+
+void Snapshots::Run() {
+  for (;;) {
+    const Work* work = nullptr;
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && !work_.has_value()) {
+        changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::seconds(1));
+      }
+      if (stopping_) return;
+      work = &*work_;  // nobody else changes it before it is done
+    }
+    absl::Status status = Save(*work);
+    if (!status.ok()) {
+      LogWarning("the snapshot of step ", work->marked.progress.version(),
+                 " was not written: ", status.message());
+    }
+    MutexLock lock(mutex_);
+    last_ = std::move(status);
+    work_.reset();
+    changed_.NotifyAll();
+  }
+}
+
+absl::Status Snapshots::Save(const Work& work) const {
+  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot,
+                         client::ReadSnapshot(*work.connection, work.marked, kReadLimit));
+  if (faults_ != nullptr) faults_->Pass("snapshot");
+  std::vector<ServerState> servers;
+  for (const client::Snapshot::Server& server : snapshot.servers) {
+    servers.push_back({.slices = server.slices, .state = server.state.span()});
+  }
+  CAIRN_ASSIGN_OR_RETURN(
+      const std::string directory,
+      WriteCheckpoint(options_.train_dir, RunOf(snapshot, options_.mode), model_.canonical_json(), servers,
+                      {.max_to_keep = options_.max_to_keep}));
+  LogInfo("saved ", directory);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::worker

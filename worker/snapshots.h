@@ -1,0 +1,92 @@
+// The chief's snapshots: taken between two steps, read and written to --train_dir by a thread of their own,
+// and given back to servers that have none or have lost theirs.
+//
+// Made by the chief's main, used by the trainer's thread, destroyed before the client that it read from; the
+// servers keep what a snapshot is of while updates go on, so training waits for nothing but a call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/clock.h"
+#include "common/core/fault_points.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+#include "common/net/placement.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/client/training_client.h"
+#include "worker/nn/model.h"
+#include "worker/options.h"
+
+namespace cairn::worker {
+
+class Snapshots final : public client::StateSource {
+ public:
+  // What --train_dir and --resume say, as far as the disk can tell. INVALID_ARGUMENT: with --resume=never a
+  // directory that has checkpoints; a directory that cannot be written; --resume=DIR where there is none.
+  // FAILED_PRECONDITION: what would be resumed is of another model or optimizer than `job`; DATA_LOSS: all of
+  // it is damaged. The arguments outlive this; `faults`, which may be null, passes "snapshot" when one has
+  // been read and is not written.
+  static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
+                                                           const nn::Model& model, const v1::Job& job,
+                                                           const Clock& clock, FaultPoints* faults = nullptr);
+  // Waits for the one being written, if any.
+  ~Snapshots() override;
+
+  // --- The trainer's thread ---
+
+  // client::StateSource: the newest good checkpoint of --train_dir, else what --resume names, else the
+  // model's first values. Without --train_dir nothing that was lost can be given back: ABORTED.
+  absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
+  absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
+
+  // Takes a snapshot when one is due by --save_steps or --save_secs and the one before has been written. What
+  // fails is said and tried again later.
+  void AfterStep(client::TrainingClient& client);
+  // Takes one now, unless this version is saved, and waits until it is on the disk, at most for `limit`. OK
+  // without --train_dir.
+  absl::Status SaveNow(client::TrainingClient& client, Duration limit);
+
+ private:
+  struct Work {
+    client::Connection* connection;
+    client::MarkedSnapshot marked;
+  };
+
+  Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job, const Clock& clock,
+            FaultPoints* faults);
+  absl::Status FindFirst();
+  absl::Status CheckSame(const Checkpoint& checkpoint) const;
+  v1::Progress ProgressOf(const Checkpoint& checkpoint) const;
+  bool Due(int64_t version) const;
+  absl::Status Mark(client::TrainingClient& client) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Run();
+  absl::Status Save(const Work& work) const;
+
+  const TrainOptions& options_;
+  const nn::Model& model_;
+  const v1::Job& job_;
+  const Clock& clock_;
+  FaultPoints* const faults_;
+  const std::vector<net::VariableInfo> variables_;
+
+  // The trainer's thread.
+  std::optional<Checkpoint> found_;
+  int64_t marked_version_ = -1;
+  TimePoint marked_at_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<Work> work_ ABSL_GUARDED_BY(mutex_);  // being read and written
+  absl::Status last_ ABSL_GUARDED_BY(mutex_);         // what the one before came to
+  Thread thread_;                                     // last: everything above exists when it starts
+};
+
+}  // namespace cairn::worker
