@@ -144,8 +144,9 @@ class LossTest(IntegrationTest):
         self.assertLess(summary["gradients_accepted"], 3 * steps)
 
     def test_async_workers_do_not_wait_for_a_killed_one(self):
-        tasks = Cluster(self, ps=2, workers=3).start_all("--model", CNN, "--train_steps=120", "--display_every=1")
+        tasks = Cluster(self, ps=2, workers=3).start_all("--model", CNN, "--train_steps=400", "--display_every=1")
         self.assert_says(tasks["worker/0"], "^ 3/21 - ")
+        self.assert_says(tasks["worker/2"], "joined the job")
         tasks["worker/2"].signal(signal.SIGKILL)
         self.assert_exit(-signal.SIGKILL, tasks.pop("worker/2"))
         self.assert_exit(DONE, *tasks.values())
