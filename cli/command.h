@@ -19,6 +19,7 @@ class Command {
 };
 
 std::unique_ptr<Command> MakeCheckpointCommand();
+std::unique_ptr<Command> MakeClusterCommand();
 std::unique_ptr<Command> MakeDevicesCommand();
 std::unique_ptr<Command> MakeDigitsCommand();
 std::unique_ptr<Command> MakeModelCommand();

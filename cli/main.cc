@@ -23,6 +23,7 @@ constexpr Row kCommands[] = {
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},
+    {"cluster", "Write the files of a cluster: ClusterSpec, shell, Compose, Kubernetes", MakeClusterCommand},
     {"version", "Print the version", MakeVersionCommand},
 };
 

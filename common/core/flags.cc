@@ -200,6 +200,16 @@ std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* co
   }
 }
 
+absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags) {
+  try {
+    app.parse(std::vector<std::string>(flags.rbegin(), flags.rend()));  // it takes them from the back
+    return absl::OkStatus();
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return absl::InvalidArgumentError("they ask for help, not for training");
+    return absl::InvalidArgumentError(Describe(app, error));
+  }
+}
+
 ExitCode UsageError(absl::string_view program, absl::string_view fault) {
   const std::string line = absl::StrCat(
       program, ": ", absl::StrJoin(absl::StrSplit(fault, '\n', absl::SkipWhitespace()), " "), "\n");
