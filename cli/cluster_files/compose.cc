@@ -32,7 +32,7 @@ x-ps: &ps
     - --job_name=ps
   environment: *cluster
   healthcheck:
-    test: [CMD, cairn, health, "localhost:@PORT@"]
+    test: [CMD, bash, -c, "</dev/tcp/localhost/@PORT@"]
     interval: 2s
     timeout: 5s
     retries: 15

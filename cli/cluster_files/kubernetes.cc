@@ -68,9 +68,9 @@ spec:
             - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
           ports:
             - {name: grpc, containerPort: @PORT@}
-          startupProbe: {grpc: {port: @PORT@}, periodSeconds: 1, failureThreshold: 60}
-          readinessProbe: {grpc: {port: @PORT@}, periodSeconds: 5, timeoutSeconds: 5}
-          livenessProbe: {grpc: {port: @PORT@}, periodSeconds: 10, timeoutSeconds: 10, failureThreshold: 6}
+          startupProbe: {tcpSocket: {port: @PORT@}, periodSeconds: 1, failureThreshold: 60}
+          readinessProbe: {tcpSocket: {port: @PORT@}, periodSeconds: 5, timeoutSeconds: 5}
+          livenessProbe: {tcpSocket: {port: @PORT@}, periodSeconds: 10, timeoutSeconds: 10, failureThreshold: 6}
           resources:
             requests: {cpu: 500m, memory: 512Mi}
             limits: {memory: 4Gi}
