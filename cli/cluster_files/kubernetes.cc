@@ -8,7 +8,7 @@ namespace {
 constexpr char kCluster[] = R"yaml(# @SERVERS@ servers and @WORKERS@ workers, the first of which is the chief.
 # Written by
 #   @COMMAND@
-# Kubernetes 1.26 or later. kubectl apply -f FILE; the end: kubectl wait --for=condition=complete job/@NAME@-chief
+# Kubernetes 1.29 or later. kubectl apply -f FILE; the end: kubectl wait --for=condition=complete job/@NAME@-chief
 apiVersion: v1
 kind: ConfigMap
 metadata:
