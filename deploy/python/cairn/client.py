@@ -10,8 +10,10 @@ Calls come from one thread and block, each with a limit. Every failure is a cair
 """
 
 import collections
+import contextlib
 import json
 import os
+import pathlib
 import threading
 import time
 import uuid
@@ -72,7 +74,7 @@ class Client:
                    ("grpc.keepalive_timeout_ms", 10000), ("grpc.http2.max_pings_without_data", 0),
                    ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)]
         if tls:
-            cert, key, ca = (open(path, "rb").read() for path in tls)
+            cert, key, ca = (pathlib.Path(path).read_bytes() for path in tls)
             credentials = grpc.ssl_channel_credentials(ca, key, cert)
             self._channels = [grpc.secure_channel(s, credentials, options) for s in servers]
         else:
@@ -333,8 +335,9 @@ class Client:
             if self.worker == 0 and not error and wait:
                 self._await(0, condition=2, worker=0)
             for server in range(len(self._channels)):
-                self._call(server, "Leave", worker=self.worker, incarnation=self._incarnation, reason=reason,
-                           message=str(error or ""))
+                with contextlib.suppress(Error):  # it notices by itself, when the lease is over
+                    self._call(server, "Leave", worker=self.worker, incarnation=self._incarnation, reason=reason,
+                               message=str(error or ""))
             if self.worker == 0 and not error and wait:
                 for server in range(len(self._channels)):
                     self._call(server, "Finish")
