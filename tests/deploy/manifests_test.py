@@ -23,7 +23,7 @@ SKIPPED = 77
 VERSIONS = ["1.29", "1.36"]
 PERMANENT = [1, 2, 3]  # exit codes that another try cannot mend
 
-# Fields of the resources that are none of Kubernetes' own, as their definitions (JobSet v0.5, TFJob v1) name them. What is in
+# Fields of the resources that are none of Kubernetes' own, as their definitions (JobSet v0.6, TFJob v1) name them. What is in
 # their pods' templates is checked as Kubernetes' own.
 CUSTOM = {
     "JobSet": {"spec": {"network", "successPolicy", "failurePolicy", "replicatedJobs"},
