@@ -41,7 +41,8 @@ def enter_environment():
     python = home / "bin/python"
     if not (home / PACKAGE).exists():
         made = subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=False, timeout=120)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1", "--timeout=15",
+        install = [python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1",
+                   "--timeout=15",
                    PACKAGE]
         if made.returncode or subprocess.run(install, check=False, timeout=240).returncode:
             print(f"skipped: {PACKAGE} cannot be installed here", file=sys.stderr)
