@@ -23,6 +23,7 @@ constexpr Row kCommands[] = {
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},
+    {"health", "Ask a server whether it is well, for health checks of containers", MakeHealthCommand},
     {"version", "Print the version", MakeVersionCommand},
 };
 
