@@ -94,6 +94,7 @@ absl::Status Trainer::Initialise() {
 
 absl::StatusOr<Summary> Trainer::Run() {
   auto result = TrainAndMend();
+  if (parts_.board != nullptr) parts_.board->End(result.ok());
   if (result.ok()) return result;
   absl::Status status = result.status();
   if (stop_) {
@@ -205,6 +206,9 @@ absl::Status Trainer::TrainStep() {
   if (!chief()) return absl::OkStatus();
   metrics_.Update(view, result);
   parts_.progress->Update(batch.index + 1, [this] { return metrics_.Values(); });
+  if (parts_.board != nullptr && parts_.board->WantsStep(client.version())) {
+    parts_.board->OnStep(client.version(), metrics_.Values());
+  }
   return absl::OkStatus();
 }
 
@@ -238,6 +242,7 @@ void Trainer::StartEpochOf(int64_t position) {
                                    ? parts_.job.final_version()
                                    : parts_.options.epochs * loader_.batches_per_epoch();
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
+  if (parts_.board != nullptr) parts_.board->Begin(epoch_, parts_.client.version(), examples_before_);
   parts_.progress->StartEpoch(epoch_ + 1, std::max(epochs, epoch_ + 1), loader_.batches_per_epoch());
 }
 
@@ -247,9 +252,26 @@ absl::Status Trainer::EndEpoch() {
   parts_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
   last_ended_epoch_ = epoch_;
+  if (parts_.board != nullptr) RecordEpoch(metrics);
   CAIRN_ASSIGN_OR_RETURN(const Callbacks::Orders orders,
                          parts_.callbacks->OnEpochEnd(epoch_, metrics, parts_.client.parameters()));
   return CarryOut(orders);
+}
+
+void Trainer::RecordEpoch(const ShownMetrics& metrics) {
+  const auto counters = parts_.client.ServerCounters();
+  const auto rate = parts_.client.LearningRate();
+  if (!counters.ok() || !rate.ok()) return;  // a server is gone: the next step finds out
+  parts_.board->OnEpochEnd({.epoch = epoch_,
+                            .version = parts_.client.version(),
+                            .examples = counters->examples(),
+                            .gradients_stale = counters->stale(),
+                            .gradients_rejected = counters->rejected(),
+                            .staleness_max = counters->staleness_max(),
+                            .learning_rate = *rate,
+                            .metrics = metrics,
+                            .parameters = parts_.client.parameters(),
+                            .last_gradients = gradients_.span()});
 }
 
 absl::Status Trainer::CarryOut(const Callbacks::Orders& orders) {

@@ -14,6 +14,7 @@
 #include "common/core/clock.h"
 #include "common/core/fault_points.h"
 #include "kernels/device.h"
+#include "worker/board/board.h"
 #include "worker/callbacks.h"
 #include "worker/client/training_client.h"
 #include "worker/data/batch_loader.h"
@@ -45,6 +46,7 @@ class Trainer {
     Progress* progress;
     Callbacks* callbacks;
     Snapshots* snapshots;
+    Board* board = nullptr;  // null without --train_dir too
     const Clock& clock;
     FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
   };
@@ -87,6 +89,7 @@ class Trainer {
   void StartEpochOf(int64_t position);
   // The chief's, once for each epoch.
   absl::Status EndEpoch();
+  void RecordEpoch(const ShownMetrics& metrics);
   absl::Status CarryOut(const Callbacks::Orders& orders);
   // Of a chief that reduces it: what the servers have, which those that a chief before was cut off from hear
   // again.

@@ -29,6 +29,7 @@
 #include "worker/callbacks.h"
 #include "worker/client/grpc_transport.h"
 #include "worker/device_choice.h"
+#include "worker/hyperparameters.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
 #include "worker/snapshots.h"
@@ -221,6 +222,13 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                                             .display_every = options.display_every},
                                           clock);
   }
+  std::unique_ptr<Board> board;
+  if (chief && !options.train_dir.empty()) {
+    board = std::make_unique<Board>(Board::Options{.directory = options.train_dir,
+                                                   .histogram_freq = options.histogram_freq,
+                                                   .update_freq = options.update_freq},
+                                    model, HyperparametersOf(options, *job, model), clock);
+  }
   Trainer trainer({.options = options,
                    .model = model,
                    .metrics = metrics,
@@ -233,6 +241,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .progress = progress.get(),
                    .callbacks = chief ? &*callbacks : nullptr,
                    .snapshots = snapshots.get(),
+                   .board = board.get(),
                    .clock = clock,
                    .faults = &faults});
   stop.SetTrainer(&trainer);
