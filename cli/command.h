@@ -23,6 +23,7 @@ std::unique_ptr<Command> MakeDevicesCommand();
 std::unique_ptr<Command> MakeDigitsCommand();
 std::unique_ptr<Command> MakeHealthCommand();
 std::unique_ptr<Command> MakeModelCommand();
+std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeTrainCommand();
 std::unique_ptr<Command> MakeVarCommand();
 std::unique_ptr<Command> MakeVersionCommand();

@@ -24,6 +24,7 @@ constexpr Row kCommands[] = {
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},
     {"health", "Ask a server whether it is well, for health checks of containers", MakeHealthCommand},
+    {"status", "Show a cluster at work: tasks, rates, who waits for whom", MakeStatusCommand},
     {"version", "Print the version", MakeVersionCommand},
 };
 

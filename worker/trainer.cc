@@ -20,6 +20,10 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+double SecondsBetween(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
 // Of what a worker draws at random in one step: other than any other worker's and step's, the same on every
 // run.
 uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
@@ -116,6 +120,7 @@ absl::StatusOr<Summary> Trainer::TrainAndMend() {
     mendings = client.version() > entered_at ? 0 : mendings + 1;
     if (mendings > kMostMendings) return result;
     LogWarning(result.status().message(), "; joining again");
+    if (parts_.meters != nullptr) parts_.meters->rejoins.Add();
     entered = Reenter();
   }
 }
@@ -173,7 +178,9 @@ bool Trainer::done() const {
 
 absl::Status Trainer::TrainStep() {
   client::TrainingClient& client = parts_.client;
+  const TimePoint began = parts_.clock.Now();
   const data::Batch& batch = loader_.Next(position());
+  const TimePoint loaded = parts_.clock.Now();
   ++position_;
   // Nothing to say, and nobody waits for it.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();
@@ -200,8 +207,21 @@ absl::Status Trainer::TrainStep() {
                                                    client.version(), NotFinite(client.parameters())));
   }
   Pass("computed");
-  CAIRN_RETURN_IF_ERROR(client.FinishStep().status());
+  const TimePoint computed = parts_.clock.Now();
+  CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());
   Pass("answered");
+  if (parts_.meters != nullptr && batch.examples > 0) {
+    parts_.meters->OnStep({.examples = batch.examples,
+                           .input_seconds = SecondsBetween(began, loaded),
+                           .compute_seconds = SecondsBetween(loaded, computed),
+                           .answer_seconds = SecondsBetween(computed, parts_.clock.Now()),
+                           .loss = result.sums.loss / static_cast<double>(batch.examples),
+                           .outcome = answer.outcome,
+                           .duplicate = answer.duplicate,
+                           .staleness = answer.staleness,
+                           .version = client.version(),
+                           .epoch = epoch_ + 1});
+  }
 
   if (!chief()) return absl::OkStatus();
   metrics_.Update(view, result);

@@ -20,6 +20,7 @@
 #include "worker/data/batch_loader.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluator.h"
+#include "worker/meters.h"
 #include "worker/nn/metrics.h"
 #include "worker/nn/replica.h"
 #include "worker/options.h"
@@ -47,6 +48,7 @@ class Trainer {
     Callbacks* callbacks;
     Snapshots* snapshots;
     Board* board = nullptr;  // null without --train_dir too
+    WorkerMeters* meters = nullptr;  // may be null
     const Clock& clock;
     FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
   };
