@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,7 +48,9 @@ class Trainer {
     Progress* progress;
     Callbacks* callbacks;
     Snapshots* snapshots;
-    Board* board = nullptr;  // null without --train_dir too
+    // The chief's: given the result before the servers are ended, so that who sees one end knows it is out.
+    std::function<absl::Status(const Summary&)> publish;
+    Board* board = nullptr;          // null without --train_dir too
     WorkerMeters* meters = nullptr;  // may be null
     const Clock& clock;
     FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
