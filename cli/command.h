@@ -18,6 +18,7 @@ class Command {
   virtual int Run(const CLI::App& app) = 0;
 };
 
+std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeCheckpointCommand();
 std::unique_ptr<Command> MakeDevicesCommand();
 std::unique_ptr<Command> MakeDigitsCommand();

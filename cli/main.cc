@@ -18,6 +18,7 @@ struct Row {
 
 constexpr Row kCommands[] = {
     {"train", "Train on this machine: starts servers and workers and shows their progress", MakeTrainCommand},
+    {"check", "Look whether a job could start, seen from here: names, servers, clocks, data, disk", MakeCheckCommand},
     {"model", "Show a model's layers and parameters", MakeModelCommand},
     {"devices", "List the devices of this machine, or why there is no GPU", MakeDevicesCommand},
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
