@@ -14,6 +14,7 @@
 #include "cli/supervisor.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
+#include "common/net/http_server.h"
 #include "common/net/tls.h"
 #include "worker/callbacks.h"
 #include "worker/inputs.h"
@@ -103,6 +104,7 @@ class TrainCommand final : public Command {
     app.add_option("--fault", faults_)->group("");
     AddTrainOptions(app, options_);
     net::AddTlsFlags(app, tls_);
+    net::AddMetricsFlags(app, metrics_);
     model->excludes(app.get_option("--model"));
   }
 
@@ -115,6 +117,10 @@ class TrainCommand final : public Command {
                                 num_workers_, " workers"));
     }
     if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) return Fault(status.message());
+    if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
+      return Fault(absl::StrCat("--metrics_port: no ", num_servers_ + num_workers_, " ports from ", *metrics_.port,
+                                " on, one for each task"));
+    }
     const auto inputs = worker::LoadInputs(options_);
     if (!inputs.ok()) return Fault(inputs.status().message());
     const bool validation = inputs->data.validation != nullptr && options_.validation;
@@ -142,6 +148,8 @@ class TrainCommand final : public Command {
         .summary = options_.summary,
         .server_memory_limit = ps_memory_limit_,
         .tls_flags = TlsFlags(app),
+        .metrics_host = metrics_.host,
+        .metrics_port = metrics_.port,
         .log_level = LogLevel(app),
         .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
         // Without snapshots nothing can give a new server what the one before had.
@@ -197,6 +205,7 @@ class TrainCommand final : public Command {
   std::vector<std::string> faults_;
   worker::TrainOptions options_;
   net::TlsFiles tls_;
+  net::MetricsFlags metrics_;
 };
 
 }  // namespace

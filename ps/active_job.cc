@@ -154,6 +154,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
                           .memory_limit = host.memory_limit};
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
   shard.faults = host.faults;
+  shard.meters = host.meters;
   if (job.mode() == v1::MODE_VARIABLES) {
     CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
     active->shard_ = std::make_shared<Shard>(std::move(shard));

@@ -42,6 +42,7 @@ class ActiveJob {
     LeaderConnector connect_to_leader{};  // needed where index > 0 and something is trained
     int64_t memory_limit = 0;             // bytes, of what the job takes: MemoryNeeds
     FaultPoints* faults = nullptr;        // as Shard::Options
+    Meters* meters = nullptr;             // likewise
   };
   // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when MemoryNeeds go
   // beyond the limit, naming both and what needs how much.

@@ -50,7 +50,6 @@ class Membership {
   // "worker/1"
   std::string NameOf(int worker) const;
 
- private:
   enum class State { kLive, kLeft, kExpired };
   struct Member {
     uint64_t incarnation = 0;
@@ -58,6 +57,14 @@ class Membership {
     TimePoint last_heard;
     int64_t step = 0;
   };
+  int num_expected() const { return static_cast<int>(tasks_.size()); }
+  // Null when it has never joined.
+  const Member* Find(int worker) const {
+    const auto found = members_.find(worker);
+    return found == members_.end() ? nullptr : &found->second;
+  }
+
+ private:
   std::vector<std::string> tasks_;  // [worker]
   uint64_t incarnations_above_;
   std::map<int, Member> members_;  // [worker]

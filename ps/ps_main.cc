@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -17,12 +18,16 @@
 #include "common/core/memory_size.h"
 #include "common/core/signals.h"
 #include "common/core/status.h"
+#include "common/core/thread.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
+#include "common/net/health.h"
+#include "common/net/http_server.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "ps/follow.h"
+#include "ps/monitor.h"
 #include "ps/server.h"
 #include "ps/service.h"
 
@@ -36,6 +41,7 @@ constexpr auto kDrain = std::chrono::seconds(5);
 struct Flags {
   net::ClusterFlags cluster;
   net::TlsFiles tls;
+  net::MetricsFlags metrics;
   std::string listen;
   bool reuse_port = false;
   std::string memory_limit;
@@ -62,6 +68,18 @@ void WarnOfTls(const net::TlsFiles& tls, const std::string& listens_at, const st
   }
 }
 
+// Lets calls and streams end, at most for kDrain. A second signal leaves at once.
+void Drain(grpc::Server& server, SignalQueue& signals) {
+  std::atomic<bool> drained{false};
+  const Thread shutdown("drain", [&] {
+    server.Shutdown(std::chrono::system_clock::now() + kDrain);
+    drained = true;
+  });
+  while (!drained) {
+    if (const auto signal = signals.WaitFor(std::chrono::milliseconds(20))) _exit(128 + *signal);
+  }
+}
+
 ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {
   const int index = cluster.self.index;
   const net::HostPort self = cluster.spec.tasks("ps").at(index);
@@ -83,11 +101,22 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
       },
       clock);
   const auto service = MakeService(server);
+  net::OfferHealthAndReflection();
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, flags.reuse_port);
   int port = 0;
   builder.AddListeningPort(address, net::ServerCredentialsOf(flags.tls), &port);
   builder.RegisterService(service.get());
+  Monitor monitor(server, clock, self.ToString());
+  const auto inspector = monitor.MakeService();
+  builder.RegisterService(inspector.get());
+  std::unique_ptr<net::HttpServer> http;
+  if (flags.metrics.port.has_value()) {
+    auto started = net::HttpServer::Start(flags.metrics.host, *flags.metrics.port,
+                                          [&monitor](const std::string& path) { return monitor.Page(path); });
+    if (!started.ok()) return UsageError(kProgram, started.status().message());
+    http = *std::move(started);
+  }
   const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
   if (grpc_server == nullptr || port == 0) {
     LogError("cannot listen on ", address, ": is another process using the port?");
@@ -97,20 +126,24 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   LogInfo("memory limit: ", InGiB(static_cast<double>(memory_limit)),
           flags.memory_limit.empty() ? ", this machine's or its control group's" : "");
   LogInfo("Started server with target: grpc://", self.host, ":", port);
+  if (http != nullptr) LogInfo("status at http://", flags.metrics.host, ":", http->port(), "/statusz");
   WarnOfTls(flags.tls, address, self.host);
 
   faults.Pass("started");
   std::optional<ExitCode> end;
   while (!end.has_value()) {
     server.Tick();
+    monitor.Sample();
+    net::SetReady(*grpc_server, server.ready());
     end = server.ended();
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(100))) {
       LogInfo("stopping on signal ", *signal);
       end = signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
     }
   }
+  net::StopServing(*grpc_server);
   server.Shutdown();
-  grpc_server->Shutdown(std::chrono::system_clock::now() + kDrain);
+  Drain(*grpc_server, signals);
   if (end == ExitCode::kDone) LogInfo("training is over");
   return *end;
 }
@@ -125,6 +158,7 @@ int Main(int argc, char** argv) {
   CLI::App app("One parameter server task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags.cluster);
   net::AddTlsFlags(app, flags.tls);
+  net::AddMetricsFlags(app, flags.metrics);
   app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
   app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
   app.add_option(

@@ -9,6 +9,7 @@
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
 #include "ps/declaration.h"
+#include "ps/progress_proto.h"
 
 namespace cairn::ps {
 namespace {
@@ -20,32 +21,6 @@ constexpr auto kReturn = std::chrono::seconds(30);
 // Of each generation the incarnations are above those before, whatever the servers remember.
 constexpr int kGenerationShift = 32;
 
-// Since the job began, those before it was resumed included.
-v1::Counters CountersOf(ActiveJob& job, const UpdateCounters& updates) {
-  v1::Counters proto;
-  proto.set_accepted(updates.accepted);
-  proto.set_stale(updates.stale);
-  proto.set_staleness_max(updates.staleness_max);
-  proto.set_examples(updates.examples);
-  proto.mutable_staleness_histogram()->Add(updates.staleness_histogram.begin(),
-                                           updates.staleness_histogram.end());
-  const v1::Counters& before = job.job().resumed().counters();
-  proto.set_duplicate(before.duplicate() + job.shard().duplicates());
-  proto.set_rejected(before.rejected() + job.shard().rejected());
-  return proto;
-}
-
-v1::Progress ProgressOf(ActiveJob& job, const Progress& progress) {
-  v1::Progress proto;
-  proto.set_version(progress.version);
-  *proto.mutable_counters() = CountersOf(job, progress.counters);
-  for (int worker = 0; worker < job.job().workers_size(); ++worker) {
-    const auto found = progress.positions.find(worker);
-    proto.add_positions(found == progress.positions.end() ? 0 : found->second);
-  }
-  return proto;
-}
-
 Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
@@ -54,7 +29,7 @@ Duration Seconds(double seconds) {
 
 Server::Server(Options options, const Clock& clock)
     // Layouts of different processes differ, so what is meant for the one before this is not taken.
-    : options_(std::move(options)), clock_(clock), last_layout_(options_.incarnation) {}
+    : options_(std::move(options)), clock_(clock), started_(clock.Now()), last_layout_(options_.incarnation) {}
 
 Server::~Server() {
   Shutdown();
@@ -130,7 +105,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
                                    {.index = options_.index,
                                     .connect_to_leader = options_.connect_to_leader,
                                     .memory_limit = options_.memory_limit,
-                                    .faults = options_.faults});
+                                    .faults = options_.faults,
+                                    .meters = &meters_});
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
@@ -295,6 +271,7 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
           absl::AbortedError(absl::StrCat(name(), ": incarnation ", request.incarnation(), " of ",
                                           members_.NameOf(request.worker()), " is no member of the job"));
     } else {
+      if (request.has_report()) reports_[request.worker()] = request.report();
       response.set_state(state_);
       response.set_failure(std::string(failure_.message()));
       response.set_failure_code(static_cast<int>(failure_.code()));

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cairn/v1/inspector.pb.h"
 #include "cairn/v1/parameter_server.pb.h"
 #include "common/core/clock.h"
 #include "common/core/memory_size.h"
@@ -27,6 +29,7 @@
 #include "common/core/status.h"
 #include "ps/active_job.h"
 #include "ps/membership.h"
+#include "ps/meters.h"
 #include "ps/wait_list.h"
 
 namespace cairn::ps {
@@ -66,6 +69,10 @@ class Server {
   void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // What this server tells whoever looks: but for rates, which need two looks.
+  v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Meters& meters() { return meters_; }
+
   // For a follower: the sequencer of this generation of `run_id`. UNAVAILABLE while this server does not have
   // that job.
   absl::StatusOr<std::shared_ptr<ActiveJob>> JobToFollow(const std::string& run_id, int64_t generation) const
@@ -104,6 +111,8 @@ class Server {
 
   const Options options_;
   const Clock& clock_;
+  const TimePoint started_;
+  Meters meters_;
 
   mutable Mutex mutex_;
   v1::State state_ ABSL_GUARDED_BY(mutex_) = v1::STATE_EMPTY;
@@ -115,6 +124,7 @@ class Server {
   uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);
   Membership members_ ABSL_GUARDED_BY(mutex_){{}};
   WaitList waiters_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, v1::WorkerReport> reports_ ABSL_GUARDED_BY(mutex_);  // [worker] its last
 };
 
 }  // namespace cairn::ps

@@ -9,6 +9,8 @@
 namespace cairn::ps {
 namespace {
 
+constexpr auto kElementBytes = static_cast<int64_t>(sizeof(float));
+
 // How one request is answered. It holds neither the session nor the job, so a request that waits keeps
 // neither alive.
 class Answer {
@@ -155,14 +157,19 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   }
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
   (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
-                                      state = begin.state()](absl::StatusOr<ReadResult> result) mutable {
+                                      state = begin.state(),
+                                      &sent = server_.meters().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
     if (!result.ok()) {
       answer.SendFailure(result.status());
       return;
     }
     answer.SendElements(result->values.data, first, end);
+    sent.Add((end - first) * kElementBytes);
     v1::Done done;
-    if (state && result->slots != nullptr) answer.SendElements(result->slots, 0, result->slots->size(), size);
+    if (state && result->slots != nullptr) {
+      answer.SendElements(result->slots, 0, result->slots->size(), size);
+      sent.Add(result->slots->size() * kElementBytes);
+    }
     if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
     done.set_version(result->values.version);
     done.set_has_values(true);
@@ -178,6 +185,7 @@ absl::Status Session::OnChunk(uint64_t request_id, int64_t offset, net::Payload 
         absl::StrCat("frame: chunk of request ", request_id, ", which is not open"));
   }
   Open& open = found->second;
+  server_.meters().received_bytes.Add(net::PayloadBytes(payload));
   if (!open.failure.ok()) return absl::OkStatus();
   open.failure =
       open.push != nullptr ? open.push->AddChunk(offset, payload) : open.write->Add(offset, payload);
@@ -193,7 +201,8 @@ void Session::End(uint64_t request_id, Open open) {
     FinishWrite(request_id, std::move(open));
     return;
   }
-  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_)](
+  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_),
+                                                     &sent = server_.meters().sent_bytes](
                                                          absl::StatusOr<PushResult> result) mutable {
     if (!result.ok()) {
       answer.SendFailure(result.status());
@@ -207,6 +216,7 @@ void Session::End(uint64_t request_id, Open open) {
     done.set_finished(result->finished);
     if (result->values.data != nullptr) {
       answer.SendElements(result->values.data, 0, result->values.data->size());
+      sent.Add(result->values.data->size() * kElementBytes);
       done.set_has_values(true);
     }
     answer.SendDone(std::move(done));

@@ -42,6 +42,7 @@ class VariableStore {
 
   const std::vector<net::Slice>& slices() const { return slices_; }
   int64_t size() const { return pool_.buffer_size(); }  // elements
+  int64_t memory_used() const { return budget_->used(); }  // bytes. Any thread.
   // Buffers of size() elements for what arrives.
   BufferPool& pool() { return pool_; }
   // Likewise of whole states: the values, followed by all of each slot, in the optimizer's order.

@@ -26,6 +26,7 @@ class WaitList {
   // Callers beyond it are refused before they wait.
   static constexpr size_t kMostWaiting = 4096;
   bool full() const { return waiters_.size() >= kMostWaiting; }
+  size_t size() const { return waiters_.size(); }
 
   // Waits from `now` for as long as the request asks, at most 30 s.
   void Add(const v1::WaitRequest& request, TimePoint now, Reply reply);

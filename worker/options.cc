@@ -283,6 +283,18 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
   app.add_option(FlagNames("summary"), options.summary, "Write one JSON object about the run at its end")
       ->type_name("FILE")
       ->group(group);
+  app.add_option(FlagNames("histogram_freq"), options.histogram_freq,
+                 "TensorBoard: histograms of weights and gradients every so many epochs; 0: none")
+      ->check(WholeNumberFrom(0))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("update_freq"), options.update_freq,
+                 "TensorBoard: metrics every so many steps, not only at an epoch's end; 0: not")
+      ->check(WholeNumberFrom(0))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
   AddLogLevelFlag(app, options.log_level)->group(group);
 }
 
@@ -341,7 +353,8 @@ void AddDevice(CLI::App& app, TrainOptions& options) {
 void AddCheckpoints(CLI::App& app, TrainOptions& options) {
   const std::string group = "What is kept, and gone on from";
   app.add_option(FlagNames("train_dir"), options.train_dir,
-                 "Directory for checkpoints; a server that is lost is given back the newest one")
+                 "Directory for checkpoints, TensorBoard's files and log.csv; a server that is lost is given back the "
+                 "newest checkpoint")
       ->type_name("DIR")
       ->group(group);
   app.add_option(FlagNames("save_steps"), options.save_steps,
@@ -440,6 +453,10 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.mode == "sync" && options.staleness_aware_learning_rate) {
     return absl::InvalidArgumentError(
         "--staleness_aware_learning_rate does not go with --sync_replicas: no gradient is stale");
+  }
+  if (options.train_dir.empty() && (options.histogram_freq > 0 || options.update_freq > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(options.histogram_freq > 0 ? "--histogram_freq" : "--update_freq",
+                                                   " needs --train_dir, where TensorBoard's files go"));
   }
   const auto device = ParseDeviceName(options.device);
   if (device.ok() && !device->gpu && !ComputesOnCpu(options.precision)) {

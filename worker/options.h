@@ -90,6 +90,9 @@ struct TrainOptions {
   int64_t display_every =
       0;                // --display_every: on no terminal, a line every so many steps; 0: one line per epoch
   std::string summary;  // --summary FILE: one JSON object at the end
+  // TensorBoard's files in --train_dir, as Keras' callback has them.
+  int64_t histogram_freq = 0;  // --histogram_freq: weights and gradients every so many epochs; 0: never
+  int64_t update_freq = 0;     // --update_freq: scalars every so many steps too; 0: of epochs alone
   std::string log_level = "info";  // --log_level debug|info|warning|error
 
   // Where it computes.

@@ -78,12 +78,13 @@ RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
 }  // namespace
 
 Snapshots::Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job,
-                     const Clock& clock, FaultPoints* faults)
+                     const Clock& clock, FaultPoints* faults, WorkerMeters* meters)
     : options_(options),
       model_(model),
       job_(job),
       clock_(clock),
       faults_(faults),
+      meters_(meters),
       variables_(VariablesOf(model)),
       marked_at_(clock.Now()) {
   if (!options_.train_dir.empty()) thread_ = Thread("snapshots", [this] { Run(); });
@@ -100,7 +101,8 @@ Snapshots::~Snapshots() {
 
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions& options,
                                                              const nn::Model& model, const v1::Job& job,
-                                                             const Clock& clock, FaultPoints* faults) {
+                                                             const Clock& clock, FaultPoints* faults,
+                                                             WorkerMeters* meters) {
   if (!options.train_dir.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.train_dir, error);
@@ -113,7 +115,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
       return absl::InvalidArgumentError(absl::StrCat("--train_dir: ", status.message()));
     }
   }
-  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults));
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
   return snapshots;
 }
@@ -268,6 +270,7 @@ void Snapshots::Run() {
       work = &*work_;  // nobody else changes it before it is done
     }
     absl::Status status = Save(*work);
+    if (meters_ != nullptr) meters_->OnCheckpoint(work->marked.progress.version(), status.ok());
     if (!status.ok()) {
       LogWarning("the snapshot of step ", work->marked.progress.version(),
                  " was not written: ", status.message());

@@ -20,6 +20,10 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+double SecondsBetween(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
 // Of what a worker draws at random in one step: other than any other worker's and step's, the same on every
 // run.
 uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
@@ -94,6 +98,7 @@ absl::Status Trainer::Initialise() {
 
 absl::StatusOr<Summary> Trainer::Run() {
   auto result = TrainAndMend();
+  if (parts_.board != nullptr) parts_.board->End(result.ok());
   if (result.ok()) return result;
   absl::Status status = result.status();
   if (stop_) {
@@ -115,6 +120,7 @@ absl::StatusOr<Summary> Trainer::TrainAndMend() {
     mendings = client.version() > entered_at ? 0 : mendings + 1;
     if (mendings > kMostMendings) return result;
     LogWarning(result.status().message(), "; joining again");
+    if (parts_.meters != nullptr) parts_.meters->rejoins.Add();
     entered = Reenter();
   }
 }
@@ -172,7 +178,9 @@ bool Trainer::done() const {
 
 absl::Status Trainer::TrainStep() {
   client::TrainingClient& client = parts_.client;
+  const TimePoint began = parts_.clock.Now();
   const data::Batch& batch = loader_.Next(position());
+  const TimePoint loaded = parts_.clock.Now();
   ++position_;
   // Nothing to say, and nobody waits for it.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();
@@ -199,12 +207,28 @@ absl::Status Trainer::TrainStep() {
                                                    client.version(), NotFinite(client.parameters())));
   }
   Pass("computed");
-  CAIRN_RETURN_IF_ERROR(client.FinishStep().status());
+  const TimePoint computed = parts_.clock.Now();
+  CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());
   Pass("answered");
+  if (parts_.meters != nullptr && batch.examples > 0) {
+    parts_.meters->OnStep({.examples = batch.examples,
+                           .input_seconds = SecondsBetween(began, loaded),
+                           .compute_seconds = SecondsBetween(loaded, computed),
+                           .answer_seconds = SecondsBetween(computed, parts_.clock.Now()),
+                           .loss = result.sums.loss / static_cast<double>(batch.examples),
+                           .outcome = answer.outcome,
+                           .duplicate = answer.duplicate,
+                           .staleness = answer.staleness,
+                           .version = client.version(),
+                           .epoch = epoch_ + 1});
+  }
 
   if (!chief()) return absl::OkStatus();
   metrics_.Update(view, result);
   parts_.progress->Update(batch.index + 1, [this] { return metrics_.Values(); });
+  if (parts_.board != nullptr && parts_.board->WantsStep(client.version())) {
+    parts_.board->OnStep(client.version(), metrics_.Values());
+  }
   return absl::OkStatus();
 }
 
@@ -238,6 +262,7 @@ void Trainer::StartEpochOf(int64_t position) {
                                    ? parts_.job.final_version()
                                    : parts_.options.epochs * loader_.batches_per_epoch();
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
+  if (parts_.board != nullptr) parts_.board->Begin(epoch_, parts_.client.version(), examples_before_);
   parts_.progress->StartEpoch(epoch_ + 1, std::max(epochs, epoch_ + 1), loader_.batches_per_epoch());
 }
 
@@ -247,9 +272,26 @@ absl::Status Trainer::EndEpoch() {
   parts_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
   last_ended_epoch_ = epoch_;
+  if (parts_.board != nullptr) RecordEpoch(metrics);
   CAIRN_ASSIGN_OR_RETURN(const Callbacks::Orders orders,
                          parts_.callbacks->OnEpochEnd(epoch_, metrics, parts_.client.parameters()));
   return CarryOut(orders);
+}
+
+void Trainer::RecordEpoch(const ShownMetrics& metrics) {
+  const auto counters = parts_.client.ServerCounters();
+  const auto rate = parts_.client.LearningRate();
+  if (!counters.ok() || !rate.ok()) return;  // a server is gone: the next step finds out
+  parts_.board->OnEpochEnd({.epoch = epoch_,
+                            .version = parts_.client.version(),
+                            .examples = counters->examples(),
+                            .gradients_stale = counters->stale(),
+                            .gradients_rejected = counters->rejected(),
+                            .staleness_max = counters->staleness_max(),
+                            .learning_rate = *rate,
+                            .metrics = metrics,
+                            .parameters = parts_.client.parameters(),
+                            .last_gradients = gradients_.span()});
 }
 
 absl::Status Trainer::CarryOut(const Callbacks::Orders& orders) {
@@ -343,8 +385,10 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   summary.parameters = parts_.model.num_parameters();
   summary.parameters_sha256 = ParametersSha256(parts_.model, client.parameters());
 
+  const absl::Status published = parts_.publish(summary);
   client.Leave(v1::LEAVE_REASON_FINISHED, "");
   CAIRN_RETURN_IF_ERROR(client.Finish());
+  CAIRN_RETURN_IF_ERROR(published);
   return summary;
 }
 

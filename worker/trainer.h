@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,11 +15,13 @@
 #include "common/core/clock.h"
 #include "common/core/fault_points.h"
 #include "kernels/device.h"
+#include "worker/board/board.h"
 #include "worker/callbacks.h"
 #include "worker/client/training_client.h"
 #include "worker/data/batch_loader.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluator.h"
+#include "worker/meters.h"
 #include "worker/nn/metrics.h"
 #include "worker/nn/replica.h"
 #include "worker/options.h"
@@ -45,6 +48,10 @@ class Trainer {
     Progress* progress;
     Callbacks* callbacks;
     Snapshots* snapshots;
+    // The chief's: given the result before the servers are ended, so that who sees one end knows it is out.
+    std::function<absl::Status(const Summary&)> publish;
+    Board* board = nullptr;          // null without --train_dir too
+    WorkerMeters* meters = nullptr;  // may be null
     const Clock& clock;
     FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
   };
@@ -87,6 +94,7 @@ class Trainer {
   void StartEpochOf(int64_t position);
   // The chief's, once for each epoch.
   absl::Status EndEpoch();
+  void RecordEpoch(const ShownMetrics& metrics);
   absl::Status CarryOut(const Callbacks::Orders& orders);
   // Of a chief that reduces it: what the servers have, which those that a chief before was cut off from hear
   // again.

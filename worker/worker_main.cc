@@ -25,13 +25,17 @@
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
+#include "common/net/http_server.h"
 #include "common/net/tls.h"
 #include "worker/callbacks.h"
 #include "worker/client/grpc_transport.h"
 #include "worker/device_choice.h"
+#include "worker/hyperparameters.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
+#include "worker/meters.h"
 #include "worker/snapshots.h"
+#include "worker/status_pages.h"
 #include "worker/trainer.h"
 
 namespace cairn::worker {
@@ -132,26 +136,35 @@ void LogPlacement(const nn::Model& model, const net::TaskId& self, absl::string_
   }
 }
 
-// What a task's part of the job came to. The chief's result goes to stdout and to --summary.
-ExitCode Report(const absl::StatusOr<Summary>& result, const TrainOptions& options, bool chief, int signal) {
+// --metrics_port: null without. INVALID_ARGUMENT as HttpServer::Start().
+absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFlags& flags, WorkerIdentity identity,
+                                                            const WorkerMeters& meters) {
+  if (!flags.port.has_value()) return nullptr;
+  auto server = net::HttpServer::Start(
+      flags.host, *flags.port,
+      [identity = std::move(identity), &meters](const std::string& path) { return PageOf(identity, meters, path); });
+  if (server.ok()) LogInfo("status at http://", flags.host, ":", (*server)->port(), "/statusz");
+  return server;
+}
+
+// The chief's result, to stdout and to --summary.
+absl::Status Publish(const Summary& summary, const TrainOptions& options) {
+  std::printf("%s\n", OneLine(summary).c_str());
+  std::fflush(stdout);
+  if (options.summary.empty()) return absl::OkStatus();
+  const absl::Status status = WriteSummary(summary, options.summary);
+  return status.ok() ? status : absl::UnknownError(absl::StrCat("--summary: ", status.message()));
+}
+
+// What a task's part of the job came to.
+ExitCode Report(const absl::Status& status, int signal) {
   if (signal != 0) return static_cast<ExitCode>(128 + signal);
-  if (!result.ok()) {
-    LogError(result.status().message());
-    return ExitCodeOf(result.status());
-  }
-  if (!chief) return ExitCode::kDone;
-  std::printf("%s\n", OneLine(*result).c_str());
-  if (!options.summary.empty()) {
-    if (const absl::Status status = WriteSummary(*result, options.summary); !status.ok()) {
-      LogError("--summary: ", status.message());
-      return ExitCode::kFailure;
-    }
-  }
-  return ExitCode::kDone;
+  if (!status.ok()) LogError(status.message());
+  return ExitCodeOf(status);
 }
 
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
-        SignalQueue& signals, FaultPoints& faults) {
+        const net::MetricsFlags& watched, SignalQueue& signals, FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
@@ -173,17 +186,17 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   }
 
   const SteadyClock clock;
-  std::unique_ptr<Snapshots> snapshots;
-  if (chief) {
-    auto made = Snapshots::Create(options, model, *job, clock, &faults);
-    if (!made.ok()) return Failure(made.status());
-    snapshots = *std::move(made);
-  }
-
   auto chosen = MakeDevice(options, cluster);
   if (!chosen.ok()) return Failure(chosen.status());
   for (const std::string& warning : chosen->warnings) LogWarning(warning);
   kernels::Device& device = *chosen->device;
+  WorkerMeters meters(clock, device.name());
+  std::unique_ptr<Snapshots> snapshots;
+  if (chief) {
+    auto made = Snapshots::Create(options, model, *job, clock, &faults, &meters);
+    if (!made.ok()) return Failure(made.status());
+    snapshots = *std::move(made);
+  }
   auto replica = nn::Replica::Create(model, loss, device);
   if (!replica.ok()) return Failure(replica.status());
 
@@ -193,6 +206,15 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (options.log_device_placement) LogPlacement(model, cluster.self, device.name());
   LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, to step ",
           job->final_version());
+
+  const auto pages = ServePages(watched,
+                                {.task = cluster.self.ToString(),
+                                 .address = cluster.spec.tasks(cluster.self.job).at(cluster.self.index).ToString(),
+                                 .job = *job,
+                                 .model = model.name(),
+                                 .parameters = model.num_parameters()},
+                                meters);
+  if (!pages.ok()) return Fault(pages.status().message());
 
   // From here on it is the cluster that decides.
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
@@ -207,12 +229,13 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                                   .connect_timeout = Seconds(options.connect_timeout_seconds),
                                                   .say = [](const std::string& text) { LogWarning(text); },
                                                   .stop = [&stop] { return stop.received() != 0; }});
-  if (!connection.ok()) return static_cast<int>(Report(connection.status(), options, chief, stop.received()));
+  if (!connection.ok()) return static_cast<int>(Report(connection.status(), stop.received()));
 
   client::TrainingClient client(*std::move(connection), VariablesOf(model),
                                 {.worker = worker,
                                  .task = cluster.self.ToString(),
-                                 .step_timeout = Seconds(options.step_timeout_seconds)});
+                                 .step_timeout = Seconds(options.step_timeout_seconds),
+                                 .report = [&meters] { return meters.Report(); }});
   std::unique_ptr<Progress> progress;
   if (chief) {
     progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
@@ -220,6 +243,13 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                                             .color = std::getenv("NO_COLOR") == nullptr,
                                                             .display_every = options.display_every},
                                           clock);
+  }
+  std::unique_ptr<Board> board;
+  if (chief && !options.train_dir.empty()) {
+    board = std::make_unique<Board>(Board::Options{.directory = options.train_dir,
+                                                   .histogram_freq = options.histogram_freq,
+                                                   .update_freq = options.update_freq},
+                                    model, HyperparametersOf(options, *job, model), clock);
   }
   Trainer trainer({.options = options,
                    .model = model,
@@ -233,6 +263,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .progress = progress.get(),
                    .callbacks = chief ? &*callbacks : nullptr,
                    .snapshots = snapshots.get(),
+                   .publish = [&options](const Summary& summary) { return Publish(summary, options); },
+                   .board = board.get(),
+                   .meters = &meters,
                    .clock = clock,
                    .faults = &faults});
   stop.SetTrainer(&trainer);
@@ -249,7 +282,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {
     return Fault(initialised.message());
   }
-  return static_cast<int>(Report(result, options, chief, stop.received()));
+  return static_cast<int>(Report(result.status(), stop.received()));
 }
 
 }  // namespace
@@ -261,10 +294,12 @@ int Main(int argc, char** argv) {
   TrainOptions options;
   net::ClusterFlags flags;
   net::TlsFiles tls;
+  net::MetricsFlags watched;
   FaultPoints::Fault fault;
   CLI::App app("One worker task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags);
   net::AddTlsFlags(app, tls);
+  net::AddMetricsFlags(app, watched);
   AddTrainOptions(app, options);
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
@@ -282,7 +317,7 @@ int Main(int argc, char** argv) {
   if (!options.visible_devices.empty()) setenv("CUDA_VISIBLE_DEVICES", options.visible_devices.c_str(), 1);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level));
   FaultPoints faults(fault);
-  return Run(options, *cluster, tls, signals, faults);
+  return Run(options, *cluster, tls, watched, signals, faults);
 }
 
 }  // namespace cairn::worker

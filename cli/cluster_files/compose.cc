@@ -30,9 +30,11 @@ x-ps: &ps
   entrypoint:
     - cairn-ps
     - --job_name=ps
+    - --metrics_port=9222
   environment: *cluster
+  networks: {default: {aliases: [ps]}}  # by which Prometheus finds all of them
   healthcheck:
-    test: [CMD, bash, -c, "</dev/tcp/localhost/@PORT@"]
+    test: [CMD, cairn, health, "localhost:@PORT@"]
     interval: 2s
     timeout: 5s
     retries: 15
@@ -50,9 +52,11 @@ x-worker: &worker
     - --train_dir=/checkpoints
     - --summary=/checkpoints/summary.json
     - --threads=${CAIRN_THREADS:-1}
+    - --metrics_port=9222
 @FLAGS@  environment:
     <<: *cluster
     OMP_WAIT_POLICY: passive  # the tasks share the cores
+  networks: {default: {aliases: [worker]}}
   volumes:
     - ${CAIRN_MODEL:-./examples/mnist_cnn.json}:/etc/cairn/model.json:ro
     - ${CAIRN_DATA:-data}:/data:ro
@@ -70,6 +74,20 @@ services:
     build: {context: "${CAIRN_SOURCE:-..}", dockerfile: deploy/Dockerfile, target: @WORKER_IMAGE@}
     entrypoint: [sh, -c, '[ -n "$$(ls -A /data)" ] || exec cairn digits /data']
     volumes: ["${CAIRN_DATA:-data}:/data"]
+
+  # With --profile monitoring: Prometheus at localhost:9090, TensorBoard at localhost:6006.
+  prometheus:
+    profiles: [monitoring]
+    image: ${PROMETHEUS_IMAGE:-prom/prometheus:v2.53.2}
+    command: [--config.file=/etc/cairn/prometheus-compose.yml, --storage.tsdb.path=/prometheus]
+    volumes: ["${CAIRN_SOURCE:-..}/deploy/monitoring:/etc/cairn:ro"]
+    ports: ["127.0.0.1:9090:9090"]
+  tensorboard:
+    profiles: [monitoring]
+    image: ${CAIRN_IMAGE:-@IMAGE@}-tensorboard:${CAIRN_TAG:-@TAG@}
+    build: {context: "${CAIRN_SOURCE:-..}", dockerfile: deploy/monitoring/tensorboard.Dockerfile}
+    volumes: ["checkpoints:/checkpoints:ro"]
+    ports: ["127.0.0.1:6006:6006"]
 
 volumes:
   data:

@@ -56,6 +56,7 @@ spec:
   template:
     metadata:
       labels: {app.kubernetes.io/name: @NAME@, app.kubernetes.io/component: ps}
+      annotations: {prometheus.io/scrape: "true", prometheus.io/port: "9222"}
     spec:
       terminationGracePeriodSeconds: 30
       securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
@@ -63,14 +64,15 @@ spec:
         - name: ps
           image: @IMAGE@-ps:@TAG@
           imagePullPolicy: IfNotPresent
-          command: [sh, -c, 'exec cairn-ps --cluster=/etc/cairn/cluster.json --job_name=ps --task_index="${POD##*-}"']
+          command: [sh, -c, 'exec cairn-ps --cluster=/etc/cairn/cluster.json --job_name=ps --task_index="${POD##*-}" --metrics_port=9222']
           env:
             - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
           ports:
             - {name: grpc, containerPort: @PORT@}
-          startupProbe: {tcpSocket: {port: @PORT@}, periodSeconds: 1, failureThreshold: 60}
-          readinessProbe: {tcpSocket: {port: @PORT@}, periodSeconds: 5, timeoutSeconds: 5}
-          livenessProbe: {tcpSocket: {port: @PORT@}, periodSeconds: 10, timeoutSeconds: 10, failureThreshold: 6}
+            - {name: metrics, containerPort: 9222}
+          startupProbe: {grpc: {port: @PORT@}, periodSeconds: 1, failureThreshold: 60}
+          readinessProbe: {grpc: {port: @PORT@}, periodSeconds: 5, timeoutSeconds: 5}
+          livenessProbe: {grpc: {port: @PORT@}, periodSeconds: 10, timeoutSeconds: 10, failureThreshold: 6}
           resources:
             requests: {cpu: 500m, memory: 512Mi}
             limits: {memory: 4Gi}
@@ -114,6 +116,7 @@ spec:
   template:
     metadata:
       labels: {app.kubernetes.io/name: @NAME@, app.kubernetes.io/component: @ROLE@}
+      annotations: {prometheus.io/scrape: "true", prometheus.io/port: "9222"}
     spec:
       subdomain: @NAME@
       restartPolicy: Never
@@ -131,7 +134,10 @@ spec:
             - --model=/etc/cairn/model.json
             - --data_dir=/data
             - --train_dir=/checkpoints
-@FLAGS@          resources:
+            - --metrics_port=9222
+@FLAGS@          ports:
+            - {name: metrics, containerPort: 9222}
+          resources:
             requests: {cpu: "1", memory: 1Gi}
             limits: {@LIMITS@}
           securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}

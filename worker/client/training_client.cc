@@ -443,6 +443,7 @@ void TrainingClient::Heartbeats() {
       if (stopping_) return;
       request.set_step(heartbeat_step_);
     }
+    if (options_.report) *request.mutable_report() = options_.report();
     for (int server = 0; server < connection_->num_servers(); ++server) {
       v1::HeartbeatResponse response;
       absl::Status status = connection_->stub(server).Heartbeat(request, &response, timeout);

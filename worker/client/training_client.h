@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,8 @@ struct TrainingOptions {
   Duration step_timeout = std::chrono::seconds(600);
   // net::PlacementOptions::split_bytes.
   int64_t split_bytes = 0;
+  // Asked before each heartbeat by its thread, for those who look. May be null.
+  std::function<v1::WorkerReport()> report{};
 };
 
 struct StepResult {
