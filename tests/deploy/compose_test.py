@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 import uuid
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -146,6 +147,34 @@ class ComposeTest(unittest.TestCase):
         summary = self.summary()
         print(f"with kills: {json.dumps(summary)}", file=sys.stderr)
         self.assert_trained(summary)
+
+    def test_monitoring_finds_every_task(self):
+        """Prometheus, if there is an image of it here: PROMETHEUS_IMAGE, or the one that the file names."""
+        self.compose("--profile", "monitoring", "build", "tensorboard")
+        prometheus = os.environ.get("PROMETHEUS_IMAGE", "prom/prometheus:v2.53.2")
+        if run("docker", "image", "inspect", prometheus, check=False).returncode != 0:
+            self.skipTest(f"there is no image {prometheus} here")
+        self.compose("--profile", "monitoring", "up", "-d", "--no-build")
+        deadline = time.monotonic() + TIME_LIMIT
+        while sorted(self.scraped()) != ["ps", "ps", "worker", "worker", "worker"]:
+            self.assertLess(time.monotonic(), deadline, self.logs("prometheus")[-3000:])
+            time.sleep(1)
+        self.wait_for_log("worker0", r"Epoch 2/5")
+        while self.get(6006, "data/plugins_listing") is None or not self.get(6006, "data/runs"):
+            self.assertLess(time.monotonic(), deadline, self.logs("tensorboard")[-3000:])
+            time.sleep(1)
+
+    def scraped(self):
+        """The roles of the tasks that Prometheus gets metrics of."""
+        answer = self.get(9090, "api/v1/query?query=up")
+        return [r["metric"]["role"] for r in answer["data"]["result"] if r["value"][1] == "1"] if answer else []
+
+    def get(self, port, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+                return json.load(answer)
+        except OSError:
+            return None
 
     def test_images_run_as_nobody_special_and_ps_has_no_cuda(self):
         for image in ("cairn-ps", "cairn-worker"):
