@@ -153,7 +153,7 @@ class ManifestsTest(unittest.TestCase):
                     self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"])
 
     def test_workers_flags_are_ones_that_they_take(self):
-        own = re.compile(r"--(cluster|job_name|task_index|model|data_dir|train_dir|summary)=")
+        own = re.compile(r"--(cluster|job_name|task_index|model|data_dir|train_dir|summary|metrics_port)=")
         for path in FILES:
             for role in ("chief", "worker"):
                 program, *flags = templates(path)[role][1]["containers"][0]["command"]
