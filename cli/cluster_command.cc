@@ -26,8 +26,8 @@ int Fault(absl::string_view fault) {
 struct Format {
   const char* name;
   absl::StatusOr<std::string> (*write)(const ClusterPlan&);
-  bool containers;   // paths of data, model and checkpoints are ours
-  bool runs;         // takes flags of workers
+  bool containers;  // paths of data, model and checkpoints are ours
+  bool runs;        // takes flags of workers
 };
 
 constexpr Format kFormats[] = {{"clusterspec", WriteClusterSpec, false, false},
@@ -41,8 +41,8 @@ constexpr const char* kOfContainers[] = {"--model", "--data_dir", "--train_dir",
 // A DNS label, of which Kubernetes makes names like NAME-worker-100.
 absl::Status CheckName(const std::string& name) {
   const auto plain = [](char c) {
-    return absl::ascii_islower(static_cast<unsigned char>(c)) || absl::ascii_isdigit(static_cast<unsigned char>(c)) ||
-           c == '-';
+    return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+           absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-';
   };
   if (!name.empty() && name.size() <= 40 && absl::ascii_islower(static_cast<unsigned char>(name.front())) &&
       name.back() != '-' && std::all_of(name.begin(), name.end(), plain)) {
@@ -57,10 +57,13 @@ class ClusterCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    CLI::App* generate = generate_ =
-        app.add_subcommand("generate", "Write the files of a cluster: a ClusterSpec, or what starts its tasks");
+    CLI::App* generate = generate_ = app.add_subcommand(
+        "generate", "Write the files of a cluster: a ClusterSpec, or what starts its tasks");
     const auto number = [&](const char* name, int& value, int minimum, const char* what) {
-      generate->add_option(name, value, what)->check(WholeNumberFrom(minimum))->capture_default_str()->type_name("N");
+      generate->add_option(name, value, what)
+          ->check(WholeNumberFrom(minimum))
+          ->capture_default_str()
+          ->type_name("N");
     };
     generate->add_option("--format", format_, "clusterspec, shell (ssh), compose (Docker) or kubernetes")
         ->check(OneOf({"clusterspec", "shell", "compose", "kubernetes"}))
@@ -75,7 +78,9 @@ class ClusterCommand final : public Command {
         ->type_name("A,B,...");
     generate->add_option("-o,--output", output_, "Write this file, not stdout")->type_name("FILE");
     const std::string group = "Containers";
-    generate->add_option("--name", plan_.name, "Of the cluster in Kubernetes")->capture_default_str()->group(group);
+    generate->add_option("--name", plan_.name, "Of the cluster in Kubernetes")
+        ->capture_default_str()
+        ->group(group);
     generate->add_option("--image", plan_.image, "Images are IMAGE-ps, IMAGE-worker and IMAGE-worker-gpu")
         ->capture_default_str()
         ->group(group);
@@ -85,14 +90,17 @@ class ClusterCommand final : public Command {
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
-    generate->add_option("--model", model_, "Kubernetes: a model file to put in; default: a ConfigMap NAME-model")
+    generate
+        ->add_option("--model", model_, "Kubernetes: a model file to put in; default: a ConfigMap NAME-model")
         ->type_name("FILE")
         ->group(group);
-    generate->add_option(FlagNames("data_claim"), plan_.data_claim,
-                         "Kubernetes: the volume claim that holds the data; default: generated digits")
+    generate
+        ->add_option(FlagNames("data_claim"), plan_.data_claim,
+                     "Kubernetes: the volume claim that holds the data; default: generated digits")
         ->type_name("NAME")
         ->group(group);
-    generate->add_option("FLAG", plan_.worker_flags, "After --: flags of cairn-worker, as --sync_replicas --epochs=5");
+    generate->add_option("FLAG", plan_.worker_flags,
+                         "After --: flags of cairn-worker, as --sync_replicas --epochs=5");
   }
 
   int Run(const CLI::App&) override {

@@ -97,25 +97,26 @@ absl::StatusOr<std::string> WriteCompose(const ClusterPlan& plan) {
   std::string services, depends, flags;
   for (const char* job : {"ps", "worker"}) {
     for (const auto& [index, address] : spec.tasks(job)) {
-      absl::StrAppend(&services, "  ", job, index, ": {<<: *", job, ", command: [--task_index=", index, "]}\n");
+      absl::StrAppend(&services, "  ", job, index, ": {<<: *", job, ", command: [--task_index=", index,
+                      "]}\n");
       if (job[0] == 'p') absl::StrAppend(&depends, "    ps", index, ": {condition: service_healthy}\n");
     }
   }
-  for (const std::string& flag : plan.worker_flags) absl::StrAppend(&flags, "    - ", QuoteForYaml(flag), "\n");
-  return Fill(
-      kFile,
-      {{"TASKS", absl::StrCat(Range("ps", plan.servers), ", ", Range("worker", plan.workers))},
-       {"COMMAND", plan.command},
-       {"RETRIES", absl::StrCat(kRetries)},
-       {"TF_CONFIG", QuoteForYaml(absl::StrCat("{\"cluster\": ", spec.ToJson(), "}"))},
-       {"PORT", absl::StrCat(plan.port)},
-       {"IMAGE", plan.image},
-       {"TAG", plan.tag},
-       {"WORKER_IMAGE", plan.gpus > 0 ? "worker-gpu" : "worker"},
-       {"FLAGS", flags},
-       {"DEPENDS", depends},
-       {"RESERVATION", plan.gpus > 0 ? Fill(kReservation, {{"GPUS", absl::StrCat(plan.gpus)}}) : ""},
-       {"SERVICES", services}});
+  for (const std::string& flag : plan.worker_flags)
+    absl::StrAppend(&flags, "    - ", QuoteForYaml(flag), "\n");
+  return Fill(kFile,
+              {{"TASKS", absl::StrCat(Range("ps", plan.servers), ", ", Range("worker", plan.workers))},
+               {"COMMAND", plan.command},
+               {"RETRIES", absl::StrCat(kRetries)},
+               {"TF_CONFIG", QuoteForYaml(absl::StrCat("{\"cluster\": ", spec.ToJson(), "}"))},
+               {"PORT", absl::StrCat(plan.port)},
+               {"IMAGE", plan.image},
+               {"TAG", plan.tag},
+               {"WORKER_IMAGE", plan.gpus > 0 ? "worker-gpu" : "worker"},
+               {"FLAGS", flags},
+               {"DEPENDS", depends},
+               {"RESERVATION", plan.gpus > 0 ? Fill(kReservation, {{"GPUS", absl::StrCat(plan.gpus)}}) : ""},
+               {"SERVICES", services}});
 }
 
 }  // namespace cairn::cli

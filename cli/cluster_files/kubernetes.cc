@@ -194,8 +194,9 @@ std::string WriteJob(const ClusterPlan& plan, const Role& role) {
        {"LIMITS", limits},
        {"MODEL_SOURCE",
         plan.model.empty() ? absl::StrCat("              - configMap: {name: ", plan.name, "-model}\n") : ""},
-       {"DATA", digits ? "emptyDir: {}"
-                       : absl::StrCat("persistentVolumeClaim: {claimName: ", plan.data_claim, ", readOnly: true}")},
+       {"DATA",
+        digits ? "emptyDir: {}"
+               : absl::StrCat("persistentVolumeClaim: {claimName: ", plan.data_claim, ", readOnly: true}")},
        {"CHECKPOINTS", chief ? absl::StrCat("persistentVolumeClaim: {claimName: ", plan.name, "-checkpoints}")
                              : "emptyDir: {}"}});
 }
@@ -221,18 +222,17 @@ absl::StatusOr<net::ClusterSpec> PodsOf(const ClusterPlan& plan) {
 
 absl::StatusOr<std::string> WriteKubernetes(const ClusterPlan& plan) {
   CAIRN_ASSIGN_OR_RETURN(const net::ClusterSpec spec, PodsOf(plan));
-  std::string out = Fill(
-      kCluster,
-      {{"SERVERS", absl::StrCat(plan.servers)},
-       {"WORKERS", absl::StrCat(plan.workers)},
-       {"COMMAND", plan.command},
-       {"NAME", plan.name},
-       {"CLUSTER", spec.ToJson()},
-       {"MODEL",
-        plan.model.empty() ? "" : absl::StrCat("  model.json: |\n", Indent(plan.model, 4))},
-       {"PORT", absl::StrCat(plan.port)},
-       {"IMAGE", plan.image},
-       {"TAG", plan.tag}});
+  std::string out =
+      Fill(kCluster,
+           {{"SERVERS", absl::StrCat(plan.servers)},
+            {"WORKERS", absl::StrCat(plan.workers)},
+            {"COMMAND", plan.command},
+            {"NAME", plan.name},
+            {"CLUSTER", spec.ToJson()},
+            {"MODEL", plan.model.empty() ? "" : absl::StrCat("  model.json: |\n", Indent(plan.model, 4))},
+            {"PORT", absl::StrCat(plan.port)},
+            {"IMAGE", plan.image},
+            {"TAG", plan.tag}});
   absl::StrAppend(&out, "# Of the workers the first is the chief: it has the volume for the checkpoints.\n",
                   WriteJob(plan, {"chief", 1}));
   if (plan.workers > 1) absl::StrAppend(&out, "---\n", WriteJob(plan, {"worker", plan.workers - 1}));

@@ -63,8 +63,8 @@ absl::StatusOr<std::string> WriteShell(const ClusterPlan& plan) {
   std::string start;
   for (const char* job : {"ps", "worker"}) {
     for (const auto& [index, address] : spec.tasks(job)) {
-      absl::StrAppend(&start, "start ", job, "/", index, " ", QuoteForShell(address.host), " \"${bin}cairn-", job,
-                      job[0] == 'w' ? "\" \"${flags[@]}\"\n" : "\"\n");
+      absl::StrAppend(&start, "start ", job, "/", index, " ", QuoteForShell(address.host), " \"${bin}cairn-",
+                      job, job[0] == 'w' ? "\" \"${flags[@]}\"\n" : "\"\n");
     }
   }
   std::vector<std::string> flags;

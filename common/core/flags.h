@@ -49,7 +49,7 @@ void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 // code: kDone after --help or --version, whose text went to stdout; kUsage after one line on stderr,
 // "cairn-ps: <fault>". Does not throw. `app` has the program's name.
 std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
-// Flags that another program will be given: INVALID_ARGUMENT with the fault it would name. A request for help is one.
+// Flags meant for another program: INVALID_ARGUMENT with the fault it would name; asking for help is one.
 absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags);
 // The same refusal for what only a later look can tell: prints "cairn-ps: <fault>" in one line, returns
 // kUsage.

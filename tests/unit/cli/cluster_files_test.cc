@@ -48,7 +48,9 @@ TEST(ClusterFiles, EveryFormatHoldsForAHundredTasks) {
 
 TEST(ClusterFiles, ComposeGivesEveryTaskTheSameCluster) {
   const std::string compose = *WriteCompose({.servers = 2, .workers = 1, .port = 3000});
-  EXPECT_THAT(compose, HasSubstr(R"(TF_CONFIG: '{"cluster": {"ps":["ps0:3000","ps1:3000"],"worker":["worker0:3000"]}}')"));
+  EXPECT_THAT(
+      compose,
+      HasSubstr(R"(TF_CONFIG: '{"cluster": {"ps":["ps0:3000","ps1:3000"],"worker":["worker0:3000"]}}')"));
   EXPECT_THAT(compose, HasSubstr("    ps1: {condition: service_healthy}\n"));
   EXPECT_THAT(compose, HasSubstr("/localhost/3000\"]"));
 }
