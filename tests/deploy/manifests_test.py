@@ -40,12 +40,12 @@ def enter_environment():
     home = CACHE_DIR / "kubernetes-validate"
     python = home / "bin/python"
     if not (home / PACKAGE).exists():
-        made = subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=False, timeout=120)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1",
-                   "--timeout=15",
-                   PACKAGE]
-        if made.returncode or subprocess.run(install, check=False, timeout=240).returncode:
-            print(f"skipped: {PACKAGE} cannot be installed here", file=sys.stderr)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True, timeout=300)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check",
+                            "--retries=1", "--timeout=15", PACKAGE], check=True, timeout=600)
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"skipped: {PACKAGE} cannot be installed here: {error}", file=sys.stderr)
             sys.exit(SKIPPED)
         (home / PACKAGE).touch()
     os.execv(python, [python, "-B", __file__, *sys.argv[1:]])
