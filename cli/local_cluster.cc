@@ -66,7 +66,8 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
                                .command = command,
                                .environment = environment,
                                .shares_stdout = chief},
-                     .restarts = args.worker_restarts});
+                     .restarts = args.worker_restarts,
+                     .may_leave = args.elastic && !chief});
   }
   return tasks;
 }

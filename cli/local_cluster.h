@@ -21,6 +21,7 @@ struct LocalClusterArgs {
   int threads = 1;                       // of each worker
   int server_restarts = 0;               // of each, when it is lost
   int worker_restarts = 0;               // likewise
+  bool elastic = false;                  // workers but the chief may leave
   std::vector<std::string> environment;  // "NAME=value": ours
 };
 

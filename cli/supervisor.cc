@@ -46,6 +46,13 @@ int CodeOf(const ChildEnd& end) {
   }
 }
 
+// Was told to, or is lost.
+bool Left(const ChildEnd& end) {
+  const int code = CodeOf(end);
+  return code == kRetryable || code == static_cast<int>(ExitCode::kInterrupted) ||
+         code == static_cast<int>(ExitCode::kTerminated);
+}
+
 std::string Seconds(Duration duration) {
   return absl::StrCat(std::chrono::duration<double>(duration).count(), " s");
 }
@@ -173,6 +180,10 @@ void Supervisor::OnEnd(Member& member) {
   const Child& child = *member.child;
   if (!child.end()->clean()) {
     if (phase_ == Phase::kRunning && PlanRestart(member)) return;
+    if (member.task->may_leave && Left(*child.end())) {
+      Say(absl::StrCat(child.name(), " ", Describe(*child.end()), ": it has left the job"));
+      return;
+    }
     if (chief_done_ && CodeOf(*child.end()) == kRetryable) {
       Say(absl::StrCat(child.name(), " ", Describe(*child.end()), " after the chief's end: nothing is lost"));
       return;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "cli/local_cluster.h"
@@ -147,6 +148,7 @@ class TrainCommand final : public Command {
         // Without snapshots nothing can give a new server what the one before had.
         .server_restarts = options_.train_dir.empty() ? 0 : max_restarts_,
         .worker_restarts = max_restarts_,
+        .elastic = options_.elastic,
         .environment = OurEnvironment(),
     });
     for (const std::string& fault : faults_) {  // TASK:POINT:PASSING:SIGNAL
@@ -155,9 +157,21 @@ class TrainCommand final : public Command {
         if (task.child.name == parts.first) task.first_life = {absl::StrCat("--fault=", parts.second)};
       }
     }
+    if (options_.elastic) SayHowToJoin(*server_ports);
     Supervisor supervisor(
         {.program = kProgram, .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO)});
     return supervisor.Run(tasks);
+  }
+
+  void SayHowToJoin(const std::vector<ReservedPort>& server_ports) const {
+    const std::string servers =
+        absl::StrJoin(server_ports, ",", [](std::string* out, const ReservedPort& reserved) {
+          absl::StrAppend(out, "127.0.0.1:", reserved.port());
+        });
+    std::fprintf(stderr,
+                 "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
+                 "these flags of training\n",
+                 kProgram, num_workers_, servers.c_str());
   }
 
   // What the command line says about training, for every worker alike.

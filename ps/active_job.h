@@ -50,6 +50,10 @@ class ActiveJob {
   ~ActiveJob();
 
   const v1::Job& job() const { return job_; }
+  // By its sequencer.
+  bool hands_out_data() const { return job_.dynamic_sharding() && index_ == 0 && sequencer_ != nullptr; }
+  // Workers have numbers below it.
+  int most_workers() const;
   uint64_t layout() const { return layout_; }
   int64_t memory_limit() const { return memory_limit_; }
   Shard& shard() { return *shard_; }
@@ -57,11 +61,12 @@ class ActiveJob {
   Sequencer* sequencer() { return sequencer_.get(); }
 
  private:
-  ActiveJob(v1::Job job, uint64_t layout, int64_t memory_limit)
-      : job_(std::move(job)), layout_(layout), memory_limit_(memory_limit) {}
+  ActiveJob(v1::Job job, uint64_t layout, const Host& host)
+      : job_(std::move(job)), layout_(layout), index_(host.index), memory_limit_(host.memory_limit) {}
 
   const v1::Job job_;
   const uint64_t layout_;
+  const int index_;             // of the server
   const int64_t memory_limit_;  // as Host
   std::shared_ptr<Shard> shard_;
   std::unique_ptr<Sequencer> sequencer_;

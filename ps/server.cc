@@ -1,5 +1,6 @@
 #include "ps/server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
 #include "ps/declaration.h"
+#include "ps/work_proto.h"
 
 namespace cairn::ps {
 namespace {
@@ -35,10 +37,14 @@ v1::Counters CountersOf(ActiveJob& job, const UpdateCounters& updates) {
   return proto;
 }
 
-v1::Progress ProgressOf(ActiveJob& job, const Progress& progress) {
+v1::Progress ProgressOf(ActiveJob& job, const Progress& progress, int server) {
   v1::Progress proto;
   proto.set_version(progress.version);
   *proto.mutable_counters() = CountersOf(job, progress.counters);
+  if (progress.data.has_value()) {
+    *proto.mutable_data() = ToProto(*progress.data, job.job(), server);
+    return proto;
+  }
   for (int worker = 0; worker < job.job().workers_size(); ++worker) {
     const auto found = progress.positions.find(worker);
     proto.add_positions(found == progress.positions.end() ? 0 : found->second);
@@ -101,6 +107,9 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
     response.set_sequences(job->sequencer() != nullptr);
     *response.mutable_counters() =
         CountersOf(*job, job->sequencer() == nullptr ? UpdateCounters() : job->sequencer()->counters());
+    if (job->job().dynamic_sharding() && job->sequencer() != nullptr) {
+      *response.mutable_data() = ToProto(*job->sequencer()->DataPosition(), job->job(), options_.index);
+    }
   }
   reply(std::move(response));
 }
@@ -138,7 +147,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
         if (variables_only) status = AddVariables(request, *std::move(slices));
         if (status.ok()) {
           members_ = Membership({job_->job().workers().begin(), job_->job().workers().end()},
-                                static_cast<uint64_t>(job_->job().generation()) << kGenerationShift);
+                                static_cast<uint64_t>(job_->job().generation()) << kGenerationShift,
+                                job_->job().elastic());
           state_ = variables_only ? v1::STATE_READY : v1::STATE_INITIALISING;
           CollectWaiters(clock_.Now(), calls);
         } else {
@@ -206,7 +216,8 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
   for (auto& call : calls) call();
 }
 
-bool Server::Holds(const v1::WaitRequest& request, std::string* missing) const {
+bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const {
+  std::string* const missing = response->mutable_missing();
   switch (request.condition()) {
     case v1::CONDITION_READY:
       *missing = state_ == v1::STATE_EMPTY ? "the chief has not declared the job"
@@ -214,10 +225,26 @@ bool Server::Holds(const v1::WaitRequest& request, std::string* missing) const {
       return state_ == v1::STATE_READY || state_ == v1::STATE_FINISHED;
     case v1::CONDITION_ALL_OTHERS_LEFT:
       return members_.AllOthersLeft(request.worker(), missing);
+    case v1::CONDITION_WORK:
+      return HasWork(request, response);
     default:
       *missing = absl::StrCat("unknown condition ", static_cast<int>(request.condition()));
       return false;
   }
+}
+
+bool Server::HasWork(const v1::WaitRequest& request, v1::WaitResponse* response) const {
+  if (job_ == nullptr || !job_->hands_out_data()) {
+    response->set_missing(absl::StrCat(name(), " hands out no data"));
+    return false;
+  }
+  const Work work = *job_->sequencer()->WorkOf(request.worker());
+  *response->mutable_work() = ToProto(work);
+  const int least = std::max(1, job_->job().min_workers());
+  response->set_missing(work.members < least
+                            ? absl::StrCat("workers: ", work.members, " of at least ", least, " take part")
+                            : std::string("what others have not finished yet"));
+  return work.over || !work.tickets.empty();
 }
 
 void Server::CollectWaiters(TimePoint now, Calls& calls) {
@@ -227,8 +254,8 @@ void Server::CollectWaiters(TimePoint now, Calls& calls) {
   }
   waiters_.Collect(
       now,
-      [this](const v1::WaitRequest& request, std::string* missing)
-          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Holds(request, missing); },
+      [this](const v1::WaitRequest& request, v1::WaitResponse* response)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Holds(request, response); },
       calls);
 }
 
@@ -248,12 +275,13 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
   {
     MutexLock lock(mutex_);
     status = CheckReady();
-    if (status.ok() && (request.worker() < 0 || request.worker() >= job_->job().workers_size())) {
-      status = absl::InvalidArgumentError(absl::StrCat(request.task(), " is not among the ",
-                                                       job_->job().workers_size(), " workers of the job"));
+    if (status.ok()) {
+      const auto admitted = AdmitWorker(request);
+      status = admitted.status();
+      if (admitted.ok()) response.set_worker(*admitted);
     }
     if (status.ok()) {
-      const uint64_t incarnation = members_.Join(request.worker(), request.incarnation(), clock_.Now());
+      const uint64_t incarnation = members_.Join(response.worker(), request.incarnation(), clock_.Now());
       response.set_incarnation(incarnation);
       if (incarnation == 0) {
         status = absl::AbortedError(absl::StrCat(request.task(), " has been restarted since: incarnation ",
@@ -268,11 +296,29 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
   }
   LogInfo(request.task(), " joined (incarnation ", response.incarnation(), ")");
   if (job->sequencer() != nullptr) {
-    job->sequencer()->Join(request.worker(), response.incarnation());
-    response.set_position(job->sequencer()->position(request.worker()));
-    response.set_clock(job->sequencer()->ClockOf(request.worker()));
+    job->sequencer()->Join(response.worker(), response.incarnation());
+    response.set_position(job->sequencer()->position(response.worker()));
+    response.set_clock(job->sequencer()->ClockOf(response.worker()));
   }
+  if (job->hands_out_data()) *response.mutable_work() = ToProto(*job->sequencer()->WorkOf(response.worker()));
   reply(std::move(response));
+}
+
+absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
+  const v1::Job& job = job_->job();
+  int worker = request.worker();
+  if (job.elastic() && worker == -1) worker = members_.NumberOf(request.task(), job_->most_workers());
+  if (worker < 0 || worker >= job_->most_workers()) {
+    return absl::InvalidArgumentError(absl::StrCat(request.task(), " is not among the ",
+                                                   job_->most_workers(), " workers of the job"));
+  }
+  const bool full = job.max_workers() > 0 && members_.PlacesTakenBut(worker) >= job.max_workers();
+  if (full && request.incarnation() == 0 && worker != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        request.task(), ": the job has its ", job.max_workers(), " workers (--max_workers)"));
+  }
+  if (job.elastic()) members_.SetName(worker, request.task());
+  return worker;
 }
 
 std::string Server::WaitingFor(Sequencer& sequencer) const {
@@ -360,7 +406,7 @@ void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply)
     return;
   }
   v1::MarkResponse response;
-  if (request.snapshot()) *response.mutable_progress() = ProgressOf(**job, *progress);
+  if (request.snapshot()) *response.mutable_progress() = ProgressOf(**job, *progress, options_.index);
   reply(std::move(response));
 }
 

@@ -84,7 +84,7 @@ class Server {
   using Calls = WaitList::Calls;
 
   std::string name() const { return absl::StrCat("ps/", options_.index); }
-  bool Holds(const v1::WaitRequest& request, std::string* missing) const
+  bool Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose time is up at `now`, to `calls`.
   void CollectWaiters(TimePoint now, Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -96,6 +96,11 @@ class Server {
   absl::Status CheckReplaceable(const v1::Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Members whose lease has run out, and after a set-back those that have not come back: they leave.
   std::vector<Membership::Expired> CollectExpired(TimePoint now, std::vector<std::string>& reasons)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of an elastic job: which number the task has; RESOURCE_EXHAUSTED when there are as many as it takes.
+  absl::StatusOr<int> AdmitWorker(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // CONDITION_WORK.
+  bool HasWork(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AddVariables(const v1::CreateRequest& request, std::vector<net::Slice> slices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

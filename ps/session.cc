@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ps/declaration.h"
+#include "ps/work_proto.h"
 
 namespace cairn::ps {
 namespace {
@@ -105,13 +106,14 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
                                             .position = begin.position()},
                                .read_values = begin.read_values()};
   open.failure = CheckGradient(request.gradient);
-  if (open.failure.ok() && begin.worker() >= (*job)->job().workers_size()) {
+  if (open.failure.ok() && begin.worker() >= (*job)->most_workers()) {
     open.failure = absl::InvalidArgumentError(
-        absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->job().workers_size()));
+        absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->most_workers()));
   }
   if (!open.failure.ok()) return;
   open.job = *std::move(job);
   open.push = open.job->shard().BeginPush(request);
+  open.worker = begin.worker();
 }
 
 void Session::BeginWrite(uint64_t request_id, const v1::WriteBegin& begin) {
@@ -193,7 +195,11 @@ void Session::End(uint64_t request_id, Open open) {
     FinishWrite(request_id, std::move(open));
     return;
   }
-  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_)](
+  // What it has to do next is as of the answer, also of one that is repeated.
+  std::weak_ptr<ActiveJob> hands_out;
+  if (open.job->hands_out_data()) hands_out = open.job;
+  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_),
+                                                      hands_out = std::move(hands_out), worker = open.worker](
                                                          absl::StatusOr<PushResult> result) mutable {
     if (!result.ok()) {
       answer.SendFailure(result.status());
@@ -205,6 +211,7 @@ void Session::End(uint64_t request_id, Open open) {
     done.set_duplicate(result->duplicate);
     done.set_staleness(result->staleness);
     done.set_finished(result->finished);
+    if (const auto job = hands_out.lock()) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
     if (result->values.data != nullptr) {
       answer.SendElements(result->values.data, 0, result->values.data->size());
       done.set_has_values(true);

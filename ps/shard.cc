@@ -299,6 +299,7 @@ void Shard::ExecuteMeasure(const LogEntry& entry, const Measure& measure) {
 
 void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) {
   if (!failure().ok()) return;
+  if (apply.last) final_version_ = apply.version;
   absl::Status status = WithMean(entry, apply.contributors, apply.version,
                                  [this](const VariableStore::Mean& mean) { return store_.ApplyMean(mean); });
   if (!status.ok()) {

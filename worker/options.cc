@@ -201,6 +201,29 @@ void AddHow(CLI::App& app, TrainOptions& options) {
       ->group(group);
 }
 
+void AddWho(CLI::App& app, TrainOptions& options) {
+  const std::string group = "Who takes part";
+  app.add_option(FlagNames("data_sharding"), options.data_sharding,
+                 "static: each worker has its part of every epoch; dynamic: batches are handed out to whoever is "
+                 "there, each example once [static; with --elastic dynamic]")
+      ->check(OneOf({"static", "dynamic"}))
+      ->group(group);
+  CLI::Option* elastic =
+      app.add_flag(SwitchNames("elastic"), options.elastic,
+                   "Workers may join while the job runs, also such that the cluster does not list, and leave it")
+          ->group(group);
+  const auto add = [&](const char* name, int64_t& value, int64_t least, const char* what) {
+    app.add_option(FlagNames(name), value, what)
+        ->check(NumberBetween(static_cast<double>(least), 4096))
+        ->needs(elastic)
+        ->capture_default_str()
+        ->type_name("N")
+        ->group(group);
+  };
+  add("min_workers", options.min_workers, 1, "With fewer the job stands still, at most for --step_timeout");
+  add("max_workers", options.max_workers, 0, "More wait for a place; 0: no limit");
+}
+
 void AddEpochEnds(CLI::App& app, TrainOptions& options) {
   const std::string group = "At an epoch's end (as Keras' callbacks)";
   app.add_option(FlagNames("monitor"), options.monitor,
@@ -412,6 +435,7 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddData(app, options);
   AddHowLong(app, options);
   AddHow(app, options);
+  AddWho(app, options);
   AddEpochEnds(app, options);
   AddCheckpoints(app, options);
   AddWhatItTells(app, options);
@@ -440,6 +464,25 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.mode == "sync" && options.staleness_aware_learning_rate) {
     return absl::InvalidArgumentError(
         "--staleness_aware_learning_rate does not go with --sync_replicas: no gradient is stale");
+  }
+  if (options.elastic && options.data_sharding == "static") {
+    return absl::InvalidArgumentError(
+        "--elastic does not go with --data_sharding static: a worker that comes would have no part of the data");
+  }
+  if (options.elastic && options.max_workers > 0 && options.max_workers < options.min_workers) {
+    return absl::InvalidArgumentError(absl::StrCat("--max_workers: ", options.max_workers,
+                                                   ", fewer than --min_workers ", options.min_workers));
+  }
+  if (options.elastic && options.lost_workers == "wait") {
+    return absl::InvalidArgumentError("--lost_workers=wait does not go with --elastic: who is lost has left");
+  }
+  if (options.dynamic_sharding() && options.replicas_to_aggregate > 0) {
+    return absl::InvalidArgumentError(
+        "--replicas_to_aggregate does not go with dynamic sharding: no worker's examples are left out");
+  }
+  if (options.dynamic_sharding() && options.shard_tail != "exact") {
+    return absl::InvalidArgumentError(absl::StrCat("--shard_tail ", options.shard_tail,
+                                                   " does not go with dynamic sharding: each example is used once"));
   }
   const auto device = ParseDeviceName(options.device);
   if (device.ok() && !device->gpu && !ComputesOnCpu(options.precision)) {

@@ -61,6 +61,13 @@ struct TrainOptions {
   std::string shard_tail = "exact";    // --shard_tail exact|pad|drop
   bool shuffle = true;                 // --shuffle / --noshuffle
 
+  // Who takes part.
+  std::string data_sharding;  // --data_sharding static|dynamic; empty: static, with --elastic dynamic
+  bool elastic = false;       // --elastic: workers may join a running job, and leave it
+  int64_t min_workers = 1;    // --min_workers: with fewer an elastic job stands still
+  int64_t max_workers = 0;    // --max_workers: more wait for a place in an elastic job; 0: no limit
+  bool dynamic_sharding() const { return elastic || data_sharding == "dynamic"; }
+
   // What is decided at each epoch's end: Keras' EarlyStopping, ReduceLROnPlateau and
   // ModelCheckpoint(save_best_only=True), by worker/callbacks.h.
   std::string monitor = "val_loss";                // --monitor: a metric that the progress line shows

@@ -14,14 +14,18 @@ namespace cairn::worker {
 struct Summary {
   std::string mode;  // "sync", "async", "ssp"
   int ps = 0;
-  int workers = 0;
+  int workers = 0;         // with dynamic sharding those that took part at the end
+  int workers_max = 0;     // at one time
   int64_t batch_size = 0;   // per worker
   int64_t global_step = 0;  // updates made
   int64_t epochs = 0;
   int64_t examples = 0;  // in the gradients that made updates, over all workers
   // Those that the same epochs hold besides: of workers that were lost, or came too late. None where a number
   // of steps ends an asynchronous job somewhere in an epoch.
+  // With dynamic sharding those that were handed out and are not in the updates of some server.
   std::optional<int64_t> examples_missed;
+  // With dynamic sharding those that are in some server's updates a second time; otherwise none is.
+  int64_t examples_repeated = 0;
   double seconds = 0;  // of training, evaluation included, on the chief's clock
   double examples_per_second = 0;
   // Training's running means over the chief's part of the last epoch; with a validation set also those of the

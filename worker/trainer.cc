@@ -149,10 +149,12 @@ absl::Status Trainer::Reenter() {
 
 absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
   while (!done()) {
-    if (position() / loader_.batches_per_epoch() != epoch_) {
+    if (dynamic()) CAIRN_RETURN_IF_ERROR(NoteWork());
+    if (done()) break;
+    if (const int64_t epoch = NextEpoch(); dynamic() ? epoch > epoch_ : epoch != epoch_) {
       CAIRN_RETURN_IF_ERROR(EndEpoch());
       if (done()) break;
-      StartEpochOf(position());
+      StartEpoch(epoch);
     }
     CAIRN_RETURN_IF_ERROR(TrainStep());
     if (chief()) parts_.snapshots->AfterStep(parts_.client);
@@ -164,16 +166,44 @@ absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
 
 bool Trainer::done() const {
   if (parts_.client.finished()) return true;
+  if (dynamic()) return false;
   // Without a number of steps, an asynchronous worker goes through its own part of each epoch, at its own
   // pace.
   return !sync() && parts_.options.train_steps == 0 &&
          position_ >= parts_.options.epochs * loader_.batches_per_epoch();
 }
 
+absl::Status Trainer::NoteWork() {
+  client::TrainingClient& client = parts_.client;
+  if (client.work().tickets().empty()) CAIRN_RETURN_IF_ERROR(client.AwaitWork());
+  const int members = client.work().members();
+  if (chief() && members_ > 0 && members != members_) LogInfo(members, " workers take part now, ", members_, " before");
+  members_ = members;
+  most_members_ = std::max(most_members_, members);
+  return absl::OkStatus();
+}
+
+int64_t Trainer::NextEpoch() const {
+  if (dynamic()) return parts_.client.work().tickets(0).epoch();
+  return position() / loader_.batches_per_epoch();
+}
+
+const data::Batch& Trainer::NextBatch() {
+  if (!dynamic()) {
+    const data::Batch& batch = loader_.Next(position());
+    ++position_;
+    return batch;
+  }
+  const auto& tickets = parts_.client.work().tickets();
+  std::vector<data::Run> runs;
+  for (const v1::Ticket& ticket : tickets) runs.push_back({ticket.epoch(), ticket.first(), ticket.count()});
+  position_ = runs[0].epoch * parts_.sampler.num_examples + runs[0].first;
+  return loader_.Next(runs[0], absl::MakeSpan(runs).subspan(1));
+}
+
 absl::Status Trainer::TrainStep() {
   client::TrainingClient& client = parts_.client;
-  const data::Batch& batch = loader_.Next(position());
-  ++position_;
+  const data::Batch& batch = NextBatch();
   // Nothing to say, and nobody waits for it.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();
 
@@ -186,6 +216,7 @@ absl::Status Trainer::TrainStep() {
       .targets = batch.targets.span().subspan(0, examples * targets),
       .weights = batch.weights.span().subspan(0, parts_.data.train->weighted() ? examples : 0),
       .seed = StepSeed(parts_.options.seed, parts_.sampler.worker, batch.epoch, batch.index)};
+  shown_steps_ = std::max(shown_steps_, std::min(batch.index + 1, loader_.batches_per_epoch()));
 
   client.BeginStep(gradients_.span(), batch.examples, position_);
   CAIRN_ASSIGN_OR_RETURN(
@@ -204,7 +235,7 @@ absl::Status Trainer::TrainStep() {
 
   if (!chief()) return absl::OkStatus();
   metrics_.Update(view, result);
-  parts_.progress->Update(batch.index + 1, [this] { return metrics_.Values(); });
+  parts_.progress->Update(shown_steps_, [this] { return metrics_.Values(); });
   return absl::OkStatus();
 }
 
@@ -229,20 +260,24 @@ std::string Trainer::NotFinite(absl::Span<const float> parameters) const {
   return absl::StrCat(", where the largest parameter, of '", name, "', is ", largest);
 }
 
-void Trainer::StartEpochOf(int64_t position) {
-  epoch_ = position / loader_.batches_per_epoch();
+void Trainer::StartEpoch(int64_t epoch) {
+  epoch_ = epoch;
+  shown_steps_ = 0;
   metrics_.Reset();
   if (!chief()) return;
   epoch_ended_ = false;
-  const int64_t steps_in_all = sync() || parts_.options.train_steps > 0
-                                   ? parts_.job.final_version()
-                                   : parts_.options.epochs * loader_.batches_per_epoch();
+  int64_t steps_in_all = parts_.options.epochs * loader_.batches_per_epoch();
+  if (parts_.options.train_steps > 0 || (sync() && !dynamic())) steps_in_all = parts_.job.final_version();
+  // A step of the line is then one batch, and there are as many in an update as workers now.
+  if (parts_.options.train_steps > 0 && sync() && dynamic()) steps_in_all *= members_;
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
   parts_.progress->StartEpoch(epoch_ + 1, std::max(epochs, epoch_ + 1), loader_.batches_per_epoch());
 }
 
 absl::Status Trainer::EndEpoch() {
   if (std::exchange(epoch_ended_, true)) return absl::OkStatus();
+  // The batches after the chief's last one were others'.
+  if (dynamic() && !stop_) parts_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
   CAIRN_ASSIGN_OR_RETURN(const ShownMetrics metrics, AllMetrics());
   parts_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
@@ -300,12 +335,33 @@ absl::StatusOr<nn::MetricValues> Trainer::Evaluate() {
   return evaluation_;
 }
 
+absl::Status Trainer::FillInDeviations(Summary& summary) {
+  if (dynamic()) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::DataPosition used, parts_.client.UsedData());
+    summary.examples_missed = used.missed();
+    summary.examples_repeated = used.repeated();
+    summary.epochs = (used.next() + parts_.sampler.num_examples - 1) / parts_.sampler.num_examples;
+    summary.workers = members_;
+    summary.workers_max = most_members_;
+    return absl::OkStatus();
+  }
+  int64_t position = parts_.client.version();
+  if (!sync()) {
+    if (parts_.options.train_steps > 0) return absl::OkStatus();
+    position = parts_.options.epochs * loader_.batches_per_epoch();
+  }
+  summary.examples_missed = data::Sampler(parts_.sampler).ExamplesBefore(position) - summary.examples;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Summary> Trainer::WrapUp() {
   client::TrainingClient& client = parts_.client;
   const Duration limit = Seconds(parts_.options.step_timeout_seconds);
   // No update comes any more: from here on nothing that a server loses has to be computed again.
   if (sync()) CAIRN_RETURN_IF_ERROR(parts_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(client.WaitForOthers(limit));
+  // ps/0 alone knows when the data is used up.
+  if (dynamic() && parts_.job.mode() == v1::MODE_ASYNC) CAIRN_RETURN_IF_ERROR(client.EndTraining());
   // What the others pushed after our last step. The last epoch's evaluation is of the final parameters.
   CAIRN_RETURN_IF_ERROR(client.Pull());
   CAIRN_RETURN_IF_ERROR(parts_.snapshots->SaveNow(client, limit));
@@ -316,19 +372,12 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   Summary summary;
   summary.mode = parts_.options.mode;
   summary.ps = parts_.job.servers_size();
-  summary.workers = parts_.job.workers_size();
+  summary.workers = summary.workers_max = parts_.job.workers_size();
   summary.batch_size = parts_.options.batch_size;
   summary.global_step = client.version();
   summary.epochs = (position() + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
   summary.examples = counters.examples();
-  if (sync()) {
-    summary.examples_missed =
-        data::Sampler(parts_.sampler).ExamplesBefore(client.version()) - summary.examples;
-  } else if (parts_.options.train_steps == 0) {
-    summary.examples_missed =
-        data::Sampler(parts_.sampler).ExamplesBefore(parts_.options.epochs * loader_.batches_per_epoch()) -
-        summary.examples;
-  }
+  CAIRN_RETURN_IF_ERROR(FillInDeviations(summary));
   summary.seconds = std::chrono::duration<double>(parts_.clock.Now() - start_).count();
   summary.examples_per_second = static_cast<double>(summary.examples - examples_before_) / summary.seconds;
   CAIRN_ASSIGN_OR_RETURN(summary.metrics, AllMetrics());

@@ -70,6 +70,7 @@ class Trainer {
   void PinBuffers();
   bool chief() const { return parts_.progress != nullptr; }
   bool sync() const { return parts_.job.mode() == v1::MODE_SYNC; }
+  bool dynamic() const { return parts_.job.dynamic_sharding(); }
   bool ssp() const { return parts_.job.mode() == v1::MODE_SSP; }
   // Learns the job and becomes a member, for the first time or again.
   absl::Status Enter();
@@ -81,10 +82,17 @@ class Trainer {
   void Pass(absl::string_view point) const {
     if (parts_.faults != nullptr) parts_.faults->Pass(point);
   }
+  // Of data that is handed out: what the servers answered last. Waits until there is a ticket, or the end.
+  absl::Status NoteWork();
+  const data::Batch& NextBatch();
+  // The epoch of the next batch. Of a ticket that was given back by another worker it may be one before.
+  int64_t NextEpoch() const;
+  // What was not used, or twice, by how many workers; after the end.
+  absl::Status FillInDeviations(Summary& summary);
   // The position in the endless sequence of epochs of the next batch.
   int64_t position() const { return sync() ? parts_.client.version() : position_; }
   bool done() const;
-  void StartEpochOf(int64_t position);
+  void StartEpoch(int64_t epoch);
   // The chief's, once for each epoch.
   absl::Status EndEpoch();
   absl::Status CarryOut(const Callbacks::Orders& orders);
@@ -108,6 +116,8 @@ class Trainer {
 
   int64_t position_ = 0;  // batches that this worker has trained on; with bounded staleness, its clock
   int64_t epoch_ = -1;    // the one under way
+  int64_t shown_steps_ = 0;             // of it
+  int members_ = 0, most_members_ = 0;  // workers that take part, as ps/0 said; now, and at most
   bool epoch_ended_ = true;
   int64_t last_ended_epoch_ = -1;   // what follows an epoch's end is not done again when it is trained again
   nn::MetricSet metrics_;           // of the chief's part of the epoch under way

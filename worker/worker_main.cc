@@ -191,8 +191,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   for (const std::string& remark : chosen->remarks) LogInfo(remark);
   if (options.log_device_placement) LogPlacement(model, cluster.self, device.name());
-  LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, to step ",
-          job->final_version());
+  LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, ",
+          job->final_version() > 0 ? absl::StrCat("to step ", job->final_version())
+                                   : absl::StrCat(options.epochs, " epochs"));
 
   // From here on it is the cluster that decides.
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
@@ -272,6 +273,7 @@ int Main(int argc, char** argv) {
   if (options.model.empty()) return Fault("--model: which model?");
   if (const absl::Status status = net::CheckTlsFiles(tls); !status.ok()) return Fault(status.message());
 
+  flags.unlisted_workers = options.elastic;
   const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return Fault(cluster.status().message());
   if (cluster->self.job != "worker" && cluster->self.job != "chief") {
