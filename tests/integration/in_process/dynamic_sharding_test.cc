@@ -127,7 +127,9 @@ void ExpectDeviations(Hand& chief, bool rounds) {
 // All of every epoch, once. In a round an example counts as its part of it, so there the counter tells of repeats.
 void ExpectEachOnce(Hand& chief, bool rounds) {
   for (float value : chief.Values()) ASSERT_GT(value, 0);
-  if (!rounds) EXPECT_THAT(chief.Values(), Each(1));
+  if (!rounds) {
+    EXPECT_THAT(chief.Values(), Each(1));
+  }
   EXPECT_EQ(chief.client().ServerCounters()->examples(), kExamples * kEpochs);
   ExpectDeviations(chief, rounds);
 }
