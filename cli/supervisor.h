@@ -33,8 +33,8 @@ class Supervisor {
     // How often it is started again when it was lost: killed from outside, or ended with 138. Later from time
     // to time: a task that was lost within 5 s of its start waits before the next one, up to 5 s.
     int restarts = 0;
-    // A worker of an elastic job: the others go on without it when it was stopped by a signal, or was lost and is not
-    // started again.
+    // A worker of an elastic job: the others go on without it when it was stopped by a signal, or was lost
+    // and is not started again.
     bool may_leave = false;
     std::vector<std::string> first_life{};  // more arguments, which it has not when it is started again
   };

@@ -168,10 +168,11 @@ class TrainCommand final : public Command {
         absl::StrJoin(server_ports, ",", [](std::string* out, const ReservedPort& reserved) {
           absl::StrAppend(out, "127.0.0.1:", reserved.port());
         });
-    std::fprintf(stderr,
-                 "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
-                 "these flags of training\n",
-                 kProgram, num_workers_, servers.c_str());
+    std::fprintf(
+        stderr,
+        "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
+        "these flags of training\n",
+        kProgram, num_workers_, servers.c_str());
   }
 
   // What the command line says about training, for every worker alike.

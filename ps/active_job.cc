@@ -112,15 +112,15 @@ PolicyConfig PolicyOf(const v1::Job& job, int server) {
     config.initial_clocks[worker] = job.resumed().positions(worker);
   }
   if (!job.dynamic_sharding()) return config;
-  config.data = HandedOut{
-      .queue = {.num_examples = job.num_examples(),
-                .batch_size = std::min(job.batch_size(), std::max<int64_t>(1, job.num_examples())),
-                // Steps that are asked for may take more of them.
-                .epochs = job.final_version() > 0 ? 0 : job.epochs()},
-      .resumed = FromProto(job.resumed().data()),
-      .min_workers = std::max(1, job.min_workers()),
-      .elastic = job.elastic(),
-      .elsewhere = server > 0};
+  config.data =
+      HandedOut{.queue = {.num_examples = job.num_examples(),
+                          .batch_size = std::min(job.batch_size(), std::max<int64_t>(1, job.num_examples())),
+                          // Steps that are asked for may take more of them.
+                          .epochs = job.final_version() > 0 ? 0 : job.epochs()},
+                .resumed = FromProto(job.resumed().data()),
+                .min_workers = std::max(1, job.min_workers()),
+                .elastic = job.elastic(),
+                .elsewhere = server > 0};
   return config;
 }
 
@@ -154,15 +154,17 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
   }
   const bool trains = shard.optimizer != nullptr;
   const int num_slots = trains ? static_cast<int>(shard.optimizer->slot_names().size()) : 0;
-  const MemoryNeeds needs = MemoryNeedsOf(value_bytes, num_slots, std::max(job.workers_size(), job.max_workers()));
+  const MemoryNeeds needs =
+      MemoryNeedsOf(value_bytes, num_slots, std::max(job.workers_size(), job.max_workers()));
   if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the job needs ", InGiB(needs.total()), " and may take ",
-      InGiB(static_cast<double>(shard.memory_limit)), " (--memory_limit): two versions of the values ",
-      InGiB(needs.values), ", ", num_slots,
-      trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ", InGiB(needs.slots),
-      ", a gradient of each of ", std::max(job.workers_size(), job.max_workers()), " workers and one that arrives ",
-      InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot)));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the job needs ", InGiB(needs.total()), " and may take ",
+                   InGiB(static_cast<double>(shard.memory_limit)),
+                   " (--memory_limit): two versions of the values ", InGiB(needs.values), ", ", num_slots,
+                   trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ",
+                   InGiB(needs.slots), ", a gradient of each of ",
+                   std::max(job.workers_size(), job.max_workers()), " workers and one that arrives ",
+                   InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot)));
 }
 
 }  // namespace
@@ -189,7 +191,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
                           .staleness_aware_learning_rate = job.staleness_aware_learning_rate(),
                           .initial_version = job.resumed().version(),
                           .memory_limit = host.memory_limit};
-  if (job.dynamic_sharding() && IsDone(job)) shard.final_version = std::max<int64_t>(1, shard.initial_version);
+  if (job.dynamic_sharding() && IsDone(job))
+    shard.final_version = std::max<int64_t>(1, shard.initial_version);
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
   shard.faults = host.faults;
   if (job.mode() == v1::MODE_VARIABLES) {

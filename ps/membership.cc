@@ -95,7 +95,8 @@ int Membership::PlacesTakenBut(int worker) const {
   const auto live_other = [worker](const auto& entry) {
     return entry.first != worker && entry.first != 0 && entry.second.state == State::kLive;
   };
-  return static_cast<int>(std::count_if(members_.begin(), members_.end(), live_other)) + (worker != 0 ? 1 : 0);
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), live_other)) +
+         (worker != 0 ? 1 : 0);
 }
 
 }  // namespace cairn::ps

@@ -43,16 +43,16 @@ class Membership {
   // Likewise those expected that have not joined.
   std::vector<Expired> ExpireAbsent();
 
-  // Of an elastic job: the number of this task, its place among those expected or else one of its own from now
-  // on. -1 when that would be `most` or above.
+  // Of an elastic job: the number of this task, its place among those expected or else one of its own from
+  // now on. -1 when that would be `most` or above.
   int NumberOf(const std::string& task, int most);
   // `worker`, whose number another server has found, is this task.
   void SetName(int worker, const std::string& task);
   // Live members but `worker`; the chief, number 0, has its place also while it is not there.
   int PlacesTakenBut(int worker) const;
 
-  // Every expected worker but `worker` has joined once and is live no more; of an elastic job, those that never
-  // joined do not count. Otherwise `missing` names who is not: "worker/1 (step 312), worker/2 (never
+  // Every expected worker but `worker` has joined once and is live no more; of an elastic job, those that
+  // never joined do not count. Otherwise `missing` names who is not: "worker/1 (step 312), worker/2 (never
   // joined)".
   bool AllOthersLeft(int worker, std::string* missing) const;
 

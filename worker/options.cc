@@ -203,14 +203,16 @@ void AddHow(CLI::App& app, TrainOptions& options) {
 
 void AddWho(CLI::App& app, TrainOptions& options) {
   const std::string group = "Who takes part";
-  app.add_option(FlagNames("data_sharding"), options.data_sharding,
-                 "static: each worker has its part of every epoch; dynamic: batches are handed out to whoever is "
-                 "there, each example once [static; with --elastic dynamic]")
+  app.add_option(
+         FlagNames("data_sharding"), options.data_sharding,
+         "static: each worker has its part of every epoch; dynamic: batches are handed out to whoever is "
+         "there, each example once [static; with --elastic dynamic]")
       ->check(OneOf({"static", "dynamic"}))
       ->group(group);
   CLI::Option* elastic =
-      app.add_flag(SwitchNames("elastic"), options.elastic,
-                   "Workers may join while the job runs, also such that the cluster does not list, and leave it")
+      app.add_flag(
+             SwitchNames("elastic"), options.elastic,
+             "Workers may join while the job runs, also such that the cluster does not list, and leave it")
           ->group(group);
   const auto add = [&](const char* name, int64_t& value, int64_t least, const char* what) {
     app.add_option(FlagNames(name), value, what)
@@ -467,7 +469,8 @@ absl::Status Validate(const TrainOptions& options) {
   }
   if (options.elastic && options.data_sharding == "static") {
     return absl::InvalidArgumentError(
-        "--elastic does not go with --data_sharding static: a worker that comes would have no part of the data");
+        "--elastic does not go with --data_sharding static: a worker that comes would have no part of the "
+        "data");
   }
   if (options.elastic && options.max_workers > 0 && options.max_workers < options.min_workers) {
     return absl::InvalidArgumentError(absl::StrCat("--max_workers: ", options.max_workers,
@@ -481,8 +484,9 @@ absl::Status Validate(const TrainOptions& options) {
         "--replicas_to_aggregate does not go with dynamic sharding: no worker's examples are left out");
   }
   if (options.dynamic_sharding() && options.shard_tail != "exact") {
-    return absl::InvalidArgumentError(absl::StrCat("--shard_tail ", options.shard_tail,
-                                                   " does not go with dynamic sharding: each example is used once"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--shard_tail ", options.shard_tail,
+                     " does not go with dynamic sharding: each example is used once"));
   }
   const auto device = ParseDeviceName(options.device);
   if (device.ok() && !device->gpu && !ComputesOnCpu(options.precision)) {

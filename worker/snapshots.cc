@@ -167,9 +167,9 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
         ", and this job is not: how far its data is done cannot be told"));
   }
   if (run.data.has_value() && run.data->num_examples != job_.num_examples()) {
-    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " is of ",
-                                                      run.data->num_examples, " training examples, and there are ",
-                                                      job_.num_examples()));
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " is of ", run.data->num_examples,
+                     " training examples, and there are ", job_.num_examples()));
   }
   return absl::OkStatus();
 }

@@ -14,8 +14,8 @@ namespace cairn::worker {
 struct Summary {
   std::string mode;  // "sync", "async", "ssp"
   int ps = 0;
-  int workers = 0;         // with dynamic sharding those that took part at the end
-  int workers_max = 0;     // at one time
+  int workers = 0;          // with dynamic sharding those that took part at the end
+  int workers_max = 0;      // at one time
   int64_t batch_size = 0;   // per worker
   int64_t global_step = 0;  // updates made
   int64_t epochs = 0;

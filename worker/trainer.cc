@@ -177,7 +177,8 @@ absl::Status Trainer::NoteWork() {
   client::TrainingClient& client = parts_.client;
   if (client.work().tickets().empty()) CAIRN_RETURN_IF_ERROR(client.AwaitWork());
   const int members = client.work().members();
-  if (chief() && members_ > 0 && members != members_) LogInfo(members, " workers take part now, ", members_, " before");
+  if (chief() && members_ > 0 && members != members_)
+    LogInfo(members, " workers take part now, ", members_, " before");
   members_ = members;
   most_members_ = std::max(most_members_, members);
   return absl::OkStatus();
@@ -277,7 +278,8 @@ void Trainer::StartEpoch(int64_t epoch) {
 absl::Status Trainer::EndEpoch() {
   if (std::exchange(epoch_ended_, true)) return absl::OkStatus();
   // The batches after the chief's last one were others'.
-  if (dynamic() && !stop_) parts_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
+  if (dynamic() && !stop_)
+    parts_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
   CAIRN_ASSIGN_OR_RETURN(const ShownMetrics metrics, AllMetrics());
   parts_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();

@@ -117,9 +117,9 @@ class Trainer {
   std::unique_ptr<Evaluator> evaluator_;
   std::atomic<bool> stop_{false};
 
-  int64_t position_ = 0;  // batches that this worker has trained on; with bounded staleness, its clock
-  int64_t epoch_ = -1;    // the one under way
-  int64_t shown_steps_ = 0;             // of it
+  int64_t position_ = 0;     // batches that this worker has trained on; with bounded staleness, its clock
+  int64_t epoch_ = -1;       // the one under way
+  int64_t shown_steps_ = 0;  // of it
   int members_ = 0, most_members_ = 0;  // workers that take part, as ps/0 said; now, and at most
   bool epoch_ended_ = true;
   int64_t last_ended_epoch_ = -1;   // what follows an epoch's end is not done again when it is trained again

@@ -42,8 +42,8 @@ struct Gradient {
   PushKey key = {};
   int64_t base_version = 0;  // the version of the variables that it was computed from
   int64_t examples = 0;      // how many examples it is the mean of
-  // Batches of its part of the data that the worker has behind it with this one; of data that is handed out, the
-  // number of its ticket's first example through all epochs.
+  // Batches of its part of the data that the worker has behind it with this one; of data that is handed out,
+  // the number of its ticket's first example through all epochs.
   int64_t position = 0;
 
   friend bool operator==(const Gradient&, const Gradient&) = default;
@@ -147,8 +147,8 @@ struct HandedOut {
   WorkQueue::Config queue{};
   WorkPosition resumed{};
   int min_workers = 1;  // while there are fewer nobody gets a ticket
-  // Other workers than the expected ones may come: tickets are for those who are there, and rounds wait for worker 0
-  // alone before they begin.
+  // Other workers than the expected ones may come: tickets are for those who are there, and rounds wait for
+  // worker 0 alone before they begin.
   bool elastic = false;
   // Another server hands it out: this one counts what its updates are made of.
   bool elsewhere = false;

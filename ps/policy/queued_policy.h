@@ -1,10 +1,10 @@
-// Any policy, with data that is handed out: each push is made of a ticket, which is done when the push is in an
-// update and goes back to the queue when its worker leaves. So each example of an epoch is in one update, whatever
-// workers come and go.
+// Any policy, with data that is handed out: each push is made of a ticket, which is done when the push is in
+// an update and goes back to the queue when its worker leaves. So each example of an epoch is in one update,
+// whatever workers come and go.
 //
-// Has the tickets of a worker ready when the worker is answered: when it joins, when its push is decided or released.
-// A worker that has none then, because others hold the last ones or too few workers are there, gets the next that there
-// is. The update that uses up the last ticket is the job's last one.
+// Has the tickets of a worker ready when the worker is answered: when it joins, when its push is decided or
+// released. A worker that has none then, because others hold the last ones or too few workers are there, gets
+// the next that there is. The update that uses up the last ticket is the job's last one.
 #pragma once
 
 #include <cstdint>

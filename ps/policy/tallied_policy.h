@@ -1,5 +1,5 @@
-// Any policy, of a server to which data is not handed out and which decides for itself all the same: counts which
-// examples its updates are made of, so that what it lacks, or has twice, can be told.
+// Any policy, of a server to which data is not handed out and which decides for itself all the same: counts
+// which examples its updates are made of, so that what it lacks, or has twice, can be told.
 #pragma once
 
 #include <cstdint>

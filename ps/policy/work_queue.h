@@ -7,9 +7,9 @@
 //     ▲                │         │
 //     └────Return──────┴─────────┘
 //
-// The current ticket is what a worker's next push is made of. One ahead lets its loader prepare the batch after
-// that; until it is current it may be given to somebody else, since each answer tells the worker what it has.
-// What comes back is handed out before what is new: always the first in the order of epochs.
+// The current ticket is what a worker's next push is made of. One ahead lets its loader prepare the batch
+// after that; until it is current it may be given to somebody else, since each answer tells the worker what
+// it has. What comes back is handed out before what is new: always the first in the order of epochs.
 //
 // Owned by a policy, whose caller serialises all calls. Owns no lock, and knows no membership.
 #pragma once
@@ -25,7 +25,8 @@
 
 namespace cairn::ps {
 
-// Places [first, first + count) in the order of `epoch`. Of no examples: a part in a round that has none left.
+// Places [first, first + count) in the order of `epoch`. Of no examples: a part in a round that has none
+// left.
 struct Ticket {
   int64_t epoch = 0;
   int64_t first = 0;
@@ -59,14 +60,14 @@ class WorkQueue {
   explicit WorkQueue(const Config& config, const WorkPosition& resumed = {});
 
   // --- Each worker at its own pace ---
-  // The worker has a current ticket afterwards, if there is any that is nobody else's current one: its own ahead,
-  // else the first of the queue, else another worker's ahead. And one ahead, if the queue has more.
+  // The worker has a current ticket afterwards, if there is any that is nobody else's current one: its own
+  // ahead, else the first of the queue, else another worker's ahead. And one ahead, if the queue has more.
   bool Give(int worker);
 
   // --- Rounds ---
-  // All of `workers`, ascending, have a current ticket of one epoch afterwards, those without one in this order;
-  // an empty one when that epoch has no more. None when all is done. Tickets ahead are those of the round after
-  // it, if the same workers make it.
+  // All of `workers`, ascending, have a current ticket of one epoch afterwards, those without one in this
+  // order; an empty one when that epoch has no more. None when all is done. Tickets ahead are those of the
+  // round after it, if the same workers make it.
   void GiveRound(absl::Span<const int> workers);
 
   // The worker's current ticket has been used.

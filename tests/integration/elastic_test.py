@@ -23,7 +23,7 @@ class ElasticTest(IntegrationTest):
         self.assertEqual(summary["epochs"], epochs)
 
     def test_a_job_goes_from_one_worker_to_three_to_two(self):
-        epochs = 60
+        epochs = 30
         flags = ["--sync_replicas", "--batch_size=10", f"--epochs={epochs}", "--novalidation", "--lease=60"]
         cluster = Cluster(self, ps=2, workers=1)
         servers = [cluster.start("ps", index) for index in range(2)]
@@ -44,9 +44,9 @@ class ElasticTest(IntegrationTest):
         self.assertEqual((summary["workers"], summary["workers_max"]), (2, 3))
 
     def test_all_are_killed_and_others_go_on_from_the_checkpoint(self):
-        epochs = 20
+        epochs = 6
         flags = ["--sync_replicas", "--batch_size=10", f"--epochs={epochs}", "--novalidation", "--train_dir=train",
-                 "--save_steps=20", "--save_secs=0"]
+                 "--save_steps=30", "--save_secs=0"]
         cluster = Cluster(self, ps=2, workers=1)
         tasks = [cluster.start("ps", index) for index in range(2)]
         tasks += [self.worker(cluster, index, "--min_workers=2", *flags) for index in (0, 1)]
@@ -74,7 +74,7 @@ class ElasticTest(IntegrationTest):
                 self.assertEqual(run.stdout.count("67/67 - "), 2, "batches of all workers, at each epoch's end")
 
     def test_a_worker_under_the_launcher_may_be_told_to_leave(self):
-        run = self.start("cairn", "train", MLP, "--elastic", "--workers=2", "--sync_replicas", "--epochs=200",
+        run = self.start("cairn", "train", MLP, "--elastic", "--workers=2", "--sync_replicas", "--epochs=1000",
                          "--batch_size=10", "--novalidation", "--verbose", "--summary=summary.json",
                          "--data_dir", small_data(), "--threads=1")
         self.assert_says(run, r"more workers may join: cairn-worker --job_name=worker --task_index=2 --ps_hosts=127")

@@ -51,7 +51,8 @@ absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
   Compare("workers may come and go", ours.elastic() ? "yes" : "no", theirs.elastic() ? "yes" : "no",
           &differences);
   if (!theirs.elastic()) {
-    Compare("workers", absl::StrJoin(ours.workers(), " "), absl::StrJoin(theirs.workers(), " "), &differences);
+    Compare("workers", absl::StrJoin(ours.workers(), " "), absl::StrJoin(theirs.workers(), " "),
+            &differences);
   } else if (!ours.workers().empty() && ours.workers(0) == intended.task) {
     Compare("the chief", ours.workers(0), theirs.workers(0), &differences);
   }

@@ -196,8 +196,8 @@ absl::Status TrainingClient::PullOnce() {
 
 absl::Status TrainingClient::AwaitWork() {
   v1::WaitResponse answer;
-  CAIRN_RETURN_IF_ERROR(connection_->WaitUntil(0, v1::CONDITION_WORK, worker_, options_.step_timeout,
-                                               [this] { return failure(); }, &answer));
+  CAIRN_RETURN_IF_ERROR(connection_->WaitUntil(
+      0, v1::CONDITION_WORK, worker_, options_.step_timeout, [this] { return failure(); }, &answer));
   work_ = answer.work();
   CAIRN_RETURN_IF_ERROR(Pull());
   finished_ |= work_.over();

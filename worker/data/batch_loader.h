@@ -58,8 +58,8 @@ class BatchLoader {
   // other position restarts the preparation there. The batch stays valid until the next call. Blocks until it
   // is ready.
   const Batch& Next(int64_t position);
-  // The batch of this run, at most batch_size examples, and likewise; then those of `ahead` are prepared. A loader is
-  // asked for positions or for runs, not for both.
+  // The batch of this run, at most batch_size examples, and likewise; then those of `ahead` are prepared. A
+  // loader is asked for positions or for runs, not for both.
   const Batch& Next(const Run& run, absl::Span<const Run> ahead);
 
  private:
@@ -75,7 +75,8 @@ class BatchLoader {
   };
 
   void Prepare();
-  // Makes `piece` the next one to be ready, and `ahead` those after it. What is ready or under way of them stays so.
+  // Makes `piece` the next one to be ready, and `ahead` those after it. What is ready or under way of them
+  // stays so.
   const Batch& Next(const Piece& piece, absl::Span<const Piece> ahead) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fill(const Piece& piece, Batch& batch);
 
@@ -96,7 +97,8 @@ class BatchLoader {
   CondVar work_;         // the thread waits for a spare batch, a first position, or the end
   CondVar batch_ready_;  // Next() waits for a batch
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // In the order in which they will be asked for: ready, being filled, to be filled. Only the first ones are ready.
+  // In the order in which they will be asked for: ready, being filled, to be filled. Only the first ones are
+  // ready.
   std::deque<Ready> ready_ ABSL_GUARDED_BY(mutex_);
   std::optional<Piece> filling_ ABSL_GUARDED_BY(mutex_);  // none: or it is thrown away when it is done
   std::deque<Piece> wanted_ ABSL_GUARDED_BY(mutex_);

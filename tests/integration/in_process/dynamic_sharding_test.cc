@@ -1,20 +1,17 @@
 // Data that is handed out: each example of each epoch is used once, whatever workers come and go.
 //
-// Every variable has an element for each example of each epoch; a push adds to those of its ticket. So the values
-// tell how often which example was used, on each server.
+// Every variable has an element for each example of each epoch; a push adds to those of its ticket. So the
+// values tell how often which example was used, on each server.
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/core/thread.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/gate.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/snapshot_memory.h"
 #include "tests/support/toy_job.h"
@@ -111,7 +108,8 @@ class Hand {
   std::vector<float> gradient_;
 };
 
-// What the values, one after another of both servers, say of missing and repeated examples: what the servers say.
+// What the values, one after another of both servers, say of missing and repeated examples: what the servers
+// say.
 void ExpectDeviations(Hand& chief, bool rounds) {
   int64_t missed = 0, repeated = 0;
   for (float value : chief.Values()) {
@@ -124,7 +122,8 @@ void ExpectDeviations(Hand& chief, bool rounds) {
   EXPECT_EQ(used->repeated(), repeated);
 }
 
-// All of every epoch, once. In a round an example counts as its part of it, so there the counter tells of repeats.
+// All of every epoch, once. In a round an example counts as its part of it, so there the counter tells of
+// repeats.
 void ExpectEachOnce(Hand& chief, bool rounds) {
   for (float value : chief.Values()) ASSERT_GT(value, 0);
   if (!rounds) {
@@ -138,8 +137,7 @@ class DynamicSharding : public testing::TestWithParam<v1::Mode> {
  protected:
   bool rounds() const { return GetParam() == v1::MODE_SYNC; }
 };
-INSTANTIATE_TEST_SUITE_P(Mode, DynamicSharding,
-                         testing::Values(v1::MODE_SYNC, v1::MODE_ASYNC, v1::MODE_SSP),
+INSTANTIATE_TEST_SUITE_P(Mode, DynamicSharding, testing::Values(v1::MODE_SYNC, v1::MODE_ASYNC, v1::MODE_SSP),
                          [](const auto& mode) { return v1::Mode_Name(mode.param).substr(5); });
 
 TEST_P(DynamicSharding, UsesEachExampleOnce) {
@@ -268,7 +266,8 @@ TEST(DynamicShardingInRounds, ASetBackJobEndsAtTheBitsOfAnUndisturbedOne) {
     SnapshotMemory memory(toy);
     InProcessCluster cluster({.servers = 2});
     Hand chief(cluster, toy, 0, &memory), other(cluster, toy, 1);
-    chief.of_example = other.of_example = [](int64_t example) { return 1.0f / static_cast<float>(3 + example); };
+    chief.of_example =
+        other.of_example = [](int64_t example) { return 1.0f / static_cast<float>(3 + example); };
     InParallel(2, [&](int worker) {
       Hand& hand = worker == 0 ? chief : other;
       ASSERT_EQ(hand.Enter(), absl::OkStatus());
@@ -284,23 +283,32 @@ TEST(DynamicShardingInRounds, ASetBackJobEndsAtTheBitsOfAnUndisturbedOne) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-// Its push came to ps/1 and not to ps/0, which has the ticket used again.
+// A worker whose push of its first ticket comes to one of two servers alone, and which leaves then.
+void TearAPush(InProcessCluster& cluster, const ToyJob& toy, Hand& chief, int comes_to) {
+  Hand torn(cluster, toy, 1);
+  ASSERT_EQ(torn.Enter(), absl::OkStatus());
+  cluster.link("worker/1", 1 - comes_to).SetReachable(false);
+  torn.Begin();
+  Thread pushes("pushes", [&] { EXPECT_FALSE(torn.client().FinishStep().ok()); });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (int64_t version = 0; version == 0;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    version = chief.client().connection().Describe(comes_to)->version();
+  }
+  torn.client().Interrupt(absl::CancelledError("torn"));
+  pushes.Join();
+  cluster.link("worker/1", 1 - comes_to).SetReachable(true);
+  torn.Leave();
+}
+
+// It came to ps/1 and not to ps/0, which has the ticket used again.
 TEST(DynamicShardingAsync, WhatATornPushRepeatsIsCounted) {
   InProcessCluster cluster({.servers = 2});
-  ToyJob toy = Job(v1::MODE_ASYNC, 2, /*elastic=*/false);
-  toy.step_timeout = std::chrono::seconds(1);
+  const ToyJob toy = Job(v1::MODE_ASYNC, 2, /*elastic=*/false);
   client::FirstValues first(toy.initial);
   Hand chief(cluster, toy, 0, &first);
-  {
-    Hand torn(cluster, toy, 1);
-    ASSERT_EQ(chief.Enter(), absl::OkStatus());
-    ASSERT_EQ(torn.Enter(), absl::OkStatus());
-    cluster.link("worker/1", 0).SetReachable(false);
-    torn.Begin();
-    EXPECT_FALSE(torn.client().FinishStep().ok());
-    cluster.link("worker/1", 0).SetReachable(true);
-    torn.Leave();
-  }
+  ASSERT_EQ(chief.Enter(), absl::OkStatus());
+  TearAPush(cluster, toy, chief, /*comes_to=*/1);
   chief.Work();
   EXPECT_EQ(chief.client().UsedData()->repeated(), kBatch);
   ExpectDeviations(chief, /*rounds=*/false);
@@ -308,36 +316,52 @@ TEST(DynamicShardingAsync, WhatATornPushRepeatsIsCounted) {
 
 TEST(DynamicShardingAsync, WhatATornPushMissesIsCounted) {
   InProcessCluster cluster({.servers = 2});
-  ToyJob toy = Job(v1::MODE_ASYNC, 2, /*elastic=*/false);
-  toy.step_timeout = std::chrono::seconds(1);
+  const ToyJob toy = Job(v1::MODE_ASYNC, 2, /*elastic=*/false);
   client::FirstValues first(toy.initial);
   Hand chief(cluster, toy, 0, &first);
-  {
-    Hand torn(cluster, toy, 1);
-    ASSERT_EQ(chief.Enter(), absl::OkStatus());
-    ASSERT_EQ(torn.Enter(), absl::OkStatus());
-    cluster.link("worker/1", 1).SetReachable(false);
-    torn.Begin();
-    EXPECT_FALSE(torn.client().FinishStep().ok());
-    cluster.link("worker/1", 1).SetReachable(true);
-    torn.Leave();
-  }
+  ASSERT_EQ(chief.Enter(), absl::OkStatus());
+  TearAPush(cluster, toy, chief, /*comes_to=*/0);
   chief.Work();
   EXPECT_EQ(chief.client().UsedData()->missed(), kBatch);
   ExpectDeviations(chief, /*rounds=*/false);
+}
+
+// A snapshot is of each server's own moment: what only one had then, it gets again, or goes without.
+TEST(DynamicShardingAsync, WhatASnapshotTearsIsCounted) {
+  for (int comes_to : {0, 1}) {
+    const ToyJob toy = Job(v1::MODE_ASYNC, 2, /*elastic=*/false);
+    SnapshotMemory memory(toy);
+    {
+      InProcessCluster cluster({.servers = 2});
+      Hand chief(cluster, toy, 0, &memory);
+      ASSERT_EQ(chief.Enter(), absl::OkStatus());
+      TearAPush(cluster, toy, chief, comes_to);
+      memory.Take(chief.client());
+    }
+    InProcessCluster cluster({.servers = 2});
+    Hand chief(cluster, toy, 0, &memory);
+    ASSERT_EQ(chief.Enter(), absl::OkStatus());
+    chief.Work();
+    EXPECT_EQ(chief.client().UsedData()->missed(), comes_to == 0 ? kBatch : 0);
+    EXPECT_EQ(chief.client().UsedData()->repeated(), comes_to == 1 ? kBatch : 0);
+    ExpectDeviations(chief, /*rounds=*/false);
+  }
 }
 
 TEST(Elastic, StandsStillUntilThereAreEnough) {
   InProcessCluster cluster;
   ToyJob toy = Job(v1::MODE_SYNC, 1, /*elastic=*/true);
   toy.job.set_min_workers(2);
-  toy.step_timeout = std::chrono::seconds(1);
   client::FirstValues first(toy.initial);
   Hand chief(cluster, toy, 0, &first), other(cluster, toy, 4);
   ASSERT_EQ(chief.Enter(), absl::OkStatus());
-  const absl::Status alone = chief.client().AwaitWork();
-  EXPECT_EQ(alone.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(alone.message()), HasSubstr("workers: 1 of at least 2 take part"));
+  v1::WaitRequest request;
+  request.set_condition(v1::CONDITION_WORK);
+  v1::WaitResponse response;
+  ASSERT_EQ(chief.client().connection().stub(0).Wait(request, &response, std::chrono::seconds(10)),
+            absl::OkStatus());
+  EXPECT_FALSE(response.holds());
+  EXPECT_EQ(response.missing(), "workers: 1 of at least 2 take part");
   ASSERT_EQ(other.Enter(), absl::OkStatus());
   EXPECT_EQ(chief.client().AwaitWork(), absl::OkStatus());
   EXPECT_EQ(chief.client().work().tickets_size(), 2);
@@ -387,7 +411,8 @@ TEST(Elastic, OtherJobsHaveTheirWorkersListed) {
   Hand stranger(cluster, elastic, 3);
   const absl::Status status = stranger.Enter();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("workers may come and go: yes here, no on the servers"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("workers may come and go: yes here, no on the servers"));
 }
 
 }  // namespace
