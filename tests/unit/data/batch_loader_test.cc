@@ -186,7 +186,7 @@ TEST(BatchLoader, MakesBatchesOfRunsAsTheyAreAskedFor) {
   BatchLoader loader(dataset, options);
   Sampler sampler(options);
   // Each run with what is ahead of it; the third is not what the second had announced.
-  const std::vector<std::pair<Run, std::vector<Run>>> asked = {
+  const std::vector<std::pair<data::Run, std::vector<data::Run>>> asked = {
       {{0, 4, 4}, {{0, 8, 4}}}, {{0, 8, 4}, {{0, 12, 4}}}, {{1, 0, 4}, {{0, 12, 4}}},
       {{0, 12, 4}, {}},         {{1, 17, 3}, {}},          {{1, 20, 0}, {{1, 17, 3}}}};
   for (const auto& [run, ahead] : asked) {
@@ -204,7 +204,7 @@ TEST(BatchLoader, MakesBatchesOfRunsAsTheyAreAskedFor) {
 TEST(BatchLoader, PreparesTheRunThatIsAhead) {
   const CountingDataset dataset(20);
   BatchLoader loader(dataset, {.num_examples = 20, .batch_size = 4});
-  const Run first = {0, 0, 4}, second = {0, 4, 4};
+  const data::Run first = {0, 0, 4}, second = {0, 4, 4};
   loader.Next(first, {&second, 1});
   while (dataset.reads < 8) std::this_thread::yield();  // ends by the test's limit if it is not
   loader.Next(second, {});
