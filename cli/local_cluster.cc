@@ -33,6 +33,7 @@ std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char*
                                       absl::StrCat("--ps_hosts=", Addresses(args.server_ports)),
                                       absl::StrCat("--worker_hosts=", Addresses(args.worker_ports)),
                                       absl::StrCat("--log_level=", args.log_level)};
+  if (args.log_format != "text") command.push_back(absl::StrCat("--log_format=", args.log_format));
   command.insert(command.end(), args.tls_flags.begin(), args.tls_flags.end());
   if (args.metrics_port.has_value()) {
     const size_t port = *args.metrics_port == 0 ? 0 : static_cast<size_t>(*args.metrics_port) + place;

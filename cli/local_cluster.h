@@ -22,6 +22,7 @@ struct LocalClusterArgs {
   std::string metrics_host{};
   std::optional<int> metrics_port{};
   std::string log_level;
+  std::string log_format = "text";
   int threads = 1;                       // of each worker
   int server_restarts = 0;               // of each, when it is lost
   int worker_restarts = 0;               // likewise

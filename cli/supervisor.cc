@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/log.h"
 #include "common/core/status.h"
 
 namespace cairn::cli {
@@ -271,7 +272,8 @@ bool Supervisor::WorkersRunning() const {
 }
 
 void Supervisor::Say(const std::string& text) {
-  Relay(absl::StrCat(options_.program, ": ", text, "\n"));
+  Relay(options_.json ? JsonLogLine(options_.program, LogLevel::kWarning, text)
+                      : absl::StrCat(options_.program, ": ", text, "\n"));
 }
 
 void Supervisor::Relay(const std::string& lines) {

@@ -26,7 +26,7 @@ namespace {
 constexpr char kProgram[] = "cairn train";
 
 // What the launcher decides for the workers itself.
-constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level="};
+constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
 
 int Fault(absl::string_view text) {
   return static_cast<int>(UsageError(kProgram, text));
@@ -151,6 +151,7 @@ class TrainCommand final : public Command {
         .metrics_host = metrics_.host,
         .metrics_port = metrics_.port,
         .log_level = LogLevel(app),
+        .log_format = options_.log_format,
         .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
         // Without snapshots nothing can give a new server what the one before had.
         .server_restarts = options_.train_dir.empty() ? 0 : max_restarts_,
@@ -164,7 +165,9 @@ class TrainCommand final : public Command {
       }
     }
     Supervisor supervisor(
-        {.program = kProgram, .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO)});
+        {.program = kProgram,
+         .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
+         .json = options_.log_format == "json"});
     return supervisor.Run(tasks);
   }
 

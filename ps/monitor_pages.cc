@@ -114,8 +114,8 @@ net::StatusPage::Cell Right(std::string text) {
 net::StatusPage::Table Workers(const v1::ServerStatus& status) {
   net::StatusPage::Table table = {
       .title = "Workers",
-      .columns = {"task", "state", "incarnation", "step", "examples/s", "step time", "input", "compute", "answer",
-                  "loss", "last of its round", "behind by", "memory", "heard", "device"},
+      .columns = {"task", "state", "step", "examples/s", "step time", "input", "compute", "answer", "loss",
+                  "comes last", "behind by", "memory", "heard", "device"},
       .rows = {},
       .empty = "no job"};
   double fastest = 0;
@@ -132,7 +132,6 @@ net::StatusPage::Table Workers(const v1::ServerStatus& status) {
     table.rows.push_back(
         {Text(member.task()),
          {.text = net::NameOf(member.state()), .bad = bad},
-         Right(absl::StrCat(member.incarnation())),
          Right(net::WithCommas(Number(member.step()))),
          {.text = told ? net::WithCommas(report.examples_per_second()) : "-",
           .number = true,
@@ -145,8 +144,30 @@ net::StatusPage::Table Workers(const v1::ServerStatus& status) {
          {.text = absl::StrFormat("%.0f %%", 100 * last), .number = true, .part = last},
          Right(member.times_last() == 0 ? "-" : net::InTime(member.late_seconds() / Number(member.times_last()))),
          Right(told ? net::InBytes(Number(report.resident_bytes())) : "-"),
-         Right(member.state() == v1::MEMBER_STATE_LIVE ? net::InTime(member.heard_seconds()) + " ago" : "-"),
+         Right(member.state() == v1::MEMBER_STATE_LIVE ? absl::StrCat(net::InTime(member.heard_seconds()), " ago") : "-"),
          Text(report.device())});
+  }
+  return table;
+}
+
+net::StatusPage::Table Placement(const v1::ServerStatus& status) {
+  net::StatusPage::Table table = {
+      .title = "Placement: what lies here", .columns = {"variable", "shape", "rows", "bytes"}, .rows = {}, .empty = "nothing"};
+  for (const v1::VariableSlice& slice : status.largest_slices()) {
+    int64_t row_elements = 1;
+    for (int i = 1; i < slice.shape_size(); ++i) row_elements *= slice.shape(i);
+    const int64_t rows = slice.row_end() - slice.row_begin();
+    const bool whole = slice.shape_size() == 0 || rows == slice.shape(0);
+    const double bytes = Number(rows * row_elements * static_cast<int64_t>(sizeof(float)));
+    table.rows.push_back({Text(slice.name()),
+                          Text(absl::StrCat("[", absl::StrJoin(slice.shape(), ", "), "]")),
+                          Text(whole ? "all" : absl::StrCat(slice.row_begin(), " to ", slice.row_end() - 1)),
+                          {.text = net::InBytes(bytes),
+                           .number = true,
+                           .part = status.variable_bytes() > 0 ? bytes / Number(status.variable_bytes()) : -1}});
+  }
+  if (status.variables() > status.largest_slices_size()) {
+    table.title = absl::StrCat("Placement: the largest of ", status.variables(), " variables here");
   }
   return table;
 }
@@ -231,7 +252,7 @@ net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
                  {"updates/s", absl::StrFormat("%.4g", newest(0)), 0},
                  {"bytes/s, both ways", net::InBytes(newest(2)), 2}};
   page.history = std::move(history);
-  page.tables = {Workers(status), Times(meters), Servers(status)};
+  page.tables = {Workers(status), Times(meters), Placement(status), Servers(status)};
   page.footer = absl::StrCat("cairn-ps ", status.program_version(), " at ", address, ", up ",
                              net::InTime(status.uptime_seconds()), ", incarnation ", status.incarnation(),
                              ", protocol ", status.protocol(), ". For Prometheus: /metrics");

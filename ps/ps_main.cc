@@ -46,6 +46,7 @@ struct Flags {
   bool reuse_port = false;
   std::string memory_limit;
   std::string log_level = "info";
+  std::string log_format = "text";
   FaultPoints::Fault fault;
 };
 
@@ -167,6 +168,7 @@ int Main(int argc, char** argv) {
       ->check(MemorySize())
       ->type_name("SIZE");
   AddLogLevelFlag(app, flags.log_level);
+  AddLogFormatFlag(app, flags.log_format);
   AddFaultFlag(app, flags.fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
 
@@ -179,7 +181,7 @@ int Main(int argc, char** argv) {
   if (const absl::Status status = net::CheckTlsFiles(flags.tls); !status.ok()) {
     return static_cast<int>(UsageError(kProgram, status.message()));
   }
-  StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level));
+  StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level), LogFormatOf(flags.log_format));
   return static_cast<int>(Run(flags, *cluster, signals));
 }
 

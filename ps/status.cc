@@ -1,8 +1,10 @@
 // Server::Status(): what a server tells of itself to whoever looks.
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/core/flags.h"
 #include "common/core/process_usage.h"
@@ -12,6 +14,8 @@
 
 namespace cairn::ps {
 namespace {
+
+constexpr size_t kToldSlices = 32;
 
 double Seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -43,6 +47,12 @@ void DescribeJob(ActiveJob& job, v1::ServerStatus& status) {
   std::set<std::string> names;
   for (const net::Slice& slice : store.slices()) names.insert(slice.name);
   status.set_variables(static_cast<int64_t>(names.size()));
+  std::vector<const net::Slice*> largest;
+  for (const net::Slice& slice : store.slices()) largest.push_back(&slice);
+  const size_t told = std::min(largest.size(), kToldSlices);
+  std::partial_sort(largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(told), largest.end(),
+                    [](const net::Slice* a, const net::Slice* b) { return a->elements() > b->elements(); });
+  for (size_t i = 0; i < told; ++i) *status.add_largest_slices() = largest[i]->ToProto();
   status.set_variable_bytes(store.size() * static_cast<int64_t>(sizeof(float)));
   status.set_memory_bytes(store.memory_used());
   const Shard::Load load = shard.load();

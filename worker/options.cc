@@ -296,6 +296,7 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
       ->type_name("N")
       ->group(group);
   AddLogLevelFlag(app, options.log_level)->group(group);
+  AddLogFormatFlag(app, options.log_format)->group(group);
 }
 
 // Numbers, or NVIDIA's names: what CUDA_VISIBLE_DEVICES is made of.

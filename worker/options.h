@@ -93,6 +93,7 @@ struct TrainOptions {
   // TensorBoard's files in --train_dir, as Keras' callback has them.
   int64_t histogram_freq = 0;  // --histogram_freq: weights and gradients every so many epochs; 0: never
   int64_t update_freq = 0;     // --update_freq: scalars every so many steps too; 0: of epochs alone
+  std::string log_format = "text";  // --log_format text|json: of log and progress
   std::string log_level = "info";  // --log_level debug|info|warning|error
 
   // Where it computes.

@@ -43,6 +43,8 @@ struct Summary {
 // All of it; `metrics` as an object, and its loss, accuracy, val_loss and val_accuracy, null where there are
 // none, also beside it.
 std::string ToJson(const Summary& summary);
+// The same in one line, with "event": "result" before it: the last line of --log_format json.
+std::string AsEvent(const Summary& summary);
 // "9380 steps, 300000 examples in 12.3 s (24390 examples/s): val_accuracy 0.9901, val_loss 0.0312"
 std::string OneLine(const Summary& summary);
 absl::Status WriteSummary(const Summary& summary, const std::string& path);

@@ -38,6 +38,8 @@ std::string DrawRunId() {
 // A second time without a step in between something is wrong that joining again does not mend; servers that
 // are restarted several times need some more.
 constexpr int kMostMendings = 10;
+// A question to ps/0.
+constexpr auto kTellEvery = std::chrono::seconds(2);
 // The launcher, and Kubernetes likewise, waits 10 s or more before it kills.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
 
@@ -134,6 +136,7 @@ absl::Status Trainer::Enter() {
     if (chief()) {
       CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, client.ServerCounters());
       examples_before_ = counters.examples();
+      last_counters_ = counters;
     }
   }
   LogInfo("joined the job at step ", client.version());
@@ -225,6 +228,7 @@ absl::Status Trainer::TrainStep() {
 
   if (!chief()) return absl::OkStatus();
   metrics_.Update(view, result);
+  if (parts_.progress->redraws() && parts_.clock.Now() >= tell_at_) TellOfCluster();
   parts_.progress->Update(batch.index + 1, [this] { return metrics_.Values(); });
   if (parts_.board != nullptr && parts_.board->WantsStep(client.version())) {
     parts_.board->OnStep(client.version(), metrics_.Values());
@@ -258,6 +262,9 @@ void Trainer::StartEpochOf(int64_t position) {
   metrics_.Reset();
   if (!chief()) return;
   epoch_ended_ = false;
+  epoch_counters_ = last_counters_;
+  epoch_start_ = parts_.clock.Now();
+  tell_at_ = epoch_start_ + kTellEvery;
   const int64_t steps_in_all = sync() || parts_.options.train_steps > 0
                                    ? parts_.job.final_version()
                                    : parts_.options.epochs * loader_.batches_per_epoch();
@@ -269,6 +276,7 @@ void Trainer::StartEpochOf(int64_t position) {
 absl::Status Trainer::EndEpoch() {
   if (std::exchange(epoch_ended_, true)) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(const ShownMetrics metrics, AllMetrics());
+  TellOfCluster();
   parts_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
   last_ended_epoch_ = epoch_;
@@ -276,6 +284,19 @@ absl::Status Trainer::EndEpoch() {
   CAIRN_ASSIGN_OR_RETURN(const Callbacks::Orders orders,
                          parts_.callbacks->OnEpochEnd(epoch_, metrics, parts_.client.parameters()));
   return CarryOut(orders);
+}
+
+void Trainer::TellOfCluster() {
+  const TimePoint now = parts_.clock.Now();
+  tell_at_ = now + kTellEvery;
+  const auto counters = parts_.client.ServerCounters();
+  if (!counters.ok()) return;  // a server is gone: the next step finds out
+  last_counters_ = *counters;
+  parts_.progress->SetCluster(
+      {.examples_per_second =
+           static_cast<double>(counters->examples() - epoch_counters_.examples()) / SecondsBetween(epoch_start_, now),
+       .stale = counters->stale() - epoch_counters_.stale(),
+       .refused = counters->rejected() - epoch_counters_.rejected()});
 }
 
 void Trainer::RecordEpoch(const ShownMetrics& metrics) {

@@ -95,6 +95,8 @@ class Trainer {
   // The chief's, once for each epoch.
   absl::Status EndEpoch();
   void RecordEpoch(const ShownMetrics& metrics);
+  // The chief's display of how the whole cluster does, since the epoch's begin.
+  void TellOfCluster();
   absl::Status CarryOut(const Callbacks::Orders& orders);
   // Of a chief that reduces it: what the servers have, which those that a chief before was cut off from hear
   // again.
@@ -123,6 +125,9 @@ class Trainer {
   nn::MetricValues evaluation_;     // of that version
   TimePoint start_;
   int64_t examples_before_ = 0;  // in updates, of the whole job
+  v1::Counters epoch_counters_;   // when the epoch under way began
+  v1::Counters last_counters_;    // as TellOfCluster() was told last
+  TimePoint epoch_start_, tell_at_;
 };
 
 }  // namespace cairn::worker

@@ -149,11 +149,18 @@ absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFl
 
 // The chief's result, to stdout and to --summary.
 absl::Status Publish(const Summary& summary, const TrainOptions& options) {
-  std::printf("%s\n", OneLine(summary).c_str());
+  const bool json = LogFormatOf(options.log_format) == LogFormat::kJson;
+  std::printf("%s\n", (json ? AsEvent(summary) : OneLine(summary)).c_str());
   std::fflush(stdout);
   if (options.summary.empty()) return absl::OkStatus();
   const absl::Status status = WriteSummary(summary, options.summary);
   return status.ok() ? status : absl::UnknownError(absl::StrCat("--summary: ", status.message()));
+}
+
+// no-color.org: any value but an empty one.
+bool Colors() {
+  const char* const no_color = std::getenv("NO_COLOR");
+  return no_color == nullptr || *no_color == '\0';
 }
 
 // What a task's part of the job came to.
@@ -240,7 +247,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (chief) {
     progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
                                                             .terminal = isatty(STDOUT_FILENO) != 0,
-                                                            .color = std::getenv("NO_COLOR") == nullptr,
+                                                            .color = Colors(),
+                                                            .json = LogFormatOf(options.log_format) == LogFormat::kJson,
                                                             .display_every = options.display_every},
                                           clock);
   }
@@ -315,7 +323,8 @@ int Main(int argc, char** argv) {
   if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic) WaitPassively(argv);
   // CUDA reads it when the first device is asked for.
   if (!options.visible_devices.empty()) setenv("CUDA_VISIBLE_DEVICES", options.visible_devices.c_str(), 1);
-  StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level));
+  StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level),
+               LogFormatOf(options.log_format));
   FaultPoints faults(fault);
   return Run(options, *cluster, tls, watched, signals, faults);
 }

@@ -166,6 +166,18 @@ CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level) {
       ->capture_default_str();
 }
 
+CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format) {
+  return app
+      .add_option(FlagNames("log_format"), format,
+                  "What is told as lines for people, or as one JSON object each for programs")
+      ->check(OneOf({"text", "json"}))
+      ->capture_default_str();
+}
+
+LogFormat LogFormatOf(absl::string_view name) {
+  return name == "json" ? LogFormat::kJson : LogFormat::kText;
+}
+
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault) {
   app.add_option_function<std::string>(
          "--fault", [&fault](const std::string& text) { fault = *FaultPoints::Parse(text); })

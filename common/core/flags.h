@@ -41,6 +41,9 @@ CLI::Validator OneOf(std::initializer_list<const char*> words);
 // --log_level debug|info|warning|error. `level` keeps its value when the flag is not given.
 CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level);
 LogLevel LogLevelOf(absl::string_view name);  // one of the four words
+// --log_format text|json. Likewise.
+CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format);
+LogFormat LogFormatOf(absl::string_view name);
 
 // --fault POINT:PASSING:SIGNAL, which help does not show: see fault_points.h.
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);

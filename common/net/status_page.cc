@@ -19,14 +19,14 @@ constexpr char kStyle[] = R"(
 --mark:#6ea0ff;--fill:#6ea0ff26;--good:#4fc984;--bad:#ff7b70;--bar:#6ea0ff24}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--ink);font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1180px;margin:0 auto;padding:24px 20px 40px}
+main{max-width:1240px;margin:0 auto;padding:24px 20px 40px}
 h1{font-size:22px;margin:0;display:inline}h2{font-size:13px;font-weight:600;color:var(--soft);margin:26px 0 8px;
 text-transform:uppercase;letter-spacing:.05em}
 .state{display:inline-block;margin-left:10px;padding:1px 10px;border-radius:11px;color:#fff;font-size:12px;
 font-weight:600;vertical-align:3px;background:var(--good)}.state.bad{background:var(--bad)}
 .headline{color:var(--soft);margin:4px 0 18px}
-.grid{display:grid;gap:12px;grid-template-columns:repeat(auto-fit,minmax(165px,1fr))}
-.grid.wide{grid-template-columns:repeat(auto-fit,minmax(330px,1fr));margin-top:12px}
+.grid{display:grid;gap:12px;grid-template-columns:repeat(4,1fr)}.grid.wide{grid-template-columns:1fr 1fr;margin-top:12px}
+@media(max-width:720px){.grid{grid-template-columns:1fr 1fr}.grid.wide{grid-template-columns:1fr}}
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:11px 14px}
 .name{color:var(--soft);font-size:12px}.value{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums;
 overflow-wrap:anywhere}.note{color:var(--soft);font-size:12px}
@@ -36,7 +36,7 @@ svg text{fill:var(--soft);font-size:11px;font-family:inherit}svg .axis{stroke:va
 svg .line{fill:none;stroke:var(--mark);stroke-width:1.8;stroke-linejoin:round}
 svg .area{fill:var(--fill);stroke:none}
 .scroll{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:8px}
-table{border-collapse:collapse;width:100%}th,td{padding:7px 14px;text-align:left;white-space:nowrap;
+table{border-collapse:collapse;width:100%}th,td{padding:7px 11px;text-align:left;white-space:nowrap;
 border-bottom:1px solid var(--line)}tr:last-child td{border-bottom:0}th{color:var(--soft);font-weight:500;font-size:12px}
 .num{text-align:right;font-variant-numeric:tabular-nums}td.bad{color:var(--bad);font-weight:600}
 footer{color:var(--soft);font-size:12px;margin-top:26px}
@@ -54,7 +54,7 @@ std::string Tick(double value) {
   if (size >= 1e9) return absl::StrFormat("%.3gG", value / 1e9);
   if (size >= 1e6) return absl::StrFormat("%.3gM", value / 1e6);
   if (size >= 1e4) return absl::StrFormat("%.3gk", value / 1e3);
-  return absl::StrFormat("%.3g", value);
+  return absl::StrFormat("%.4g", value);
 }
 
 // The distance between lines of an axis: 1, 2 or 5 times a power of ten, about four of them over `range`.

@@ -11,7 +11,8 @@ import time
 import urllib.error
 import urllib.request
 
-from harness import (DONE, FAILURE, MLP, REPOSITORY, TIME_LIMIT, USAGE, Cluster, IntegrationTest, main, reserve_port)
+from harness import (DONE, FAILURE, MLP, REPOSITORY, TIME_LIMIT, USAGE, Cluster, IntegrationTest, main, reserve_port,
+                     small_data)
 
 
 ENDLESS = ["--model", MLP, "--sync_replicas", "--train_steps=1000000", "--display_every=1", "--lease=2",
@@ -163,6 +164,50 @@ class StatusTest(WatchTest):
         self.assertRegex(run.stdout, r"(?m)^ps/0 .* empty ")
         self.assertRegex(run.stdout, r"(?m)^ps/1 .* unreachable ")
         self.assertIn(f"! ps/1 at {cluster.addresses['ps'][1]}: connection refused", run.stdout)
+
+
+class LogFormatTest(WatchTest):
+
+    def test_as_json_every_line_is_an_object(self):
+        run = self.train(MLP, "--ps=1", "--workers=2", "--sync_replicas", "--epochs=2", "--batch_size=50", "--verbose",
+                         "--log_format=json", "--display_every=10")
+        self.assert_exit(DONE, run)
+        events = [json.loads(line) for line in run.stdout.splitlines()]
+        self.assertEqual([event["event"] for event in events],
+                         ["epoch_begin", "step", "epoch_end", "epoch_begin", "step", "epoch_end", "result"])
+        self.assertEqual((events[2]["epoch"], events[2]["step"], events[2]["steps"]), (1, 20, 20))
+        self.assertGreater(events[2]["metrics"]["val_accuracy"], 0)
+        self.assertGreater(events[2]["examples_per_second"], 0)
+        self.assertEqual(events[-1]["global_step"], 40)
+        lines = [json.loads(line) for line in run.stderr.splitlines()]
+        self.assertEqual({line["task"] for line in lines} - {"cairn train"}, {"ps/0", "worker/0", "worker/1"})
+        for line in lines:
+            self.assertEqual(list(line), ["time", "level", "task", "message"])
+
+
+class CheckTest(WatchTest):
+
+    def test_a_cluster_before_its_job(self):
+        cluster = Cluster(self, ps=2, workers=1)
+        self.assert_says(cluster.start("ps", 0), "Started server")
+        late = cluster.start("ps", 1)
+        self.assert_says(late, "Started server")
+        where, _ = cluster.by_file("ps", 0)
+        job = ["--model", MLP, "--data_dir", small_data(), "--train_dir", self.directory / "run"]
+        well = self.run_to_end("cairn", "check", *where, *job)
+        self.assertEqual(well.code, DONE, well.stdout)
+        self.assertRegex(well.stdout, r"(?m)^ps/1 +ok .* empty, .* away")
+        self.assertRegex(well.stdout, r"(?m)^plan +ok .*times the mean$")
+        self.assertRegex(well.stdout, r"(?m)^data +ok +2,000 examples to train on, 500 to validate with$")
+        late.signal(signal.SIGKILL)
+        self.assertTrue(late.wait(TIME_LIMIT))
+        ill = self.run_to_end("cairn", "check", *where, *job)
+        self.assert_exit(FAILURE, ill)
+        self.assertRegex(ill.stdout, r"(?m)^ps/1 +FAULT .*: connection refused\n +-> start it there: cairn-ps "
+                                     r"--job_name ps --task_index 1; ")
+        twice = self.run_to_end("cairn", "check", "--ps_hosts=a:1,a:1", "--worker_hosts=b:2")
+        self.assert_exit(FAILURE, twice)
+        self.assertRegex(twice.stdout, r"^cluster +FAULT .*a:1")
 
 
 class BoardTest(WatchTest):
