@@ -43,7 +43,8 @@ class CheckCommand final : public Command {
 
  private:
   std::vector<Finding> Findings() const {
-    const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/!flags_.job_name.empty());
+    const auto cluster =
+        net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/!flags_.job_name.empty());
     if (!cluster.ok()) {
       return {{.subject = "cluster",
                .fault = true,

@@ -88,7 +88,8 @@ class StatusCommand final : public Command {
     v1::ServerStatus answer;
     const absl::Status status = net::FromGrpc(stub.Describe(&context, v1::DescribeRequest(), &answer));
     if (status.ok()) return answer;
-    if (absl::IsUnimplemented(status)) return absl::UnimplementedError("it is of a version that tells nothing");
+    if (absl::IsUnimplemented(status))
+      return absl::UnimplementedError("it is of a version that tells nothing");
     return absl::Status(status.code(), net::WhyUnreachable(status));
   }
 

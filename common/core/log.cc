@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "absl/time/clock.h"
@@ -40,17 +41,40 @@ const char* NameOf(LogLevel level) {
   return "info";
 }
 
-// Set by StartLogging() before there are other threads; the logger's name is the task.
-LogFormat chosen_format = LogFormat::kText;
+LogLevel FromSpdlog(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::debug:
+      return LogLevel::kDebug;
+    case spdlog::level::warn:
+      return LogLevel::kWarning;
+    case spdlog::level::err:
+      return LogLevel::kError;
+    default:
+      return LogLevel::kInfo;
+  }
+}
+
+// The logger's name is the task.
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const std::string line =
+        JsonLogLine(std::string(message.logger_name.data(), message.logger_name.size()),
+                    FromSpdlog(message.level), std::string(message.payload.data(), message.payload.size()));
+    out.append(line.data(), line.data() + line.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonFormatter>(); }
+};
 
 }  // namespace
 
 void StartLogging(const std::string& task, LogLevel level, LogFormat format) {
   const char* const no_color = std::getenv("NO_COLOR");
-  auto logger = spdlog::stderr_color_mt(
-      task, no_color != nullptr && *no_color != '\0' ? spdlog::color_mode::never : spdlog::color_mode::automatic);
-  logger->set_pattern(format == LogFormat::kJson ? "%v" : "%^%L%m%d %H:%M:%S.%e%$ %n] %v");
-  chosen_format = format;
+  auto logger =
+      spdlog::stderr_color_mt(task, no_color != nullptr && *no_color != '\0' ? spdlog::color_mode::never
+                                                                             : spdlog::color_mode::automatic);
+  logger->set_pattern("%^%L%m%d %H:%M:%S.%e%$ %n] %v");
+  if (format == LogFormat::kJson) logger->set_formatter(std::make_unique<JsonFormatter>());
   logger->set_level(ToSpdlog(level));
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(std::move(logger));
@@ -66,14 +90,7 @@ std::string JsonLogLine(const std::string& task, LogLevel level, const std::stri
 }
 
 void Log(LogLevel level, const std::string& text) {
-  spdlog::logger& logger = *spdlog::default_logger_raw();
-  if (!logger.should_log(ToSpdlog(level))) return;
-  std::string line = text;
-  if (chosen_format == LogFormat::kJson) {
-    line = JsonLogLine(logger.name(), level, text);
-    line.pop_back();  // spdlog adds a newline
-  }
-  logger.log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));
+  spdlog::default_logger_raw()->log(ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
 }  // namespace cairn

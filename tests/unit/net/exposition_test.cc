@@ -26,8 +26,9 @@ TEST(Exposition, HistogramsAreCumulativeAndEndAtInfinity) {
   for (const double value : {0.25, 0.75, 0.75, 4.0}) distribution.Add(value);
   Exposition out;
   out.Histogram("t_seconds", "Times.", distribution);
-  EXPECT_THAT(out.text(), HasSubstr("t_seconds_bucket{le=\"0.5\"} 1\nt_seconds_bucket{le=\"1\"} 3\n"
-                                    "t_seconds_bucket{le=\"+Inf\"} 4\nt_seconds_sum 5.75\nt_seconds_count 4\n"));
+  EXPECT_THAT(out.text(),
+              HasSubstr("t_seconds_bucket{le=\"0.5\"} 1\nt_seconds_bucket{le=\"1\"} 3\n"
+                        "t_seconds_bucket{le=\"+Inf\"} 4\nt_seconds_sum 5.75\nt_seconds_count 4\n"));
 }
 
 TEST(Exposition, NumbersKeepWhatTheyAre) {

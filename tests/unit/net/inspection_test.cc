@@ -49,7 +49,8 @@ TEST(QuantileOf, LiesWithinItsBucket) {
 }
 
 TEST(StragglerOf, IsWhoIsLastFarMoreOftenThanItsShare) {
-  EXPECT_EQ(StragglerOf(WithLastTimes({10, 90, 0})), "worker/1, last in 90 % of the rounds, 250.0 ms behind the first on average");
+  EXPECT_EQ(StragglerOf(WithLastTimes({10, 90, 0})),
+            "worker/1, last in 90 % of the rounds, 250.0 ms behind the first on average");
   EXPECT_EQ(StragglerOf(WithLastTimes({30, 40, 30})), "");
   EXPECT_EQ(StragglerOf(WithLastTimes({1, 9, 0})), "") << "too few rounds";
   EXPECT_EQ(StragglerOf(WithLastTimes({100})), "") << "nobody else";

@@ -13,8 +13,8 @@ using std::chrono::seconds;
 TEST(Meters, ARoundLastsFromItsFirstGradientToItsVersion) {
   Meters meters;
   const TimePoint start;
-  meters.OnUpdate({{0, start + seconds(2)}, {1, start + seconds(1)}, {2, start + seconds(3)}}, start + seconds(4),
-                  start + seconds(6));
+  meters.OnUpdate({{0, start + seconds(2)}, {1, start + seconds(1)}, {2, start + seconds(3)}},
+                  start + seconds(4), start + seconds(6));
   EXPECT_EQ(meters.round_seconds.sum(), 5);
   EXPECT_EQ(meters.spread_seconds.sum(), 2);
   EXPECT_EQ(meters.apply_seconds.sum(), 2);

@@ -34,14 +34,16 @@ class MonitorTest : public testing::Test {
     job.mutable_optimizer()->set_name("SGD");
     for (const net::Slice& slice : Vectors({{"a", 2}, {"b", 6}})) *request.add_slices() = slice.ToProto();
     uint64_t layout = 0;
-    server_.Create(request, [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });
+    server_.Create(request,
+                   [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });
     server_.OnInitialised(layout);
   }
   void Join(int worker) {
     v1::JoinRequest request;
     request.set_worker(worker);
     request.set_task(absl::StrCat("worker/", worker));
-    server_.Join(request, [](const absl::StatusOr<v1::JoinResponse>& response) { EXPECT_TRUE(response.ok()); });
+    server_.Join(request,
+                 [](const absl::StatusOr<v1::JoinResponse>& response) { EXPECT_TRUE(response.ok()); });
   }
   void Heartbeat(int worker, int64_t step, const v1::WorkerReport& report) {
     v1::HeartbeatRequest request;
@@ -49,8 +51,8 @@ class MonitorTest : public testing::Test {
     request.set_incarnation(1);
     request.set_step(step);
     *request.mutable_report() = report;
-    server_.Heartbeat(request,
-                      [](const absl::StatusOr<v1::HeartbeatResponse>& response) { EXPECT_TRUE(response.ok()); });
+    server_.Heartbeat(
+        request, [](const absl::StatusOr<v1::HeartbeatResponse>& response) { EXPECT_TRUE(response.ok()); });
   }
 
   test::FakeClock clock_;
@@ -154,7 +156,8 @@ TEST(MetricsOf, EveryFamilyIsIntroducedOnceAndSamplesBelongToIt) {
       EXPECT_TRUE(family.rfind("cairn_", 0) == 0 || family.rfind("process_", 0) == 0) << family;
     } else if (words[1] == "TYPE") {
       EXPECT_EQ(words[2], family);
-      EXPECT_EQ(words[3] == "counter", family.size() > 6 && family.substr(family.size() - 6) == "_total") << line;
+      EXPECT_EQ(words[3] == "counter", family.size() > 6 && family.substr(family.size() - 6) == "_total")
+          << line;
     } else {
       EXPECT_EQ(line.rfind(family, 0), 0u) << line;
     }
