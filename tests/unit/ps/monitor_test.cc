@@ -148,7 +148,7 @@ TEST(MetricsOf, EveryFamilyIsIntroducedOnceAndSamplesBelongToIt) {
   const std::string text = MetricsOf(status, Meters());
   std::string family;
   std::set<std::string> families;
-  for (const std::string line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n', absl::SkipEmpty()))) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (words[1] == "HELP") {
       family = words[2];
