@@ -95,7 +95,7 @@ TEST_F(MonitorTest, AWorkersReportIsPassedOn) {
   report.set_device("/gpu:0");
   Heartbeat(1, 7, report);
   clock_.Advance(std::chrono::seconds(2));
-  const v1::Member& member = monitor_.Status().members(1);
+  const v1::Member member = monitor_.Status().members(1);
   EXPECT_EQ(member.step(), 7);
   EXPECT_EQ(member.heard_seconds(), 2);
   EXPECT_EQ(member.report().examples_per_second(), 1234);
