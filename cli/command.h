@@ -21,6 +21,7 @@ class Command {
 std::unique_ptr<Command> MakeCheckpointCommand();
 std::unique_ptr<Command> MakeDevicesCommand();
 std::unique_ptr<Command> MakeDigitsCommand();
+std::unique_ptr<Command> MakeMatpowCommand();
 std::unique_ptr<Command> MakeModelCommand();
 std::unique_ptr<Command> MakeTrainCommand();
 std::unique_ptr<Command> MakeVarCommand();

@@ -20,6 +20,7 @@ constexpr Row kCommands[] = {
     {"train", "Train on this machine: starts servers and workers and shows their progress", MakeTrainCommand},
     {"model", "Show a model's layers and parameters", MakeModelCommand},
     {"devices", "List the devices of this machine, or why there is no GPU", MakeDevicesCommand},
+    {"matpow", "Compute A^n + B^n, the powers on one or two devices and the sum on another", MakeMatpowCommand},
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},

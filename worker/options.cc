@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/flags.h"
-#include "worker/device_choice.h"
-#include "worker/device_name.h"
+#include "common/core/status.h"
+#include "worker/device_flags.h"
 
 namespace cairn::worker {
 namespace {
@@ -287,57 +287,6 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
 }
 
 // Numbers, or NVIDIA's names: what CUDA_VISIBLE_DEVICES is made of.
-std::string CheckVisibleDevices(const std::string& text) {
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    int index = 0;
-    if (absl::SimpleAtoi(part, &index) ? index >= 0
-                                       : absl::StartsWith(part, "GPU-") || absl::StartsWith(part, "MIG-")) {
-      continue;
-    }
-    return absl::StrCat("'", part, "' is no GPU: expected its number, or a name as GPU-8932f937");
-  }
-  return "";
-}
-
-std::string CheckDevice(const std::string& text) {
-  return text == "auto" ? "" : std::string(ParseDeviceName(text).status().message());
-}
-
-void AddDevice(CLI::App& app, TrainOptions& options) {
-  const std::string group = "Where it computes";
-  app.add_option(FlagNames("device"), options.device,
-                 "/gpu:0, /cpu:0 or /job:worker/task:0/device:GPU:0; auto: a GPU where one is usable, of "
-                 "several each worker of a machine another one")
-      ->check(CLI::Validator(&CheckDevice, ""))
-      ->capture_default_str()
-      ->type_name("NAME")
-      ->group(group);
-  app.add_flag(SwitchNames("allow_soft_placement"), options.allow_soft_placement,
-               "Compute on the CPU where --device does not exist")
-      ->group(group);
-  app.add_option(FlagNames("visible_devices"), options.visible_devices,
-                 "The GPUs that exist for us, in this order [CUDA_VISIBLE_DEVICES, or all]")
-      ->check(CLI::Validator(&CheckVisibleDevices, ""))
-      ->type_name("N,...")
-      ->group(group);
-  AddParsed(app, "precision", options.precision, &kernels::ParsePrecision,
-            "What a GPU computes products in; the CPU takes tf32 for fp32 [tf32]")
-      ->type_name("fp32|tf32|bf16|fp16")
-      ->group(group);
-  app.add_flag(SwitchNames("allow_growth"), options.allow_growth,
-               "Take GPU memory in doubling pieces, not as the model needs it")
-      ->group(group);
-  app.add_option(FlagNames("per_process_gpu_memory_fraction"), options.per_process_gpu_memory_fraction,
-                 "The most of a GPU's memory that a worker takes")
-      ->check(NumberAboveUpTo(0, 1))
-      ->capture_default_str()
-      ->type_name("X")
-      ->group(group);
-  app.add_flag(SwitchNames("log_device_placement"), options.log_device_placement,
-               "Tell on which device each layer is")
-      ->group(group);
-}
-
 void AddCheckpoints(CLI::App& app, TrainOptions& options) {
   const std::string group = "What is kept, and gone on from";
   app.add_option(FlagNames("train_dir"), options.train_dir,
@@ -415,7 +364,7 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddEpochEnds(app, options);
   AddCheckpoints(app, options);
   AddWhatItTells(app, options);
-  AddDevice(app, options);
+  AddDeviceFlags(app, options);
   AddLimits(app, options);
 }
 
@@ -441,12 +390,7 @@ absl::Status Validate(const TrainOptions& options) {
     return absl::InvalidArgumentError(
         "--staleness_aware_learning_rate does not go with --sync_replicas: no gradient is stale");
   }
-  const auto device = ParseDeviceName(options.device);
-  if (device.ok() && !device->gpu && !ComputesOnCpu(options.precision)) {
-    return absl::InvalidArgumentError(absl::StrCat("--precision ", kernels::NameOf(options.precision),
-                                                   " does not go with --device ", options.device,
-                                                   ": the CPU computes in fp32"));
-  }
+  CAIRN_RETURN_IF_ERROR(ValidateDeviceFlags(options));
   if (!options.optimizer.empty() && options.optimizer == "adam" && options.momentum.has_value()) {
     return absl::InvalidArgumentError("--momentum does not go with --optimizer adam");
   }

@@ -76,7 +76,7 @@ void Trainer::PinBuffers() {
     if (buffer.size() >= kSmallestFloats) first.Update(parts_.replica.Pin(buffer));
   }
   if (!first.ok()) {
-    LogWarning("copies from and to ", parts_.device.name(),
+    LogWarning("copies from and to ", parts_.device,
                " are slower than they could be: ", first.message());
   }
 }
@@ -339,7 +339,7 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   summary.staleness_histogram.assign(counters.staleness_histogram().begin(),
                                      counters.staleness_histogram().end());
   summary.best_epoch = parts_.callbacks->best_epoch();
-  summary.device = parts_.device.name();
+  summary.device = parts_.device;
   summary.parameters = parts_.model.num_parameters();
   summary.parameters_sha256 = ParametersSha256(parts_.model, client.parameters());
 

@@ -13,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "common/core/clock.h"
 #include "common/core/fault_points.h"
-#include "kernels/device.h"
 #include "worker/callbacks.h"
 #include "worker/client/training_client.h"
 #include "worker/data/batch_loader.h"
@@ -38,7 +37,7 @@ class Trainer {
     const data::TrainingData& data;
     const data::SamplerOptions& sampler;
     const v1::Job& job;  // but for the run_id
-    kernels::Device& device;
+    const std::string& device;  // "/cpu:0", or "/gpu:0,/gpu:1": where the replica computes
     nn::Replica& replica;
     client::TrainingClient& client;
     // Null for all but the chief.

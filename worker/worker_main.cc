@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
@@ -28,9 +27,12 @@
 #include "common/net/tls.h"
 #include "worker/callbacks.h"
 #include "worker/client/grpc_transport.h"
+#include "worker/compute.h"
 #include "worker/device_choice.h"
+#include "worker/device_flags.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
+#include "worker/layer_placement.h"
 #include "worker/snapshots.h"
 #include "worker/trainer.h"
 
@@ -111,25 +113,22 @@ int CoresOf(const TrainOptions& options, const net::ResolvedCluster& cluster) {
 // oneDNN splits sums by the number of threads: with --deterministic that is always this one.
 constexpr int kDeterministicThreads = 4;
 
-absl::StatusOr<ChosenDevice> MakeDevice(const TrainOptions& options, const net::ResolvedCluster& cluster) {
-  return ChooseDevice({.device = options.device,
-                       .allow_soft_placement = options.allow_soft_placement,
-                       .cuda = {.precision = options.precision,
-                                .allow_growth = options.allow_growth,
-                                .memory_fraction = options.per_process_gpu_memory_fraction},
-                       .threads = options.deterministic ? kDeterministicThreads : CoresOf(options, cluster),
-                       .task = cluster.self,
-                       .trainer_on_host = cluster.spec.place_on_host_of(cluster.self)},
-                      TheBackends());
-}
-
-// A replica is on one device, and so are all of its layers.
-void LogPlacement(const nn::Model& model, const net::TaskId& self, absl::string_view device) {
-  const bool gpu = absl::StartsWith(device, "/gpu:");
-  for (const nn::Node& node : model.nodes()) {
-    LogInfo(node.layer->name(), ": (", node.layer->class_name(), "): /job:", self.job, "/task:", self.index,
-            "/device:", gpu ? "GPU:" : "CPU:", device.substr(device.rfind(':') + 1));
-  }
+absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,
+                                    const nn::LossSpec& loss, const net::ResolvedCluster& cluster) {
+  const int cores = CoresOf(options, cluster);
+  const int place = cluster.spec.place_on_host_of(cluster.self);
+  return MakeCompute(
+      options, model, loss,
+      {.device = options.device,
+       .allow_soft_placement = options.allow_soft_placement,
+       .cuda = {.precision = options.precision,
+                .allow_growth = options.allow_growth,
+                .memory_fraction = options.per_process_gpu_memory_fraction},
+       .cpu_devices = options.cpu_devices,
+       .threads = options.deterministic ? kDeterministicThreads * options.cpu_devices : cores,
+       .task = cluster.self,
+       .trainer_on_host = place},
+      options.deterministic ? CoreRange{.first = place * cores, .count = cores} : CoreRange(), TheBackends());
 }
 
 // What a task's part of the job came to. The chief's result goes to stdout and to --summary.
@@ -180,17 +179,17 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     snapshots = *std::move(made);
   }
 
-  auto chosen = MakeDevice(options, cluster);
-  if (!chosen.ok()) return Failure(chosen.status());
-  for (const std::string& warning : chosen->warnings) LogWarning(warning);
-  kernels::Device& device = *chosen->device;
-  auto replica = nn::Replica::Create(model, loss, device);
-  if (!replica.ok()) return Failure(replica.status());
+  auto compute = ComputeFor(options, model, loss, cluster);
+  if (!compute.ok()) return Failure(compute.status());
+  for (const std::string& warning : compute->warnings) LogWarning(warning);
 
   for (const std::string& remark : data.remarks) LogWarning(remark);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
-  for (const std::string& remark : chosen->remarks) LogInfo(remark);
-  if (options.log_device_placement) LogPlacement(model, cluster.self, device.name());
+  for (const std::string& remark : compute->remarks) LogInfo(remark);
+  if (options.log_device_placement) {
+    for (const std::string& line : compute->placement) LogInfo(line);
+    for (const std::string& line : DescribeVariables(model, job->servers_size())) LogInfo(line);
+  }
   LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, to step ",
           job->final_version());
 
@@ -227,8 +226,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .data = data,
                    .sampler = *sampler,
                    .job = *job,
-                   .device = device,
-                   .replica = **replica,
+                   .device = compute->name,
+                   .replica = *compute->replica,
                    .client = client,
                    .progress = progress.get(),
                    .callbacks = chief ? &*callbacks : nullptr,
@@ -277,9 +276,10 @@ int Main(int argc, char** argv) {
   if (cluster->self.job != "worker" && cluster->self.job != "chief") {
     return Fault(absl::StrCat("--job_name: this program is a worker or a chief, not a ", cluster->self.job));
   }
-  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic) WaitPassively(argv);
-  // CUDA reads it when the first device is asked for.
-  if (!options.visible_devices.empty()) setenv("CUDA_VISIBLE_DEVICES", options.visible_devices.c_str(), 1);
+  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic || options.cpu_devices > 1) {
+    WaitPassively(argv);
+  }
+  UseVisibleDevices(options.visible_devices);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level));
   FaultPoints faults(fault);
   return Run(options, *cluster, tls, signals, faults);

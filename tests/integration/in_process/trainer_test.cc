@@ -76,7 +76,7 @@ class TrainerTest : public testing::Test {
                          .data = data,
                          .sampler = sampler,
                          .job = job,
-                         .device = *device,
+                         .device = device->name(),
                          .replica = *replica,
                          .client = client,
                          .progress = worker == 0 ? &progress : nullptr,
