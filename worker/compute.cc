@@ -32,6 +32,11 @@ class Maker {
       : options_(options), model_(model), loss_(loss), request_(request), cores_(cores), makers_(makers) {}
 
   absl::StatusOr<Compute> Make() {
+    if (request_.cpu_devices > request_.threads) {
+      compute_.warnings.push_back(absl::StrCat("--cpu_devices: ", request_.cpu_devices,
+                                               " devices of a thread each are more than the ",
+                                               request_.threads, " that this worker has cores for"));
+    }
     CAIRN_RETURN_IF_ERROR(options_.mirrored || !options_.devices.empty() ? MakeMirrored() : MakePlaced());
     return std::move(compute_);
   }
@@ -85,10 +90,11 @@ class Maker {
   absl::Status MakePlaced() {
     CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement,
                            PlaceLayers(model_, options_.place, request_, makers_));
+    const size_t before = compute_.warnings.size();
     Append(compute_.remarks, placement.remarks);
     Append(compute_.warnings, placement.warnings);
     const auto lane_count = static_cast<int64_t>(placement.devices.size());
-    if (lane_count == 1 && options_.micro_batches <= 1) return MakeAlone(std::move(placement));
+    if (lane_count == 1 && options_.micro_batches <= 1) return MakeAlone(std::move(placement), before);
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
     int64_t micro_batches = options_.micro_batches;
     if (micro_batches == 0) micro_batches = NormalizesByBatch() ? 1 : 4 * lane_count;
@@ -102,14 +108,14 @@ class Maker {
   }
 
   // On the caller's thread. Where no layer says otherwise a GPU that cannot be used is replaced, as "auto" has
-  // it.
-  absl::Status MakeAlone(LayerPlacement placement) {
+  // it. There were `before` warnings before the placement's.
+  absl::Status MakeAlone(LayerPlacement placement, size_t before) {
     const bool free = options_.place.empty() &&
                       std::all_of(model_.nodes().begin(), model_.nodes().end(),
                                   [](const nn::Node& node) { return node.device.empty(); });
     auto chosen = free ? ChooseDevice(request_, makers_) : MakeDevice(placement.devices[0], request_, makers_);
     if (!chosen.ok()) return chosen.status();
-    if (free) compute_.warnings.clear();  // it has looked again
+    if (free) compute_.warnings.resize(before);  // it has looked again
     Append(compute_.remarks, std::move(chosen->remarks));
     Append(compute_.warnings, std::move(chosen->warnings));
     compute_.device = std::move(chosen->device);

@@ -8,6 +8,14 @@
 #include "worker/nn/pipeline_schedule.h"
 
 namespace cairn::nn {
+namespace {
+
+// The place of a part's node among its outputs.
+size_t OutputOf(const ModelPart& part, int node) {
+  return static_cast<size_t>(std::find(part.outputs.begin(), part.outputs.end(), node) - part.outputs.begin());
+}
+
+}  // namespace
 
 PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, absl::Span<const int> device_of)
     : model(of_model), loss(of_loss), parts(SplitModel(of_model, device_of)) {
@@ -19,15 +27,17 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, abs
       parts_with[static_cast<size_t>(variable)].push_back(static_cast<int>(part));
     }
     readers[part].resize(parts[part].outputs.size());
+    leaves.emplace_back(parts[part].outputs.size());
   }
   for (size_t part = parts.size(); part-- > 0;) {
     for (size_t input = 0; input < parts[part].inputs.size(); ++input) {
-      if (!parts[part].input_needs_gradient[input]) continue;
       const int node = parts[part].inputs[input];
+      if (node < 0) continue;
       const auto from = static_cast<size_t>(PartOfNode(parts, node));
-      const std::vector<int>& outputs = parts[from].outputs;
-      const auto output = std::find(outputs.begin(), outputs.end(), node) - outputs.begin();
-      readers[from][static_cast<size_t>(output)].push_back({static_cast<int>(part), static_cast<int>(input)});
+      const size_t output = OutputOf(parts[from], node);
+      if (device_of_part[from] != device_of_part[part]) leaves[from][output] = true;
+      if (!parts[part].input_needs_gradient[input]) continue;
+      readers[from][output].push_back({static_cast<int>(part), static_cast<int>(input)});
     }
   }
 }
@@ -63,28 +73,40 @@ absl::Status PipelineCells::MakeCell(int part, int micro_batch, PipelineLane& la
     if (ContributionOf(variable, part, micro_batch).first) spec.penalized.push_back(variable);
   }
   CAIRN_ASSIGN_OR_RETURN(cell.plan, Plan::Create(shape_.model, shape_.loss, device, std::move(spec)));
-  cell.input_pointers.resize(here.inputs.size());
-  for (size_t i = 0; i < here.inputs.size(); ++i) {
-    const int64_t floats = cell.plan->input_floats(i);
-    CAIRN_ASSIGN_OR_RETURN(auto copy, DeviceCopy::Create(device, floats, "activations from another device"));
-    cell.inputs.push_back(std::move(copy));
-    CAIRN_ASSIGN_OR_RETURN(auto passage, Passage::Create(device, floats));
-    cell.input_gradients.push_back(std::move(passage));
-  }
-  for (size_t i = 0; i < here.outputs.size(); ++i) {
-    const int64_t floats = cell.plan->output_floats(i);
-    CAIRN_ASSIGN_OR_RETURN(auto passage, Passage::Create(device, floats));
-    cell.outputs.push_back(std::move(passage));
-    CAIRN_ASSIGN_OR_RETURN(auto addend, DeviceCopy::Create(device, floats, "gradients from another device"));
-    cell.output_addends.push_back(std::move(addend));
-  }
+  CAIRN_RETURN_IF_ERROR(MakeBorders(part, cell, device));
   if (!here.last) return absl::OkStatus();
   const int64_t targets =
       size * MakeLossParams(shape_.loss, shape_.model.output_shape(), size).targets_per_example();
-  CAIRN_ASSIGN_OR_RETURN(auto copy, DeviceCopy::Create(device, targets, "targets"));
-  cell.targets.push_back(std::move(copy));
-  CAIRN_ASSIGN_OR_RETURN(auto weights, DeviceCopy::Create(device, size, "weights"));
-  cell.weights.push_back(std::move(weights));
+  CAIRN_ASSIGN_OR_RETURN(cell.targets, DeviceCopy::Create(device, targets, "targets"));
+  CAIRN_ASSIGN_OR_RETURN(cell.weights, DeviceCopy::Create(device, size, "weights"));
+  return absl::OkStatus();
+}
+
+absl::Status PipelineCells::MakeBorders(int part, Cell& cell, kernels::Device& device) const {
+  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
+  cell.input_pointers.resize(here.inputs.size());
+  cell.inputs.resize(here.inputs.size());
+  cell.input_gradients.resize(here.inputs.size());
+  for (size_t i = 0; i < here.inputs.size(); ++i) {
+    const int input = here.inputs[i];
+    if (input >= 0 && shape_.same_device(PartOfNode(shape_.parts, input), part)) continue;
+    const int64_t floats = cell.plan->input_floats(i);
+    CAIRN_ASSIGN_OR_RETURN(cell.inputs[i], DeviceCopy::Create(device, floats, "activations from elsewhere"));
+    if (!here.input_needs_gradient[i]) continue;
+    CAIRN_ASSIGN_OR_RETURN(cell.input_gradients[i], Passage::Create(device, floats));
+  }
+  cell.outputs.resize(here.outputs.size());
+  cell.output_addends.resize(here.outputs.size());
+  for (size_t i = 0; i < here.outputs.size(); ++i) {
+    const int64_t floats = cell.plan->output_floats(i);
+    if (shape_.leaves[static_cast<size_t>(part)][i]) {
+      CAIRN_ASSIGN_OR_RETURN(cell.outputs[i], Passage::Create(device, floats));
+    }
+    if (shape_.readers[static_cast<size_t>(part)][i].size() > 1) {
+      CAIRN_ASSIGN_OR_RETURN(cell.output_addends[i],
+                             DeviceCopy::Create(device, floats, "gradients from elsewhere"));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -98,20 +120,19 @@ absl::Status PipelineCells::GatherInputs(int part, int micro_batch, const Call& 
       const int64_t elements = shape_.model.inputs()[index].shape.num_elements();
       CAIRN_ASSIGN_OR_RETURN(
           cell.input_pointers[i],
-          cell.inputs[i].Upload(call.inputs[index] + begins_[static_cast<size_t>(micro_batch)] * elements,
+          cell.inputs[i]->Upload(call.inputs[index] + begins_[static_cast<size_t>(micro_batch)] * elements,
                                 cell.plan->input_floats(i)));
       continue;
     }
     const int from = PartOfNode(shape_.parts, input);
-    const std::vector<int>& outputs = shape_.parts[static_cast<size_t>(from)].outputs;
-    const auto output = static_cast<size_t>(std::find(outputs.begin(), outputs.end(), input) - outputs.begin());
+    const size_t output = OutputOf(shape_.parts[static_cast<size_t>(from)], input);
     Cell& giver = At(from, micro_batch);
-    if (same_device(from, part)) {
+    if (shape_.same_device(from, part)) {
       cell.input_pointers[i] = giver.plan->output(output);
       continue;
     }
-    CAIRN_ASSIGN_OR_RETURN(const float* const host, giver.outputs[output].Receive());
-    CAIRN_ASSIGN_OR_RETURN(cell.input_pointers[i], cell.inputs[i].Upload(host, cell.plan->input_floats(i)));
+    CAIRN_ASSIGN_OR_RETURN(const float* const host, giver.outputs[output]->Receive());
+    CAIRN_ASSIGN_OR_RETURN(cell.input_pointers[i], cell.inputs[i]->Upload(host, cell.plan->input_floats(i)));
   }
   return absl::OkStatus();
 }
@@ -126,7 +147,8 @@ absl::Status PipelineCells::Forward(int part, int micro_batch, const Call& call,
   if (!call.training) CAIRN_RETURN_IF_ERROR(cell.plan->Penalties(lane.values()));
   if (here.last) return RunLoss(cell, micro_batch, call, lane);
   for (size_t i = 0; i < here.outputs.size(); ++i) {
-    CAIRN_RETURN_IF_ERROR(cell.outputs[i].Send(cell.plan->output(i)));
+    if (!cell.outputs[i].has_value()) continue;
+    CAIRN_RETURN_IF_ERROR(cell.outputs[i]->Send(cell.plan->output(i)));
   }
   return absl::OkStatus();
 }
@@ -135,10 +157,10 @@ absl::Status PipelineCells::RunLoss(Cell& cell, int micro_batch, const Call& cal
   const int64_t begin = begins_[static_cast<size_t>(micro_batch)], size = SizeOf(micro_batch);
   const BatchView piece = call.batch.Part(begin, size);
   Plan::Batch batch;
-  CAIRN_ASSIGN_OR_RETURN(batch.targets, cell.targets[0].Upload(piece.targets.data(),
+  CAIRN_ASSIGN_OR_RETURN(batch.targets, cell.targets->Upload(piece.targets.data(),
                                                                static_cast<int64_t>(piece.targets.size())));
   if (!piece.weights.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(batch.weights, cell.weights[0].Upload(piece.weights.data(), size));
+    CAIRN_ASSIGN_OR_RETURN(batch.weights, cell.weights->Upload(piece.weights.data(), size));
   }
   if (const absl::Status status = cell.plan->Loss(batch, call.training); !status.ok()) {
     return begin == 0 ? status : Annotate(status, absl::StrCat("from example ", begin, " on"));
@@ -158,16 +180,16 @@ absl::Status PipelineCells::GatherGradients(int part, int micro_batch, PipelineL
     for (const PipelineShape::Reader& reader : readers[output]) {
       Cell& giver = At(reader.part, micro_batch);
       const auto input = static_cast<size_t>(reader.input);
-      if (same_device(reader.part, part)) {
+      if (shape_.same_device(reader.part, part)) {
         const float* const gradient = giver.plan->input_gradient(input);
         CAIRN_RETURN_IF_ERROR(first ? lane.device().CopyOnDevice(gradient, sum, floats)
                                     : cell.plan->AddToOutputGradient(output, gradient));
       } else {
-        CAIRN_ASSIGN_OR_RETURN(const float* const host, giver.input_gradients[input].Receive());
+        CAIRN_ASSIGN_OR_RETURN(const float* const host, giver.input_gradients[input]->Receive());
         if (first) {
           CAIRN_RETURN_IF_ERROR(lane.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
         } else {
-          CAIRN_ASSIGN_OR_RETURN(const float* const addend, cell.output_addends[output].Upload(host, floats));
+          CAIRN_ASSIGN_OR_RETURN(const float* const addend, cell.output_addends[output]->Upload(host, floats));
           CAIRN_RETURN_IF_ERROR(cell.plan->AddToOutputGradient(output, addend));
         }
       }
@@ -190,11 +212,8 @@ absl::Status PipelineCells::Backward(int part, int micro_batch, PipelineLane& la
     return lane.Add(variable, ContributionOf(variable, part, micro_batch));
   }));
   for (size_t i = 0; i < here.inputs.size(); ++i) {
-    if (!here.input_needs_gradient[i] ||
-        same_device(part, PartOfNode(shape_.parts, here.inputs[i]))) {
-      continue;
-    }
-    CAIRN_RETURN_IF_ERROR(cell.input_gradients[i].Send(cell.plan->input_gradient(i)));
+    if (!cell.input_gradients[i].has_value()) continue;
+    CAIRN_RETURN_IF_ERROR(cell.input_gradients[i]->Send(cell.plan->input_gradient(i)));
   }
   return absl::OkStatus();
 }

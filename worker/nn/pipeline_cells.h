@@ -32,6 +32,11 @@ struct PipelineShape {
   std::vector<std::vector<int>> parts_with;  // [variable of the model] rising
   // [part][output] those that give a gradient back, the last part first: the order in which they are added.
   std::vector<std::vector<std::vector<Reader>>> readers;
+  std::vector<std::vector<bool>> leaves;  // [part][output] another device reads it
+
+  bool same_device(int a, int b) const {
+    return device_of_part[static_cast<size_t>(a)] == device_of_part[static_cast<size_t>(b)];
+  }
 };
 
 class PipelineCells {
@@ -66,11 +71,9 @@ class PipelineCells {
   Cell& At(int part, int micro_batch) {
     return cells_[static_cast<size_t>(part)][static_cast<size_t>(micro_batch)];
   }
-  bool same_device(int a, int b) const {
-    return shape_.device_of_part[static_cast<size_t>(a)] == shape_.device_of_part[static_cast<size_t>(b)];
-  }
   PipelineLane::Contribution ContributionOf(int variable, int part, int micro_batch) const;
   absl::Status MakeCell(int part, int micro_batch, PipelineLane& lane);
+  absl::Status MakeBorders(int part, Cell& cell, kernels::Device& device) const;
   absl::Status GatherInputs(int part, int micro_batch, const Call& call);
   absl::Status GatherGradients(int part, int micro_batch, PipelineLane& lane);
   absl::Status RunLoss(Cell& cell, int micro_batch, const Call& call, PipelineLane& lane);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,15 +22,15 @@
 
 namespace cairn::nn {
 
-// One part for one micro-batch: its ops, its activations, and its borders.
+// One part for one micro-batch: its ops, its activations, and its borders, as far as something passes them.
 struct Cell {
   std::unique_ptr<Plan> plan{};
-  std::vector<DeviceCopy> inputs{};            // [input]
-  std::vector<const float*> input_pointers{};  // [input] set for the call
-  std::vector<Passage> outputs{};              // [output]
-  std::vector<Passage> input_gradients{};      // [input]
-  std::vector<DeviceCopy> output_addends{};    // [output] a further reader's gradient, on its way to the first's
-  std::vector<DeviceCopy> targets{}, weights{};  // of the last part: one each
+  std::vector<std::optional<DeviceCopy>> inputs{};            // [input] from the host or another device
+  std::vector<const float*> input_pointers{};                 // [input] set for the call
+  std::vector<std::optional<Passage>> outputs{};              // [output] to another device
+  std::vector<std::optional<Passage>> input_gradients{};      // [input] to another device
+  std::vector<std::optional<DeviceCopy>> output_addends{};    // [output] of a second reader, on its way to the first's
+  std::optional<DeviceCopy> targets{}, weights{};             // of the last part
 };
 
 class PipelineLane {

@@ -34,6 +34,7 @@ class PipelineReplica final : public Replica {
         inputs_(model) {}
 
   ~PipelineReplica() override {
+    Unpin();
     OnEach([&](size_t device) {
       for (auto& [examples, prepared] : prepared_) {
         if (prepared != nullptr) ForPartsOf(device, [&](int part) { prepared->cells.Destroy(part); });
@@ -74,44 +75,43 @@ class PipelineReplica final : public Replica {
       }
       return BatchResult();
     }
-    return Run(parameters, batch, gradients, on_gradient);
+    return Run(parameters, batch, gradients, /*training=*/true, on_gradient);
   }
 
   absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
-    return Run(parameters, batch, {}, [](int) {});
+    return Run(parameters, batch, {}, /*training=*/false, [](int) {});
   }
 
   // For the first device with memory of its own; it is the same memory for all that copy from it.
   absl::Status Pin(absl::Span<const float> host) override {
-    for (DeviceThread* const thread : threads_) {
-      if (thread->device().host_memory_is_device_memory()) continue;
-      absl::Status status;
-      thread->Run([&] {
-        auto pinned = thread->device().Pin(host.data(), static_cast<int64_t>(host.size() * sizeof(float)));
-        status = pinned.status();
-        if (pinned.ok()) pinned_.push_back(*std::move(pinned));
-      });
-      return status;
-    }
-    return absl::OkStatus();
+    const auto thread = std::find_if(threads_.begin(), threads_.end(), [](const DeviceThread* candidate) {
+      return !candidate->device().host_memory_is_device_memory();
+    });
+    absl::Status status;
+    if (thread == threads_.end()) return status;
+    pinned_by_ = *thread;
+    pinned_by_->Run([&] {
+      auto pinned = pinned_by_->device().Pin(host.data(), static_cast<int64_t>(host.size() * sizeof(float)));
+      status = pinned.status();
+      if (pinned.ok()) pinned_.push_back(*std::move(pinned));
+    });
+    return status;
   }
 
+  // Nothing is copied between two calls.
   void Unpin() override {
-    OnEach([&](size_t device) { static_cast<void>(threads_[device]->device().Synchronize()); });
-    pinned_.clear();
+    if (pinned_by_ != nullptr) pinned_by_->Run([&] { pinned_.clear(); });
   }
 
  private:
-  // An evaluation where there are no `gradients`.
   absl::StatusOr<BatchResult> Run(absl::Span<const float> parameters, const BatchView& batch,
-                                  absl::Span<float> gradients,
+                                  absl::Span<float> gradients, bool training,
                                   absl::FunctionRef<void(int variable)> on_gradient) {
     CAIRN_RETURN_IF_ERROR(CheckBatch(shape_.model, shape_.loss, parameters, batch));
     if (batch.examples == 0) return BatchResult();
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
     const auto floats = static_cast<size_t>(batch.examples * shape_.model.output_shape().num_elements());
     if (static_cast<int64_t>(floats) > outputs_.size()) outputs_ = AlignedBuffer(static_cast<int64_t>(floats));
-    const bool training = !gradients.empty() || shape_.model.num_parameters() == 0;
     const PipelineCells::Call call = {
         .inputs = inputs_.Split(batch), .batch = batch, .training = training, .outputs = outputs_.data()};
     PipelineSchedule& schedule = training ? prepared->training : prepared->evaluation;
@@ -200,7 +200,8 @@ class PipelineReplica final : public Replica {
   InputSplitter inputs_;
   AlignedBuffer outputs_;
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
-  std::vector<std::unique_ptr<kernels::PinnedMemory>> pinned_;
+  DeviceThread* pinned_by_ = nullptr;
+  std::vector<std::unique_ptr<kernels::PinnedMemory>> pinned_;  // its thread's
 };
 
 }  // namespace
