@@ -22,7 +22,8 @@ using nlohmann::ordered_json;
 class DevicesCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_flag("--json", json_, "One JSON object: physical_devices, logical_devices, and why there is no GPU");
+    app.add_flag("--json", json_,
+                 "One JSON object: physical_devices, logical_devices, and why there is no GPU");
     worker::AddCpuDevicesFlag(app, cpu_devices_);
     worker::AddVisibleDevicesFlag(app, visible_devices_);
   }
@@ -68,13 +69,10 @@ class DevicesCommand final : public Command {
 
   static ordered_json PhysicalCpu() {
     const kernels::CpuDeviceInfo info = kernels::DescribeCpu();
-    return {{"name", "/physical_device:CPU:0"},
-            {"device_type", "CPU"},
-            {"processor", info.processor},
-            {"instruction_set", info.instruction_set},
-            {"library", info.library},
-            {"cores", UsableCores()},
-            {"memory_total_bytes", info.memory_bytes}};
+    return {
+        {"name", "/physical_device:CPU:0"},        {"device_type", "CPU"},    {"processor", info.processor},
+        {"instruction_set", info.instruction_set}, {"library", info.library}, {"cores", UsableCores()},
+        {"memory_total_bytes", info.memory_bytes}};
   }
 
   static ordered_json PhysicalGpu(int index, const absl::StatusOr<kernels::CudaDeviceInfo>& info) {

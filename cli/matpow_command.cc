@@ -46,7 +46,8 @@ class MatpowCommand final : public Command {
         ->capture_default_str()
         ->type_name("N");
     app.add_option("--power", power_, "n")->check(WholeNumberFrom(1))->capture_default_str()->type_name("N");
-    app.add_option("--devices", devices_, "Where the powers are computed: on one device, or one on each of two")
+    app.add_option("--devices", devices_,
+                   "Where the powers are computed: on one device, or one on each of two")
         ->delimiter(',')
         ->expected(1, 2)
         ->capture_default_str()
@@ -55,7 +56,8 @@ class MatpowCommand final : public Command {
         ->capture_default_str()
         ->type_name("NAME");
     app.add_option("--seed", seed_, "Of the random matrices")->capture_default_str();
-    app.add_flag(FlagNames("log_device_placement"), log_placement_, "Tell which operation is on which device");
+    app.add_flag(FlagNames("log_device_placement"), log_placement_,
+                 "Tell which operation is on which device");
     worker::AddCpuDevicesFlag(app, cpu_devices_);
     worker::AddSoftPlacementFlag(app, allow_soft_placement_);
     worker::AddVisibleDevicesFlag(app, visible_devices_);
@@ -83,7 +85,8 @@ class MatpowCommand final : public Command {
       CAIRN_ASSIGN_OR_RETURN(powers[i].thread, Find(name, "--devices", request, backends));
       Tell(i == 0 ? "a^n" : "b^n", *powers[i].thread);
     }
-    CAIRN_ASSIGN_OR_RETURN(nn::DeviceThread* const adder, Find(sum_device_, "--sum_device", request, backends));
+    CAIRN_ASSIGN_OR_RETURN(nn::DeviceThread* const adder,
+                           Find(sum_device_, "--sum_device", request, backends));
     Tell("sum", *adder);
     for (size_t i = 0; i < 2; ++i) {
       Fill(powers[i], i);
@@ -104,10 +107,11 @@ class MatpowCommand final : public Command {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
 
     const double operations = 2.0 * 2 * static_cast<double>(power_ - 1) * std::pow(size_, 3);
-    std::printf("A^%lld + B^%lld, %lld x %lld: %.3f s, %.1f GFLOP/s; rows differ by %.1e from their sums in double\n",
-                static_cast<long long>(power_), static_cast<long long>(power_), static_cast<long long>(size_),
-                static_cast<long long>(size_), elapsed.count(), operations / elapsed.count() / 1e9,
-                Error(powers, sum));
+    std::printf(
+        "A^%lld + B^%lld, %lld x %lld: %.3f s, %.1f GFLOP/s; rows differ by %.1e from their sums in double\n",
+        static_cast<long long>(power_), static_cast<long long>(power_), static_cast<long long>(size_),
+        static_cast<long long>(size_), elapsed.count(), operations / elapsed.count() / 1e9,
+        Error(powers, sum));
     return absl::OkStatus();
   }
 
@@ -120,19 +124,19 @@ class MatpowCommand final : public Command {
     CAIRN_ASSIGN_OR_RETURN(const worker::FoundDevice found,
                            worker::FindDevice(name, flag, request, backends));
     for (const std::string& warning : found.warnings) {
-      std::fprintf(stderr, "%s: %s; it is on %s\n", kProgram, warning.c_str(), found.name.ShortName().c_str());
+      std::fprintf(stderr, "%s: %s; it is on %s\n", kProgram, warning.c_str(),
+                   found.name.ShortName().c_str());
     }
     for (const auto& thread : threads_) {
       if (thread->device().name() == found.name.ShortName()) return thread.get();
     }
     CAIRN_ASSIGN_OR_RETURN(
         threads_.emplace_back(),
-        nn::DeviceThread::Start(found.name.ShortName().substr(1),
-                                [&]() -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
-                                  CAIRN_ASSIGN_OR_RETURN(worker::ChosenDevice made,
-                                                         worker::MakeDevice(found, request, backends));
-                                  return std::move(made.device);
-                                }));
+        nn::DeviceThread::Start(
+            found.name.ShortName().substr(1), [&]() -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
+              CAIRN_ASSIGN_OR_RETURN(worker::ChosenDevice made, worker::MakeDevice(found, request, backends));
+              return std::move(made.device);
+            }));
     return threads_.back().get();
   }
 

@@ -113,8 +113,8 @@ class Device {
   virtual absl::Status Synchronize() = 0;
 
   // What is drawn at random by the operations asked for from here on depends on this: on the seed, and on an
-  // example's place in the batch that it was drawn for, of which `first_example` is the first one given. So it
-  // does not matter how a batch is divided among devices.
+  // example's place in the batch that it was drawn for, of which `first_example` is the first one given. So
+  // it does not matter how a batch is divided among devices.
   virtual absl::Status SeedRandom(uint64_t seed, int64_t first_example) = 0;
 
   // The three below return null where the device gains nothing from it: where its memory is the host's.

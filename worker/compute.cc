@@ -88,8 +88,7 @@ class Maker {
   }
 
   absl::Status MakePlaced() {
-    CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement,
-                           PlaceLayers(model_, options_.place, request_, makers_));
+    CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement, PlaceLayers(model_, options_.place, request_, makers_));
     const size_t before = compute_.warnings.size();
     Append(compute_.remarks, placement.remarks);
     Append(compute_.warnings, placement.warnings);
@@ -107,13 +106,14 @@ class Maker {
     return absl::OkStatus();
   }
 
-  // On the caller's thread. Where no layer says otherwise a GPU that cannot be used is replaced, as "auto" has
-  // it. There were `before` warnings before the placement's.
+  // On the caller's thread. Where no layer says otherwise a GPU that cannot be used is replaced, as "auto"
+  // has it. There were `before` warnings before the placement's.
   absl::Status MakeAlone(LayerPlacement placement, size_t before) {
-    const bool free = options_.place.empty() &&
-                      std::all_of(model_.nodes().begin(), model_.nodes().end(),
-                                  [](const nn::Node& node) { return node.device.empty(); });
-    auto chosen = free ? ChooseDevice(request_, makers_) : MakeDevice(placement.devices[0], request_, makers_);
+    const bool free =
+        options_.place.empty() && std::all_of(model_.nodes().begin(), model_.nodes().end(),
+                                              [](const nn::Node& node) { return node.device.empty(); });
+    auto chosen =
+        free ? ChooseDevice(request_, makers_) : MakeDevice(placement.devices[0], request_, makers_);
     if (!chosen.ok()) return chosen.status();
     if (free) compute_.warnings.resize(before);  // it has looked again
     Append(compute_.remarks, std::move(chosen->remarks));
@@ -131,18 +131,17 @@ class Maker {
 
   // Keras' trainable BatchNormalization: what a batch is then matters.
   bool NormalizesByBatch() const {
-    return std::any_of(model_.variables().begin(), model_.variables().end(),
-                       [](const nn::ModelVariable& variable) {
-                         return variable.moving_average_momentum.value_or(1) != 1;
-                       });
+    return std::any_of(
+        model_.variables().begin(), model_.variables().end(),
+        [](const nn::ModelVariable& variable) { return variable.moving_average_momentum.value_or(1) != 1; });
   }
 
   absl::Status StartThreads(const std::vector<FoundDevice>& found) {
     std::vector<std::string> names;
     for (const FoundDevice& device : found) {
       const std::string name = device.name.ShortName();
-      auto thread = nn::DeviceThread::Start(
-          name.substr(1), [&]() -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
+      auto thread =
+          nn::DeviceThread::Start(name.substr(1), [&]() -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
             if (cores_.count > 0) StayOnCores(cores_.first, cores_.count);
             CAIRN_ASSIGN_OR_RETURN(ChosenDevice chosen, MakeDevice(device, request_, makers_));
             Append(compute_.remarks, std::move(chosen.remarks));

@@ -1,6 +1,6 @@
-// What a worker computes with: its devices, and the one replica over them that the trainer calls. One device; one
-// replica on each of several (--devices, --mirrored); or one model whose layers are on several (--place, and what
-// the model file says).
+// What a worker computes with: its devices, and the one replica over them that the trainer calls. One device;
+// one replica on each of several (--devices, --mirrored); or one model whose layers are on several (--place,
+// and what the model file says).
 //
 // Made by cairn-worker's main thread, which uses it too.
 #pragma once
@@ -20,11 +20,11 @@
 namespace cairn::worker {
 
 struct Compute {
-  std::unique_ptr<kernels::Device> device{};                    // where there is one alone: the caller's thread's
-  std::vector<std::unique_ptr<nn::DeviceThread>> threads{};     // of several devices
-  std::unique_ptr<nn::Replica> replica{};                       // goes first
-  std::string name{};                                           // "/cpu:0", or "/gpu:0,/gpu:1"
-  std::vector<std::string> placement{};                         // --log_device_placement: layer by layer
+  std::unique_ptr<kernels::Device> device{};  // where there is one alone: the caller's thread's
+  std::vector<std::unique_ptr<nn::DeviceThread>> threads{};  // of several devices
+  std::unique_ptr<nn::Replica> replica{};                    // goes first
+  std::string name{};                                        // "/cpu:0", or "/gpu:0,/gpu:1"
+  std::vector<std::string> placement{};                      // --log_device_placement: layer by layer
   std::vector<std::string> remarks{}, warnings{};
 };
 

@@ -41,9 +41,8 @@ class Search {
   absl::StatusOr<FoundDevice> Named(const DeviceName& name) {
     if (!Matches({.job = name.job, .replica = name.replica, .task = name.task},
                  NameOf(request_.task, kCpu, 0))) {
-      return absl::InvalidArgumentError(absl::StrCat(source_, ": '", name.ToString(),
-                                                     "' is of another task, this is ",
-                                                     request_.task.ToString()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          source_, ": '", name.ToString(), "' is of another task, this is ", request_.task.ToString()));
     }
     if (!name.type.has_value() && !name.index.has_value()) return Any();
     const int index = name.index.value_or(0);
@@ -134,8 +133,7 @@ absl::StatusOr<ChosenDevice> MakeDevice(const FoundDevice& found, const DeviceRe
         request.cpu_devices == 1 ? 0 : kernels::DescribeCpu().memory_bytes / request.cpu_devices;
     CAIRN_ASSIGN_OR_RETURN(chosen.device, makers.make_cpu(index, std::max(1, share), memory));
   }
-  chosen.remarks.push_back(
-      absl::StrCat("computing on ", chosen.device->Description(), " (", found.why, ")"));
+  chosen.remarks.push_back(absl::StrCat("computing on ", chosen.device->Description(), " (", found.why, ")"));
   return chosen;
 }
 

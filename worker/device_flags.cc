@@ -55,8 +55,9 @@ bool NamesCpu(absl::string_view device) {
 }  // namespace
 
 void AddCpuDevicesFlag(CLI::App& app, int& cpu_devices) {
-  app.add_option(FlagNames("cpu_devices"), cpu_devices,
-                 "Logical devices /cpu:0, /cpu:1, ... that the CPU is divided into, with its threads and memory")
+  app.add_option(
+         FlagNames("cpu_devices"), cpu_devices,
+         "Logical devices /cpu:0, /cpu:1, ... that the CPU is divided into, with its threads and memory")
       ->check(WholeNumberFrom(1))
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
@@ -100,16 +101,18 @@ void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
   app.add_flag(SwitchNames("mirrored"), options.mirrored,
                "The same on all GPUs, or, where there is none, on all CPU devices")
       ->group(kGroup);
-  app.add_option(FlagNames("place"), options.place,
-                 "The layers whose names fit, as 'dense*', on this device; of several that fit the last counts")
+  app.add_option(
+         FlagNames("place"), options.place,
+         "The layers whose names fit, as 'dense*', on this device; of several that fit the last counts")
       ->check(CLI::Validator(&CheckPlaceRule, ""))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LAYERS=NAME,...")
       ->group(kGroup);
-  app.add_option(FlagNames("micro_batches"), options.micro_batches,
-                 "Pieces of a batch, so that devices with different layers work at the same time; 0: four for "
-                 "each device, one where layers normalize by the batch")
+  app.add_option(
+         FlagNames("micro_batches"), options.micro_batches,
+         "Pieces of a batch, so that devices with different layers work at the same time; 0: four for "
+         "each device, one where layers normalize by the batch")
       ->check(WholeNumberFrom(0))
       ->capture_default_str()
       ->type_name("N")

@@ -1,5 +1,5 @@
-// The flags that say where a worker computes: the part of the table in options.h that `cairn devices` and other
-// commands share.
+// The flags that say where a worker computes: the part of the table in options.h that `cairn devices` and
+// other commands share.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ void AddCpuDevicesFlag(CLI::App& app, int& cpu_devices);
 void AddVisibleDevicesFlag(CLI::App& app, std::string& visible_devices);
 void AddSoftPlacementFlag(CLI::App& app, bool& allow_soft_placement);
 
-// Makes --visible_devices true, unless it is empty. CUDA reads it when the first device is asked for; not while
-// other threads run.
+// Makes --visible_devices true, unless it is empty. CUDA reads it when the first device is asked for; not
+// while other threads run.
 void UseVisibleDevices(const std::string& visible_devices);
 
 }  // namespace cairn::worker

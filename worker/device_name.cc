@@ -49,7 +49,8 @@ class Parser {
     const absl::string_view key = words[0];
     const std::string lower = absl::AsciiStrToLower(key);
     if (lower == "job" || lower == "replica" || lower == "task") {
-      if (words.size() != 2) return Wrong(part, absl::StrCat("is not ", lower, ":", lower == "job" ? "NAME" : "N"));
+      if (words.size() != 2)
+        return Wrong(part, absl::StrCat("is not ", lower, ":", lower == "job" ? "NAME" : "N"));
       if (lower == "job") return ParseJob(part, words[1]);
       return lower == "replica" ? ParseNumber(part, words[1], said_replica_, name_.replica)
                                 : ParseNumber(part, words[1], said_task_, name_.task);
@@ -89,8 +90,8 @@ class Parser {
     if (std::exchange(said, true)) return Wrong(part, "says it a second time");
     if (text == "*") return absl::OkStatus();
     int value = 0;
-    const bool digits = std::all_of(text.begin(), text.end(),
-                                    [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); });
+    const bool digits = std::all_of(
+        text.begin(), text.end(), [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); });
     if (!digits || !absl::SimpleAtoi(text, &value)) return Wrong(part, "has no number from 0 to 2147483647");
     number = value;
     return absl::OkStatus();

@@ -1,10 +1,10 @@
-// The name of a device, as TensorFlow writes it, and TensorFlow's rules for such names (its DeviceNameUtils and
-// Python's DeviceSpec): what may be left open, what two names say together, which devices a name speaks of.
-// Values; any thread.
+// The name of a device, as TensorFlow writes it, and TensorFlow's rules for such names (its DeviceNameUtils
+// and Python's DeviceSpec): what may be left open, what two names say together, which devices a name speaks
+// of. Values; any thread.
 //
 //   /job:worker/replica:0/task:3/device:GPU:1     all of it
-//   /device:GPU:1, /gpu:1, gpu:1                  the old short forms; types in any case, printed in upper case
-//   /job:worker/device:GPU:*, GPU, /job:*, /, ""  a part left out or a star is left open
+//   /device:GPU:1, /gpu:1, gpu:1                  the old short forms; types in any case, printed in upper
+//   case /job:worker/device:GPU:*, GPU, /job:*, /, ""  a part left out or a star is left open
 #pragma once
 
 #include <optional>

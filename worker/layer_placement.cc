@@ -37,11 +37,11 @@ absl::Status CannotAssign(const nn::Layer& layer, const DeviceName& asked, const
       absl::StrJoin(AvailableDevices(request, makers), ", ",
                     [](std::string* out, const DeviceName& name) { out->append(name.ToString()); });
   const auto gpus = makers.count_gpus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "Cannot assign a device for layer '", layer.name(), "' (", layer.class_name(),
-      "): it was explicitly assigned to ", asked.ToString(), " but available devices are [ ", available,
-      " ]. Make sure the device specification refers to a valid device.",
-      asked.type == kGpu && !gpus.ok() ? absl::StrCat(" (", gpus.status().message(), ")") : ""));
+  return absl::InvalidArgumentError(
+      absl::StrCat("Cannot assign a device for layer '", layer.name(), "' (", layer.class_name(),
+                   "): it was explicitly assigned to ", asked.ToString(), " but available devices are [ ",
+                   available, " ]. Make sure the device specification refers to a valid device.",
+                   asked.type == kGpu && !gpus.ok() ? absl::StrCat(" (", gpus.status().message(), ")") : ""));
 }
 
 // What is asked for one layer.
@@ -135,19 +135,19 @@ absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<co
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     const nn::Node& node = model.nodes()[i];
     const auto same_layer = [&](const nn::Node& earlier) { return earlier.layer == node.layer; };
-    const auto before = std::find_if(model.nodes().begin(), model.nodes().begin() + static_cast<int64_t>(i),
-                                     same_layer);
+    const auto before =
+        std::find_if(model.nodes().begin(), model.nodes().begin() + static_cast<int64_t>(i), same_layer);
     if (before != model.nodes().begin() + static_cast<int64_t>(i)) {
-      placement.device_of.push_back(
-          placement.device_of[static_cast<size_t>(before - model.nodes().begin())]);
+      placement.device_of.push_back(placement.device_of[static_cast<size_t>(before - model.nodes().begin())]);
       continue;
     }
     const PlaceRule* rule = LastThatFits(parsed, *node.layer, fitted, placement.remarks);
     FoundDevice found;
     if (rule != nullptr || !node.device.empty()) {
-      const Asked asked = rule != nullptr
-                              ? Asked{rule->device, absl::StrCat("--place '", rule->layers, "=", rule->device, "'")}
-                              : Asked{node.device, absl::StrCat("layer '", node.layer->name(), "': device")};
+      const Asked asked =
+          rule != nullptr
+              ? Asked{rule->device, absl::StrCat("--place '", rule->layers, "=", rule->device, "'")}
+              : Asked{node.device, absl::StrCat("layer '", node.layer->name(), "': device")};
       CAIRN_ASSIGN_OR_RETURN(found, placer.Find(*node.layer, asked));
     } else {
       CAIRN_RETURN_IF_ERROR(find_usual());
@@ -163,8 +163,8 @@ absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<co
   }
   for (size_t i = 0; i < parsed.size(); ++i) {
     if (fitted[i]) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--place: no layer's name fits '", parsed[i].layers,
-                                                   "'; layers: ", LayerNames(model)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--place: no layer's name fits '", parsed[i].layers, "'; layers: ", LayerNames(model)));
   }
   return placement;
 }
@@ -199,8 +199,8 @@ std::vector<std::string> DescribeVariables(const nn::Model& model, int servers) 
     int64_t elements = 0;
     for (const net::Slice& slice : slices[server]) elements += slice.elements();
     most = std::max(most, elements);
-    lines.push_back(absl::StrCat("/job:ps/task:", server, ": ", Bytes(elements), " in ", slices[server].size(),
-                                 slices[server].size() == 1 ? " piece" : " pieces"));
+    lines.push_back(absl::StrCat("/job:ps/task:", server, ": ", Bytes(elements), " in ",
+                                 slices[server].size(), slices[server].size() == 1 ? " piece" : " pieces"));
   }
   const double mean = static_cast<double>(model.num_parameters()) / servers;
   lines.push_back(absl::StrFormat("the fullest server holds %.3f times the mean",

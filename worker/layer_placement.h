@@ -1,5 +1,5 @@
-// Which layer computes on which device: what --place and the model file say, found among the devices that there
-// are, and how that is told. Made once by cairn-worker's main thread; values.
+// Which layer computes on which device: what --place and the model file say, found among the devices that
+// there are, and how that is told. Made once by cairn-worker's main thread; values.
 #pragma once
 
 #include <string>

@@ -93,12 +93,12 @@ struct TrainOptions {
   std::string log_level = "info";  // --log_level debug|info|warning|error
 
   // Where it computes.
-  std::string device = "auto";        // --device auto|NAME: TensorFlow's name of a device
-  std::vector<std::string> devices;   // --devices A,B: a replica on each of these; empty: on --device alone
-  bool mirrored = false;              // --mirrored: the same on all GPUs, or on all CPU devices
-  std::vector<std::string> place;     // --place 'LAYERS=DEVICE',...: those layers there; the last that fits counts
-  int64_t micro_batches = 0;          // --micro_batches: of a model on several devices; 0: four for each device
-  int cpu_devices = 1;                // --cpu_devices: logical devices that the CPU is divided into
+  std::string device = "auto";       // --device auto|NAME: TensorFlow's name of a device
+  std::vector<std::string> devices;  // --devices A,B: a replica on each of these; empty: on --device alone
+  bool mirrored = false;             // --mirrored: the same on all GPUs, or on all CPU devices
+  std::vector<std::string> place;    // --place 'LAYERS=DEVICE',...: of those that fit a layer the last counts
+  int64_t micro_batches = 0;  // --micro_batches: of a model on several devices; 0: four for each device
+  int cpu_devices = 1;        // --cpu_devices: logical devices that the CPU is divided into
   bool allow_soft_placement = false;  // --allow_soft_placement: the CPU where a device does not exist
   std::string visible_devices;        // --visible_devices 0,2: CUDA_VISIBLE_DEVICES; empty: as it is
   kernels::Precision precision = kernels::Precision::kTensorFloat32;  // --precision fp32|tf32|bf16|fp16

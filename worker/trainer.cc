@@ -76,8 +76,7 @@ void Trainer::PinBuffers() {
     if (buffer.size() >= kSmallestFloats) first.Update(parts_.replica.Pin(buffer));
   }
   if (!first.ok()) {
-    LogWarning("copies from and to ", parts_.device,
-               " are slower than they could be: ", first.message());
+    LogWarning("copies from and to ", parts_.device, " are slower than they could be: ", first.message());
   }
 }
 

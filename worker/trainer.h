@@ -36,7 +36,7 @@ class Trainer {
     const std::vector<nn::MetricSpec>& metrics;
     const data::TrainingData& data;
     const data::SamplerOptions& sampler;
-    const v1::Job& job;  // but for the run_id
+    const v1::Job& job;         // but for the run_id
     const std::string& device;  // "/cpu:0", or "/gpu:0,/gpu:1": where the replica computes
     nn::Replica& replica;
     client::TrainingClient& client;

@@ -114,21 +114,21 @@ int CoresOf(const TrainOptions& options, const net::ResolvedCluster& cluster) {
 constexpr int kDeterministicThreads = 4;
 
 absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,
-                                    const nn::LossSpec& loss, const net::ResolvedCluster& cluster) {
+                                   const nn::LossSpec& loss, const net::ResolvedCluster& cluster) {
   const int cores = CoresOf(options, cluster);
   const int place = cluster.spec.place_on_host_of(cluster.self);
-  return MakeCompute(
-      options, model, loss,
-      {.device = options.device,
-       .allow_soft_placement = options.allow_soft_placement,
-       .cuda = {.precision = options.precision,
-                .allow_growth = options.allow_growth,
-                .memory_fraction = options.per_process_gpu_memory_fraction},
-       .cpu_devices = options.cpu_devices,
-       .threads = options.deterministic ? kDeterministicThreads * options.cpu_devices : cores,
-       .task = cluster.self,
-       .trainer_on_host = place},
-      options.deterministic ? CoreRange{.first = place * cores, .count = cores} : CoreRange(), TheBackends());
+  return MakeCompute(options, model, loss,
+                     {.device = options.device,
+                      .allow_soft_placement = options.allow_soft_placement,
+                      .cuda = {.precision = options.precision,
+                               .allow_growth = options.allow_growth,
+                               .memory_fraction = options.per_process_gpu_memory_fraction},
+                      .cpu_devices = options.cpu_devices,
+                      .threads = options.deterministic ? kDeterministicThreads * options.cpu_devices : cores,
+                      .task = cluster.self,
+                      .trainer_on_host = place},
+                     options.deterministic ? CoreRange{.first = place * cores, .count = cores} : CoreRange(),
+                     TheBackends());
 }
 
 // What a task's part of the job came to. The chief's result goes to stdout and to --summary.

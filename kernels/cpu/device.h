@@ -27,6 +27,7 @@ CpuDeviceInfo DescribeCpu();
 //
 // Several devices of one process are as separate as GPUs are: each counts the memory that is allocated on it,
 // up to `memory_limit_bytes` (0: what the machine has), and each of them computes in threads of its own.
-absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads, int64_t memory_limit_bytes = 0);
+absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads,
+                                                        int64_t memory_limit_bytes = 0);
 
 }  // namespace cairn::kernels

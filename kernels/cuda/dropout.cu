@@ -42,8 +42,8 @@ __device__ std::array<uint32_t, 4> WordsFrom(uint64_t place, const std::array<ui
 }
 
 // `to` = `from` where it stays, times the factor. One thread for each vector of elements, grid-strided, and
-// four random words for every four elements; memory is padded to whole vectors. The first thread keeps the seed
-// in `kept_seed`, unless that is null. Deterministic.
+// four random words for every four elements; memory is padded to whole vectors. The first thread keeps the
+// seed in `kept_seed`, unless that is null. Deterministic.
 template <typename T>
 __global__ void Drop(Choice choice, int64_t vectors, const Context::RandomSeed* seed,
                      Context::RandomSeed* kept_seed, const Vector<T>* from, Vector<T>* to) {
@@ -110,7 +110,8 @@ absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const Dro
         absl::StrCat("dropout of ", params.rate, " of ", params.input.ToString()));
   }
   CAIRN_ASSIGN_OR_RETURN(const Context::RandomSeed* const next_seed, context.Seed());
-  CAIRN_ASSIGN_OR_RETURN(auto seed, context.Allocate(sizeof(Context::RandomSeed) / sizeof(float), "dropout: seed"));
+  CAIRN_ASSIGN_OR_RETURN(auto seed,
+                         context.Allocate(sizeof(Context::RandomSeed) / sizeof(float), "dropout: seed"));
   return VisitType(params.input.type, [&](auto* p) -> absl::StatusOr<std::unique_ptr<Dropout>> {
     using T = std::remove_pointer_t<decltype(p)>;
     return std::make_unique<CudaDropout<T>>(context, params, next_seed, std::move(seed));

@@ -1,6 +1,6 @@
-// How much faster two logical CPU devices of one thread each are than one: a model divided between them, whose
-// micro-batches pass both, and a replica on each. All in turn in one process; the figure is the median of the
-// rounds' ratios. Ends with status 1 where the pipeline misses its bar.
+// How much faster two logical CPU devices of one thread each are than one: a model divided between them,
+// whose micro-batches pass both, and a replica on each. All in turn in one process; the figure is the median
+// of the rounds' ratios. Ends with status 1 where the pipeline misses its bar.
 //   devices_bench [--batch_size 256] [--micro_batches 8] [--rounds 15]
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -81,8 +81,7 @@ absl::StatusOr<bool> Run(const Options& options) {
   ways.push_back({"mirrored on two", std::move(mirrored)});
 
   Random random(1, "bench/inputs");
-  std::vector<float> inputs(
-      static_cast<size_t>(options.batch_size * model.input_shape().num_elements()));
+  std::vector<float> inputs(static_cast<size_t>(options.batch_size * model.input_shape().num_elements()));
   for (float& value : inputs) value = random.NextUniform() - 0.5f;
   std::vector<float> labels(static_cast<size_t>(options.batch_size));
   for (float& label : labels) label = static_cast<float>(random.NextBelow(10));
@@ -111,11 +110,11 @@ absl::StatusOr<bool> Run(const Options& options) {
                 *std::max_element(ratios.begin(), ratios.end()));
     if (&way == &ways[1]) pipeline_ratio = Median(ratios);
   }
-  std::printf("%lld micro-batches allow %.2f at most; the bar is %.1f\n",
-              static_cast<long long>(options.micro_batches),
-              2.0 * static_cast<double>(options.micro_batches) /
-                  static_cast<double>(options.micro_batches + 1),
-              kBar);
+  std::printf(
+      "%lld micro-batches allow %.2f at most; the bar is %.1f\n",
+      static_cast<long long>(options.micro_batches),
+      2.0 * static_cast<double>(options.micro_batches) / static_cast<double>(options.micro_batches + 1),
+      kBar);
   return pipeline_ratio >= kBar;
 }
 
@@ -128,7 +127,9 @@ int main(int argc, char** argv) {
   app.add_option("--batch_size", options.batch_size)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--micro_batches", options.micro_batches)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--steps", options.steps, "In one measurement")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", options.steps, "In one measurement")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const auto met = cairn::Run(options);
   if (!met.ok()) std::fprintf(stderr, "devices_bench: %s\n", met.status().ToString().c_str());

@@ -220,8 +220,8 @@ TEST_P(NormalizationConformance, DropoutDrawsFromTheSeedThatWasSetBeforeItWasMad
   EXPECT_EQ(drop(*second), of_7);
 }
 
-// Philox's words decide, four elements a block: whatever the device, and whichever part of a batch it is given,
-// the same elements stay.
+// Philox's words decide, four elements a block: whatever the device, and whichever part of a batch it is
+// given, the same elements stay.
 TEST_P(NormalizationConformance, DropoutDrawsTheSameOnEveryDevice) {
   constexpr uint64_t kSeed = 0x123456789ABCDEF, kStream = 0xFEDCBA987654321;
   const Shape shape = {3, 67};

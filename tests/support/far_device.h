@@ -1,5 +1,5 @@
-// A CPU whose memory is not the host's: every copy that a GPU needs must be made, or the results are wrong. What is
-// copied to the host arrives only when it is waited for, as late as a GPU may be.
+// A CPU whose memory is not the host's: every copy that a GPU needs must be made, or the results are wrong.
+// What is copied to the host arrives only when it is waited for, as late as a GPU may be.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,8 @@ class FarDevice final : public Device {
   explicit FarDevice(std::unique_ptr<Device> cpu) : cpu_(std::move(cpu)) {}
   const std::string& name() const override { return cpu_->name(); }
   std::string Description() const override { return cpu_->Description(); }
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t num_floats, absl::string_view what) override {
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t num_floats,
+                                                         absl::string_view what) override {
     return cpu_->Allocate(num_floats, what);
   }
   absl::Status CopyToDevice(const void* host, void* device, int64_t bytes) override {

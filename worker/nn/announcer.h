@@ -1,5 +1,5 @@
-// Variables whose gradient is final, handed from the threads of several devices to the one that waits for them.
-// One for each call of a replica; made and awaited by its thread, the rest from any.
+// Variables whose gradient is final, handed from the threads of several devices to the one that waits for
+// them. One for each call of a replica; made and awaited by its thread, the rest from any.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class Announcer {
     changed_.NotifyOne();  // under the lock: who waits may be gone as soon as it is free
   }
 
-  // Tells of every variable as it comes, outside the lock; returns when all threads are done. There is no limit
-  // to that: they compute, and wait for each other alone.
+  // Tells of every variable as it comes, outside the lock; returns when all threads are done. There is no
+  // limit to that: they compute, and wait for each other alone.
   void Await(absl::FunctionRef<void(int variable)> on_gradient) {
     for (size_t told = 0;;) {
       int variable = 0;

@@ -32,8 +32,8 @@ absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<con
                      " targets and ", batch.weights.size(), " weights"));
   }
   if (static_cast<int64_t>(parameters.size()) != model.num_parameters()) {
-    return absl::InvalidArgumentError(absl::StrCat(parameters.size(), " values for the model's ",
-                                                   model.num_parameters(), " parameters"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(parameters.size(), " values for the model's ", model.num_parameters(), " parameters"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// A device's copy of data that the host keeps; where the device's memory is the host's that memory itself, and
-// nothing is copied. Used by the device's thread.
+// A device's copy of data that the host keeps; where the device's memory is the host's that memory itself,
+// and nothing is copied. Used by the device's thread.
 #pragma once
 
 #include <cstdint>

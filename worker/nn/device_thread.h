@@ -1,5 +1,6 @@
-// A device and the one thread that makes it, uses it and ends it: what several devices of one worker need to work
-// at the same time. Owned by whoever made it, outlives every replica on it; Post() and Run() from any thread.
+// A device and the one thread that makes it, uses it and ends it: what several devices of one worker need to
+// work at the same time. Owned by whoever made it, outlives every replica on it; Post() and Run() from any
+// thread.
 #pragma once
 
 #include <deque>
@@ -19,8 +20,7 @@ class DeviceThread {
  public:
   // `make` runs on the new thread; its error is ours. Blocks until it returns.
   static absl::StatusOr<std::unique_ptr<DeviceThread>> Start(
-      const std::string& name,
-      absl::AnyInvocable<absl::StatusOr<std::unique_ptr<kernels::Device>>()> make);
+      const std::string& name, absl::AnyInvocable<absl::StatusOr<std::unique_ptr<kernels::Device>>()> make);
   // Does what was asked, then ends the device and the thread.
   ~DeviceThread();
   DeviceThread(const DeviceThread&) = delete;

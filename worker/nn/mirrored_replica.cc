@@ -56,7 +56,8 @@ class MirroredReplica final : public Replica {
     }
     if (batch.examples == 0) {
       std::fill(gradients.begin(), gradients.end(), 0.0f);
-      for (auto variable = static_cast<int>(model_.variables().size()); variable-- > 0;) on_gradient(variable);
+      for (auto variable = static_cast<int>(model_.variables().size()); variable-- > 0;)
+        on_gradient(variable);
       return BatchResult();
     }
     const std::vector<int64_t> begins = Begins(batch);
@@ -110,8 +111,8 @@ class MirroredReplica final : public Replica {
     return EvenParts(batch.examples, std::min(batch.examples, static_cast<int64_t>(mirrors_.size())));
   }
 
-  // Asks for `work(index)` on each device that has a part; `announcer` is told when it is done. All that `work`
-  // borrows stays until then.
+  // Asks for `work(index)` on each device that has a part; `announcer` is told when it is done. All that
+  // `work` borrows stays until then.
   template <typename Work>
   void RunAll(const std::vector<int64_t>& begins, Announcer& announcer, const Work& work) {
     for (size_t index = 0; index + 1 < begins.size(); ++index) {
@@ -146,8 +147,9 @@ class MirroredReplica final : public Replica {
     for (size_t index = 0; index + 1 < begins.size(); ++index) {
       const absl::StatusOr<BatchResult>& part = mirrors_[index].result;
       if (!part.ok()) {
-        return begins[index] == 0 ? part.status()
-                                  : Annotate(part.status(), absl::StrCat("from example ", begins[index], " on"));
+        return begins[index] == 0
+                   ? part.status()
+                   : Annotate(part.status(), absl::StrCat("from example ", begins[index], " on"));
       }
       joined.sums.loss += part->sums.loss;
       joined.sums.examples += part->sums.examples;

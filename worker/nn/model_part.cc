@@ -10,9 +10,9 @@ namespace {
 std::vector<bool> NeedGradients(const Model& model) {
   std::vector<bool> need;
   for (const Node& node : model.nodes()) {
-    need.push_back(!node.variables.empty() || std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
-      return input >= 0 && need[static_cast<size_t>(input)];
-    }));
+    need.push_back(!node.variables.empty() ||
+                   std::any_of(node.inputs.begin(), node.inputs.end(),
+                               [&](int input) { return input >= 0 && need[static_cast<size_t>(input)]; }));
   }
   return need;
 }

@@ -1,5 +1,5 @@
-// A run of a model's nodes, and what passes its borders: what one device does of a model that is divided among
-// several. Values.
+// A run of a model's nodes, and what passes its borders: what one device does of a model that is divided
+// among several. Values.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ struct ModelPart {
   std::vector<bool> input_needs_gradient;  // [input] a variable stands before it
   // Nodes of it that are read behind `end`; of the part with the last node that node alone.
   std::vector<int> outputs;
-  std::vector<int> variables;  // of the model, rising
+  std::vector<int> variables;   // of the model, rising
   bool needs_gradient = false;  // there is something to do backward
   bool last = false;            // it ends with the model's output
 };

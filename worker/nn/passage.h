@@ -1,7 +1,7 @@
 // What one device computes and another reads: activations on their way forward, their gradients on their way
-// back. Where the device's memory is the host's it is read where it lies; elsewhere it is copied to the host, beside
-// the device's other work. Owned by what computes it; Send() in the device's thread, Receive() in the reader's,
-// which comes later by other means.
+// back. Where the device's memory is the host's it is read where it lies; elsewhere it is copied to the host,
+// beside the device's other work. Owned by what computes it; Send() in the device's thread, Receive() in the
+// reader's, which comes later by other means.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,7 @@ class Passage {
       return absl::OkStatus();
     }
     host_ = staging_.data();
-    CAIRN_RETURN_IF_ERROR(
-        device_->CopyToHost(from, staging_.data(), num_floats_ * int64_t{sizeof(float)}));
+    CAIRN_RETURN_IF_ERROR(device_->CopyToHost(from, staging_.data(), num_floats_ * int64_t{sizeof(float)}));
     return arrived_->Set();
   }
   // Blocks until it has arrived. Host memory.

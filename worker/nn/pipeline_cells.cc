@@ -12,7 +12,8 @@ namespace {
 
 // The place of a part's node among its outputs.
 size_t OutputOf(const ModelPart& part, int node) {
-  return static_cast<size_t>(std::find(part.outputs.begin(), part.outputs.end(), node) - part.outputs.begin());
+  return static_cast<size_t>(std::find(part.outputs.begin(), part.outputs.end(), node) -
+                             part.outputs.begin());
 }
 
 }  // namespace
@@ -43,7 +44,9 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, abs
 }
 
 PipelineCells::PipelineCells(const PipelineShape& shape, int64_t examples, int64_t micro_batches)
-    : shape_(shape), begins_(EvenParts(examples, std::min(examples, micro_batches))), cells_(shape.parts.size()) {}
+    : shape_(shape),
+      begins_(EvenParts(examples, std::min(examples, micro_batches))),
+      cells_(shape.parts.size()) {}
 
 absl::Status PipelineCells::Make(int part, PipelineLane& lane) {
   cells_[static_cast<size_t>(part)].resize(static_cast<size_t>(micro_batches()));
@@ -59,8 +62,8 @@ PipelineLane::Contribution PipelineCells::ContributionOf(int variable, int part,
   const std::vector<int>& with = shape_.parts_with[static_cast<size_t>(variable)];
   return {.first = micro_batch == 0 && part == with.back(),
           .last = micro_batch + 1 == micro_batches() && part == with.front(),
-          .share = static_cast<float>(static_cast<double>(SizeOf(micro_batch)) /
-                                      static_cast<double>(examples()))};
+          .share =
+              static_cast<float>(static_cast<double>(SizeOf(micro_batch)) / static_cast<double>(examples()))};
 }
 
 absl::Status PipelineCells::MakeCell(int part, int micro_batch, PipelineLane& lane) {
@@ -121,7 +124,7 @@ absl::Status PipelineCells::GatherInputs(int part, int micro_batch, const Call& 
       CAIRN_ASSIGN_OR_RETURN(
           cell.input_pointers[i],
           cell.inputs[i]->Upload(call.inputs[index] + begins_[static_cast<size_t>(micro_batch)] * elements,
-                                cell.plan->input_floats(i)));
+                                 cell.plan->input_floats(i)));
       continue;
     }
     const int from = PartOfNode(shape_.parts, input);
@@ -157,8 +160,8 @@ absl::Status PipelineCells::RunLoss(Cell& cell, int micro_batch, const Call& cal
   const int64_t begin = begins_[static_cast<size_t>(micro_batch)], size = SizeOf(micro_batch);
   const BatchView piece = call.batch.Part(begin, size);
   Plan::Batch batch;
-  CAIRN_ASSIGN_OR_RETURN(batch.targets, cell.targets->Upload(piece.targets.data(),
-                                                               static_cast<int64_t>(piece.targets.size())));
+  CAIRN_ASSIGN_OR_RETURN(
+      batch.targets, cell.targets->Upload(piece.targets.data(), static_cast<int64_t>(piece.targets.size())));
   if (!piece.weights.empty()) {
     CAIRN_ASSIGN_OR_RETURN(batch.weights, cell.weights->Upload(piece.weights.data(), size));
   }
@@ -189,7 +192,8 @@ absl::Status PipelineCells::GatherGradients(int part, int micro_batch, PipelineL
         if (first) {
           CAIRN_RETURN_IF_ERROR(lane.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
         } else {
-          CAIRN_ASSIGN_OR_RETURN(const float* const addend, cell.output_addends[output]->Upload(host, floats));
+          CAIRN_ASSIGN_OR_RETURN(const float* const addend,
+                                 cell.output_addends[output]->Upload(host, floats));
           CAIRN_RETURN_IF_ERROR(cell.plan->AddToOutputGradient(output, addend));
         }
       }

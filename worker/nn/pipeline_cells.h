@@ -1,6 +1,6 @@
-// The cells of a divided model for one batch size, [part][micro-batch], and what runs in one of them. Made and run
-// part by part, by the thread of the part's device; a cell is read by its neighbours' threads when the schedule says
-// that it is done.
+// The cells of a divided model for one batch size, [part][micro-batch], and what runs in one of them. Made
+// and run part by part, by the thread of the part's device; a cell is read by its neighbours' threads when
+// the schedule says that it is done.
 #pragma once
 
 #include <cstdint>

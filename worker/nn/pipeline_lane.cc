@@ -80,7 +80,8 @@ absl::Status PipelineLane::Weigh(int variable, float share, float* to) {
   std::unique_ptr<kernels::UnaryOp>& weigher = weighers_[{elements, share}];
   if (weigher == nullptr) {
     CAIRN_ASSIGN_OR_RETURN(
-        weigher, device_.ops().MakeAffine({.input = {.shape = {1, elements}}, .scale = {share}, .offset = {0}}));
+        weigher,
+        device_.ops().MakeAffine({.input = {.shape = {1, elements}}, .scale = {share}, .offset = {0}}));
   }
   return weigher->Forward(addends_[static_cast<size_t>(variable)], to);
 }

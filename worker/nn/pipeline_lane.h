@@ -1,8 +1,8 @@
-// One device of a divided model: its variables, and what its parts compute. Owned by the pipeline; used by the
-// device's thread, but for what a Cell passes on.
+// One device of a divided model: its variables, and what its parts compute. Owned by the pipeline; used by
+// the device's thread, but for what a Cell passes on.
 //
-// A device with memory of its own holds the variables of its parts alone. Gradients of micro-batches are added
-// up where the device computes, in the order of the micro-batches.
+// A device with memory of its own holds the variables of its parts alone. Gradients of micro-batches are
+// added up where the device computes, in the order of the micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,13 @@ namespace cairn::nn {
 // One part for one micro-batch: its ops, its activations, and its borders, as far as something passes them.
 struct Cell {
   std::unique_ptr<Plan> plan{};
-  std::vector<std::optional<DeviceCopy>> inputs{};            // [input] from the host or another device
-  std::vector<const float*> input_pointers{};                 // [input] set for the call
-  std::vector<std::optional<Passage>> outputs{};              // [output] to another device
-  std::vector<std::optional<Passage>> input_gradients{};      // [input] to another device
-  std::vector<std::optional<DeviceCopy>> output_addends{};    // [output] of a second reader, on its way to the first's
-  std::optional<DeviceCopy> targets{}, weights{};             // of the last part
+  std::vector<std::optional<DeviceCopy>> inputs{};        // [input] from the host or another device
+  std::vector<const float*> input_pointers{};             // [input] set for the call
+  std::vector<std::optional<Passage>> outputs{};          // [output] to another device
+  std::vector<std::optional<Passage>> input_gradients{};  // [input] to another device
+  std::vector<std::optional<DeviceCopy>>
+      output_addends{};                            // [output] of a second reader, on its way to the first's
+  std::optional<DeviceCopy> targets{}, weights{};  // of the last part
 };
 
 class PipelineLane {
@@ -42,7 +43,8 @@ class PipelineLane {
 
   kernels::Device& device() const { return device_; }
 
-  // Begins a call. `parameters` and `gradients` (empty in an evaluation) in the model's flat order; until End().
+  // Begins a call. `parameters` and `gradients` (empty in an evaluation) in the model's flat order; until
+  // End().
   absl::Status Begin(absl::Span<const float> parameters, absl::Span<float> gradients);
   Plan::Values values() const { return values_; }
 
@@ -66,8 +68,8 @@ class PipelineLane {
   const ModelVariable& VariableOf(int variable) const {
     return model_.variables()[static_cast<size_t>(variable)];
   }
-  // A statistic is a mean, weighted by examples, of what micro-batches give; gradients are of the whole batch's
-  // mean already, and are added.
+  // A statistic is a mean, weighted by examples, of what micro-batches give; gradients are of the whole
+  // batch's mean already, and are added.
   bool is_weighted(int variable, const Contribution& contribution) const {
     return !VariableOf(variable).trainable() && contribution.share != 1;
   }
@@ -79,9 +81,9 @@ class PipelineLane {
   // Of the variables that it has, one after another: their values and the sums of their gradients (null where
   // they are the host's), what a cell writes before it is added, and the same after it is weighted.
   std::unique_ptr<kernels::DeviceMemory> values_memory_, sums_memory_, addends_memory_, weighted_memory_;
-  std::vector<const float*> values_;             // [variable of the model]
-  std::vector<float*> sums_, addends_;           // [variable of the model]
-  std::map<int64_t, std::unique_ptr<kernels::NaryOp>> adders_;                     // [elements]
+  std::vector<const float*> values_;                            // [variable of the model]
+  std::vector<float*> sums_, addends_;                          // [variable of the model]
+  std::map<int64_t, std::unique_ptr<kernels::NaryOp>> adders_;  // [elements]
   std::map<std::pair<int64_t, float>, std::unique_ptr<kernels::UnaryOp>> weighers_;  // [elements, share]
   absl::Span<float> gradients_;
   std::vector<int> final_;  // since the last Announce()

@@ -64,8 +64,8 @@ class PipelineReplica final : public Replica {
                                               absl::Span<float> gradients,
                                               absl::FunctionRef<void(int variable)> on_gradient) override {
     if (static_cast<int64_t>(gradients.size()) != shape_.model.num_parameters()) {
-      return absl::InvalidArgumentError(absl::StrCat(gradients.size(), " gradients for ",
-                                                     shape_.model.num_parameters(), " parameters"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(gradients.size(), " gradients for ", shape_.model.num_parameters(), " parameters"));
     }
     if (batch.examples == 0) {
       CAIRN_RETURN_IF_ERROR(CheckBatch(shape_.model, shape_.loss, parameters, batch));
@@ -111,7 +111,8 @@ class PipelineReplica final : public Replica {
     if (batch.examples == 0) return BatchResult();
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
     const auto floats = static_cast<size_t>(batch.examples * shape_.model.output_shape().num_elements());
-    if (static_cast<int64_t>(floats) > outputs_.size()) outputs_ = AlignedBuffer(static_cast<int64_t>(floats));
+    if (static_cast<int64_t>(floats) > outputs_.size())
+      outputs_ = AlignedBuffer(static_cast<int64_t>(floats));
     const PipelineCells::Call call = {
         .inputs = inputs_.Split(batch), .batch = batch, .training = training, .outputs = outputs_.data()};
     PipelineSchedule& schedule = training ? prepared->training : prepared->evaluation;
@@ -138,9 +139,8 @@ class PipelineReplica final : public Replica {
     PipelineLane& lane = *lanes_[device];
     schedule.Fail(lane.Begin(parameters, gradients));  // an OK status is no failure
     while (const auto task = schedule.Next(static_cast<int>(device))) {
-      absl::Status status = task->backward
-                                ? cells.Backward(task->part, task->micro_batch, lane)
-                                : cells.Forward(task->part, task->micro_batch, call, lane);
+      absl::Status status = task->backward ? cells.Backward(task->part, task->micro_batch, lane)
+                                           : cells.Forward(task->part, task->micro_batch, call, lane);
       if (status.ok()) status = lane.Announce([&](int variable) { announcer.Announce(variable); });
       if (status.ok()) {
         schedule.Finish(*task);
@@ -156,9 +156,10 @@ class PipelineReplica final : public Replica {
     if (prepared != nullptr) return prepared.get();
     PipelineCells cells(shape_, examples, micro_batches_);
     const int micro_batches = cells.micro_batches();
-    auto made = std::unique_ptr<Prepared>(
-        new Prepared{std::move(cells), {shape_.parts, shape_.device_of_part, micro_batches, true},
-                     {shape_.parts, shape_.device_of_part, micro_batches, false}});
+    auto made =
+        std::unique_ptr<Prepared>(new Prepared{std::move(cells),
+                                               {shape_.parts, shape_.device_of_part, micro_batches, true},
+                                               {shape_.parts, shape_.device_of_part, micro_batches, false}});
     std::vector<absl::Status> statuses(threads_.size());
     OnEach([&](size_t device) {
       ForPartsOf(device, [&](int part) { statuses[device].Update(made->cells.Make(part, *lanes_[device])); });

@@ -7,8 +7,8 @@
 namespace cairn::nn {
 
 int PartOfNode(absl::Span<const ModelPart> parts, int node) {
-  const auto part =
-      std::find_if(parts.begin(), parts.end(), [&](const ModelPart& candidate) { return node < candidate.end; });
+  const auto part = std::find_if(parts.begin(), parts.end(),
+                                 [&](const ModelPart& candidate) { return node < candidate.end; });
   return static_cast<int>(part - parts.begin());
 }
 

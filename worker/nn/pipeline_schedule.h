@@ -1,13 +1,14 @@
 // In which order the devices of a divided model do their work: forward and backward of each part for each
-// micro-batch, as soon as what they wait for is done and the device is free (GPipe: Huang et al., 2019, section
-// 2.3; but a device that can go backward does, as in PipeDream's 1F1B, Narayanan et al., 2019, section 3.2).
+// micro-batch, as soon as what they wait for is done and the device is free (GPipe: Huang et al., 2019,
+// section 2.3; but a device that can go backward does, as in PipeDream's 1F1B, Narayanan et al., 2019,
+// section 3.2).
 //
 //   device 0  F0 F1 F2 F3       B0    B1    B2    B3
 //   device 1     F0 B0    F1 B1    F2 B2    F3 B3
 //
-// Micro-batches pass every part in their order, and parts that share a variable take turns, so that all sums are
-// taken in the same order on every run, whichever device is faster. One for each batch size; Next() and Finish()
-// come from the devices' threads.
+// Micro-batches pass every part in their order, and parts that share a variable take turns, so that all sums
+// are taken in the same order on every run, whichever device is faster. One for each batch size; Next() and
+// Finish() come from the devices' threads.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// One batch size of one model, or of a part of it, on one device: the ops, and memory for every activation. Made
-// once, run many times; running allocates nothing. Owned by a Replica, used by its thread.
+// One batch size of one model, or of a part of it, on one device: the ops, and memory for every activation.
+// Made once, run many times; running allocates nothing. Owned by a Replica, used by its thread.
 //
 // plan.cc makes it, plan_run.cc runs it.
 #pragma once
@@ -57,12 +57,13 @@ class Plan {
   // lacks. In float16 gradients lie in the model's flat order.
   using Values = absl::Span<const float* const>;
   using Gradients = absl::Span<float* const>;
-  // Told once per variable, in the calling thread, when the work that writes its gradient has been asked of the
-  // device.
+  // Told once per variable, in the calling thread, when the work that writes its gradient has been asked of
+  // the device.
   using OnGradient = absl::FunctionRef<absl::Status(int variable)>;
 
   // A part with the model's end. `batch.inputs` must stay until the next run.
-  absl::Status ForwardBackward(Values values, const Batch& batch, Gradients gradients, OnGradient on_gradient);
+  absl::Status ForwardBackward(Values values, const Batch& batch, Gradients gradients,
+                               OnGradient on_gradient);
   absl::Status Evaluate(Values values, const Batch& batch);
 
   // The same one by one, as parts need it. Loss(): of the last part; with `gradient` it writes the gradient
@@ -154,9 +155,9 @@ class Plan {
   const Spec spec_;
   std::vector<Value> values_;  // those of the part's inputs first
   std::vector<Step> steps_;
-  std::vector<int> value_of_;  // [node of the part]
-  std::vector<int> outputs_;   // [output of the part] a value
-  std::map<int, int> plain_;   // of a value that is not
+  std::vector<int> value_of_;                    // [node of the part]
+  std::vector<int> outputs_;                     // [output of the part] a value
+  std::map<int, int> plain_;                     // of a value that is not
   std::unique_ptr<kernels::Loss> loss_;          // null but in the last part
   std::unique_ptr<kernels::LossScaler> scaler_;  // null but in float16
   bool finite_ = true;

@@ -41,7 +41,8 @@ absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gr
     }
     for (size_t i = 0; i < step.variables.size(); ++i) {
       const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
-      step.gradient_pointers[i] = step.adds_to_variable[i] ? addend : gradients[static_cast<size_t>(step.variables[i])];
+      step.gradient_pointers[i] =
+          step.adds_to_variable[i] ? addend : gradients[static_cast<size_t>(step.variables[i])];
       if (step.adds_to_variable[i]) addend += PaddedFloats(variable.shape.num_elements());
     }
     float* output_gradient = GradientOf(step.output);

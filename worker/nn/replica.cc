@@ -59,11 +59,11 @@ class DeviceReplica final : public Replica {
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
     CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
     if (device_.host_memory_is_device_memory()) {
-      CAIRN_RETURN_IF_ERROR(prepared->plan->ForwardBackward(uploaded.values, uploaded.batch,
-                                                            GradientsFrom(gradients.data()), [&](int variable) {
-                                                              on_gradient(variable);
-                                                              return absl::OkStatus();
-                                                            }));
+      CAIRN_RETURN_IF_ERROR(prepared->plan->ForwardBackward(
+          uploaded.values, uploaded.batch, GradientsFrom(gradients.data()), [&](int variable) {
+            on_gradient(variable);
+            return absl::OkStatus();
+          }));
     } else {
       CAIRN_RETURN_IF_ERROR(prepared->plan->scales_loss() ? RunScaled(*prepared, uploaded, gradients)
                                                           : RunAway(*prepared, uploaded, gradients));
@@ -257,9 +257,9 @@ class DeviceReplica final : public Replica {
   DeviceCopy parameters_, gradients_;
   LossScale loss_scale_;
   InputSplitter inputs_;
-  std::vector<const float*> values_;          // [variable] set for the call, like the next two
-  std::vector<float*> targets_;               // [variable]
-  std::vector<const float*> input_pointers_;  // [input]
+  std::vector<const float*> values_;                       // [variable] set for the call, like the next two
+  std::vector<float*> targets_;                            // [variable]
+  std::vector<const float*> input_pointers_;               // [input]
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
 };

@@ -85,16 +85,17 @@ TEST_F(MirroredReplicaTest, TwoRunsGiveTheSameBits) {
 }
 
 TEST_F(MirroredReplicaTest, WhereArithmeticIsExactSoIsTheMean) {
-  // One weight, squared error: the gradient is 2 (w x - t) x, and w = 0. Five examples on two devices: three and
-  // two, whose own means are -2 (1 + 4 + 9) / 3 and -2 (16 + 25) / 2; together -2 * 55 / 5.
+  // One weight, squared error: the gradient is 2 (w x - t) x, and w = 0. Five examples on two devices: three
+  // and two, whose own means are -2 (1 + 4 + 9) / 3 and -2 (16 + 25) / 2; together -2 * 55 / 5.
   Load(R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": 1, "input_shape": [1],
           "use_bias": false, "kernel_initializer": "zeros"}}]}})");
   const Devices devices("nn");
   const auto mirrored =
-      MakeMirroredReplica(*model_, {.kind = kernels::LossKind::kMeanSquaredError}, devices.pointers()).value();
+      MakeMirroredReplica(*model_, {.kind = kernels::LossKind::kMeanSquaredError}, devices.pointers())
+          .value();
   const std::vector<float> inputs = {1, 2, 3, 4, 5};
-  const StepResult step =
-      RunStep(*mirrored, *model_, std::vector<float>{0}, {.examples = 5, .inputs = inputs, .targets = inputs});
+  const StepResult step = RunStep(*mirrored, *model_, std::vector<float>{0},
+                                  {.examples = 5, .inputs = inputs, .targets = inputs});
   EXPECT_FLOAT_EQ(step.gradients[0], -22);
   EXPECT_EQ(step.loss, 55);
 }

@@ -120,8 +120,8 @@ TEST_F(PipelineReplicaTest, StatisticsAreTheWeightedMeansOfTheMicroBatches) {
 }
 
 TEST_F(PipelineReplicaTest, TheGradientIsOfTheWholeBatchsMeanWhereThatIsExact) {
-  // y = w2 w1 x, w1 = w2 = 1, squared error against 0: both gradients are the mean of 2 x^2. Three micro-batches
-  // of 2, 2 and 1 examples.
+  // y = w2 w1 x, w1 = w2 = 1, squared error against 0: both gradients are the mean of 2 x^2. Three
+  // micro-batches of 2, 2 and 1 examples.
   Load(R"({"config": {"layers": [
       {"class_name": "Dense", "config": {"name": "a", "units": 1, "input_shape": [1], "use_bias": false,
                                          "kernel_initializer": "ones"}},

@@ -23,14 +23,13 @@ class Devices {
   explicit Devices(const std::string& kinds) {
     for (const char kind : kinds) {
       const auto index = static_cast<int>(threads_.size());
-      threads_.push_back(
-          DeviceThread::Start(absl::StrCat("cpu:", index),
-                              [&]() -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
-                                auto cpu = kernels::CreateCpuDevice(index, 1);
-                                if (kind == 'n' || !cpu.ok()) return cpu;
-                                return std::make_unique<kernels::FarDevice>(*std::move(cpu));
-                              })
-              .value());
+      threads_.push_back(DeviceThread::Start(absl::StrCat("cpu:", index),
+                                             [&]() -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
+                                               auto cpu = kernels::CreateCpuDevice(index, 1);
+                                               if (kind == 'n' || !cpu.ok()) return cpu;
+                                               return std::make_unique<kernels::FarDevice>(*std::move(cpu));
+                                             })
+                             .value());
       pointers_.push_back(threads_.back().get());
     }
   }
@@ -125,8 +124,9 @@ inline std::vector<float> Train(Replica& replica, const Model& model, const Exam
       for (int64_t i = variable.offset; i < variable.offset + variable.shape.num_elements(); ++i) {
         const auto at = static_cast<size_t>(i);
         const float momentum = variable.moving_average_momentum.value_or(0);
-        parameters[at] = variable.trainable() ? parameters[at] - 0.1f * result.gradients[at]
-                                              : momentum * parameters[at] + (1 - momentum) * result.gradients[at];
+        parameters[at] = variable.trainable()
+                             ? parameters[at] - 0.1f * result.gradients[at]
+                             : momentum * parameters[at] + (1 - momentum) * result.gradients[at];
       }
     }
   }

@@ -236,7 +236,8 @@ TEST(CanonicalDeviceName, TakesWhatIsOpenFromTheBase) {
 
 TEST(Matches, APatternSpeaksOfEveryDeviceThatSaysAsMuch) {
   constexpr char kDevice[] = "/job:a/replica:0/task:2/device:GPU:1";
-  for (const char* pattern : {"", "/job:a", "/task:2", "/gpu:1", "/gpu:*", "/device:*:1", "/job:a/task:2/gpu:1"}) {
+  for (const char* pattern :
+       {"", "/job:a", "/task:2", "/gpu:1", "/gpu:*", "/device:*:1", "/job:a/task:2/gpu:1"}) {
     EXPECT_TRUE(Matches(*ParseDeviceName(pattern), *ParseDeviceName(kDevice))) << pattern;
   }
   for (const char* pattern : {"/job:b", "/task:1", "/replica:1", "/cpu:1", "/gpu:0", "/job:a/task:2/gpu:0"}) {

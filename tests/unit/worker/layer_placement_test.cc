@@ -69,11 +69,12 @@ TEST_F(LayerPlacementTest, OfSeveralRulesTheLastCountsAndThatIsSaid) {
 }
 
 TEST_F(LayerPlacementTest, ADeviceThatDoesNotExistIsRefusedInTensorFlowsWords) {
-  EXPECT_EQ(Refused({"dense*=/gpu:1"}),
-            "Cannot assign a device for layer 'dense' (Dense): it was explicitly assigned to /device:GPU:1 but "
-            "available devices are [ /job:worker/replica:0/task:1/device:CPU:0, "
-            "/job:worker/replica:0/task:1/device:CPU:1, /job:worker/replica:0/task:1/device:CPU:2 ]. Make sure "
-            "the device specification refers to a valid device. (no usable GPU: no NVIDIA driver)");
+  EXPECT_EQ(
+      Refused({"dense*=/gpu:1"}),
+      "Cannot assign a device for layer 'dense' (Dense): it was explicitly assigned to /device:GPU:1 but "
+      "available devices are [ /job:worker/replica:0/task:1/device:CPU:0, "
+      "/job:worker/replica:0/task:1/device:CPU:1, /job:worker/replica:0/task:1/device:CPU:2 ]. Make sure "
+      "the device specification refers to a valid device. (no usable GPU: no NVIDIA driver)");
   request_.cpu_devices = 1;
   EXPECT_THAT(Refused({}), HasSubstr("layer 'dense' (Dense): it was explicitly assigned to /device:CPU:1"));
 }
@@ -89,7 +90,8 @@ TEST_F(LayerPlacementTest, SoftPlacementFallsBackAndSaysSo) {
 }
 
 TEST_F(LayerPlacementTest, ARuleThatFitsNoLayerIsRefused) {
-  EXPECT_EQ(Refused({"dnse*=/cpu:0"}), "--place: no layer's name fits 'dnse*'; layers: first, dense, dense_1");
+  EXPECT_EQ(Refused({"dnse*=/cpu:0"}),
+            "--place: no layer's name fits 'dnse*'; layers: first, dense, dense_1");
 }
 
 TEST_F(LayerPlacementTest, ADeviceOfAnotherTaskIsRefused) {
@@ -101,15 +103,14 @@ TEST_F(LayerPlacementTest, LayersAndVariablesAreTold) {
               ElementsAre("first: (Dense): /job:worker/task:1/device:CPU:0",
                           "dense: (Dense): /job:worker/task:1/device:CPU:1",
                           "dense_1: (Dense): /job:worker/task:1/device:CPU:0"));
-  EXPECT_THAT(DescribeVariables(model_, 2),
-              ElementsAre("first/kernel: [4,8]: 128 bytes on /job:ps/task:0",
-                          "first/bias: [8]: 32 bytes on /job:ps/task:0",
-                          "dense/kernel: [8,4]: 128 bytes on /job:ps/task:1",
-                          "dense/bias: [4]: 16 bytes on /job:ps/task:0",
-                          "dense_1/kernel: [4,2]: 32 bytes on /job:ps/task:1",
-                          "dense_1/bias: [2]: 8 bytes on /job:ps/task:1", "/job:ps/task:0: 176 bytes in 3 pieces",
-                          "/job:ps/task:1: 168 bytes in 3 pieces",
-                          "the fullest server holds 1.023 times the mean"));
+  EXPECT_THAT(
+      DescribeVariables(model_, 2),
+      ElementsAre(
+          "first/kernel: [4,8]: 128 bytes on /job:ps/task:0", "first/bias: [8]: 32 bytes on /job:ps/task:0",
+          "dense/kernel: [8,4]: 128 bytes on /job:ps/task:1", "dense/bias: [4]: 16 bytes on /job:ps/task:0",
+          "dense_1/kernel: [4,2]: 32 bytes on /job:ps/task:1", "dense_1/bias: [2]: 8 bytes on /job:ps/task:1",
+          "/job:ps/task:0: 176 bytes in 3 pieces", "/job:ps/task:1: 168 bytes in 3 pieces",
+          "the fullest server holds 1.023 times the mean"));
 }
 
 TEST(ParsePlaceRule, WhatIsNoneIsRefused) {

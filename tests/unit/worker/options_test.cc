@@ -343,7 +343,8 @@ TEST(Validate, AReplicaOnEachDeviceDoesNotGoWithWhatSaysOne) {
   EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--devices does not go with --place"));
   options.place.clear();
   options.micro_batches = 2;
-  EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--devices does not go with --micro_batches"));
+  EXPECT_THAT(std::string(Validate(options).message()),
+              HasSubstr("--devices does not go with --micro_batches"));
 }
 
 TEST(Validate, AdamHasNoMomentum) {
