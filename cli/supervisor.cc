@@ -177,6 +177,10 @@ void Supervisor::OnEnd(Member& member) {
       Say(absl::StrCat(child.name(), " ", Describe(*child.end()), " after the chief's end: nothing is lost"));
       return;
     }
+    if (member.role() == Role::kChief && !early_server_.empty() && child.end()->signal == SIGKILL) {
+      EndWithoutChief(absl::StrCat(child.name(), " ", Describe(*child.end())));
+      return;
+    }
     const std::string before =
         early_server_.empty() ? "" : absl::StrCat(early_server_, " ended before the workers, then ");
     Fail(CodeOf(*child.end()), absl::StrCat(before, child.name(), " ", Describe(*child.end())), &child);
@@ -198,12 +202,17 @@ void Supervisor::OnDeadline() {
   if (phase_ == Phase::kEnding) {
     const std::string since =
         early_server_.empty() ? "the chief's end" : absl::StrCat("the end of ", early_server_);
+    const std::string text =
+        absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since);
     // A chief that was lost just after it had ended the servers: its next life finds none.
     const bool lost_chief = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
       return member.role() == Role::kChief && member.restarts > 0 && member.child->running();
     });
-    Fail(lost_chief ? kRetryable : kFailure,
-         absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since), late[0]);
+    if (lost_chief && !early_server_.empty()) {
+      EndWithoutChief(text);
+    } else {
+      Fail(kFailure, text, late[0]);
+    }
   } else if (phase_ == Phase::kStopping) {
     Say(absl::StrCat(Names(late), " did not stop within ", Seconds(options_.grace), ": killing"));
     KillAll();
@@ -222,6 +231,12 @@ void Supervisor::Fail(int code, const std::string& text, const Child* child) {
   verdict_ = text;
   for (const std::string& line : child->output().last_lines()) absl::StrAppend(&verdict_, "\n  | ", line);
   if (!Running().empty()) Say(absl::StrCat(text, "; stopping the rest"));
+  Stop(SIGTERM);
+}
+
+void Supervisor::EndWithoutChief(const std::string& text) {
+  exit_code_ = 0;
+  Say(absl::StrCat(text, ", and had ended ", early_server_, ": the result is out, nothing is lost"));
   Stop(SIGTERM);
 }
 

@@ -76,6 +76,8 @@ class Supervisor {
 
   void EnterEnding();
   void Fail(int code, const std::string& text, const Child* child);
+  // Of a chief that was lost when it had ended a server: it says its result before it does so.
+  void EndWithoutChief(const std::string& text);
   void Stop(int signal);
   void KillAll();
 
@@ -91,7 +93,7 @@ class Supervisor {
   std::optional<TimePoint> deadline_;  // of the phase
   int stop_signal_ = 0;
   bool servers_told_ = false;     // kStopping: the signal went to the servers too
-  bool chief_done_ = false;       // ended with 0: it has the result, and needs nobody any more
+  bool chief_done_ = false;       // ended with 0: its result is out, and it needs nobody any more
   std::string early_server_;      // ended with 0 while workers ran; empty: none
   std::optional<int> exit_code_;  // set once, by whatever ended the run first
   std::string verdict_;           // said last

@@ -342,8 +342,10 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   summary.parameters = parts_.model.num_parameters();
   summary.parameters_sha256 = ParametersSha256(parts_.model, client.parameters());
 
+  const absl::Status published = parts_.publish(summary);
   client.Leave(v1::LEAVE_REASON_FINISHED, "");
   CAIRN_RETURN_IF_ERROR(client.Finish());
+  CAIRN_RETURN_IF_ERROR(published);
   return summary;
 }
 

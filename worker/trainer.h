@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,8 @@ class Trainer {
     Progress* progress;
     Callbacks* callbacks;
     Snapshots* snapshots;
+    // The chief's: given the result before the servers are ended, so that who sees one end knows it is out.
+    std::function<absl::Status(const Summary&)> publish;
     const Clock& clock;
     FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
   };

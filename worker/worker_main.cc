@@ -131,22 +131,20 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
                      TheBackends());
 }
 
-// What a task's part of the job came to. The chief's result goes to stdout and to --summary.
-ExitCode Report(const absl::StatusOr<Summary>& result, const TrainOptions& options, bool chief, int signal) {
+// The chief's result, to stdout and to --summary.
+absl::Status Publish(const Summary& summary, const TrainOptions& options) {
+  std::printf("%s\n", OneLine(summary).c_str());
+  std::fflush(stdout);
+  if (options.summary.empty()) return absl::OkStatus();
+  const absl::Status status = WriteSummary(summary, options.summary);
+  return status.ok() ? status : absl::UnknownError(absl::StrCat("--summary: ", status.message()));
+}
+
+// What a task's part of the job came to.
+ExitCode Report(const absl::Status& status, int signal) {
   if (signal != 0) return static_cast<ExitCode>(128 + signal);
-  if (!result.ok()) {
-    LogError(result.status().message());
-    return ExitCodeOf(result.status());
-  }
-  if (!chief) return ExitCode::kDone;
-  std::printf("%s\n", OneLine(*result).c_str());
-  if (!options.summary.empty()) {
-    if (const absl::Status status = WriteSummary(*result, options.summary); !status.ok()) {
-      LogError("--summary: ", status.message());
-      return ExitCode::kFailure;
-    }
-  }
-  return ExitCode::kDone;
+  if (!status.ok()) LogError(status.message());
+  return ExitCodeOf(status);
 }
 
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
@@ -206,7 +204,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                                   .connect_timeout = Seconds(options.connect_timeout_seconds),
                                                   .say = [](const std::string& text) { LogWarning(text); },
                                                   .stop = [&stop] { return stop.received() != 0; }});
-  if (!connection.ok()) return static_cast<int>(Report(connection.status(), options, chief, stop.received()));
+  if (!connection.ok()) return static_cast<int>(Report(connection.status(), stop.received()));
 
   client::TrainingClient client(*std::move(connection), VariablesOf(model),
                                 {.worker = worker,
@@ -232,6 +230,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .progress = progress.get(),
                    .callbacks = chief ? &*callbacks : nullptr,
                    .snapshots = snapshots.get(),
+                   .publish = [&options](const Summary& summary) { return Publish(summary, options); },
                    .clock = clock,
                    .faults = &faults});
   stop.SetTrainer(&trainer);
@@ -248,7 +247,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {
     return Fault(initialised.message());
   }
-  return static_cast<int>(Report(result, options, chief, stop.received()));
+  return static_cast<int>(Report(result.status(), stop.received()));
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ class TrainerTest : public testing::Test {
                          .progress = worker == 0 ? &progress : nullptr,
                          .callbacks = worker == 0 ? &callbacks : nullptr,
                          .snapshots = snapshots.get(),
+                         .publish = [](const Summary&) { return absl::OkStatus(); },
                          .clock = clock});
         if (worker == 0) {
           EXPECT_TRUE(trainer.Initialise().ok());

@@ -131,7 +131,21 @@ TEST(Supervisor, WhoIsLostAfterTheChiefsEndCostsNothing) {
               HasSubstr("worker/1 ended with exit code 138 after the chief's end: nothing is"));
 }
 
-TEST(Supervisor, AChiefThatIsLostWhenItHasEndedTheServersIsWorthAnotherTry) {
+TEST(Supervisor, AChiefThatIsKilledWhenItHasEndedAServerHasLostNothing) {
+  const std::string file = testing::TempDir() + "/server_ended";
+  std::remove(file.c_str());
+  Launched launched({Script(kServer, "ps/0", "echo $$ > " + file),
+                     Script(kServer, "ps/1", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+                     Script(kChief, "worker/0",
+                            "while [ ! -s " + file + " ]; do sleep 0.01; done; while [ -e /proc/$(cat " + file +
+                                ") ]; do sleep 0.01; done; kill -KILL $$")},
+                    {});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_THAT(launched.log(), HasSubstr("worker/0 was killed by SIGKILL, and had ended ps/0: the result is out"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, SoHasOneWhoseNextLifeFindsNoServers) {
   const std::string file = testing::TempDir() + "/lost_chief", second_life = file + "_again";
   std::remove(file.c_str());
   std::remove(second_life.c_str());
@@ -141,8 +155,8 @@ TEST(Supervisor, AChiefThatIsLostWhenItHasEndedTheServersIsWorthAnotherTry) {
   Launched launched(
       {Script(kServer, "ps/0", "while [ ! -e " + second_life + " ]; do sleep 0.01; done"), chief},
       {.end_limit = milliseconds(200)});
-  EXPECT_EQ(launched.Wait(), 138);
-  EXPECT_THAT(launched.log(), HasSubstr("worker/0 still ran 0.2 s after the end of ps/0"));
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_THAT(launched.log(), HasSubstr("worker/0 still ran 0.2 s after the end of ps/0, and had ended ps/0"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
