@@ -153,6 +153,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
                           .initial_version = job.resumed().version(),
                           .memory_limit = host.memory_limit};
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
+  shard.crew = host.crew;
   shard.faults = host.faults;
   if (job.mode() == v1::MODE_VARIABLES) {
     CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));

@@ -41,6 +41,7 @@ class ActiveJob {
     int index = 0;
     LeaderConnector connect_to_leader{};  // needed where index > 0 and something is trained
     int64_t memory_limit = 0;             // bytes, of what the job takes: MemoryNeeds
+    Crew* crew = nullptr;                 // likewise
     FaultPoints* faults = nullptr;        // as Shard::Options
   };
   // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when MemoryNeeds go

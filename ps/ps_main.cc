@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -9,9 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "common/core/cores.h"
+#include "common/core/crew.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
 #include "common/core/memory_size.h"
@@ -20,9 +24,11 @@
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
+#include "common/net/local/socket.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "ps/follow.h"
+#include "ps/local_service.h"
 #include "ps/server.h"
 #include "ps/service.h"
 
@@ -33,12 +39,17 @@ constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
 
+// Threads that share an update without being told: more find the memory busy.
+constexpr int kMostThreads = 4;
+
 struct Flags {
   net::ClusterFlags cluster;
   net::TlsFiles tls;
   std::string listen;
   bool reuse_port = false;
   std::string memory_limit;
+  std::string transport = "auto";
+  int threads = 0;
   std::string log_level = "info";
   FaultPoints::Fault fault;
 };
@@ -62,6 +73,16 @@ void WarnOfTls(const net::TlsFiles& tls, const std::string& listens_at, const st
   }
 }
 
+// For clients of this host. None where it is not wanted, or with TLS: what is encrypted stays so, and whoever
+// may take part is told by certificates alone.
+net::LocalListener ListenLocally(const Flags& flags) {
+  if (flags.transport == "tcp" || flags.tls.any()) return {};
+  auto listener = net::ListenLocally();
+  if (listener.ok()) return *std::move(listener);
+  LogInfo("clients of this host use TCP: ", listener.status().message());
+  return {};
+}
+
 ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {
   const int index = cluster.self.index;
   const net::HostPort self = cluster.spec.tasks("ps").at(index);
@@ -72,14 +93,19 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 
   SteadyClock clock;
   FaultPoints faults(flags.fault);
+  Crew crew(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
+  const uint64_t incarnation = DrawIncarnation();
+  net::LocalListener local = ListenLocally(flags);
   Server server(
       {
           .index = index,
           .cluster_hash = cluster.spec.Hash(),
-          .incarnation = DrawIncarnation(),
+          .incarnation = incarnation,
           .connect_to_leader = ConnectByGrpc(index, net::ChannelCredentialsOf(flags.tls)),
           .memory_limit = memory_limit,
+          .crew = &crew,
           .faults = &faults,
+          .local_socket = local.name,
       },
       clock);
   const auto service = MakeService(server);
@@ -92,6 +118,12 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   if (grpc_server == nullptr || port == 0) {
     LogError("cannot listen on ", address, ": is another process using the port?");
     return ExitCode::kUsage;
+  }
+  std::optional<LocalService> local_service;
+  if (local.socket.valid()) {
+    local_service.emplace(
+        server, std::move(local),
+        LocalService::Options{.incarnation = incarnation, .shared_memory = flags.transport != "unix"});
   }
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   LogInfo("memory limit: ", InGiB(static_cast<double>(memory_limit)),
@@ -110,7 +142,9 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
     }
   }
   server.Shutdown();
-  grpc_server->Shutdown(std::chrono::system_clock::now() + kDrain);
+  const auto drained = std::chrono::system_clock::now() + kDrain;
+  if (local_service.has_value()) local_service->Stop(kDrain);
+  grpc_server->Shutdown(drained);
   if (end == ExitCode::kDone) LogInfo("training is over");
   return *end;
 }
@@ -132,6 +166,13 @@ int Main(int argc, char** argv) {
          "What a job may take, like 4GiB or 500MB; default: the machine's memory, or its control group's")
       ->check(MemorySize())
       ->type_name("SIZE");
+  app.add_option(FlagNames("transport"), flags.transport,
+                 "How gradients and values may travel on this host: shm (as auto), unix or tcp")
+      ->check(OneOf({"auto", "shm", "unix", "tcp"}));
+  app.add_option(FlagNames("threads"), flags.threads,
+                 "Threads that share a large update; 0: the cores, at most 4. The same bits with any number")
+      ->check(WholeNumberFrom(0))
+      ->type_name("N");
   AddLogLevelFlag(app, flags.log_level);
   AddFaultFlag(app, flags.fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);

@@ -83,6 +83,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   v1::ConnectResponse response;
   response.set_protocol(net::kProtocolVersion);
   response.set_incarnation(options_.incarnation);
+  response.set_local_socket(options_.local_socket);
   std::shared_ptr<ActiveJob> job;
   {
     MutexLock lock(mutex_);
@@ -130,6 +131,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
                                    {.index = options_.index,
                                     .connect_to_leader = options_.connect_to_leader,
                                     .memory_limit = options_.memory_limit,
+                                    .crew = options_.crew,
                                     .faults = options_.faults});
       status = job.status();
       if (job.ok()) {

@@ -42,7 +42,9 @@ class Server {
     uint64_t incarnation = 1;                      // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // needed where index > 0
     int64_t memory_limit = UsableMemory();         // bytes, of one job: MemoryNeeds
+    Crew* crew = nullptr;                          // likewise
     FaultPoints* faults = nullptr;                 // as Shard::Options
+    std::string local_socket{};                    // net::LocalListener::name; empty: no LocalService
   };
   // `clock` must outlive the server.
   Server(Options options, const Clock& clock);

@@ -50,7 +50,8 @@ Shard::Shard(Options options)
       optimizer_(std::move(options.optimizer)),
       staleness_aware_learning_rate_(options.staleness_aware_learning_rate),
       final_version_(options.final_version > 0 ? options.final_version : kNoEnd),
-      store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit) {
+      store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit,
+             options.crew) {
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
 }
 

@@ -97,6 +97,7 @@ class Shard final : public LogSink {
     int64_t initial_version = 0;
     int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
     std::optional<float> learning_rate{};                        // amended before
+    Crew* crew = nullptr;           // as VariableStore's
     FaultPoints* faults = nullptr;  // outlives the shard; passes "push", "read", "snapshot", "applied"
   };
   // Pushes that wait for their decision, and repeats of one of them: more are RESOURCE_EXHAUSTED.

@@ -397,6 +397,9 @@ void AddLimits(CLI::App& app, TrainOptions& options) {
       ->capture_default_str()
       ->type_name("SECONDS")
       ->group(group);
+  app.add_option(FlagNames("transport"), options.transport,
+                 "How gradients and values travel to servers of this host: shm (as auto), unix or tcp")
+      ->check(OneOf({"auto", "shm", "unix", "tcp"}));
   app.add_option(FlagNames("step_timeout"), options.step_timeout_seconds,
                  "For the servers' answer to one step")
       ->check(NumberAbove(0))

@@ -28,6 +28,7 @@
 #include "common/net/tls.h"
 #include "worker/callbacks.h"
 #include "worker/client/grpc_transport.h"
+#include "worker/client/local_transport.h"
 #include "worker/device_choice.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
@@ -196,7 +197,12 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
   const auto credentials = net::ChannelCredentialsOf(tls);
   for (const std::string& address : job->servers()) {
-    stubs.push_back(client::MakeGrpcStub(address, credentials));
+    stubs.push_back(client::MakeLocalStub(client::MakeGrpcStub(address, credentials),
+                                          {.transport = client::ParseTransport(options.transport).value(),
+                                           .say = [address](const std::string& how) {
+                                             LogInfo("gradients and values to and from ", address, ": by ",
+                                                     how);
+                                           }}));
   }
   StopOnSignal stop(signals);
   auto connection =
