@@ -3,8 +3,9 @@
 //
 //   apply_bench --benchmark_min_time=1
 //
-// payload: GB/s of the variable; memory: GB/s of all the streams; of_floor: time against the plain loop's on as many
-// threads, measured in alternation with it, median; 1.0 is as fast as memory goes, and the bar is 1.15.
+// payload: GB/s of the variable; memory: GB/s of all the streams; of_floor: time against the plain loop's on
+// as many threads, measured in alternation with it, median; 1.0 is as fast as memory goes, and the bar
+// is 1.15.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
