@@ -18,10 +18,15 @@ class Command {
   virtual int Run(const CLI::App& app) = 0;
 };
 
+std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeCheckpointCommand();
+std::unique_ptr<Command> MakeClusterCommand();
 std::unique_ptr<Command> MakeDevicesCommand();
 std::unique_ptr<Command> MakeDigitsCommand();
+std::unique_ptr<Command> MakeHealthCommand();
+std::unique_ptr<Command> MakeMatpowCommand();
 std::unique_ptr<Command> MakeModelCommand();
+std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeTrainCommand();
 std::unique_ptr<Command> MakeVarCommand();
 std::unique_ptr<Command> MakeVersionCommand();

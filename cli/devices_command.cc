@@ -1,35 +1,63 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
+#include "kernels/cpu/device.h"
 #include "worker/device_choice.h"
+#include "worker/device_flags.h"
 
 namespace cairn::cli {
 namespace {
 
-// What --device may name on this machine: one line each, and, where there is no GPU, why.
+using nlohmann::ordered_json;
+
+// What --device and its likes may name on this machine, one line each, and, where there is no GPU, why. With
+// --json the same as one object.
 class DevicesCommand final : public Command {
  public:
-  void Declare(CLI::App&) override {}
+  void Declare(CLI::App& app) override {
+    app.add_flag("--json", json_,
+                 "One JSON object: physical_devices, logical_devices, and why there is no GPU");
+    worker::AddCpuDevicesFlag(app, cpu_devices_);
+    worker::AddVisibleDevicesFlag(app, visible_devices_);
+  }
 
   int Run(const CLI::App&) override {
+    worker::UseVisibleDevices(visible_devices_);
     const worker::DeviceMakers backends = worker::TheBackends();
-    const auto cpu = backends.make_cpu(UsableCores());
-    if (!cpu.ok()) return Failure(cpu.status());
-    std::printf("%s\n", (*cpu)->Description().c_str());
+    const worker::DeviceRequest request = {
+        .cpu_devices = cpu_devices_, .threads = UsableCores(), .task = {"localhost", 0}};
     const auto gpus = backends.count_gpus();
-    if (!gpus.ok()) {
-      std::printf("%s\n", std::string(gpus.status().message()).c_str());
-      return 0;
+    std::vector<std::string> lines;
+    ordered_json logical = ordered_json::array();
+    ordered_json physical = ordered_json::array({PhysicalCpu()});
+    for (const worker::DeviceName& name : worker::AvailableDevices(request, backends)) {
+      logical.push_back({{"name", worker::DeviceName{.type = name.type, .index = name.index}.ToString()},
+                         {"device_type", *name.type}});
+      if (name.type == worker::kCpu) {
+        const auto cpu = worker::MakeDevice({.name = name, .why = ""}, request, backends);
+        if (!cpu.ok()) return Failure(cpu.status());
+        lines.push_back(cpu->device->Description());
+        continue;
+      }
+      const auto info = backends.describe_gpu(*name.index);
+      lines.push_back(absl::StrCat(name.ShortName(), ": ",
+                                   info.ok() ? info->ToString() : std::string(info.status().message())));
+      physical.push_back(PhysicalGpu(*name.index, info));
     }
-    for (int index = 0; index < *gpus; ++index) {
-      const auto info = backends.describe_gpu(index);
-      const std::string line = info.ok() ? info->ToString() : std::string(info.status().message());
-      std::printf("/gpu:%d: %s\n", index, line.c_str());
+    if (!gpus.ok()) lines.emplace_back(gpus.status().message());
+    if (json_) {
+      ordered_json document = {{"physical_devices", physical}, {"logical_devices", logical}};
+      if (!gpus.ok()) document["no_gpu"] = std::string(gpus.status().message());
+      lines = {document.dump(2)};
     }
+    for (const std::string& line : lines) std::printf("%s\n", line.c_str());
     return 0;
   }
 
@@ -38,6 +66,34 @@ class DevicesCommand final : public Command {
     std::fprintf(stderr, "cairn devices: %s\n", std::string(status.message()).c_str());
     return static_cast<int>(ExitCode::kFailure);
   }
+
+  static ordered_json PhysicalCpu() {
+    const kernels::CpuDeviceInfo info = kernels::DescribeCpu();
+    return {
+        {"name", "/physical_device:CPU:0"},        {"device_type", "CPU"},    {"processor", info.processor},
+        {"instruction_set", info.instruction_set}, {"library", info.library}, {"cores", UsableCores()},
+        {"memory_total_bytes", info.memory_bytes}};
+  }
+
+  static ordered_json PhysicalGpu(int index, const absl::StatusOr<kernels::CudaDeviceInfo>& info) {
+    ordered_json gpu = {{"name", absl::StrCat("/physical_device:GPU:", index)}, {"device_type", "GPU"}};
+    if (!info.ok()) {
+      gpu["not_usable"] = std::string(info.status().message());
+      return gpu;
+    }
+    gpu.update({{"device_name", info->name},
+                {"major", info->major},
+                {"minor", info->minor},
+                {"memory_clock_khz", info->memory_clock_khz},
+                {"pci_bus_id", info->pci_bus_id},
+                {"memory_total_bytes", info->total_bytes},
+                {"memory_free_bytes", info->free_bytes}});
+    return gpu;
+  }
+
+  bool json_ = false;
+  int cpu_devices_ = 1;
+  std::string visible_devices_;
 };
 
 }  // namespace

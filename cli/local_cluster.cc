@@ -25,15 +25,21 @@ std::vector<std::string> Environment(std::vector<std::string> environment) {
   return environment;
 }
 
-// Program, place in the cluster, encryption, log level.
-std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index) {
+// Program, place in the cluster, encryption, pages, log level. `place`: of the task among all.
+std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index, size_t place) {
   std::vector<std::string> command = {absl::StrCat(args.program_directory, "/cairn-", job),
                                       absl::StrCat("--job_name=", job),
                                       absl::StrCat("--task_index=", index),
                                       absl::StrCat("--ps_hosts=", Addresses(args.server_ports)),
                                       absl::StrCat("--worker_hosts=", Addresses(args.worker_ports)),
                                       absl::StrCat("--log_level=", args.log_level)};
+  if (args.log_format != "text") command.push_back(absl::StrCat("--log_format=", args.log_format));
   command.insert(command.end(), args.tls_flags.begin(), args.tls_flags.end());
+  if (args.metrics_port.has_value()) {
+    const size_t port = *args.metrics_port == 0 ? 0 : static_cast<size_t>(*args.metrics_port) + place;
+    command.push_back(absl::StrCat("--metrics_port=", port));
+    command.push_back(absl::StrCat("--metrics_host=", args.metrics_host));
+  }
   return command;
 }
 
@@ -43,7 +49,7 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
   const std::vector<std::string> environment = Environment(args.environment);
   std::vector<Supervisor::Task> tasks;
   for (size_t i = 0; i < args.server_ports.size(); ++i) {
-    std::vector<std::string> command = CommonCommand(args, "ps", i);
+    std::vector<std::string> command = CommonCommand(args, "ps", i, i);
     command.push_back(absl::StrCat("--listen=", Address(args.server_ports[i])));
     command.push_back("--reuse_port");
     if (!args.server_memory_limit.empty()) {
@@ -56,7 +62,7 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
   }
   for (size_t i = 0; i < args.worker_ports.size(); ++i) {
     const bool chief = i == 0;
-    std::vector<std::string> command = CommonCommand(args, "worker", i);
+    std::vector<std::string> command = CommonCommand(args, "worker", i, args.server_ports.size() + i);
     command.push_back(absl::StrCat("--model=", args.model));
     command.insert(command.end(), args.train_flags.begin(), args.train_flags.end());
     command.push_back(absl::StrCat("--threads=", args.threads));
@@ -66,7 +72,8 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
                                .command = command,
                                .environment = environment,
                                .shares_stdout = chief},
-                     .restarts = args.worker_restarts});
+                     .restarts = args.worker_restarts,
+                     .may_leave = args.elastic && !chief});
   }
   return tasks;
 }

@@ -1,6 +1,7 @@
 // A whole cluster on this machine, as commands to start: what `cairn train` hands to the Supervisor.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,15 @@ struct LocalClusterArgs {
   std::string summary;                   // for the chief alone; empty: none
   std::string server_memory_limit;       // of each server, as given: "4GiB"; empty: its default
   std::vector<std::string> tls_flags;    // for every task, as given: "--tls_cert=a.pem"
+  // --metrics_host, and the first task's --metrics_port, the others' following; 0: any for each; none: not served.
+  std::string metrics_host{};
+  std::optional<int> metrics_port{};
   std::string log_level;
+  std::string log_format = "text";
   int threads = 1;                       // of each worker
   int server_restarts = 0;               // of each, when it is lost
   int worker_restarts = 0;               // likewise
+  bool elastic = false;                  // workers but the chief may leave
   std::vector<std::string> environment;  // "NAME=value": ours
 };
 

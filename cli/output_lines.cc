@@ -7,7 +7,8 @@
 namespace cairn::cli {
 
 std::string OutputLines::TakeLine() {
-  std::string shown = absl::StrCat(prefix_, partial_, "\n");
+  const bool json = !partial_.empty() && partial_.front() == '{';
+  std::string shown = absl::StrCat(json ? "" : prefix_, partial_, "\n");
   last_lines_.push_back(std::exchange(partial_, {}));
   if (last_lines_.size() > kKept) last_lines_.pop_front();
   return shown;

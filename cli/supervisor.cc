@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/log.h"
 #include "common/core/status.h"
 
 namespace cairn::cli {
@@ -44,6 +45,13 @@ int CodeOf(const ChildEnd& end) {
     default:
       return kFailure;
   }
+}
+
+// Was told to, or is lost.
+bool Left(const ChildEnd& end) {
+  const int code = CodeOf(end);
+  return code == kRetryable || code == static_cast<int>(ExitCode::kInterrupted) ||
+         code == static_cast<int>(ExitCode::kTerminated);
 }
 
 std::string Seconds(Duration duration) {
@@ -173,6 +181,10 @@ void Supervisor::OnEnd(Member& member) {
   const Child& child = *member.child;
   if (!child.end()->clean()) {
     if (phase_ == Phase::kRunning && PlanRestart(member)) return;
+    if (member.task->may_leave && Left(*child.end())) {
+      Say(absl::StrCat(child.name(), " ", Describe(*child.end()), ": it has left the job"));
+      return;
+    }
     if (chief_done_ && CodeOf(*child.end()) == kRetryable) {
       Say(absl::StrCat(child.name(), " ", Describe(*child.end()), " after the chief's end: nothing is lost"));
       return;
@@ -271,7 +283,8 @@ bool Supervisor::WorkersRunning() const {
 }
 
 void Supervisor::Say(const std::string& text) {
-  Relay(absl::StrCat(options_.program, ": ", text, "\n"));
+  Relay(options_.json ? JsonLogLine(options_.program, LogLevel::kWarning, text)
+                      : absl::StrCat(options_.program, ": ", text, "\n"));
 }
 
 void Supervisor::Relay(const std::string& lines) {

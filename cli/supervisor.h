@@ -33,6 +33,9 @@ class Supervisor {
     // How often it is started again when it was lost: killed from outside, or ended with 138. Later from time
     // to time: a task that was lost within 5 s of its start waits before the next one, up to 5 s.
     int restarts = 0;
+    // A worker of an elastic job: the others go on without it when it was stopped by a signal, or was lost
+    // and is not started again.
+    bool may_leave = false;
     std::vector<std::string> first_life{};  // more arguments, which it has not when it is started again
   };
   struct Options {
@@ -40,6 +43,7 @@ class Supervisor {
     int log_fd = 2;                       // the children's lines, and ours
     // On a terminal that also shows the chief's progress line: clears it before a line of ours.
     bool clears_line = false;
+    bool json = false;  // our lines are JSON, as those of the children are told to be
     Duration grace = std::chrono::seconds(10);      // from a stop to SIGKILL
     Duration end_limit = std::chrono::seconds(30);  // from the chief's end, or a server's, to everybody's
   };

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "cli/local_cluster.h"
@@ -14,6 +15,7 @@
 #include "cli/supervisor.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
+#include "common/net/http_server.h"
 #include "common/net/tls.h"
 #include "worker/callbacks.h"
 #include "worker/inputs.h"
@@ -25,7 +27,7 @@ namespace {
 constexpr char kProgram[] = "cairn train";
 
 // What the launcher decides for the workers itself.
-constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level="};
+constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
 
 int Fault(absl::string_view text) {
   return static_cast<int>(UsageError(kProgram, text));
@@ -103,6 +105,7 @@ class TrainCommand final : public Command {
     app.add_option("--fault", faults_)->group("");
     AddTrainOptions(app, options_);
     net::AddTlsFlags(app, tls_);
+    net::AddMetricsFlags(app, metrics_);
     model->excludes(app.get_option("--model"));
   }
 
@@ -115,6 +118,10 @@ class TrainCommand final : public Command {
                                 num_workers_, " workers"));
     }
     if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) return Fault(status.message());
+    if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
+      return Fault(absl::StrCat("--metrics_port: no ", num_servers_ + num_workers_, " ports from ", *metrics_.port,
+                                " on, one for each task"));
+    }
     const auto inputs = worker::LoadInputs(options_);
     if (!inputs.ok()) return Fault(inputs.status().message());
     const bool validation = inputs->data.validation != nullptr && options_.validation;
@@ -142,11 +149,15 @@ class TrainCommand final : public Command {
         .summary = options_.summary,
         .server_memory_limit = ps_memory_limit_,
         .tls_flags = TlsFlags(app),
+        .metrics_host = metrics_.host,
+        .metrics_port = metrics_.port,
         .log_level = LogLevel(app),
+        .log_format = options_.log_format,
         .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
         // Without snapshots nothing can give a new server what the one before had.
         .server_restarts = options_.train_dir.empty() ? 0 : max_restarts_,
         .worker_restarts = max_restarts_,
+        .elastic = options_.elastic,
         .environment = OurEnvironment(),
     });
     for (const std::string& fault : faults_) {  // TASK:POINT:PASSING:SIGNAL
@@ -155,9 +166,24 @@ class TrainCommand final : public Command {
         if (task.child.name == parts.first) task.first_life = {absl::StrCat("--fault=", parts.second)};
       }
     }
+    if (options_.elastic) SayHowToJoin(*server_ports);
     Supervisor supervisor(
-        {.program = kProgram, .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO)});
+        {.program = kProgram,
+         .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
+         .json = options_.log_format == "json"});
     return supervisor.Run(tasks);
+  }
+
+  void SayHowToJoin(const std::vector<ReservedPort>& server_ports) const {
+    const std::string servers =
+        absl::StrJoin(server_ports, ",", [](std::string* out, const ReservedPort& reserved) {
+          absl::StrAppend(out, "127.0.0.1:", reserved.port());
+        });
+    std::fprintf(
+        stderr,
+        "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
+        "these flags of training\n",
+        kProgram, num_workers_, servers.c_str());
   }
 
   // What the command line says about training, for every worker alike.
@@ -197,6 +223,7 @@ class TrainCommand final : public Command {
   std::vector<std::string> faults_;
   worker::TrainOptions options_;
   net::TlsFiles tls_;
+  net::MetricsFlags metrics_;
 };
 
 }  // namespace

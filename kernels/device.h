@@ -78,7 +78,7 @@ class Marker {
   virtual ~Marker() = default;
   // Behind all the work and the copies to the host asked for so far.
   virtual absl::Status Set() = 0;
-  // Blocks until what stands before the point is done.
+  // Blocks until what stands before the point is done. After Set() returned any thread may call it.
   virtual absl::Status Wait() = 0;
 };
 
@@ -112,8 +112,10 @@ class Device {
   // Blocks until everything asked of this device is done; reports errors of asynchronous work.
   virtual absl::Status Synchronize() = 0;
 
-  // What is drawn at random by the operations asked for from here on depends on this.
-  virtual absl::Status SeedRandom(uint64_t seed) = 0;
+  // What is drawn at random by the operations asked for from here on depends on this: on the seed, and on an
+  // example's place in the batch that it was drawn for, of which `first_example` is the first one given. So
+  // it does not matter how a batch is divided among devices.
+  virtual absl::Status SeedRandom(uint64_t seed, int64_t first_example) = 0;
 
   // The three below return null where the device gains nothing from it: where its memory is the host's.
 

@@ -203,9 +203,9 @@ class LayerNorm {
 // --- Training only ---
 
 // Inverted dropout: y = x / (1 - rate) with probability 1 - rate, else 0. Which, depends on the device's seed
-// (SeedRandom), the op's stream and the element's place alone.
+// and first example (SeedRandom), the op's stream and the element's place alone.
 struct DropoutParams {
-  TensorDesc input;  // any layout
+  TensorDesc input;  // batch first, any layout
   float rate = 0;    // in [0, 1)
   uint64_t stream = 0;
 };
@@ -272,6 +272,7 @@ enum class LossKind {
 struct LossParams {
   LossKind kind = LossKind::kSparseCategoricalCrossentropy;
   int64_t batch = 0;
+  int64_t mean_over = 0;         // examples that the mean is over, of which the batch is a part; 0: the batch
   int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of an image of classes
   int64_t width = 0;
   bool from_logits = false;
@@ -282,6 +283,8 @@ struct LossParams {
   int64_t targets_per_example() const {
     return kind == LossKind::kSparseCategoricalCrossentropy ? rows_per_example : rows_per_example * width;
   }
+  // What a gradient is divided by.
+  int64_t terms() const { return (mean_over > 0 ? mean_over : batch) * terms_per_example(); }
   // What the sum of an example's terms is divided by to be its loss.
   int64_t terms_per_example() const {
     const bool categorical =
@@ -307,7 +310,7 @@ class Loss {
   // `targets` [batch, targets_per_example()]; `weights` [batch], or null where every example weighs 1. An
   // example's loss is the mean over its rows, and over a row's outputs for all but the categorical losses.
   // Writes to the host's `sums` by the next Synchronize(). `doutputs`, of the outputs' shape, is the gradient
-  // of (sum of weight * loss) / batch: Keras' sum_over_batch_size divides by the examples, not by their
+  // of (sum of weight * loss) / mean_over: Keras' sum_over_batch_size divides by the examples, not by their
   // weights. Null in evaluation. INVALID_ARGUMENT naming the label and its example when a class index is no
   // whole number or out of range.
   virtual absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,

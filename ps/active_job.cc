@@ -5,12 +5,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/memory_size.h"
 #include "common/core/status.h"
+#include "ps/work_proto.h"
 
 namespace cairn::ps {
 namespace {
 
 // A year: no clock's arithmetic comes to its end with it.
 constexpr double kLongestLeaseSeconds = 31'536'000;
+// Of an elastic job, in all its course: each new name takes a number.
+constexpr int kMostElasticWorkers = 4096;
 
 // The sequencer is in this process.
 class LocalPort final : public SequencerPort {
@@ -46,6 +49,19 @@ absl::Status CheckJob(const v1::Job& job) {
   }
   if (job.workers().empty()) return absl::InvalidArgumentError("job: no workers");
   if (job.servers().empty()) return absl::InvalidArgumentError("job: no servers");
+  if (job.elastic() && !job.dynamic_sharding()) {
+    return absl::InvalidArgumentError("job: elastic without dynamic sharding");
+  }
+  if (job.dynamic_sharding() && job.replicas_to_aggregate() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: with dynamic sharding a round takes all gradients, not the first ",
+                     job.replicas_to_aggregate()));
+  }
+  if (job.min_workers() < 0 || job.max_workers() < 0 ||
+      (job.max_workers() > 0 && job.max_workers() < job.min_workers())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: ", job.min_workers(), " to ", job.max_workers(), " workers"));
+  }
   if (job.generation() < 0 || job.resumed().version() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("job: generation ", job.generation(), ", resumed at version ", job.resumed().version()));
@@ -84,7 +100,7 @@ absl::Status CheckNorms(const Shard::Options& shard) {
   return absl::OkStatus();
 }
 
-PolicyConfig PolicyOf(const v1::Job& job) {
+PolicyConfig PolicyOf(const v1::Job& job, int server) {
   PolicyConfig config;
   config.mode = ModeNameOf(job.mode());
   config.expected_workers = job.workers_size();
@@ -95,6 +111,16 @@ PolicyConfig PolicyOf(const v1::Job& job) {
   for (int worker = 0; worker < job.resumed().positions_size(); ++worker) {
     config.initial_clocks[worker] = job.resumed().positions(worker);
   }
+  if (!job.dynamic_sharding()) return config;
+  config.data =
+      HandedOut{.queue = {.num_examples = job.num_examples(),
+                          .batch_size = std::min(job.batch_size(), std::max<int64_t>(1, job.num_examples())),
+                          // Steps that are asked for may take more of them.
+                          .epochs = job.final_version() > 0 ? 0 : job.epochs()},
+                .resumed = FromProto(job.resumed().data()),
+                .min_workers = std::max(1, job.min_workers()),
+                .elastic = job.elastic(),
+                .elsewhere = server > 0};
   return config;
 }
 
@@ -113,6 +139,13 @@ Progress ProgressOf(const v1::Progress& proto) {
   return progress;
 }
 
+// Of data that is handed out nothing is left to do.
+bool IsDone(const v1::Job& job) {
+  const v1::DataPosition& data = job.resumed().data();
+  return job.final_version() == 0 && job.num_examples() > 0 && data.open().empty() &&
+         data.next() / job.num_examples() >= job.epochs();
+}
+
 // A chief's mistake, or a stranger's bytes, must not make the server ask for memory that there is not.
 absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
   double value_bytes = 0;
@@ -121,15 +154,17 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
   }
   const bool trains = shard.optimizer != nullptr;
   const int num_slots = trains ? static_cast<int>(shard.optimizer->slot_names().size()) : 0;
-  const MemoryNeeds needs = MemoryNeedsOf(value_bytes, num_slots, job.workers_size());
+  const MemoryNeeds needs =
+      MemoryNeedsOf(value_bytes, num_slots, std::max(job.workers_size(), job.max_workers()));
   if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the job needs ", InGiB(needs.total()), " and may take ",
-      InGiB(static_cast<double>(shard.memory_limit)), " (--memory_limit): two versions of the values ",
-      InGiB(needs.values), ", ", num_slots,
-      trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ", InGiB(needs.slots),
-      ", a gradient of each of ", job.workers_size(), " workers and one that arrives ",
-      InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot)));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the job needs ", InGiB(needs.total()), " and may take ",
+                   InGiB(static_cast<double>(shard.memory_limit)),
+                   " (--memory_limit): two versions of the values ", InGiB(needs.values), ", ", num_slots,
+                   trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ",
+                   InGiB(needs.slots), ", a gradient of each of ",
+                   std::max(job.workers_size(), job.max_workers()), " workers and one that arrives ",
+                   InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot)));
 }
 
 }  // namespace
@@ -141,19 +176,27 @@ MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers) {
           .snapshot = (1.0 + num_slots) * value_bytes};
 }
 
+int ActiveJob::most_workers() const {
+  return job_.elastic() ? kMostElasticWorkers : job_.workers_size();
+}
+
 absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
                                                              std::vector<net::Slice> slices, uint64_t layout,
                                                              const Host& host) {
   CAIRN_RETURN_IF_ERROR(CheckJob(job));
-  std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout, host.memory_limit));
+  std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout, host));
   Shard::Options shard = {.slices = std::move(slices),
                           .optimizer = nullptr,
                           .final_version = job.final_version(),
                           .staleness_aware_learning_rate = job.staleness_aware_learning_rate(),
                           .initial_version = job.resumed().version(),
                           .memory_limit = host.memory_limit};
+  if (job.dynamic_sharding() && IsDone(job))
+    shard.final_version = std::max<int64_t>(1, shard.initial_version);
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
+  shard.crew = host.crew;
   shard.faults = host.faults;
+  shard.meters = host.meters;
   if (job.mode() == v1::MODE_VARIABLES) {
     CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
     active->shard_ = std::make_shared<Shard>(std::move(shard));
@@ -168,7 +211,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
   active->shard_ = std::make_shared<Shard>(std::move(shard));
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC && norms.empty();
   if (sequences_itself || host.index == 0) {
-    CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job)));
+    CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job, host.index)));
     active->sequencer_ = std::make_unique<Sequencer>(
         std::move(policy), sequences_itself ? 1 : job.servers_size(), norms, ProgressOf(job.resumed()));
     active->port_ = std::make_unique<LocalPort>(*active->sequencer_, 0);

@@ -41,7 +41,9 @@ class ActiveJob {
     int index = 0;
     LeaderConnector connect_to_leader{};  // needed where index > 0 and something is trained
     int64_t memory_limit = 0;             // bytes, of what the job takes: MemoryNeeds
+    Crew* crew = nullptr;                 // likewise
     FaultPoints* faults = nullptr;        // as Shard::Options
+    Meters* meters = nullptr;             // likewise
   };
   // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when MemoryNeeds go
   // beyond the limit, naming both and what needs how much.
@@ -50,6 +52,10 @@ class ActiveJob {
   ~ActiveJob();
 
   const v1::Job& job() const { return job_; }
+  // By its sequencer.
+  bool hands_out_data() const { return job_.dynamic_sharding() && index_ == 0 && sequencer_ != nullptr; }
+  // Workers have numbers below it.
+  int most_workers() const;
   uint64_t layout() const { return layout_; }
   int64_t memory_limit() const { return memory_limit_; }
   Shard& shard() { return *shard_; }
@@ -57,11 +63,12 @@ class ActiveJob {
   Sequencer* sequencer() { return sequencer_.get(); }
 
  private:
-  ActiveJob(v1::Job job, uint64_t layout, int64_t memory_limit)
-      : job_(std::move(job)), layout_(layout), memory_limit_(memory_limit) {}
+  ActiveJob(v1::Job job, uint64_t layout, const Host& host)
+      : job_(std::move(job)), layout_(layout), index_(host.index), memory_limit_(host.memory_limit) {}
 
   const v1::Job job_;
   const uint64_t layout_;
+  const int index_;             // of the server
   const int64_t memory_limit_;  // as Host
   std::shared_ptr<Shard> shard_;
   std::unique_ptr<Sequencer> sequencer_;

@@ -17,6 +17,8 @@ namespace {
 constexpr int kMostInlineValues = 1 << 16;
 // What the weighted mean can take (WeightedGradient).
 constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
+// So that adding examples to it makes a number.
+constexpr int64_t kMostPosition = int64_t{1} << 62;
 
 }  // namespace
 
@@ -69,7 +71,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
 absl::Status CheckGradient(const Gradient& gradient) {
   const PushKey& key = gradient.key;
   if (key.worker >= 0 && key.incarnation != 0 && key.step >= 1 && gradient.base_version >= 0 &&
-      gradient.examples >= 0 && gradient.examples <= kMostExamples && gradient.position >= 0) {
+      gradient.examples >= 0 && gradient.examples <= kMostExamples && gradient.position >= 0 &&
+      gradient.position <= kMostPosition) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

@@ -88,10 +88,10 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
     if (job_ == nullptr) return absl::InvalidArgumentError("the first message must subscribe");
     if (message.has_staged()) {
       CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(message.staged()));
-      if (gradient.key.worker >= job_->job().workers_size()) {
+      if (gradient.key.worker >= job_->most_workers()) {
         return absl::InvalidArgumentError(absl::StrCat("ps/", follower_, " holds a push of worker ",
                                                        gradient.key.worker, " to a job of ",
-                                                       job_->job().workers_size()));
+                                                       job_->most_workers()));
       }
       job_->sequencer()->OnStaged(follower_, gradient);
     } else if (message.has_sums()) {

@@ -128,6 +128,7 @@ v1::Decision ToProto(const LogEntry& entry) {
   if (const auto* apply = std::get_if<Apply>(&entry.what)) {
     decision.mutable_apply()->set_version(apply->version);
     decision.mutable_apply()->set_held(apply->held);
+    decision.mutable_apply()->set_last(apply->last);
     for (const Gradient& gradient : apply->contributors) {
       *decision.mutable_apply()->add_contributors() = ToProto(gradient);
     }
@@ -167,6 +168,7 @@ absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
       Apply apply;
       apply.version = decision.apply().version();
       apply.held = decision.apply().held();
+      apply.last = decision.apply().last();
       CAIRN_ASSIGN_OR_RETURN(apply.contributors, ReadContributors(decision.apply().contributors(),
                                                                   apply.version, decision.index()));
       entry.what = std::move(apply);

@@ -59,7 +59,9 @@ bool Membership::AllOthersLeft(int worker, std::string* missing) const {
   for (int other = 0; other < static_cast<int>(tasks_.size()); ++other) {
     if (other == worker) continue;
     const auto member = members_.find(other);
-    if (member == members_.end()) {
+    if (member == members_.end() && elastic_) {
+      continue;
+    } else if (member == members_.end()) {
       others.push_back(absl::StrCat(NameOf(other), " (never joined)"));
     } else if (member->second.state == State::kLive) {
       others.push_back(absl::StrCat(NameOf(other), " (step ", member->second.step, ")"));
@@ -70,8 +72,31 @@ bool Membership::AllOthersLeft(int worker, std::string* missing) const {
 }
 
 std::string Membership::NameOf(int worker) const {
-  const bool known = worker >= 0 && worker < static_cast<int>(tasks_.size());
+  const bool known =
+      worker >= 0 && worker < static_cast<int>(tasks_.size()) && !tasks_[static_cast<size_t>(worker)].empty();
   return known ? tasks_[static_cast<size_t>(worker)] : absl::StrCat("an unknown worker ", worker);
+}
+
+int Membership::NumberOf(const std::string& task, int most) {
+  const auto found = std::find(tasks_.begin(), tasks_.end(), task);
+  const int number = static_cast<int>(found - tasks_.begin());
+  if (number >= most) return -1;
+  if (found == tasks_.end()) tasks_.push_back(task);
+  return number;
+}
+
+void Membership::SetName(int worker, const std::string& task) {
+  const size_t index = static_cast<size_t>(worker);
+  if (tasks_.size() <= index) tasks_.resize(index + 1);
+  tasks_[index] = task;
+}
+
+int Membership::PlacesTakenBut(int worker) const {
+  const auto live_other = [worker](const auto& entry) {
+    return entry.first != worker && entry.first != 0 && entry.second.state == State::kLive;
+  };
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), live_other)) +
+         (worker != 0 ? 1 : 0);
 }
 
 }  // namespace cairn::ps

@@ -24,8 +24,8 @@ class Membership {
  public:
   // `tasks` [worker]: the names of those that are expected. Incarnations that are drawn here are above
   // `incarnations_above`.
-  explicit Membership(std::vector<std::string> tasks, uint64_t incarnations_above = 0)
-      : tasks_(std::move(tasks)), incarnations_above_(incarnations_above) {}
+  explicit Membership(std::vector<std::string> tasks, uint64_t incarnations_above = 0, bool elastic = false)
+      : tasks_(std::move(tasks)), incarnations_above_(incarnations_above), elastic_(elastic) {}
 
   // A new life of `worker`. `incarnation` 0 draws one: larger than any before. Returns the incarnation, or 0
   // when the one given is older than what is known.
@@ -43,14 +43,22 @@ class Membership {
   // Likewise those expected that have not joined.
   std::vector<Expired> ExpireAbsent();
 
-  // Every expected worker but `worker` has joined once and is live no more. Otherwise `missing` names who is
-  // not: "worker/1 (step 312), worker/2 (never joined)".
+  // Of an elastic job: the number of this task, its place among those expected or else one of its own from
+  // now on. -1 when that would be `most` or above.
+  int NumberOf(const std::string& task, int most);
+  // `worker`, whose number another server has found, is this task.
+  void SetName(int worker, const std::string& task);
+  // Live members but `worker`; the chief, number 0, has its place also while it is not there.
+  int PlacesTakenBut(int worker) const;
+
+  // Every expected worker but `worker` has joined once and is live no more; of an elastic job, those that
+  // never joined do not count. Otherwise `missing` names who is not: "worker/1 (step 312), worker/2 (never
+  // joined)".
   bool AllOthersLeft(int worker, std::string* missing) const;
 
   // "worker/1"
   std::string NameOf(int worker) const;
 
- private:
   enum class State { kLive, kLeft, kExpired };
   struct Member {
     uint64_t incarnation = 0;
@@ -58,8 +66,17 @@ class Membership {
     TimePoint last_heard;
     int64_t step = 0;
   };
-  std::vector<std::string> tasks_;  // [worker]
+  int num_expected() const { return static_cast<int>(tasks_.size()); }
+  // Null when it has never joined.
+  const Member* Find(int worker) const {
+    const auto found = members_.find(worker);
+    return found == members_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::vector<std::string> tasks_;  // [worker]; empty where a number is known and the name not
   uint64_t incarnations_above_;
+  bool elastic_;
   std::map<int, Member> members_;  // [worker]
 };
 

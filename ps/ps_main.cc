@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -9,20 +11,29 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "common/core/cores.h"
+#include "common/core/crew.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
 #include "common/core/memory_size.h"
 #include "common/core/signals.h"
 #include "common/core/status.h"
+#include "common/core/thread.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
+#include "common/net/health.h"
+#include "common/net/http_server.h"
+#include "common/net/local/socket.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "ps/follow.h"
+#include "ps/local_service.h"
+#include "ps/monitor.h"
 #include "ps/server.h"
 #include "ps/service.h"
 
@@ -33,13 +44,20 @@ constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
 
+// Threads that share an update without being told: more find the memory busy.
+constexpr int kMostThreads = 4;
+
 struct Flags {
   net::ClusterFlags cluster;
   net::TlsFiles tls;
+  net::MetricsFlags metrics;
   std::string listen;
   bool reuse_port = false;
   std::string memory_limit;
+  std::string transport = "auto";
+  int threads = 0;
   std::string log_level = "info";
+  std::string log_format = "text";
   FaultPoints::Fault fault;
 };
 
@@ -62,6 +80,28 @@ void WarnOfTls(const net::TlsFiles& tls, const std::string& listens_at, const st
   }
 }
 
+// Lets calls and streams end, at most for kDrain. A second signal leaves at once.
+void Drain(grpc::Server& server, SignalQueue& signals) {
+  std::atomic<bool> drained{false};
+  const Thread shutdown("drain", [&] {
+    server.Shutdown(std::chrono::system_clock::now() + kDrain);
+    drained = true;
+  });
+  while (!drained) {
+    if (const auto signal = signals.WaitFor(std::chrono::milliseconds(20))) _exit(128 + *signal);
+  }
+}
+
+// For clients of this host. None where it is not wanted, or with TLS: what is encrypted stays so, and whoever
+// may take part is told by certificates alone.
+net::LocalListener ListenLocally(const Flags& flags) {
+  if (flags.transport == "tcp" || flags.tls.any()) return {};
+  auto listener = net::ListenLocally();
+  if (listener.ok()) return *std::move(listener);
+  LogInfo("clients of this host use TCP: ", listener.status().message());
+  return {};
+}
+
 ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {
   const int index = cluster.self.index;
   const net::HostPort self = cluster.spec.tasks("ps").at(index);
@@ -72,45 +112,72 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 
   SteadyClock clock;
   FaultPoints faults(flags.fault);
+  Crew crew(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
+  const uint64_t incarnation = DrawIncarnation();
+  net::LocalListener local = ListenLocally(flags);
   Server server(
       {
           .index = index,
           .cluster_hash = cluster.spec.Hash(),
-          .incarnation = DrawIncarnation(),
+          .incarnation = incarnation,
           .connect_to_leader = ConnectByGrpc(index, net::ChannelCredentialsOf(flags.tls)),
           .memory_limit = memory_limit,
+          .crew = &crew,
           .faults = &faults,
+          .local_socket = local.name,
       },
       clock);
   const auto service = MakeService(server);
+  net::OfferHealthAndReflection();
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, flags.reuse_port);
   int port = 0;
   builder.AddListeningPort(address, net::ServerCredentialsOf(flags.tls), &port);
   builder.RegisterService(service.get());
+  Monitor monitor(server, clock, self.ToString());
+  const auto inspector = monitor.MakeService();
+  builder.RegisterService(inspector.get());
+  std::unique_ptr<net::HttpServer> http;
+  if (flags.metrics.port.has_value()) {
+    auto started = net::HttpServer::Start(flags.metrics.host, *flags.metrics.port,
+                                          [&monitor](const std::string& path) { return monitor.Page(path); });
+    if (!started.ok()) return UsageError(kProgram, started.status().message());
+    http = *std::move(started);
+  }
   const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
   if (grpc_server == nullptr || port == 0) {
     LogError("cannot listen on ", address, ": is another process using the port?");
     return ExitCode::kUsage;
   }
+  std::optional<LocalService> local_service;
+  if (local.socket.valid()) {
+    local_service.emplace(
+        server, std::move(local),
+        LocalService::Options{.incarnation = incarnation, .shared_memory = flags.transport != "unix"});
+  }
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   LogInfo("memory limit: ", InGiB(static_cast<double>(memory_limit)),
           flags.memory_limit.empty() ? ", this machine's or its control group's" : "");
   LogInfo("Started server with target: grpc://", self.host, ":", port);
+  if (http != nullptr) LogInfo("status at http://", flags.metrics.host, ":", http->port(), "/statusz");
   WarnOfTls(flags.tls, address, self.host);
 
   faults.Pass("started");
   std::optional<ExitCode> end;
   while (!end.has_value()) {
     server.Tick();
+    monitor.Sample();
+    net::SetReady(*grpc_server, server.ready());
     end = server.ended();
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(100))) {
       LogInfo("stopping on signal ", *signal);
       end = signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
     }
   }
+  net::StopServing(*grpc_server);
   server.Shutdown();
-  grpc_server->Shutdown(std::chrono::system_clock::now() + kDrain);
+  if (local_service.has_value()) local_service->Stop(kDrain);
+  Drain(*grpc_server, signals);
   if (end == ExitCode::kDone) LogInfo("training is over");
   return *end;
 }
@@ -125,6 +192,7 @@ int Main(int argc, char** argv) {
   CLI::App app("One parameter server task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags.cluster);
   net::AddTlsFlags(app, flags.tls);
+  net::AddMetricsFlags(app, flags.metrics);
   app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
   app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
   app.add_option(
@@ -132,7 +200,15 @@ int Main(int argc, char** argv) {
          "What a job may take, like 4GiB or 500MB; default: the machine's memory, or its control group's")
       ->check(MemorySize())
       ->type_name("SIZE");
+  app.add_option(FlagNames("transport"), flags.transport,
+                 "How gradients and values may travel on this host: shm (as auto), unix or tcp")
+      ->check(OneOf({"auto", "shm", "unix", "tcp"}));
+  app.add_option(FlagNames("threads"), flags.threads,
+                 "Threads that share a large update; 0: the cores, at most 4. The same bits with any number")
+      ->check(WholeNumberFrom(0))
+      ->type_name("N");
   AddLogLevelFlag(app, flags.log_level);
+  AddLogFormatFlag(app, flags.log_format);
   AddFaultFlag(app, flags.fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
 
@@ -145,7 +221,7 @@ int Main(int argc, char** argv) {
   if (const absl::Status status = net::CheckTlsFiles(flags.tls); !status.ok()) {
     return static_cast<int>(UsageError(kProgram, status.message()));
   }
-  StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level));
+  StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level), LogFormatOf(flags.log_format));
   return static_cast<int>(Run(flags, *cluster, signals));
 }
 

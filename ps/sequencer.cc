@@ -89,6 +89,7 @@ absl::Status Sequencer::CheckLogHasRoom() const {
 Progress Sequencer::ProgressNow() const {
   Progress progress = {.version = policy_->version(), .counters = counters_before_, .positions = positions_};
   progress.counters.Add(policy_->counters());
+  progress.data = policy_->position();
   return progress;
 }
 
@@ -248,6 +249,16 @@ int64_t Sequencer::position(int worker) const {
 int64_t Sequencer::ClockOf(int worker) const {
   MutexLock lock(mutex_);
   return policy_->ClockOf(worker);
+}
+
+std::optional<Work> Sequencer::WorkOf(int worker) const {
+  MutexLock lock(mutex_);
+  return policy_->WorkOf(worker);
+}
+
+std::optional<WorkPosition> Sequencer::DataPosition() const {
+  MutexLock lock(mutex_);
+  return policy_->position();
 }
 
 std::vector<int> Sequencer::WaitingFor() const {

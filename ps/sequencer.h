@@ -51,6 +51,7 @@ struct Progress {
   int64_t version = 0;
   UpdateCounters counters{};
   std::map<int, int64_t> positions{};  // [worker], of gradients in updates
+  std::optional<WorkPosition> data{};  // in place of them where data is handed out
 };
 
 // Report the sums for `norms` of the update to `version`, which these gradients will make.
@@ -151,6 +152,9 @@ class Sequencer {
   int64_t position(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
   // As UpdatePolicy::ClockOf().
   int64_t ClockOf(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // As the policy's, where data is handed out.
+  std::optional<Work> WorkOf(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<WorkPosition> DataPosition() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Workers that the next update waits for.
   std::vector<int> WaitingFor() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Servers that are not subscribed, or whose sums are missing.

@@ -1,5 +1,6 @@
 #include "ps/server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -9,6 +10,8 @@
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
 #include "ps/declaration.h"
+#include "ps/progress_proto.h"
+#include "ps/work_proto.h"
 
 namespace cairn::ps {
 namespace {
@@ -20,32 +23,6 @@ constexpr auto kReturn = std::chrono::seconds(30);
 // Of each generation the incarnations are above those before, whatever the servers remember.
 constexpr int kGenerationShift = 32;
 
-// Since the job began, those before it was resumed included.
-v1::Counters CountersOf(ActiveJob& job, const UpdateCounters& updates) {
-  v1::Counters proto;
-  proto.set_accepted(updates.accepted);
-  proto.set_stale(updates.stale);
-  proto.set_staleness_max(updates.staleness_max);
-  proto.set_examples(updates.examples);
-  proto.mutable_staleness_histogram()->Add(updates.staleness_histogram.begin(),
-                                           updates.staleness_histogram.end());
-  const v1::Counters& before = job.job().resumed().counters();
-  proto.set_duplicate(before.duplicate() + job.shard().duplicates());
-  proto.set_rejected(before.rejected() + job.shard().rejected());
-  return proto;
-}
-
-v1::Progress ProgressOf(ActiveJob& job, const Progress& progress) {
-  v1::Progress proto;
-  proto.set_version(progress.version);
-  *proto.mutable_counters() = CountersOf(job, progress.counters);
-  for (int worker = 0; worker < job.job().workers_size(); ++worker) {
-    const auto found = progress.positions.find(worker);
-    proto.add_positions(found == progress.positions.end() ? 0 : found->second);
-  }
-  return proto;
-}
-
 Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
@@ -54,7 +31,7 @@ Duration Seconds(double seconds) {
 
 Server::Server(Options options, const Clock& clock)
     // Layouts of different processes differ, so what is meant for the one before this is not taken.
-    : options_(std::move(options)), clock_(clock), last_layout_(options_.incarnation) {}
+    : options_(std::move(options)), clock_(clock), started_(clock.Now()), last_layout_(options_.incarnation) {}
 
 Server::~Server() {
   Shutdown();
@@ -83,6 +60,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   v1::ConnectResponse response;
   response.set_protocol(net::kProtocolVersion);
   response.set_incarnation(options_.incarnation);
+  response.set_local_socket(options_.local_socket);
   std::shared_ptr<ActiveJob> job;
   {
     MutexLock lock(mutex_);
@@ -101,6 +79,9 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
     response.set_sequences(job->sequencer() != nullptr);
     *response.mutable_counters() =
         CountersOf(*job, job->sequencer() == nullptr ? UpdateCounters() : job->sequencer()->counters());
+    if (job->job().dynamic_sharding() && job->sequencer() != nullptr) {
+      *response.mutable_data() = ToProto(*job->sequencer()->DataPosition(), job->job(), options_.index);
+    }
   }
   reply(std::move(response));
 }
@@ -130,7 +111,9 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
                                    {.index = options_.index,
                                     .connect_to_leader = options_.connect_to_leader,
                                     .memory_limit = options_.memory_limit,
-                                    .faults = options_.faults});
+                                    .crew = options_.crew,
+                                    .faults = options_.faults,
+                                    .meters = &meters_});
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
@@ -138,7 +121,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
         if (variables_only) status = AddVariables(request, *std::move(slices));
         if (status.ok()) {
           members_ = Membership({job_->job().workers().begin(), job_->job().workers().end()},
-                                static_cast<uint64_t>(job_->job().generation()) << kGenerationShift);
+                                static_cast<uint64_t>(job_->job().generation()) << kGenerationShift,
+                                job_->job().elastic());
           state_ = variables_only ? v1::STATE_READY : v1::STATE_INITIALISING;
           CollectWaiters(clock_.Now(), calls);
         } else {
@@ -206,7 +190,8 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
   for (auto& call : calls) call();
 }
 
-bool Server::Holds(const v1::WaitRequest& request, std::string* missing) const {
+bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const {
+  std::string* const missing = response->mutable_missing();
   switch (request.condition()) {
     case v1::CONDITION_READY:
       *missing = state_ == v1::STATE_EMPTY ? "the chief has not declared the job"
@@ -214,10 +199,26 @@ bool Server::Holds(const v1::WaitRequest& request, std::string* missing) const {
       return state_ == v1::STATE_READY || state_ == v1::STATE_FINISHED;
     case v1::CONDITION_ALL_OTHERS_LEFT:
       return members_.AllOthersLeft(request.worker(), missing);
+    case v1::CONDITION_WORK:
+      return HasWork(request, response);
     default:
       *missing = absl::StrCat("unknown condition ", static_cast<int>(request.condition()));
       return false;
   }
+}
+
+bool Server::HasWork(const v1::WaitRequest& request, v1::WaitResponse* response) const {
+  if (job_ == nullptr || !job_->hands_out_data()) {
+    response->set_missing(absl::StrCat(name(), " hands out no data"));
+    return false;
+  }
+  const Work work = *job_->sequencer()->WorkOf(request.worker());
+  *response->mutable_work() = ToProto(work);
+  const int least = std::max(1, job_->job().min_workers());
+  response->set_missing(work.members < least
+                            ? absl::StrCat("workers: ", work.members, " of at least ", least, " take part")
+                            : std::string("what others have not finished yet"));
+  return work.over || !work.tickets.empty();
 }
 
 void Server::CollectWaiters(TimePoint now, Calls& calls) {
@@ -227,8 +228,8 @@ void Server::CollectWaiters(TimePoint now, Calls& calls) {
   }
   waiters_.Collect(
       now,
-      [this](const v1::WaitRequest& request, std::string* missing)
-          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Holds(request, missing); },
+      [this](const v1::WaitRequest& request, v1::WaitResponse* response)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Holds(request, response); },
       calls);
 }
 
@@ -248,12 +249,13 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
   {
     MutexLock lock(mutex_);
     status = CheckReady();
-    if (status.ok() && (request.worker() < 0 || request.worker() >= job_->job().workers_size())) {
-      status = absl::InvalidArgumentError(absl::StrCat(request.task(), " is not among the ",
-                                                       job_->job().workers_size(), " workers of the job"));
+    if (status.ok()) {
+      const auto admitted = AdmitWorker(request);
+      status = admitted.status();
+      if (admitted.ok()) response.set_worker(*admitted);
     }
     if (status.ok()) {
-      const uint64_t incarnation = members_.Join(request.worker(), request.incarnation(), clock_.Now());
+      const uint64_t incarnation = members_.Join(response.worker(), request.incarnation(), clock_.Now());
       response.set_incarnation(incarnation);
       if (incarnation == 0) {
         status = absl::AbortedError(absl::StrCat(request.task(), " has been restarted since: incarnation ",
@@ -268,11 +270,29 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
   }
   LogInfo(request.task(), " joined (incarnation ", response.incarnation(), ")");
   if (job->sequencer() != nullptr) {
-    job->sequencer()->Join(request.worker(), response.incarnation());
-    response.set_position(job->sequencer()->position(request.worker()));
-    response.set_clock(job->sequencer()->ClockOf(request.worker()));
+    job->sequencer()->Join(response.worker(), response.incarnation());
+    response.set_position(job->sequencer()->position(response.worker()));
+    response.set_clock(job->sequencer()->ClockOf(response.worker()));
   }
+  if (job->hands_out_data()) *response.mutable_work() = ToProto(*job->sequencer()->WorkOf(response.worker()));
   reply(std::move(response));
+}
+
+absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
+  const v1::Job& job = job_->job();
+  int worker = request.worker();
+  if (job.elastic() && worker == -1) worker = members_.NumberOf(request.task(), job_->most_workers());
+  if (worker < 0 || worker >= job_->most_workers()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.task(), " is not among the ", job_->most_workers(), " workers of the job"));
+  }
+  const bool full = job.max_workers() > 0 && members_.PlacesTakenBut(worker) >= job.max_workers();
+  if (full && request.incarnation() == 0 && worker != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(request.task(), ": the job has its ", job.max_workers(), " workers (--max_workers)"));
+  }
+  if (job.elastic()) members_.SetName(worker, request.task());
+  return worker;
 }
 
 std::string Server::WaitingFor(Sequencer& sequencer) const {
@@ -295,6 +315,7 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
           absl::AbortedError(absl::StrCat(name(), ": incarnation ", request.incarnation(), " of ",
                                           members_.NameOf(request.worker()), " is no member of the job"));
     } else {
+      if (request.has_report()) reports_[request.worker()] = request.report();
       response.set_state(state_);
       response.set_failure(std::string(failure_.message()));
       response.set_failure_code(static_cast<int>(failure_.code()));
@@ -360,7 +381,7 @@ void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply)
     return;
   }
   v1::MarkResponse response;
-  if (request.snapshot()) *response.mutable_progress() = ProgressOf(**job, *progress);
+  if (request.snapshot()) *response.mutable_progress() = ProgressOf(**job, *progress, options_.index);
   reply(std::move(response));
 }
 

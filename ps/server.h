@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cairn/v1/inspector.pb.h"
 #include "cairn/v1/parameter_server.pb.h"
 #include "common/core/clock.h"
 #include "common/core/memory_size.h"
@@ -27,6 +29,7 @@
 #include "common/core/status.h"
 #include "ps/active_job.h"
 #include "ps/membership.h"
+#include "ps/meters.h"
 #include "ps/wait_list.h"
 
 namespace cairn::ps {
@@ -42,7 +45,9 @@ class Server {
     uint64_t incarnation = 1;                      // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // needed where index > 0
     int64_t memory_limit = UsableMemory();         // bytes, of one job: MemoryNeeds
+    Crew* crew = nullptr;                          // likewise
     FaultPoints* faults = nullptr;                 // as Shard::Options
+    std::string local_socket{};                    // net::LocalListener::name; empty: no LocalService
   };
   // `clock` must outlive the server.
   Server(Options options, const Clock& clock);
@@ -66,6 +71,10 @@ class Server {
   void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // What this server tells whoever looks: but for rates, which need two looks.
+  v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Meters& meters() { return meters_; }
+
   // For a follower: the sequencer of this generation of `run_id`. UNAVAILABLE while this server does not have
   // that job.
   absl::StatusOr<std::shared_ptr<ActiveJob>> JobToFollow(const std::string& run_id, int64_t generation) const
@@ -84,7 +93,7 @@ class Server {
   using Calls = WaitList::Calls;
 
   std::string name() const { return absl::StrCat("ps/", options_.index); }
-  bool Holds(const v1::WaitRequest& request, std::string* missing) const
+  bool Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose time is up at `now`, to `calls`.
   void CollectWaiters(TimePoint now, Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -97,6 +106,11 @@ class Server {
   // Members whose lease has run out, and after a set-back those that have not come back: they leave.
   std::vector<Membership::Expired> CollectExpired(TimePoint now, std::vector<std::string>& reasons)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of an elastic job: which number the task has; RESOURCE_EXHAUSTED when there are as many as it takes.
+  absl::StatusOr<int> AdmitWorker(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // CONDITION_WORK.
+  bool HasWork(const v1::WaitRequest& request, v1::WaitResponse* response) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AddVariables(const v1::CreateRequest& request, std::vector<net::Slice> slices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(absl::Status failure) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -104,6 +118,8 @@ class Server {
 
   const Options options_;
   const Clock& clock_;
+  const TimePoint started_;
+  Meters meters_;
 
   mutable Mutex mutex_;
   v1::State state_ ABSL_GUARDED_BY(mutex_) = v1::STATE_EMPTY;
@@ -115,6 +131,7 @@ class Server {
   uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);
   Membership members_ ABSL_GUARDED_BY(mutex_){{}};
   WaitList waiters_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, v1::WorkerReport> reports_ ABSL_GUARDED_BY(mutex_);  // [worker] its last
 };
 
 }  // namespace cairn::ps

@@ -5,9 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "ps/declaration.h"
+#include "ps/work_proto.h"
 
 namespace cairn::ps {
 namespace {
+
+constexpr auto kElementBytes = static_cast<int64_t>(sizeof(float));
 
 // How one request is answered. It holds neither the session nor the job, so a request that waits keeps
 // neither alive.
@@ -105,13 +108,14 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
                                             .position = begin.position()},
                                .read_values = begin.read_values()};
   open.failure = CheckGradient(request.gradient);
-  if (open.failure.ok() && begin.worker() >= (*job)->job().workers_size()) {
+  if (open.failure.ok() && begin.worker() >= (*job)->most_workers()) {
     open.failure = absl::InvalidArgumentError(
-        absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->job().workers_size()));
+        absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->most_workers()));
   }
   if (!open.failure.ok()) return;
   open.job = *std::move(job);
   open.push = open.job->shard().BeginPush(request);
+  open.worker = begin.worker();
 }
 
 void Session::BeginWrite(uint64_t request_id, const v1::WriteBegin& begin) {
@@ -155,14 +159,19 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   }
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
   (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
-                                      state = begin.state()](absl::StatusOr<ReadResult> result) mutable {
+                                      state = begin.state(),
+                                      &sent = server_.meters().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
     if (!result.ok()) {
       answer.SendFailure(result.status());
       return;
     }
     answer.SendElements(result->values.data, first, end);
+    sent.Add((end - first) * kElementBytes);
     v1::Done done;
-    if (state && result->slots != nullptr) answer.SendElements(result->slots, 0, result->slots->size(), size);
+    if (state && result->slots != nullptr) {
+      answer.SendElements(result->slots, 0, result->slots->size(), size);
+      sent.Add(result->slots->size() * kElementBytes);
+    }
     if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
     done.set_version(result->values.version);
     done.set_has_values(true);
@@ -178,6 +187,7 @@ absl::Status Session::OnChunk(uint64_t request_id, int64_t offset, net::Payload 
         absl::StrCat("frame: chunk of request ", request_id, ", which is not open"));
   }
   Open& open = found->second;
+  server_.meters().received_bytes.Add(net::PayloadBytes(payload));
   if (!open.failure.ok()) return absl::OkStatus();
   open.failure =
       open.push != nullptr ? open.push->AddChunk(offset, payload) : open.write->Add(offset, payload);
@@ -193,7 +203,12 @@ void Session::End(uint64_t request_id, Open open) {
     FinishWrite(request_id, std::move(open));
     return;
   }
-  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_)](
+  // What it has to do next is as of the answer, also of one that is repeated.
+  std::weak_ptr<ActiveJob> hands_out;
+  if (open.job->hands_out_data()) hands_out = open.job;
+  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_),
+                                                      &sent = server_.meters().sent_bytes,
+                                                      hands_out = std::move(hands_out), worker = open.worker](
                                                          absl::StatusOr<PushResult> result) mutable {
     if (!result.ok()) {
       answer.SendFailure(result.status());
@@ -205,8 +220,10 @@ void Session::End(uint64_t request_id, Open open) {
     done.set_duplicate(result->duplicate);
     done.set_staleness(result->staleness);
     done.set_finished(result->finished);
+    if (const auto job = hands_out.lock()) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
     if (result->values.data != nullptr) {
       answer.SendElements(result->values.data, 0, result->values.data->size());
+      sent.Add(result->values.data->size() * kElementBytes);
       done.set_has_values(true);
     }
     answer.SendDone(std::move(done));

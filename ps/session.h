@@ -47,6 +47,7 @@ class Session {
     std::shared_ptr<ActiveJob> job;
     std::unique_ptr<OpenPush> push;  // one of the two
     std::unique_ptr<Accumulator> write;
+    int worker = 0;  // whose push it is
     bool initialise = false;
     bool state = false;    // the write is of values and slots
     absl::Status failure;  // the rest of the request is skipped

@@ -1,6 +1,7 @@
 #include "ps/shard.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -47,10 +48,12 @@ v1::Outcome OutcomeOf(Refuse::Reason reason) {
 
 Shard::Shard(Options options)
     : faults_(options.faults),
+      meters_(options.meters),
       optimizer_(std::move(options.optimizer)),
       staleness_aware_learning_rate_(options.staleness_aware_learning_rate),
       final_version_(options.final_version > 0 ? options.final_version : kNoEnd),
-      store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit) {
+      store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit,
+             options.crew) {
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
 }
 
@@ -86,6 +89,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       Staged& entry = staged_[key];
       entry.gradient = request.gradient;
       entry.data = push->accumulator_.Take();
+      entry.came = std::chrono::steady_clock::now();
       entry.waiting.push_back({request.read_values, /*duplicate=*/false, std::move(reply)});
       staged = true;
     } else if (const auto under_way = staged_.find(key);
@@ -299,6 +303,8 @@ void Shard::ExecuteMeasure(const LogEntry& entry, const Measure& measure) {
 
 void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) {
   if (!failure().ok()) return;
+  if (apply.last) final_version_ = apply.version;
+  const TimePoint began = std::chrono::steady_clock::now();
   absl::Status status = WithMean(entry, apply.contributors, apply.version,
                                  [this](const VariableStore::Mean& mean) { return store_.ApplyMean(mean); });
   if (!status.ok()) {
@@ -309,6 +315,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
   const Values values = store_.current();
   MutexLock lock(mutex_);
   unanswered_.reset();
+  Count(apply, began);
   for (const Gradient& gradient : apply.contributors) {
     const int64_t staleness = apply.version - 1 - gradient.base_version;
     if (apply.held) {
@@ -319,6 +326,17 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
       Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, replies);
     }
   }
+}
+
+void Shard::Count(const Apply& apply, TimePoint began) const {
+  if (meters_ == nullptr) return;
+  std::vector<std::pair<int, TimePoint>> came;
+  for (const Gradient& gradient : apply.contributors) {
+    if (const auto found = staged_.find(gradient.key); found != staged_.end()) {
+      came.emplace_back(gradient.key.worker, found->second.came);
+    }
+  }
+  meters_->OnUpdate(came, began, std::chrono::steady_clock::now());
 }
 
 void Shard::ExecuteRelease(const Release& release, Replies& replies) {
@@ -449,6 +467,17 @@ std::vector<std::string> Shard::slot_names() const {
   if (optimizer_ == nullptr) return {};
   const auto names = optimizer_->slot_names();
   return {names.begin(), names.end()};
+}
+
+Shard::Load Shard::load() const {
+  MutexLock lock(mutex_);
+  Load load = {.staged = 0, .queued = static_cast<int64_t>(queue_.size())};
+  for (const auto& [id, staged] : staged_) {
+    if (staged.applied_staleness.has_value()) continue;  // decided; its answer waits
+    ++load.staged;
+    load.staged_since = std::min(load.staged_since.value_or(staged.came), staged.came);
+  }
+  return load;
 }
 
 int64_t Shard::duplicates() const {

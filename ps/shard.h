@@ -31,10 +31,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/core/clock.h"
 #include "common/core/fault_points.h"
 #include "common/core/mutex.h"
 #include "ps/accumulator.h"
 #include "ps/ledger.h"
+#include "ps/meters.h"
 #include "ps/sequencer.h"
 #include "ps/variable_store.h"
 
@@ -97,7 +99,9 @@ class Shard final : public LogSink {
     int64_t initial_version = 0;
     int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
     std::optional<float> learning_rate{};                        // amended before
+    Crew* crew = nullptr;           // as VariableStore's
     FaultPoints* faults = nullptr;  // outlives the shard; passes "push", "read", "snapshot", "applied"
+    Meters* meters = nullptr;       // likewise; counts the updates
   };
   // Pushes that wait for their decision, and repeats of one of them: more are RESOURCE_EXHAUSTED.
   static constexpr size_t kMostStaged = 4096;
@@ -151,6 +155,13 @@ class Shard final : public LogSink {
   // answered as REJECTED or FINISHED.
   int64_t duplicates() const ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t rejected() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // What waits: pushes without a decision, the oldest of them, and entries of the log.
+  struct Load {
+    int64_t staged = 0;
+    std::optional<TimePoint> staged_since{};
+    int64_t queued = 0;
+  };
+  Load load() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The optimizer's, in the order of a state.
   std::vector<std::string> slot_names() const;
 
@@ -158,6 +169,7 @@ class Shard final : public LogSink {
   struct Staged {
     Gradient gradient;
     std::shared_ptr<const AlignedBuffer> data;  // null when it has no examples, or has been applied
+    TimePoint came{};
     // Its gradient is in an update, and the answer waits for a Release.
     std::optional<int64_t> applied_staleness{};
     // A repeat of the push waits for the same decision.
@@ -184,6 +196,7 @@ class Shard final : public LogSink {
   absl::Status WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
                         absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void Count(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteMark(const Mark& mark, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -201,6 +214,7 @@ class Shard final : public LogSink {
   }
 
   FaultPoints* const faults_;
+  Meters* const meters_;
   const std::unique_ptr<Optimizer> optimizer_;
   const bool staleness_aware_learning_rate_;
   std::atomic<int64_t> final_version_;  // the log may lower it

@@ -43,9 +43,10 @@ std::vector<UpdatePart> PartsOf(absl::Span<const net::Slice> slices, const Optim
 }  // namespace
 
 VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer,
-                             int64_t initial_version, int64_t memory_limit)
+                             int64_t initial_version, int64_t memory_limit, Crew* crew)
     : slices_(std::move(slices)),
       optimizer_(optimizer),
+      crew_(crew),
       parts_(PartsOf(slices_, optimizer)),
       budget_(std::make_shared<MemoryBudget>(memory_limit)),
       pool_(TotalElements(slices_), kIdleBuffers, budget_),
@@ -95,7 +96,8 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, Body body) {
       .gradients = mean.gradients,
       .parts = parts_,
       .all = {.count = size(), .old_values = old.data->data(), .slots = slots, .new_values = next_->data()},
-      .known = known});
+      .known = known,
+      .crew = crew_});
 }
 
 absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {

@@ -36,12 +36,14 @@ struct Values {
 class VariableStore {
  public:
   // Values and slots start at 0 and the optimizer's initial slot values. `optimizer` is null where nothing is
-  // trained, and outlives the store otherwise. `memory_limit`: bytes, of all that is allocated here.
+  // trained, and outlives the store otherwise. `memory_limit`: bytes, of all that is allocated here. `crew`: who helps
+  // with updates; outlives the store.
   VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer, int64_t initial_version = 0,
-                int64_t memory_limit = std::numeric_limits<int64_t>::max());
+                int64_t memory_limit = std::numeric_limits<int64_t>::max(), Crew* crew = nullptr);
 
   const std::vector<net::Slice>& slices() const { return slices_; }
   int64_t size() const { return pool_.buffer_size(); }  // elements
+  int64_t memory_used() const { return budget_->used(); }  // bytes. Any thread.
   // Buffers of size() elements for what arrives.
   BufferPool& pool() { return pool_; }
   // Likewise of whole states: the values, followed by all of each slot, in the optimizer's order.
@@ -100,6 +102,7 @@ class VariableStore {
 
   const std::vector<net::Slice> slices_;
   const Optimizer* const optimizer_;
+  Crew* const crew_;
   const std::vector<UpdatePart> parts_;
   const std::shared_ptr<MemoryBudget> budget_;  // the pools' too, and of buffers that outlive us
   BufferPool pool_;

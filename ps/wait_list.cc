@@ -23,7 +23,7 @@ void WaitList::Collect(TimePoint now, Holds holds, Calls& calls) {
   std::vector<Waiter> still;
   for (Waiter& waiter : waiters_) {
     v1::WaitResponse response;
-    response.set_holds(holds(waiter.request, response.mutable_missing()));
+    response.set_holds(holds(waiter.request, &response));
     if (response.holds() || now >= waiter.deadline) {
       calls.push_back([reply = std::move(waiter.reply), response]() mutable { reply(std::move(response)); });
     } else {

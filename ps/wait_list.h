@@ -20,12 +20,13 @@ class WaitList {
  public:
   using Reply = absl::AnyInvocable<void(absl::StatusOr<v1::WaitResponse>)>;
   using Calls = std::vector<absl::AnyInvocable<void()>>;
-  // Whether a request's condition holds, and what is missing.
-  using Holds = absl::FunctionRef<bool(const v1::WaitRequest& request, std::string* missing)>;
+  // Whether a request's condition holds; fills in what the answer says beside, as what is missing.
+  using Holds = absl::FunctionRef<bool(const v1::WaitRequest& request, v1::WaitResponse* response)>;
 
   // Callers beyond it are refused before they wait.
   static constexpr size_t kMostWaiting = 4096;
   bool full() const { return waiters_.size() >= kMostWaiting; }
+  size_t size() const { return waiters_.size(); }
 
   // Waits from `now` for as long as the request asks, at most 30 s.
   void Add(const v1::WaitRequest& request, TimePoint now, Reply reply);

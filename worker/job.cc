@@ -42,6 +42,7 @@ absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& obj
 
 absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
                                                         int num_workers, int worker) {
+  if (options.dynamic_sharding()) num_workers = 1, worker = 0;
   const data::SamplerOptions sampler = {
       .num_examples = num_examples,
       .num_workers = num_workers,
@@ -125,14 +126,18 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   job.set_mode(sync ? v1::MODE_SYNC : ssp ? v1::MODE_SSP : v1::MODE_ASYNC);
   job.set_model_sha256(Sha256Hex(model.canonical_json()));
   const auto trainers = cluster.trainers();
+  const std::string chief = cluster.chief().ToString();
+  const bool lists_chief = !trainers.empty() && trainers.front() == cluster.chief();
+  if (options.elastic && !lists_chief) job.add_workers(chief);
   for (const net::TaskId& task : trainers) job.add_workers(task.ToString());
   for (const net::HostPort& server : cluster.servers()) job.add_servers(server.ToString());
-  const int num_workers = static_cast<int>(trainers.size());
+  const int num_workers = std::max(1, job.workers_size());
+  const bool dynamic = options.dynamic_sharding();
   if (options.replicas_to_aggregate > num_workers) {
     return absl::InvalidArgumentError(absl::StrCat("--replicas_to_aggregate: ", options.replicas_to_aggregate,
                                                    " of ", num_workers, " workers"));
   }
-  if (sync) {
+  if (sync && !dynamic) {
     job.set_replicas_to_aggregate(
         static_cast<int>(options.replicas_to_aggregate > 0 ? options.replicas_to_aggregate : num_workers));
   }
@@ -144,7 +149,17 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   const int64_t steps_per_epoch = sync  ? batches_per_epoch
                                   : ssp ? batches_per_epoch * num_workers
                                         : PushesPerEpoch(options, num_examples, num_workers);
-  job.set_final_version(options.train_steps > 0 ? options.train_steps : options.epochs * steps_per_epoch);
+  // How many updates the epochs take is not known before when workers come and go.
+  job.set_final_version(options.train_steps > 0 ? options.train_steps
+                        : dynamic               ? 0
+                                                : options.epochs * steps_per_epoch);
+  job.set_dynamic_sharding(dynamic);
+  if (dynamic) job.set_num_examples(num_examples);
+  job.set_elastic(options.elastic);
+  if (options.elastic) {
+    job.set_min_workers(static_cast<int>(options.min_workers));
+    job.set_max_workers(static_cast<int>(options.max_workers));
+  }
   CAIRN_ASSIGN_OR_RETURN(*job.mutable_optimizer(), MakeOptimizer(options, model));
   job.set_batch_size(options.batch_size);
   job.set_epochs(options.epochs);

@@ -17,7 +17,8 @@
 
 namespace cairn::worker {
 
-// How worker `worker` of `num_workers` samples `num_examples` examples. INVALID_ARGUMENT as data::Validate().
+// How worker `worker` of `num_workers` samples `num_examples` examples; with dynamic sharding as if it were
+// the only one: it is told what of it to take. INVALID_ARGUMENT as data::Validate().
 absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
                                                         int num_workers, int worker);
 

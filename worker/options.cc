@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/flags.h"
-#include "worker/device_choice.h"
-#include "worker/device_name.h"
+#include "common/core/status.h"
+#include "worker/device_flags.h"
 
 namespace cairn::worker {
 namespace {
@@ -201,6 +201,31 @@ void AddHow(CLI::App& app, TrainOptions& options) {
       ->group(group);
 }
 
+void AddWho(CLI::App& app, TrainOptions& options) {
+  const std::string group = "Who takes part";
+  app.add_option(
+         FlagNames("data_sharding"), options.data_sharding,
+         "static: each worker has its part of every epoch; dynamic: batches are handed out to whoever is "
+         "there, each example once [static; with --elastic dynamic]")
+      ->check(OneOf({"static", "dynamic"}))
+      ->group(group);
+  CLI::Option* elastic =
+      app.add_flag(
+             SwitchNames("elastic"), options.elastic,
+             "Workers may join while the job runs, also such that the cluster does not list, and leave it")
+          ->group(group);
+  const auto add = [&](const char* name, int64_t& value, int64_t least, const char* what) {
+    app.add_option(FlagNames(name), value, what)
+        ->check(NumberBetween(static_cast<double>(least), 4096))
+        ->needs(elastic)
+        ->capture_default_str()
+        ->type_name("N")
+        ->group(group);
+  };
+  add("min_workers", options.min_workers, 1, "With fewer the job stands still, at most for --step_timeout");
+  add("max_workers", options.max_workers, 0, "More wait for a place; 0: no limit");
+}
+
 void AddEpochEnds(CLI::App& app, TrainOptions& options) {
   const std::string group = "At an epoch's end (as Keras' callbacks)";
   app.add_option(FlagNames("monitor"), options.monitor,
@@ -283,65 +308,28 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
   app.add_option(FlagNames("summary"), options.summary, "Write one JSON object about the run at its end")
       ->type_name("FILE")
       ->group(group);
+  app.add_option(FlagNames("histogram_freq"), options.histogram_freq,
+                 "TensorBoard: histograms of weights and gradients every so many epochs; 0: none")
+      ->check(WholeNumberFrom(0))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
+  app.add_option(FlagNames("update_freq"), options.update_freq,
+                 "TensorBoard: metrics every so many steps, not only at an epoch's end; 0: not")
+      ->check(WholeNumberFrom(0))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
   AddLogLevelFlag(app, options.log_level)->group(group);
+  AddLogFormatFlag(app, options.log_format)->group(group);
 }
 
 // Numbers, or NVIDIA's names: what CUDA_VISIBLE_DEVICES is made of.
-std::string CheckVisibleDevices(const std::string& text) {
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    int index = 0;
-    if (absl::SimpleAtoi(part, &index) ? index >= 0
-                                       : absl::StartsWith(part, "GPU-") || absl::StartsWith(part, "MIG-")) {
-      continue;
-    }
-    return absl::StrCat("'", part, "' is no GPU: expected its number, or a name as GPU-8932f937");
-  }
-  return "";
-}
-
-std::string CheckDevice(const std::string& text) {
-  return text == "auto" ? "" : std::string(ParseDeviceName(text).status().message());
-}
-
-void AddDevice(CLI::App& app, TrainOptions& options) {
-  const std::string group = "Where it computes";
-  app.add_option(FlagNames("device"), options.device,
-                 "/gpu:0, /cpu:0 or /job:worker/task:0/device:GPU:0; auto: a GPU where one is usable, of "
-                 "several each worker of a machine another one")
-      ->check(CLI::Validator(&CheckDevice, ""))
-      ->capture_default_str()
-      ->type_name("NAME")
-      ->group(group);
-  app.add_flag(SwitchNames("allow_soft_placement"), options.allow_soft_placement,
-               "Compute on the CPU where --device does not exist")
-      ->group(group);
-  app.add_option(FlagNames("visible_devices"), options.visible_devices,
-                 "The GPUs that exist for us, in this order [CUDA_VISIBLE_DEVICES, or all]")
-      ->check(CLI::Validator(&CheckVisibleDevices, ""))
-      ->type_name("N,...")
-      ->group(group);
-  AddParsed(app, "precision", options.precision, &kernels::ParsePrecision,
-            "What a GPU computes products in; the CPU takes tf32 for fp32 [tf32]")
-      ->type_name("fp32|tf32|bf16|fp16")
-      ->group(group);
-  app.add_flag(SwitchNames("allow_growth"), options.allow_growth,
-               "Take GPU memory in doubling pieces, not as the model needs it")
-      ->group(group);
-  app.add_option(FlagNames("per_process_gpu_memory_fraction"), options.per_process_gpu_memory_fraction,
-                 "The most of a GPU's memory that a worker takes")
-      ->check(NumberAboveUpTo(0, 1))
-      ->capture_default_str()
-      ->type_name("X")
-      ->group(group);
-  app.add_flag(SwitchNames("log_device_placement"), options.log_device_placement,
-               "Tell on which device each layer is")
-      ->group(group);
-}
-
 void AddCheckpoints(CLI::App& app, TrainOptions& options) {
   const std::string group = "What is kept, and gone on from";
   app.add_option(FlagNames("train_dir"), options.train_dir,
-                 "Directory for checkpoints; a server that is lost is given back the newest one")
+                 "Directory for checkpoints, TensorBoard's files and log.csv; a server that is lost is given back the "
+                 "newest checkpoint")
       ->type_name("DIR")
       ->group(group);
   app.add_option(FlagNames("save_steps"), options.save_steps,
@@ -397,6 +385,9 @@ void AddLimits(CLI::App& app, TrainOptions& options) {
       ->capture_default_str()
       ->type_name("SECONDS")
       ->group(group);
+  app.add_option(FlagNames("transport"), options.transport,
+                 "How gradients and values travel to servers of this host: shm (as auto), unix or tcp")
+      ->check(OneOf({"auto", "shm", "unix", "tcp"}));
   app.add_option(FlagNames("step_timeout"), options.step_timeout_seconds,
                  "For the servers' answer to one step")
       ->check(NumberAbove(0))
@@ -412,10 +403,11 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddData(app, options);
   AddHowLong(app, options);
   AddHow(app, options);
+  AddWho(app, options);
   AddEpochEnds(app, options);
   AddCheckpoints(app, options);
   AddWhatItTells(app, options);
-  AddDevice(app, options);
+  AddDeviceFlags(app, options);
   AddLimits(app, options);
 }
 
@@ -441,12 +433,32 @@ absl::Status Validate(const TrainOptions& options) {
     return absl::InvalidArgumentError(
         "--staleness_aware_learning_rate does not go with --sync_replicas: no gradient is stale");
   }
-  const auto device = ParseDeviceName(options.device);
-  if (device.ok() && !device->gpu && !ComputesOnCpu(options.precision)) {
-    return absl::InvalidArgumentError(absl::StrCat("--precision ", kernels::NameOf(options.precision),
-                                                   " does not go with --device ", options.device,
-                                                   ": the CPU computes in fp32"));
+  if (options.elastic && options.data_sharding == "static") {
+    return absl::InvalidArgumentError(
+        "--elastic does not go with --data_sharding static: a worker that comes would have no part of the "
+        "data");
   }
+  if (options.elastic && options.max_workers > 0 && options.max_workers < options.min_workers) {
+    return absl::InvalidArgumentError(absl::StrCat("--max_workers: ", options.max_workers,
+                                                   ", fewer than --min_workers ", options.min_workers));
+  }
+  if (options.elastic && options.lost_workers == "wait") {
+    return absl::InvalidArgumentError("--lost_workers=wait does not go with --elastic: who is lost has left");
+  }
+  if (options.dynamic_sharding() && options.replicas_to_aggregate > 0) {
+    return absl::InvalidArgumentError(
+        "--replicas_to_aggregate does not go with dynamic sharding: no worker's examples are left out");
+  }
+  if (options.dynamic_sharding() && options.shard_tail != "exact") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--shard_tail ", options.shard_tail,
+                     " does not go with dynamic sharding: each example is used once"));
+  }
+  if (options.train_dir.empty() && (options.histogram_freq > 0 || options.update_freq > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(options.histogram_freq > 0 ? "--histogram_freq" : "--update_freq",
+                                                   " needs --train_dir, where TensorBoard's files go"));
+  }
+  CAIRN_RETURN_IF_ERROR(ValidateDeviceFlags(options));
   if (!options.optimizer.empty() && options.optimizer == "adam" && options.momentum.has_value()) {
     return absl::InvalidArgumentError("--momentum does not go with --optimizer adam");
   }

@@ -61,6 +61,13 @@ struct TrainOptions {
   std::string shard_tail = "exact";    // --shard_tail exact|pad|drop
   bool shuffle = true;                 // --shuffle / --noshuffle
 
+  // Who takes part.
+  std::string data_sharding;  // --data_sharding static|dynamic; empty: static, with --elastic dynamic
+  bool elastic = false;       // --elastic: workers may join a running job, and leave it
+  int64_t min_workers = 1;    // --min_workers: with fewer an elastic job stands still
+  int64_t max_workers = 0;    // --max_workers: more wait for a place in an elastic job; 0: no limit
+  bool dynamic_sharding() const { return elastic || data_sharding == "dynamic"; }
+
   // What is decided at each epoch's end: Keras' EarlyStopping, ReduceLROnPlateau and
   // ModelCheckpoint(save_best_only=True), by worker/callbacks.h.
   std::string monitor = "val_loss";                // --monitor: a metric that the progress line shows
@@ -90,11 +97,20 @@ struct TrainOptions {
   int64_t display_every =
       0;                // --display_every: on no terminal, a line every so many steps; 0: one line per epoch
   std::string summary;  // --summary FILE: one JSON object at the end
+  // TensorBoard's files in --train_dir, as Keras' callback has them.
+  int64_t histogram_freq = 0;  // --histogram_freq: weights and gradients every so many epochs; 0: never
+  int64_t update_freq = 0;     // --update_freq: scalars every so many steps too; 0: of epochs alone
+  std::string log_format = "text";  // --log_format text|json: of log and progress
   std::string log_level = "info";  // --log_level debug|info|warning|error
 
   // Where it computes.
-  std::string device = "auto";        // --device auto|NAME: TensorFlow's name of a device
-  bool allow_soft_placement = false;  // --allow_soft_placement: the CPU where that device does not exist
+  std::string device = "auto";       // --device auto|NAME: TensorFlow's name of a device
+  std::vector<std::string> devices;  // --devices A,B: a replica on each of these; empty: on --device alone
+  bool mirrored = false;             // --mirrored: the same on all GPUs, or on all CPU devices
+  std::vector<std::string> place;    // --place 'LAYERS=DEVICE',...: of those that fit a layer the last counts
+  int64_t micro_batches = 0;  // --micro_batches: of a model on several devices; 0: four for each device
+  int cpu_devices = 1;        // --cpu_devices: logical devices that the CPU is divided into
+  bool allow_soft_placement = false;  // --allow_soft_placement: the CPU where a device does not exist
   std::string visible_devices;        // --visible_devices 0,2: CUDA_VISIBLE_DEVICES; empty: as it is
   kernels::Precision precision = kernels::Precision::kTensorFloat32;  // --precision fp32|tf32|bf16|fp16
   bool allow_growth = false;                   // --allow_growth: GPU memory in doubling pieces
@@ -106,6 +122,7 @@ struct TrainOptions {
   bool deterministic = false;  // --deterministic: the same bits whatever --threads says
   double connect_timeout_seconds =
       300;                            // --connect_timeout: servers reached, variables ready, workers joined
+  std::string transport = "auto";     // --transport auto|shm|unix|tcp: to servers of the same host
   double step_timeout_seconds = 600;  // --step_timeout: one step's answer from the servers
 };
 

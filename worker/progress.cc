@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -64,12 +65,19 @@ std::string Repeat(const char* character, int64_t times) {
 Progress::Progress(const Options& options, const Clock& clock) : options_(options), clock_(clock) {}
 
 void Progress::StartEpoch(int64_t epoch, int64_t epochs, int64_t steps) {
+  epoch_ = epoch;
   steps_ = steps;
   step_ = 0;
+  cluster_ = {};
   first_step_ = 0;
   start_ = clock_.Now();
   next_draw_ = start_;
   drawn_width_ = 0;
+  if (options_.json) {
+    Write(nlohmann::ordered_json{{"event", "epoch_begin"}, {"epoch", epoch}, {"epochs", epochs}, {"steps", steps}}.dump() +
+          "\n");
+    return;
+  }
   Write(absl::StrCat("Epoch ", epoch, "/", epochs, "\n"));
 }
 
@@ -80,9 +88,10 @@ void Progress::Update(int64_t step, absl::FunctionRef<ShownMetrics()> metrics) {
     first_step_ = step;
     after_first_step_ = now;
   }
-  if (!options_.terminal) {
+  if (!redraws()) {
     const bool due = options_.display_every > 0 && step % options_.display_every == 0 && step < steps_;
-    if (due) PrintLine(metrics());
+    if (due && options_.json) PrintEvent("step", metrics());
+    if (due && !options_.json) PrintLine(metrics());
     return;
   }
   if (now < next_draw_) return;
@@ -91,11 +100,42 @@ void Progress::Update(int64_t step, absl::FunctionRef<ShownMetrics()> metrics) {
 }
 
 void Progress::EndEpoch(const ShownMetrics& metrics) {
+  if (options_.json) {
+    PrintEvent("epoch_end", metrics);
+    return;
+  }
   if (options_.terminal) {
     DrawBar(metrics, /*last=*/true);
   } else {
     PrintLine(metrics);
   }
+  if (cluster_.stale > 0 || cluster_.refused > 0) {
+    Say(absl::StrCat("gradients that did not count in this epoch: ", cluster_.stale, " came too late, ",
+                     cluster_.refused, " were of lost workers or after the end"));
+  }
+}
+
+void Progress::Say(const std::string& text) {
+  Write((options_.json ? nlohmann::ordered_json{{"event", "message"}, {"message", text}}.dump() : text) + "\n");
+}
+
+void Progress::PrintEvent(const char* event, const ShownMetrics& metrics) {
+  nlohmann::ordered_json values = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : metrics) {
+    values[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  }
+  nlohmann::ordered_json json = {{"event", event},
+                                 {"epoch", epoch_},
+                                 {"step", step_},
+                                 {"steps", steps_},
+                                 {"seconds", Seconds(clock_.Now() - start_)},
+                                 {"metrics", values}};
+  if (cluster_.examples_per_second > 0) {
+    json["examples_per_second"] = cluster_.examples_per_second;
+    json["gradients_stale"] = cluster_.stale;
+    json["gradients_refused"] = cluster_.refused;
+  }
+  Write(json.dump() + "\n");
 }
 
 double Progress::SecondsPerStep() const {
@@ -114,7 +154,10 @@ void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
   const std::string count = FormatCount(step_, steps_);
   const std::string time = last ? absl::StrFormat("%.0fs", Seconds(clock_.Now() - start_))
                                 : FormatTimeLeft(per_step * static_cast<double>(steps_ - step_));
-  const std::string tail = absl::StrCat(" ", FormatStepTime(per_step), FormatMetrics(metrics));
+  const std::string rate = cluster_.examples_per_second > 0
+                               ? absl::StrFormat(" %.0f examples/s", cluster_.examples_per_second)
+                               : "";
+  const std::string tail = absl::StrCat(" ", FormatStepTime(per_step), rate, FormatMetrics(metrics));
 
   // Columns, not bytes: the bar's character has three bytes.
   const auto width = static_cast<int64_t>(count.size() + 1 + kBarWidth + 1 + time.size() + tail.size());

@@ -1,4 +1,5 @@
-// Keras' progress line: on a terminal one line per epoch that redraws itself, elsewhere a line per epoch.
+// Keras' progress line: on a terminal one line per epoch that redraws itself, elsewhere a line per epoch; or a JSON
+// object for each thing that happens.
 //
 // Owned by the chief's trainer; one thread. Writes to the given file descriptor and nothing else.
 #pragma once
@@ -23,6 +24,7 @@ class Progress {
     int fd = 1;
     bool terminal = false;      // redraw, with a bar
     bool color = true;          // on a terminal, in Keras' colors; without, what is left of the bar is thin
+    bool json = false;          // --log_format json: neither bar nor line
     int64_t display_every = 0;  // not on a terminal: a line every so many steps too; 0 is never
   };
   // `clock` outlives it.
@@ -37,11 +39,22 @@ class Progress {
   // Elsewhere "938/938 - 12s - 13ms/step - accuracy: ...". Both count the time since StartEpoch.
   void EndEpoch(const ShownMetrics& metrics);
   // A line of its own, between epochs.
-  void Say(const std::string& text) { Write(text + "\n"); }
+  void Say(const std::string& text);
+
+  // How the whole cluster does in this epoch, for what is shown from here on: on a terminal its examples per second
+  // behind the step's time; and at the epoch's end, wherever there are any, a line about gradients that did not count.
+  struct Cluster {
+    double examples_per_second = 0;
+    int64_t stale = 0, refused = 0;
+  };
+  void SetCluster(const Cluster& cluster) { cluster_ = cluster; }
+  // It redraws, and so is to be told again now and then.
+  bool redraws() const { return options_.terminal && !options_.json; }
 
  private:
   void DrawBar(const ShownMetrics& metrics, bool last);
   void PrintLine(const ShownMetrics& metrics);
+  void PrintEvent(const char* event, const ShownMetrics& metrics);
   // Seconds per step, without the epoch's first, which warms everything up, as soon as there is a second.
   double SecondsPerStep() const;
   void Write(const std::string& text);
@@ -49,7 +62,9 @@ class Progress {
   const Options options_;
   const Clock& clock_;
   // Of the current epoch.
+  int64_t epoch_ = 0;
   int64_t steps_ = 0;
+  Cluster cluster_;
   int64_t step_ = 0;
   TimePoint start_;
   TimePoint after_first_step_;

@@ -63,6 +63,17 @@ RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
   run.final_version = job.final_version();
   run.epochs = job.epochs();
   run.positions = {progress.positions().begin(), progress.positions().end()};
+  if (progress.has_data()) {
+    const v1::DataPosition& data = progress.data();
+    run.data = DataState{.num_examples = data.num_examples(),
+                         .next = data.next(),
+                         .open = {},
+                         .missed = data.missed(),
+                         .repeated = data.repeated()};
+    for (const v1::DataPosition::Run& open : data.open()) {
+      run.data->open.insert(run.data->open.end(), {open.begin(), open.count()});
+    }
+  }
   run.examples = progress.counters().examples();
   run.accepted = progress.counters().accepted();
   run.stale = progress.counters().stale();
@@ -78,12 +89,13 @@ RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
 }  // namespace
 
 Snapshots::Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job,
-                     const Clock& clock, FaultPoints* faults)
+                     const Clock& clock, FaultPoints* faults, WorkerMeters* meters)
     : options_(options),
       model_(model),
       job_(job),
       clock_(clock),
       faults_(faults),
+      meters_(meters),
       variables_(VariablesOf(model)),
       marked_at_(clock.Now()) {
   if (!options_.train_dir.empty()) thread_ = Thread("snapshots", [this] { Run(); });
@@ -100,7 +112,8 @@ Snapshots::~Snapshots() {
 
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions& options,
                                                              const nn::Model& model, const v1::Job& job,
-                                                             const Clock& clock, FaultPoints* faults) {
+                                                             const Clock& clock, FaultPoints* faults,
+                                                             WorkerMeters* meters) {
   if (!options.train_dir.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.train_dir, error);
@@ -113,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
       return absl::InvalidArgumentError(absl::StrCat("--train_dir: ", status.message()));
     }
   }
-  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults));
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
   return snapshots;
 }
@@ -150,6 +163,16 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
                                                       run.optimizer, ", and this job has ",
                                                       job_.optimizer().name()));
   }
+  if (run.data.has_value() != job_.dynamic_sharding()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        checkpoint.directory(), " is of --data_sharding ", run.data.has_value() ? "dynamic" : "static",
+        ", and this job is not: how far its data is done cannot be told"));
+  }
+  if (run.data.has_value() && run.data->num_examples != job_.num_examples()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " is of ", run.data->num_examples,
+                     " training examples, and there are ", job_.num_examples()));
+  }
   return absl::OkStatus();
 }
 
@@ -180,6 +203,18 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
                          rate->second == before->second;
   if (run.learning_rate.has_value() && same_rate && !now.has_learning_rate_schedule()) {
     progress.set_learning_rate(*run.learning_rate);
+  }
+  if (run.data.has_value()) {
+    v1::DataPosition& data = *progress.mutable_data();
+    data.set_num_examples(run.data->num_examples);
+    data.set_next(run.data->next);
+    data.set_missed(run.data->missed);
+    data.set_repeated(run.data->repeated);
+    for (size_t i = 0; i + 1 < run.data->open.size(); i += 2) {
+      v1::DataPosition::Run& open = *data.add_open();
+      open.set_begin(run.data->open[i]);
+      open.set_count(run.data->open[i + 1]);
+    }
   }
   // Other workers have other parts of the data: each is as far as all were on average.
   const auto workers = static_cast<size_t>(job_.workers_size());
@@ -268,6 +303,7 @@ void Snapshots::Run() {
       work = &*work_;  // nobody else changes it before it is done
     }
     absl::Status status = Save(*work);
+    if (meters_ != nullptr) meters_->OnCheckpoint(work->marked.progress.version(), status.ok());
     if (!status.ok()) {
       LogWarning("the snapshot of step ", work->marked.progress.version(),
                  " was not written: ", status.message());

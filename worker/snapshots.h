@@ -21,6 +21,7 @@
 #include "common/net/placement.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/client/training_client.h"
+#include "worker/meters.h"
 #include "worker/nn/model.h"
 #include "worker/options.h"
 
@@ -32,10 +33,11 @@ class Snapshots final : public client::StateSource {
   // directory that has checkpoints; a directory that cannot be written; --resume=DIR where there is none.
   // FAILED_PRECONDITION: what would be resumed is of another model or optimizer than `job`; DATA_LOSS: all of
   // it is damaged. The arguments outlive this; `faults`, which may be null, passes "snapshot" when one has
-  // been read and is not written.
+  // been read and is not written; `meters`, likewise, counts what is saved.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,
-                                                           const Clock& clock, FaultPoints* faults = nullptr);
+                                                           const Clock& clock, FaultPoints* faults = nullptr,
+                                                           WorkerMeters* meters = nullptr);
   // Waits for the one being written, if any.
   ~Snapshots() override;
 
@@ -60,7 +62,7 @@ class Snapshots final : public client::StateSource {
   };
 
   Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job, const Clock& clock,
-            FaultPoints* faults);
+            FaultPoints* faults, WorkerMeters* meters);
   absl::Status FindFirst();
   absl::Status CheckSame(const Checkpoint& checkpoint) const;
   v1::Progress ProgressOf(const Checkpoint& checkpoint) const;
@@ -74,6 +76,7 @@ class Snapshots final : public client::StateSource {
   const v1::Job& job_;
   const Clock& clock_;
   FaultPoints* const faults_;
+  WorkerMeters* const meters_;
   const std::vector<net::VariableInfo> variables_;
 
   // The trainer's thread.

@@ -29,21 +29,25 @@ std::optional<double> Summary::metric(absl::string_view name) const {
   return std::nullopt;
 }
 
-std::string ToJson(const Summary& summary) {
+namespace {
+
+nlohmann::ordered_json JsonOf(const Summary& summary) {
   nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
   for (const auto& [name, value] : summary.metrics) metrics[name] = Number(value);
   nlohmann::ordered_json examples_missed, best_epoch;  // null
   if (summary.examples_missed.has_value()) examples_missed = *summary.examples_missed;
   if (summary.best_epoch.has_value()) best_epoch = *summary.best_epoch;
-  const nlohmann::ordered_json json = {
+  return {
       {"mode", summary.mode},
       {"ps", summary.ps},
       {"workers", summary.workers},
+      {"workers_max", summary.workers_max},
       {"batch_size", summary.batch_size},
       {"global_step", summary.global_step},
       {"epochs", summary.epochs},
       {"examples", summary.examples},
       {"examples_missed", examples_missed},
+      {"examples_repeated", summary.examples_repeated},
       {"seconds", Number(summary.seconds)},
       {"examples_per_second", Number(summary.examples_per_second)},
       {"loss", Number(summary.metric("loss"))},
@@ -61,7 +65,18 @@ std::string ToJson(const Summary& summary) {
       {"parameters", summary.parameters},
       {"parameters_sha256", summary.parameters_sha256},
   };
-  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+std::string ToJson(const Summary& summary) {
+  return JsonOf(summary).dump(2) + "\n";
+}
+
+std::string AsEvent(const Summary& summary) {
+  nlohmann::ordered_json event = {{"event", "result"}};
+  event.update(JsonOf(summary));
+  return event.dump();
 }
 
 std::string OneLine(const Summary& summary) {

@@ -20,6 +20,10 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+double SecondsBetween(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
 // Of what a worker draws at random in one step: other than any other worker's and step's, the same on every
 // run.
 uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
@@ -34,6 +38,8 @@ std::string DrawRunId() {
 // A second time without a step in between something is wrong that joining again does not mend; servers that
 // are restarted several times need some more.
 constexpr int kMostMendings = 10;
+// A question to ps/0.
+constexpr auto kTellEvery = std::chrono::seconds(2);
 // The launcher, and Kubernetes likewise, waits 10 s or more before it kills.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
 
@@ -76,8 +82,7 @@ void Trainer::PinBuffers() {
     if (buffer.size() >= kSmallestFloats) first.Update(parts_.replica.Pin(buffer));
   }
   if (!first.ok()) {
-    LogWarning("copies from and to ", parts_.device.name(),
-               " are slower than they could be: ", first.message());
+    LogWarning("copies from and to ", parts_.device, " are slower than they could be: ", first.message());
   }
 }
 
@@ -94,6 +99,7 @@ absl::Status Trainer::Initialise() {
 
 absl::StatusOr<Summary> Trainer::Run() {
   auto result = TrainAndMend();
+  if (parts_.board != nullptr) parts_.board->End(result.ok());
   if (result.ok()) return result;
   absl::Status status = result.status();
   if (stop_) {
@@ -115,6 +121,7 @@ absl::StatusOr<Summary> Trainer::TrainAndMend() {
     mendings = client.version() > entered_at ? 0 : mendings + 1;
     if (mendings > kMostMendings) return result;
     LogWarning(result.status().message(), "; joining again");
+    if (parts_.meters != nullptr) parts_.meters->rejoins.Add();
     entered = Reenter();
   }
 }
@@ -128,6 +135,7 @@ absl::Status Trainer::Enter() {
     if (chief()) {
       CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, client.ServerCounters());
       examples_before_ = counters.examples();
+      last_counters_ = counters;
     }
   }
   LogInfo("joined the job at step ", client.version());
@@ -149,10 +157,12 @@ absl::Status Trainer::Reenter() {
 
 absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
   while (!done()) {
-    if (position() / loader_.batches_per_epoch() != epoch_) {
+    if (dynamic()) CAIRN_RETURN_IF_ERROR(NoteWork());
+    if (done()) break;
+    if (const int64_t epoch = NextEpoch(); dynamic() ? epoch > epoch_ : epoch != epoch_) {
       CAIRN_RETURN_IF_ERROR(EndEpoch());
       if (done()) break;
-      StartEpochOf(position());
+      StartEpoch(epoch);
     }
     CAIRN_RETURN_IF_ERROR(TrainStep());
     if (chief()) parts_.snapshots->AfterStep(parts_.client);
@@ -164,16 +174,47 @@ absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
 
 bool Trainer::done() const {
   if (parts_.client.finished()) return true;
+  if (dynamic()) return false;
   // Without a number of steps, an asynchronous worker goes through its own part of each epoch, at its own
   // pace.
   return !sync() && parts_.options.train_steps == 0 &&
          position_ >= parts_.options.epochs * loader_.batches_per_epoch();
 }
 
+absl::Status Trainer::NoteWork() {
+  client::TrainingClient& client = parts_.client;
+  if (client.work().tickets().empty()) CAIRN_RETURN_IF_ERROR(client.AwaitWork());
+  const int members = client.work().members();
+  if (chief() && members_ > 0 && members != members_)
+    LogInfo(members, " workers take part now, ", members_, " before");
+  members_ = members;
+  most_members_ = std::max(most_members_, members);
+  return absl::OkStatus();
+}
+
+int64_t Trainer::NextEpoch() const {
+  if (dynamic()) return parts_.client.work().tickets(0).epoch();
+  return position() / loader_.batches_per_epoch();
+}
+
+const data::Batch& Trainer::NextBatch() {
+  if (!dynamic()) {
+    const data::Batch& batch = loader_.Next(position());
+    ++position_;
+    return batch;
+  }
+  const auto& tickets = parts_.client.work().tickets();
+  std::vector<data::Run> runs;
+  for (const v1::Ticket& ticket : tickets) runs.push_back({ticket.epoch(), ticket.first(), ticket.count()});
+  position_ = runs[0].epoch * parts_.sampler.num_examples + runs[0].first;
+  return loader_.Next(runs[0], absl::MakeSpan(runs).subspan(1));
+}
+
 absl::Status Trainer::TrainStep() {
   client::TrainingClient& client = parts_.client;
-  const data::Batch& batch = loader_.Next(position());
-  ++position_;
+  const TimePoint began = parts_.clock.Now();
+  const data::Batch& batch = NextBatch();
+  const TimePoint loaded = parts_.clock.Now();
   // Nothing to say, and nobody waits for it.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();
 
@@ -186,6 +227,7 @@ absl::Status Trainer::TrainStep() {
       .targets = batch.targets.span().subspan(0, examples * targets),
       .weights = batch.weights.span().subspan(0, parts_.data.train->weighted() ? examples : 0),
       .seed = StepSeed(parts_.options.seed, parts_.sampler.worker, batch.epoch, batch.index)};
+  shown_steps_ = std::max(shown_steps_, std::min(batch.index + 1, loader_.batches_per_epoch()));
 
   client.BeginStep(gradients_.span(), batch.examples, position_);
   CAIRN_ASSIGN_OR_RETURN(
@@ -199,12 +241,29 @@ absl::Status Trainer::TrainStep() {
                                                    client.version(), NotFinite(client.parameters())));
   }
   Pass("computed");
-  CAIRN_RETURN_IF_ERROR(client.FinishStep().status());
+  const TimePoint computed = parts_.clock.Now();
+  CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());
   Pass("answered");
+  if (parts_.meters != nullptr && batch.examples > 0) {
+    parts_.meters->OnStep({.examples = batch.examples,
+                           .input_seconds = SecondsBetween(began, loaded),
+                           .compute_seconds = SecondsBetween(loaded, computed),
+                           .answer_seconds = SecondsBetween(computed, parts_.clock.Now()),
+                           .loss = result.sums.loss / static_cast<double>(batch.examples),
+                           .outcome = answer.outcome,
+                           .duplicate = answer.duplicate,
+                           .staleness = answer.staleness,
+                           .version = client.version(),
+                           .epoch = epoch_ + 1});
+  }
 
   if (!chief()) return absl::OkStatus();
   metrics_.Update(view, result);
-  parts_.progress->Update(batch.index + 1, [this] { return metrics_.Values(); });
+  if (parts_.progress->redraws() && parts_.clock.Now() >= tell_at_) TellOfCluster();
+  parts_.progress->Update(shown_steps_, [this] { return metrics_.Values(); });
+  if (parts_.board != nullptr && parts_.board->WantsStep(client.version())) {
+    parts_.board->OnStep(client.version(), metrics_.Values());
+  }
   return absl::OkStatus();
 }
 
@@ -229,27 +288,67 @@ std::string Trainer::NotFinite(absl::Span<const float> parameters) const {
   return absl::StrCat(", where the largest parameter, of '", name, "', is ", largest);
 }
 
-void Trainer::StartEpochOf(int64_t position) {
-  epoch_ = position / loader_.batches_per_epoch();
+void Trainer::StartEpoch(int64_t epoch) {
+  epoch_ = epoch;
+  shown_steps_ = 0;
   metrics_.Reset();
   if (!chief()) return;
   epoch_ended_ = false;
-  const int64_t steps_in_all = sync() || parts_.options.train_steps > 0
-                                   ? parts_.job.final_version()
-                                   : parts_.options.epochs * loader_.batches_per_epoch();
+  epoch_counters_ = last_counters_;
+  epoch_start_ = parts_.clock.Now();
+  tell_at_ = epoch_start_ + kTellEvery;
+  int64_t steps_in_all = parts_.options.epochs * loader_.batches_per_epoch();
+  if (parts_.options.train_steps > 0 || (sync() && !dynamic())) steps_in_all = parts_.job.final_version();
+  // A step of the line is then one batch, and there are as many in an update as workers now.
+  if (parts_.options.train_steps > 0 && sync() && dynamic()) steps_in_all *= members_;
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
+  if (parts_.board != nullptr) parts_.board->Begin(epoch_, parts_.client.version(), examples_before_);
   parts_.progress->StartEpoch(epoch_ + 1, std::max(epochs, epoch_ + 1), loader_.batches_per_epoch());
 }
 
 absl::Status Trainer::EndEpoch() {
   if (std::exchange(epoch_ended_, true)) return absl::OkStatus();
+  // The batches after the chief's last one were others'.
+  if (dynamic() && !stop_)
+    parts_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
   CAIRN_ASSIGN_OR_RETURN(const ShownMetrics metrics, AllMetrics());
+  TellOfCluster();
   parts_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
   last_ended_epoch_ = epoch_;
+  if (parts_.board != nullptr) RecordEpoch(metrics);
   CAIRN_ASSIGN_OR_RETURN(const Callbacks::Orders orders,
                          parts_.callbacks->OnEpochEnd(epoch_, metrics, parts_.client.parameters()));
   return CarryOut(orders);
+}
+
+void Trainer::TellOfCluster() {
+  const TimePoint now = parts_.clock.Now();
+  tell_at_ = now + kTellEvery;
+  const auto counters = parts_.client.ServerCounters();
+  if (!counters.ok()) return;  // a server is gone: the next step finds out
+  last_counters_ = *counters;
+  parts_.progress->SetCluster(
+      {.examples_per_second =
+           static_cast<double>(counters->examples() - epoch_counters_.examples()) / SecondsBetween(epoch_start_, now),
+       .stale = counters->stale() - epoch_counters_.stale(),
+       .refused = counters->rejected() - epoch_counters_.rejected()});
+}
+
+void Trainer::RecordEpoch(const ShownMetrics& metrics) {
+  const auto counters = parts_.client.ServerCounters();
+  const auto rate = parts_.client.LearningRate();
+  if (!counters.ok() || !rate.ok()) return;  // a server is gone: the next step finds out
+  parts_.board->OnEpochEnd({.epoch = epoch_,
+                            .version = parts_.client.version(),
+                            .examples = counters->examples(),
+                            .gradients_stale = counters->stale(),
+                            .gradients_rejected = counters->rejected(),
+                            .staleness_max = counters->staleness_max(),
+                            .learning_rate = *rate,
+                            .metrics = metrics,
+                            .parameters = parts_.client.parameters(),
+                            .last_gradients = gradients_.span()});
 }
 
 absl::Status Trainer::CarryOut(const Callbacks::Orders& orders) {
@@ -300,12 +399,33 @@ absl::StatusOr<nn::MetricValues> Trainer::Evaluate() {
   return evaluation_;
 }
 
+absl::Status Trainer::FillInDeviations(Summary& summary) {
+  if (dynamic()) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::DataPosition used, parts_.client.UsedData());
+    summary.examples_missed = used.missed();
+    summary.examples_repeated = used.repeated();
+    summary.epochs = (used.next() + parts_.sampler.num_examples - 1) / parts_.sampler.num_examples;
+    summary.workers = members_;
+    summary.workers_max = most_members_;
+    return absl::OkStatus();
+  }
+  int64_t position = parts_.client.version();
+  if (!sync()) {
+    if (parts_.options.train_steps > 0) return absl::OkStatus();
+    position = parts_.options.epochs * loader_.batches_per_epoch();
+  }
+  summary.examples_missed = data::Sampler(parts_.sampler).ExamplesBefore(position) - summary.examples;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Summary> Trainer::WrapUp() {
   client::TrainingClient& client = parts_.client;
   const Duration limit = Seconds(parts_.options.step_timeout_seconds);
   // No update comes any more: from here on nothing that a server loses has to be computed again.
   if (sync()) CAIRN_RETURN_IF_ERROR(parts_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(client.WaitForOthers(limit));
+  // ps/0 alone knows when the data is used up.
+  if (dynamic() && parts_.job.mode() == v1::MODE_ASYNC) CAIRN_RETURN_IF_ERROR(client.EndTraining());
   // What the others pushed after our last step. The last epoch's evaluation is of the final parameters.
   CAIRN_RETURN_IF_ERROR(client.Pull());
   CAIRN_RETURN_IF_ERROR(parts_.snapshots->SaveNow(client, limit));
@@ -316,19 +436,12 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   Summary summary;
   summary.mode = parts_.options.mode;
   summary.ps = parts_.job.servers_size();
-  summary.workers = parts_.job.workers_size();
+  summary.workers = summary.workers_max = parts_.job.workers_size();
   summary.batch_size = parts_.options.batch_size;
   summary.global_step = client.version();
   summary.epochs = (position() + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
   summary.examples = counters.examples();
-  if (sync()) {
-    summary.examples_missed =
-        data::Sampler(parts_.sampler).ExamplesBefore(client.version()) - summary.examples;
-  } else if (parts_.options.train_steps == 0) {
-    summary.examples_missed =
-        data::Sampler(parts_.sampler).ExamplesBefore(parts_.options.epochs * loader_.batches_per_epoch()) -
-        summary.examples;
-  }
+  CAIRN_RETURN_IF_ERROR(FillInDeviations(summary));
   summary.seconds = std::chrono::duration<double>(parts_.clock.Now() - start_).count();
   summary.examples_per_second = static_cast<double>(summary.examples - examples_before_) / summary.seconds;
   CAIRN_ASSIGN_OR_RETURN(summary.metrics, AllMetrics());
@@ -339,7 +452,7 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   summary.staleness_histogram.assign(counters.staleness_histogram().begin(),
                                      counters.staleness_histogram().end());
   summary.best_epoch = parts_.callbacks->best_epoch();
-  summary.device = parts_.device.name();
+  summary.device = parts_.device;
   summary.parameters = parts_.model.num_parameters();
   summary.parameters_sha256 = ParametersSha256(parts_.model, client.parameters());
 

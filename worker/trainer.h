@@ -14,12 +14,13 @@
 #include "absl/status/statusor.h"
 #include "common/core/clock.h"
 #include "common/core/fault_points.h"
-#include "kernels/device.h"
+#include "worker/board/board.h"
 #include "worker/callbacks.h"
 #include "worker/client/training_client.h"
 #include "worker/data/batch_loader.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluator.h"
+#include "worker/meters.h"
 #include "worker/nn/metrics.h"
 #include "worker/nn/replica.h"
 #include "worker/options.h"
@@ -38,8 +39,8 @@ class Trainer {
     const std::vector<nn::MetricSpec>& metrics;
     const data::TrainingData& data;
     const data::SamplerOptions& sampler;
-    const v1::Job& job;  // but for the run_id
-    kernels::Device& device;
+    const v1::Job& job;         // but for the run_id
+    const std::string& device;  // "/cpu:0", or "/gpu:0,/gpu:1": where the replica computes
     nn::Replica& replica;
     client::TrainingClient& client;
     // Null for all but the chief.
@@ -48,6 +49,8 @@ class Trainer {
     Snapshots* snapshots;
     // The chief's: given the result before the servers are ended, so that who sees one end knows it is out.
     std::function<absl::Status(const Summary&)> publish;
+    Board* board = nullptr;          // null without --train_dir too
+    WorkerMeters* meters = nullptr;  // may be null
     const Clock& clock;
     FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
   };
@@ -73,6 +76,7 @@ class Trainer {
   void PinBuffers();
   bool chief() const { return parts_.progress != nullptr; }
   bool sync() const { return parts_.job.mode() == v1::MODE_SYNC; }
+  bool dynamic() const { return parts_.job.dynamic_sharding(); }
   bool ssp() const { return parts_.job.mode() == v1::MODE_SSP; }
   // Learns the job and becomes a member, for the first time or again.
   absl::Status Enter();
@@ -84,12 +88,22 @@ class Trainer {
   void Pass(absl::string_view point) const {
     if (parts_.faults != nullptr) parts_.faults->Pass(point);
   }
+  // Of data that is handed out: what the servers answered last. Waits until there is a ticket, or the end.
+  absl::Status NoteWork();
+  const data::Batch& NextBatch();
+  // The epoch of the next batch. Of a ticket that was given back by another worker it may be one before.
+  int64_t NextEpoch() const;
+  // What was not used, or twice, by how many workers; after the end.
+  absl::Status FillInDeviations(Summary& summary);
   // The position in the endless sequence of epochs of the next batch.
   int64_t position() const { return sync() ? parts_.client.version() : position_; }
   bool done() const;
-  void StartEpochOf(int64_t position);
+  void StartEpoch(int64_t epoch);
   // The chief's, once for each epoch.
   absl::Status EndEpoch();
+  void RecordEpoch(const ShownMetrics& metrics);
+  // The chief's display of how the whole cluster does, since the epoch's begin.
+  void TellOfCluster();
   absl::Status CarryOut(const Callbacks::Orders& orders);
   // Of a chief that reduces it: what the servers have, which those that a chief before was cut off from hear
   // again.
@@ -109,8 +123,10 @@ class Trainer {
   std::unique_ptr<Evaluator> evaluator_;
   std::atomic<bool> stop_{false};
 
-  int64_t position_ = 0;  // batches that this worker has trained on; with bounded staleness, its clock
-  int64_t epoch_ = -1;    // the one under way
+  int64_t position_ = 0;     // batches that this worker has trained on; with bounded staleness, its clock
+  int64_t epoch_ = -1;       // the one under way
+  int64_t shown_steps_ = 0;  // of it
+  int members_ = 0, most_members_ = 0;  // workers that take part, as ps/0 said; now, and at most
   bool epoch_ended_ = true;
   int64_t last_ended_epoch_ = -1;   // what follows an epoch's end is not done again when it is trained again
   nn::MetricSet metrics_;           // of the chief's part of the epoch under way
@@ -118,6 +134,9 @@ class Trainer {
   nn::MetricValues evaluation_;     // of that version
   TimePoint start_;
   int64_t examples_before_ = 0;  // in updates, of the whole job
+  v1::Counters epoch_counters_;   // when the epoch under way began
+  v1::Counters last_counters_;    // as TellOfCluster() was told last
+  TimePoint epoch_start_, tell_at_;
 };
 
 }  // namespace cairn::worker

@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
@@ -25,13 +24,21 @@
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
+#include "common/net/http_server.h"
 #include "common/net/tls.h"
 #include "worker/callbacks.h"
 #include "worker/client/grpc_transport.h"
+#include "worker/client/local_transport.h"
+#include "worker/compute.h"
 #include "worker/device_choice.h"
+#include "worker/device_flags.h"
+#include "worker/hyperparameters.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
+#include "worker/layer_placement.h"
+#include "worker/meters.h"
 #include "worker/snapshots.h"
+#include "worker/status_pages.h"
 #include "worker/trainer.h"
 
 namespace cairn::worker {
@@ -111,34 +118,56 @@ int CoresOf(const TrainOptions& options, const net::ResolvedCluster& cluster) {
 // oneDNN splits sums by the number of threads: with --deterministic that is always this one.
 constexpr int kDeterministicThreads = 4;
 
-absl::StatusOr<ChosenDevice> MakeDevice(const TrainOptions& options, const net::ResolvedCluster& cluster) {
-  return ChooseDevice({.device = options.device,
-                       .allow_soft_placement = options.allow_soft_placement,
-                       .cuda = {.precision = options.precision,
-                                .allow_growth = options.allow_growth,
-                                .memory_fraction = options.per_process_gpu_memory_fraction},
-                       .threads = options.deterministic ? kDeterministicThreads : CoresOf(options, cluster),
-                       .task = cluster.self,
-                       .trainer_on_host = cluster.spec.place_on_host_of(cluster.self)},
-                      TheBackends());
+absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,
+                                   const nn::LossSpec& loss, const net::ResolvedCluster& cluster) {
+  const int cores = CoresOf(options, cluster);
+  const int place = cluster.spec.place_on_host_of(cluster.self);
+  return MakeCompute(options, model, loss,
+                     {.device = options.device,
+                      .allow_soft_placement = options.allow_soft_placement,
+                      .cuda = {.precision = options.precision,
+                               .allow_growth = options.allow_growth,
+                               .memory_fraction = options.per_process_gpu_memory_fraction},
+                      .cpu_devices = options.cpu_devices,
+                      .threads = options.deterministic ? kDeterministicThreads * options.cpu_devices : cores,
+                      .task = cluster.self,
+                      .trainer_on_host = place},
+                     options.deterministic ? CoreRange{.first = place * cores, .count = cores} : CoreRange(),
+                     TheBackends());
 }
 
-// A replica is on one device, and so are all of its layers.
-void LogPlacement(const nn::Model& model, const net::TaskId& self, absl::string_view device) {
-  const bool gpu = absl::StartsWith(device, "/gpu:");
-  for (const nn::Node& node : model.nodes()) {
-    LogInfo(node.layer->name(), ": (", node.layer->class_name(), "): /job:", self.job, "/task:", self.index,
-            "/device:", gpu ? "GPU:" : "CPU:", device.substr(device.rfind(':') + 1));
-  }
+// --metrics_port: null without. INVALID_ARGUMENT as HttpServer::Start().
+absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFlags& flags, WorkerIdentity identity,
+                                                            const WorkerMeters& meters) {
+  if (!flags.port.has_value()) return nullptr;
+  auto server = net::HttpServer::Start(
+      flags.host, *flags.port,
+      [identity = std::move(identity), &meters](const std::string& path) { return PageOf(identity, meters, path); });
+  if (server.ok()) LogInfo("status at http://", flags.host, ":", (*server)->port(), "/statusz");
+  return server;
 }
 
 // The chief's result, to stdout and to --summary.
 absl::Status Publish(const Summary& summary, const TrainOptions& options) {
-  std::printf("%s\n", OneLine(summary).c_str());
+  const bool json = LogFormatOf(options.log_format) == LogFormat::kJson;
+  std::printf("%s\n", (json ? AsEvent(summary) : OneLine(summary)).c_str());
   std::fflush(stdout);
   if (options.summary.empty()) return absl::OkStatus();
   const absl::Status status = WriteSummary(summary, options.summary);
   return status.ok() ? status : absl::UnknownError(absl::StrCat("--summary: ", status.message()));
+}
+
+// Of a worker that came to an elastic job, which its own cluster need not list: none.
+std::string AddressOf(const net::ResolvedCluster& cluster) {
+  const auto& tasks = cluster.spec.tasks(cluster.self.job);
+  const auto found = tasks.find(cluster.self.index);
+  return found == tasks.end() ? cluster.self.ToString() : found->second.ToString();
+}
+
+// no-color.org: any value but an empty one.
+bool Colors() {
+  const char* const no_color = std::getenv("NO_COLOR");
+  return no_color == nullptr || *no_color == '\0';
 }
 
 // What a task's part of the job came to.
@@ -149,7 +178,7 @@ ExitCode Report(const absl::Status& status, int signal) {
 }
 
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
-        SignalQueue& signals, FaultPoints& faults) {
+        const net::MetricsFlags& watched, SignalQueue& signals, FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
@@ -171,32 +200,47 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   }
 
   const SteadyClock clock;
+  auto compute = ComputeFor(options, model, loss, cluster);
+  if (!compute.ok()) return Failure(compute.status());
+  for (const std::string& warning : compute->warnings) LogWarning(warning);
+  WorkerMeters meters(clock, compute->name);
   std::unique_ptr<Snapshots> snapshots;
   if (chief) {
-    auto made = Snapshots::Create(options, model, *job, clock, &faults);
+    auto made = Snapshots::Create(options, model, *job, clock, &faults, &meters);
     if (!made.ok()) return Failure(made.status());
     snapshots = *std::move(made);
   }
 
-  auto chosen = MakeDevice(options, cluster);
-  if (!chosen.ok()) return Failure(chosen.status());
-  for (const std::string& warning : chosen->warnings) LogWarning(warning);
-  kernels::Device& device = *chosen->device;
-  auto replica = nn::Replica::Create(model, loss, device);
-  if (!replica.ok()) return Failure(replica.status());
-
   for (const std::string& remark : data.remarks) LogWarning(remark);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
-  for (const std::string& remark : chosen->remarks) LogInfo(remark);
-  if (options.log_device_placement) LogPlacement(model, cluster.self, device.name());
-  LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, to step ",
-          job->final_version());
+  for (const std::string& remark : compute->remarks) LogInfo(remark);
+  if (options.log_device_placement) {
+    for (const std::string& line : compute->placement) LogInfo(line);
+    for (const std::string& line : DescribeVariables(model, job->servers_size())) LogInfo(line);
+  }
+  LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, ",
+          job->final_version() > 0 ? absl::StrCat("to step ", job->final_version())
+                                   : absl::StrCat(options.epochs, " epochs"));
+
+  const auto pages = ServePages(watched,
+                                {.task = cluster.self.ToString(),
+                                 .address = AddressOf(cluster),
+                                 .job = *job,
+                                 .model = model.name(),
+                                 .parameters = model.num_parameters()},
+                                meters);
+  if (!pages.ok()) return Fault(pages.status().message());
 
   // From here on it is the cluster that decides.
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
   const auto credentials = net::ChannelCredentialsOf(tls);
   for (const std::string& address : job->servers()) {
-    stubs.push_back(client::MakeGrpcStub(address, credentials));
+    stubs.push_back(client::MakeLocalStub(client::MakeGrpcStub(address, credentials),
+                                          {.transport = client::ParseTransport(options.transport).value(),
+                                           .say = [address](const std::string& how) {
+                                             LogInfo("gradients and values to and from ", address, ": by ",
+                                                     how);
+                                           }}));
   }
   StopOnSignal stop(signals);
   auto connection =
@@ -210,14 +254,23 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   client::TrainingClient client(*std::move(connection), VariablesOf(model),
                                 {.worker = worker,
                                  .task = cluster.self.ToString(),
-                                 .step_timeout = Seconds(options.step_timeout_seconds)});
+                                 .step_timeout = Seconds(options.step_timeout_seconds),
+                                 .report = [&meters] { return meters.Report(); }});
   std::unique_ptr<Progress> progress;
   if (chief) {
     progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
                                                             .terminal = isatty(STDOUT_FILENO) != 0,
-                                                            .color = std::getenv("NO_COLOR") == nullptr,
+                                                            .color = Colors(),
+                                                            .json = LogFormatOf(options.log_format) == LogFormat::kJson,
                                                             .display_every = options.display_every},
                                           clock);
+  }
+  std::unique_ptr<Board> board;
+  if (chief && !options.train_dir.empty()) {
+    board = std::make_unique<Board>(Board::Options{.directory = options.train_dir,
+                                                   .histogram_freq = options.histogram_freq,
+                                                   .update_freq = options.update_freq},
+                                    model, HyperparametersOf(options, *job, model), clock);
   }
   Trainer trainer({.options = options,
                    .model = model,
@@ -225,13 +278,15 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .data = data,
                    .sampler = *sampler,
                    .job = *job,
-                   .device = device,
-                   .replica = **replica,
+                   .device = compute->name,
+                   .replica = *compute->replica,
                    .client = client,
                    .progress = progress.get(),
                    .callbacks = chief ? &*callbacks : nullptr,
                    .snapshots = snapshots.get(),
                    .publish = [&options](const Summary& summary) { return Publish(summary, options); },
+                   .board = board.get(),
+                   .meters = &meters,
                    .clock = clock,
                    .faults = &faults});
   stop.SetTrainer(&trainer);
@@ -260,10 +315,12 @@ int Main(int argc, char** argv) {
   TrainOptions options;
   net::ClusterFlags flags;
   net::TlsFiles tls;
+  net::MetricsFlags watched;
   FaultPoints::Fault fault;
   CLI::App app("One worker task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags);
   net::AddTlsFlags(app, tls);
+  net::AddMetricsFlags(app, watched);
   AddTrainOptions(app, options);
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
@@ -271,17 +328,20 @@ int Main(int argc, char** argv) {
   if (options.model.empty()) return Fault("--model: which model?");
   if (const absl::Status status = net::CheckTlsFiles(tls); !status.ok()) return Fault(status.message());
 
+  flags.unlisted_workers = options.elastic;
   const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return Fault(cluster.status().message());
   if (cluster->self.job != "worker" && cluster->self.job != "chief") {
     return Fault(absl::StrCat("--job_name: this program is a worker or a chief, not a ", cluster->self.job));
   }
-  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic) WaitPassively(argv);
-  // CUDA reads it when the first device is asked for.
-  if (!options.visible_devices.empty()) setenv("CUDA_VISIBLE_DEVICES", options.visible_devices.c_str(), 1);
-  StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level));
+  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic || options.cpu_devices > 1) {
+    WaitPassively(argv);
+  }
+  UseVisibleDevices(options.visible_devices);
+  StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level),
+               LogFormatOf(options.log_format));
   FaultPoints faults(fault);
-  return Run(options, *cluster, tls, signals, faults);
+  return Run(options, *cluster, tls, watched, signals, faults);
 }
 
 }  // namespace cairn::worker

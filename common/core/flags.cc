@@ -166,6 +166,18 @@ CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level) {
       ->capture_default_str();
 }
 
+CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format) {
+  return app
+      .add_option(FlagNames("log_format"), format,
+                  "What is told as lines for people, or as one JSON object each for programs")
+      ->check(OneOf({"text", "json"}))
+      ->capture_default_str();
+}
+
+LogFormat LogFormatOf(absl::string_view name) {
+  return name == "json" ? LogFormat::kJson : LogFormat::kText;
+}
+
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault) {
   app.add_option_function<std::string>(
          "--fault", [&fault](const std::string& text) { fault = *FaultPoints::Parse(text); })
@@ -197,6 +209,16 @@ std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* co
     }
     const CLI::App& innermost = Innermost(app);
     return UsageError(FullName(innermost), Describe(innermost, error));
+  }
+}
+
+absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags) {
+  try {
+    app.parse(std::vector<std::string>(flags.rbegin(), flags.rend()));  // it takes them from the back
+    return absl::OkStatus();
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return absl::InvalidArgumentError("they ask for help, not for training");
+    return absl::InvalidArgumentError(Describe(app, error));
   }
 }
 

@@ -41,6 +41,9 @@ CLI::Validator OneOf(std::initializer_list<const char*> words);
 // --log_level debug|info|warning|error. `level` keeps its value when the flag is not given.
 CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level);
 LogLevel LogLevelOf(absl::string_view name);  // one of the four words
+// --log_format text|json. Likewise.
+CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format);
+LogFormat LogFormatOf(absl::string_view name);
 
 // --fault POINT:PASSING:SIGNAL, which help does not show: see fault_points.h.
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
@@ -49,6 +52,8 @@ void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 // code: kDone after --help or --version, whose text went to stdout; kUsage after one line on stderr,
 // "cairn-ps: <fault>". Does not throw. `app` has the program's name.
 std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
+// Flags meant for another program: INVALID_ARGUMENT with the fault it would name; asking for help is one.
+absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags);
 // The same refusal for what only a later look can tell: prints "cairn-ps: <fault>" in one line, returns
 // kUsage.
 ExitCode UsageError(absl::string_view program, absl::string_view fault);

@@ -3,6 +3,13 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
 namespace cairn {
 namespace {
 
@@ -20,14 +27,66 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
+const char* NameOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "info";
+}
+
+LogLevel FromSpdlog(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::debug:
+      return LogLevel::kDebug;
+    case spdlog::level::warn:
+      return LogLevel::kWarning;
+    case spdlog::level::err:
+      return LogLevel::kError;
+    default:
+      return LogLevel::kInfo;
+  }
+}
+
+// The logger's name is the task.
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const std::string line =
+        JsonLogLine(std::string(message.logger_name.data(), message.logger_name.size()),
+                    FromSpdlog(message.level), std::string(message.payload.data(), message.payload.size()));
+    out.append(line.data(), line.data() + line.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonFormatter>(); }
+};
+
 }  // namespace
 
-void StartLogging(const std::string& task, LogLevel level) {
-  auto logger = spdlog::stderr_color_mt(task);
+void StartLogging(const std::string& task, LogLevel level, LogFormat format) {
+  const char* const no_color = std::getenv("NO_COLOR");
+  auto logger =
+      spdlog::stderr_color_mt(task, no_color != nullptr && *no_color != '\0' ? spdlog::color_mode::never
+                                                                             : spdlog::color_mode::automatic);
   logger->set_pattern("%^%L%m%d %H:%M:%S.%e%$ %n] %v");
+  if (format == LogFormat::kJson) logger->set_formatter(std::make_unique<JsonFormatter>());
   logger->set_level(ToSpdlog(level));
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(std::move(logger));
+}
+
+std::string JsonLogLine(const std::string& task, LogLevel level, const std::string& text) {
+  const nlohmann::ordered_json line = {
+      {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone())},
+      {"level", NameOf(level)},
+      {"task", task},
+      {"message", text}};
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 void Log(LogLevel level, const std::string& text) {

@@ -109,9 +109,11 @@ absl::Status CheckComplete(const PartialTask& task, absl::string_view source) {
   return absl::OkStatus();
 }
 
-absl::Status CheckMembership(const ClusterSpec& spec, const TaskId& self, absl::string_view source) {
+absl::Status CheckMembership(const ClusterSpec& spec, const TaskId& self, absl::string_view source,
+                             bool unlisted_workers) {
   const auto& tasks = spec.tasks(self.job);
   if (tasks.contains(self.index)) return absl::OkStatus();
+  if (unlisted_workers && self.job == "worker") return absl::OkStatus();
   if (tasks.empty() && self.job == "evaluator") return absl::OkStatus();
   if (tasks.empty()) {
     return absl::InvalidArgumentError(
@@ -145,7 +147,8 @@ absl::StatusOr<const json*> ClusterOfDocument(const json& document, absl::string
 }
 
 absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std::string& source,
-                                             const PartialTask& flags, bool require_task) {
+                                             const PartialTask& flags, bool require_task,
+                                             bool unlisted_workers) {
   CAIRN_ASSIGN_OR_RETURN(const json document, ParseJson(text, source));
   const bool is_tf_config =
       document.is_object() && (document.contains("cluster") || document.contains("task") ||
@@ -172,7 +175,7 @@ absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std:
                          ClusterSpec::FromJobs(jobs == nullptr ? no_jobs : *jobs, source, self));
   if (!require_task) return resolved;
   CAIRN_RETURN_IF_ERROR(CheckComplete(task, source));
-  CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, *self, source));
+  CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, *self, source, unlisted_workers));
   resolved.self = *self;
   return resolved;
 }
@@ -202,7 +205,7 @@ absl::StatusOr<ResolvedCluster> FromFlags(const ClusterFlags& flags, const Parti
   }
   if (!require_task) return resolved;
   resolved.self = {task.job, *task.index};
-  CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, resolved.self, "flags"));
+  CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, resolved.self, "flags", flags.unlisted_workers));
   return resolved;
 }
 
@@ -217,11 +220,13 @@ absl::StatusOr<ResolvedCluster> ResolveCluster(const ClusterFlags& flags, const 
   if (!flags.cluster_file.empty()) {
     const auto text = ReadFile(flags.cluster_file);
     if (!text.ok()) return Annotate(text.status(), "--cluster");
-    return FromDocument(*text, flags.cluster_file, task, require_task);
+    return FromDocument(*text, flags.cluster_file, task, require_task, flags.unlisted_workers);
   }
   const absl::string_view environment = tf_config == nullptr ? "" : absl::StripAsciiWhitespace(tf_config);
-  if (!environment.empty()) return FromDocument(std::string(environment), "TF_CONFIG", task, require_task);
-  if (task.job == "evaluator" && task.index) return FromDocument("{}", "flags", task, require_task);
+  if (!environment.empty()) {
+    return FromDocument(std::string(environment), "TF_CONFIG", task, require_task, flags.unlisted_workers);
+  }
+  if (task.job == "evaluator" && task.index) return FromDocument("{}", "flags", task, require_task, false);
   return absl::InvalidArgumentError(
       "no cluster: give --ps_hosts and --worker_hosts, or --cluster=FILE, or set TF_CONFIG");
 }

@@ -74,6 +74,7 @@ struct ClusterFlags {
   std::string job_name{};           // --job_name
   std::optional<int> task_index{};  // --task_index
   std::vector<std::string> ps_hosts{}, worker_hosts{}, chief_hosts{}, evaluator_hosts{};
+  bool unlisted_workers = false;  // a worker need not be listed: it may join a job that runs
 };
 
 struct ResolvedCluster {

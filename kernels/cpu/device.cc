@@ -136,24 +136,28 @@ class CpuOps final : public OpFactory {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int index, int threads)
-      : name_(absl::StrCat("/cpu:", index)), context_(threads), ops_(context_) {}
+  CpuDevice(int index, int threads, int64_t memory_limit_bytes)
+      : name_(absl::StrCat("/cpu:", index)),
+        memory_limit_bytes_(memory_limit_bytes > 0 ? memory_limit_bytes : PhysicalMemoryBytes()),
+        context_(threads),
+        ops_(context_) {}
 
   const std::string& name() const override { return name_; }
 
   std::string Description() const override {
-    return absl::StrFormat("%s: %s, %s, oneDNN %s, %d thread%s, %.1f GiB of memory", name_, ProcessorName(),
-                           InstructionSetName(), onednn::Version(), context_.threads(),
+    const CpuDeviceInfo info = DescribeCpu();
+    return absl::StrFormat("%s: %s, %s, %s, %d thread%s, %.1f GiB of memory", name_, info.processor,
+                           info.instruction_set, info.library, context_.threads(),
                            context_.threads() == 1 ? "" : "s",
-                           static_cast<double>(PhysicalMemoryBytes()) / (1 << 30));
+                           static_cast<double>(memory_limit_bytes_) / (1 << 30));
   }
 
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t num_floats,
                                                          absl::string_view what) override {
-    const int64_t in_use = bytes_in_use_, limit = PhysicalMemoryBytes();
+    const int64_t in_use = bytes_in_use_, limit = memory_limit_bytes_;
     if (num_floats < 0 || num_floats > (limit - in_use) / static_cast<int64_t>(sizeof(float))) {
       return absl::ResourceExhaustedError(
-          absl::StrFormat("%s on %s: %d floats asked, %d bytes in use, the machine has %d bytes", what, name_,
+          absl::StrFormat("%s on %s: %d floats asked, %d bytes in use, the device has %d bytes", what, name_,
                           num_floats, in_use, limit));
     }
     return std::make_unique<CpuMemory>(num_floats, bytes_in_use_);
@@ -169,8 +173,8 @@ class CpuDevice final : public Device {
     return Copy(from, to, count * static_cast<int64_t>(sizeof(float)));
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
-  absl::Status SeedRandom(uint64_t seed) override {
-    context_.set_seed(seed);
+  absl::Status SeedRandom(uint64_t seed, int64_t first_example) override {
+    context_.set_seed(seed, first_example);
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<PinnedMemory>> Pin(const void*, int64_t) override { return nullptr; }
@@ -189,6 +193,7 @@ class CpuDevice final : public Device {
   }
 
   const std::string name_;
+  const int64_t memory_limit_bytes_;
   std::atomic<int64_t> bytes_in_use_ = 0;
   onednn::Context context_;
   CpuOps ops_;
@@ -196,12 +201,19 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads) {
+CpuDeviceInfo DescribeCpu() {
+  return {.processor = ProcessorName(),
+          .instruction_set = InstructionSetName(),
+          .library = absl::StrCat("oneDNN ", onednn::Version()),
+          .memory_bytes = PhysicalMemoryBytes()};
+}
+
+absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads, int64_t memory_limit_bytes) {
   if (index < 0 || threads < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("/cpu:", index, " with ", threads, " threads: expected at least 1 thread"));
   }
-  return std::make_unique<CpuDevice>(index, threads);
+  return std::make_unique<CpuDevice>(index, threads, memory_limit_bytes);
 }
 
 }  // namespace cairn::kernels

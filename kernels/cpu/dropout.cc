@@ -15,6 +15,7 @@ class CpuDropout final : public Dropout {
   CpuDropout(onednn::Context& context, const DropoutParams& params)
       : context_(context),
         elements_(params.input.num_floats()),
+        elements_per_example_(elements_ / params.input.shape[0]),
         stream_(params.stream),
         threshold_(static_cast<uint64_t>(static_cast<double>(params.rate) * 0x1p32)),
         factors_{0.0f, 1.0f / (1.0f - params.rate)},
@@ -23,15 +24,16 @@ class CpuDropout final : public Dropout {
   absl::Status Forward(const float* x, float* y) override {
     const uint64_t seed = context_.seed() ^ stream_;
     const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+    const int64_t first = context_.first_example() * elements_per_example_;
     ParallelFor(context_, elements_, kElementGrain, [=, this](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; i += 4) {  // a grain is a multiple of 4
-        const auto counter = static_cast<uint64_t>(i / 4);
+      for (int64_t i = begin; i < end;) {  // four words for every four places from 0 on
+        const auto counter = static_cast<uint64_t>((first + i) / 4);
         const auto words =
             Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);
-        for (int64_t k = i; k < std::min(i + 4, end); ++k) {
-          const bool kept = words[static_cast<size_t>(k - i)] >= threshold_;
-          kept_[static_cast<size_t>(k)] = kept;
-          y[k] = x[k] * factors_[kept];
+        for (auto word = static_cast<size_t>((first + i) % 4); word < 4 && i < end; ++word, ++i) {
+          const bool kept = words[word] >= threshold_;
+          kept_[static_cast<size_t>(i)] = kept;
+          y[i] = x[i] * factors_[kept];
         }
       }
     });
@@ -47,7 +49,7 @@ class CpuDropout final : public Dropout {
 
  private:
   onednn::Context& context_;
-  const int64_t elements_;
+  const int64_t elements_, elements_per_example_;
   const uint64_t stream_;
   const uint64_t threshold_;   // words below it drop their element
   const float factors_[2];     // of what falls, and of what stays

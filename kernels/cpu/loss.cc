@@ -49,7 +49,7 @@ class CpuLoss final : public Loss {
       : params_(params),
         smooth_(MakeSmoothing(params)),
         terms_(params.terms_per_example()),
-        scale_(1.0f / static_cast<float>(params.batch * terms_)),
+        scale_(1.0f / static_cast<float>(params.terms())),
         exponentials_(static_cast<size_t>(params.width)) {}
 
   absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,

@@ -48,13 +48,18 @@ class Context {
   const dnnl::stream& stream() const { return stream_; }
   int threads() const { return threads_; }
 
-  // What is drawn at random depends on it.
-  void set_seed(uint64_t seed) { seed_ = seed; }
+  // What is drawn at random depends on them.
+  void set_seed(uint64_t seed, int64_t first_example) {
+    seed_ = seed;
+    first_example_ = first_example;
+  }
   uint64_t seed() const { return seed_; }
+  int64_t first_example() const { return first_example_; }
 
  private:
   const int threads_;
   uint64_t seed_ = 0;
+  int64_t first_example_ = 0;
   const dnnl::engine engine_;
   const dnnl::stream stream_;
   AlignedBuffer scratch_;

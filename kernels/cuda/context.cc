@@ -147,15 +147,15 @@ absl::Status Context::ReserveScratch(int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const uint64_t*> Context::Seed() {
+absl::StatusOr<const Context::RandomSeed*> Context::Seed() {
   if (seed_ == nullptr) {
-    CAIRN_ASSIGN_OR_RETURN(seed_, Allocate(2, "seed"));
+    CAIRN_ASSIGN_OR_RETURN(seed_, Allocate(sizeof(RandomSeed) / sizeof(float), "seed"));
     CAIRN_RETURN_IF_ERROR(UploadSeed());
   }
-  return reinterpret_cast<const uint64_t*>(seed_->data());
+  return reinterpret_cast<const RandomSeed*>(seed_->data());
 }
 
-absl::Status Context::SeedRandom(uint64_t seed) {
+absl::Status Context::SeedRandom(const RandomSeed& seed) {
   last_seed_ = seed;
   return seed_ == nullptr ? absl::OkStatus() : UploadSeed();
 }
@@ -215,7 +215,7 @@ absl::Status Context::Synchronize() {
 
 absl::StatusOr<std::unique_ptr<PinnedMemory>> Context::Pin(const void* host, int64_t bytes) {
   void* const memory = const_cast<void*>(host);  // the call's signature; the device only copies
-  CAIRN_CUDA(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault));
+  CAIRN_CUDA(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterPortable));
   return std::make_unique<RegisteredMemory>(memory);
 }
 

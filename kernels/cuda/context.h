@@ -54,10 +54,14 @@ class Context {
   void* scratch() const { return scratch_.empty() ? nullptr : scratch_.back()->data(); }
   int64_t scratch_bytes() const { return scratch_.empty() ? 0 : scratch_.back()->num_floats() * 4; }
 
-  // Device memory: what random draws depend on. An op that draws asks for it when it is made; until one does,
-  // a seed is remembered and not copied.
-  absl::StatusOr<const uint64_t*> Seed();
-  absl::Status SeedRandom(uint64_t seed);
+  // What random draws depend on.
+  struct RandomSeed {
+    uint64_t seed = 0, first_example = 0;
+  };
+  // Device memory. An op that draws asks for it when it is made; until one does, a seed is remembered and not
+  // copied.
+  absl::StatusOr<const RandomSeed*> Seed();
+  absl::Status SeedRandom(const RandomSeed& seed);
 
   absl::Status CopyToDevice(const void* host, void* device, int64_t bytes);
   absl::Status CopyToHost(const void* device, void* host, int64_t bytes);
@@ -97,7 +101,7 @@ class Context {
   std::unique_ptr<MemoryPool> pool_;
   std::unique_ptr<Libraries> libraries_;
   std::vector<std::unique_ptr<DeviceMemory>> scratch_;  // the last is the one in use
-  uint64_t last_seed_ = 0;
+  RandomSeed last_seed_;
   std::unique_ptr<DeviceMemory> seed_;  // null until an op asks for it
   std::vector<Delivery*> expected_;
 };

@@ -109,7 +109,9 @@ class CudaDevice final : public Device {
     return context_->CopyOnDevice(from, to, count * int64_t{sizeof(float)});
   }
   absl::Status Synchronize() override { return context_->Synchronize(); }
-  absl::Status SeedRandom(uint64_t seed) override { return context_->SeedRandom(seed); }
+  absl::Status SeedRandom(uint64_t seed, int64_t first_example) override {
+    return context_->SeedRandom({.seed = seed, .first_example = static_cast<uint64_t>(first_example)});
+  }
   absl::StatusOr<std::unique_ptr<PinnedMemory>> Pin(const void* host, int64_t bytes) override {
     return context_->Pin(host, bytes);
   }

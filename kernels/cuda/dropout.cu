@@ -19,24 +19,44 @@ struct Choice {
   uint64_t stream = 0;
   uint64_t threshold = 0;  // words below it drop their element
   float factor = 1;        // of what stays
+  uint64_t elements_per_example = 0;
 };
 
+// The four random words of the places from `place` on, of which four share a block.
+__device__ std::array<uint32_t, 4> WordsFrom(uint64_t place, const std::array<uint32_t, 2>& key) {
+  const auto block = [&](uint64_t counter) {
+    return Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);
+  };
+  const std::array<uint32_t, 4> words = block(place / 4);
+  const auto skipped = static_cast<unsigned>(place % 4);
+  if (skipped == 0) return words;
+  const std::array<uint32_t, 4> more = block(place / 4 + 1);
+  switch (skipped) {
+    case 1:
+      return {words[1], words[2], words[3], more[0]};
+    case 2:
+      return {words[2], words[3], more[0], more[1]};
+    default:
+      return {words[3], more[0], more[1], more[2]};
+  }
+}
+
 // `to` = `from` where it stays, times the factor. One thread for each vector of elements, grid-strided, and
-// one block of four random words for every four elements; memory is padded to whole vectors. The first thread
-// keeps the seed in `kept_seed`, unless that is null. Deterministic.
+// four random words for every four elements; memory is padded to whole vectors. The first thread keeps the
+// seed in `kept_seed`, unless that is null. Deterministic.
 template <typename T>
-__global__ void Drop(Choice choice, int64_t vectors, const uint64_t* seed, uint64_t* kept_seed,
-                     const Vector<T>* from, Vector<T>* to) {
-  const uint64_t drawn = *seed, mixed = drawn ^ choice.stream;
+__global__ void Drop(Choice choice, int64_t vectors, const Context::RandomSeed* seed,
+                     Context::RandomSeed* kept_seed, const Vector<T>* from, Vector<T>* to) {
+  const Context::RandomSeed drawn = *seed;
+  const uint64_t mixed = drawn.seed ^ choice.stream;
+  const uint64_t first = drawn.first_example * choice.elements_per_example;
   const std::array<uint32_t, 2> key = {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
   if (kept_seed != nullptr && CAIRN_GLOBAL_THREAD == 0) *kept_seed = drawn;
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < vectors; i += CAIRN_GLOBAL_THREADS) {
     Vector<T> v = from[i];
 #pragma unroll
     for (int k = 0; k < kVector<T>; k += 4) {
-      const auto counter = static_cast<uint64_t>(i * kVector<T> + k) / 4;
-      const std::array<uint32_t, 4> words =
-          Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);
+      const std::array<uint32_t, 4> words = WordsFrom(first + static_cast<uint64_t>(i * kVector<T> + k), key);
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
         const bool stays = words[static_cast<size_t>(word)] >= choice.threshold;
@@ -50,12 +70,14 @@ __global__ void Drop(Choice choice, int64_t vectors, const uint64_t* seed, uint6
 template <typename T>
 class CudaDropout final : public Dropout {
  public:
-  CudaDropout(Context& context, const DropoutParams& params, const uint64_t* next_seed,
+  CudaDropout(Context& context, const DropoutParams& params, const Context::RandomSeed* next_seed,
               std::unique_ptr<DeviceMemory> seed)
       : context_(context),
         choice_({.stream = params.stream,
                  .threshold = static_cast<uint64_t>(static_cast<double>(params.rate) * 0x1p32),
-                 .factor = 1.0f / (1.0f - params.rate)}),
+                 .factor = 1.0f / (1.0f - params.rate),
+                 .elements_per_example =
+                     static_cast<uint64_t>(params.input.shape.num_elements() / params.input.shape[0])}),
         vectors_(CeilDiv(params.input.shape.num_elements(), kVector<T>)),
         next_seed_(next_seed),
         seed_(std::move(seed)) {}
@@ -67,17 +89,17 @@ class CudaDropout final : public Dropout {
   // Draws again what Forward drew: cheaper than to remember who stayed.
   absl::Status Backward(const float* dy, float* dx) override {
     return CAIRN_LAUNCH(Drop<T>, GridFor(vectors_), kBlock, 0, context_.stream(), choice_, vectors_, seed(),
-                        static_cast<uint64_t*>(nullptr), As<Vector<T>>(dy), As<Vector<T>>(dx));
+                        static_cast<Context::RandomSeed*>(nullptr), As<Vector<T>>(dy), As<Vector<T>>(dx));
   }
 
  private:
-  uint64_t* seed() const { return reinterpret_cast<uint64_t*>(seed_->data()); }
+  Context::RandomSeed* seed() const { return reinterpret_cast<Context::RandomSeed*>(seed_->data()); }
 
   Context& context_;
   const Choice choice_;
   const int64_t vectors_;
-  const uint64_t* const next_seed_;           // the context's
-  const std::unique_ptr<DeviceMemory> seed_;  // of the last Forward
+  const Context::RandomSeed* const next_seed_;  // the context's
+  const std::unique_ptr<DeviceMemory> seed_;    // of the last Forward
 };
 
 }  // namespace
@@ -87,8 +109,9 @@ absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const Dro
     return absl::InvalidArgumentError(
         absl::StrCat("dropout of ", params.rate, " of ", params.input.ToString()));
   }
-  CAIRN_ASSIGN_OR_RETURN(const uint64_t* const next_seed, context.Seed());
-  CAIRN_ASSIGN_OR_RETURN(auto seed, context.Allocate(2, "dropout: seed"));
+  CAIRN_ASSIGN_OR_RETURN(const Context::RandomSeed* const next_seed, context.Seed());
+  CAIRN_ASSIGN_OR_RETURN(auto seed,
+                         context.Allocate(sizeof(Context::RandomSeed) / sizeof(float), "dropout: seed"));
   return VisitType(params.input.type, [&](auto* p) -> absl::StatusOr<std::unique_ptr<Dropout>> {
     using T = std::remove_pointer_t<decltype(p)>;
     return std::make_unique<CudaDropout<T>>(context, params, next_seed, std::move(seed));

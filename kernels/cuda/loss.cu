@@ -336,7 +336,7 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
   batch.piece = categorical ? batch.width : std::min(batch.width, kPiece);
   batch.pieces = CeilDiv(batch.width, batch.piece);
   batch.terms = static_cast<double>(params.terms_per_example());
-  batch.scale = 1.0f / static_cast<float>(params.batch * params.terms_per_example());
+  batch.scale = 1.0f / static_cast<float>(params.terms());
 
   const bool packed = batch.width % kVector<float> == 0;
   const int64_t rows = params.batch * batch.example_rows * batch.pieces;

@@ -1,13 +1,20 @@
 #include "ps/optim/update.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 
 namespace cairn::ps {
 namespace {
+
+// Elements from which on an update takes longer than it does to wake the crew; and where it is cut: a
+// multiple of any page's and of what a processor fetches at once.
+constexpr int64_t kWorthSharing = int64_t{128} << 10;
+constexpr int64_t kCut = int64_t{4} << 10;
 
 using Gradients = absl::InlinedVector<WeightedGradient, 8>;
 
@@ -33,27 +40,37 @@ float GradientScale(const Update& update, size_t part) {
   return 1;
 }
 
-// Calls body(part, its range) until one returns something else than kAllFinite; that, as an index in `all`.
+// Elements [begin, end) of `all`.
+struct Window {
+  int64_t begin = 0;
+  int64_t end = std::numeric_limits<int64_t>::max();
+};
+
+// Calls body(part, what of it is in the window, its range) until one returns something else than kAllFinite;
+// that, as an index in `all`.
 template <typename Body>
-int64_t ForEachPart(const Update& update, Body body) {
+int64_t ForEachPart(const Update& update, const Window& window, Body body) {
   const UpdateRange& all = update.all;
   absl::InlinedVector<float*, 4> slots(all.slots.size());
   for (size_t p = 0; p < update.parts.size(); ++p) {
-    const UpdatePart& part = update.parts[p];
+    UpdatePart part = update.parts[p];
+    part.begin = std::max(part.begin, window.begin);
+    part.end = std::min(part.end, window.end);
+    if (part.begin >= part.end) continue;
     for (size_t s = 0; s < slots.size(); ++s) slots[s] = all.slots[s] + part.begin;
-    const int64_t non_finite = body(p, UpdateRange{.count = part.end - part.begin,
-                                                   .old_values = all.old_values + part.begin,
-                                                   .slots = slots,
-                                                   .new_values = all.new_values + part.begin});
+    const int64_t non_finite = body(p, part,
+                                    UpdateRange{.count = part.end - part.begin,
+                                                .old_values = all.old_values + part.begin,
+                                                .slots = slots,
+                                                .new_values = all.new_values + part.begin});
     if (non_finite != kAllFinite) return part.begin + non_finite;
   }
   return kAllFinite;
 }
 
 // The mean, and what its rule makes of it: new values, or directions where the rule is layerwise.
-int64_t ApplyMeans(const Update& update) {
-  return ForEachPart(update, [&](size_t p, UpdateRange range) {
-    const UpdatePart& part = update.parts[p];
+int64_t ApplyMeansIn(const Update& update, const Window& window) {
+  return ForEachPart(update, window, [&](size_t p, const UpdatePart& part, UpdateRange range) {
     const Gradients cut = Cut(update.gradients, part);
     if (part.moving_average_momentum.has_value()) {
       return ApplyMovingAverage(*part.moving_average_momentum, cut, range, update.isa);
@@ -63,6 +80,23 @@ int64_t ApplyMeans(const Update& update) {
   });
 }
 
+// Likewise, with the crew's help.
+int64_t ApplyMeans(const Update& update) {
+  if (update.crew == nullptr || update.crew->size() == 1 || update.all.count < kWorthSharing) {
+    return ApplyMeansIn(update, {});
+  }
+  const int64_t size = update.crew->size();
+  const int64_t each = ((update.all.count + size - 1) / size + kCut - 1) / kCut * kCut;
+  std::vector<int64_t> non_finite(static_cast<size_t>(size));
+  update.crew->Share([&](int i) {
+    non_finite[static_cast<size_t>(i)] = ApplyMeansIn(update, {.begin = i * each, .end = (i + 1) * each});
+  });
+  for (int64_t first : non_finite) {
+    if (first != kAllFinite) return first;
+  }
+  return kAllFinite;
+}
+
 }  // namespace
 
 MeasuredParts MeasureParts(Norms norms, const Update& update) {
@@ -70,8 +104,7 @@ MeasuredParts MeasureParts(Norms norms, const Update& update) {
   if (norms == Norms::kLayer) measured.non_finite = ApplyMeans(update);
   if (measured.non_finite != kAllFinite) return measured;
   measured.of_part.resize(update.parts.size());
-  ForEachPart(update, [&](size_t p, const UpdateRange& range) {
-    const UpdatePart& part = update.parts[p];
+  ForEachPart(update, {}, [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
     if (part.moving_average_momentum.has_value()) return kAllFinite;
     measured.of_part[p] = norms == Norms::kGradient
                               ? SquaresOfMean(Cut(update.gradients, part), range.count, part.band, update.isa)
@@ -83,8 +116,8 @@ MeasuredParts MeasureParts(Norms norms, const Update& update) {
 
 int64_t UpdateParts(const Update& update) {
   if (!update.optimizer.rule().layerwise()) return ApplyMeans(update);
-  return ForEachPart(update, [&](size_t p, const UpdateRange& range) {
-    if (!update.parts[p].moving_average_momentum.has_value()) {
+  return ForEachPart(update, {}, [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
+    if (!part.moving_average_momentum.has_value()) {
       MoveLayer(update.optimizer, update.step, update.known.of_part[p], range, update.isa);
     }
     return kAllFinite;

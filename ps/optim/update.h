@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/core/crew.h"
 #include "ps/optim/apply.h"
 #include "ps/optim/isa.h"
 #include "ps/optim/optimizer.h"
@@ -39,6 +40,7 @@ struct Update {
   UpdateRange all;
   const KnownSquares& known;
   Isa isa = WidestIsa();
+  Crew* crew = nullptr;  // who may help, but with norms' sums; the same bits with any number
 };
 
 // What the parts add to the sums of `norms`. [part][band]; nothing for moving averages, which take no part in

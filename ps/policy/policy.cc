@@ -7,8 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "ps/policy/async_policy.h"
+#include "ps/policy/queued_policy.h"
 #include "ps/policy/ssp_policy.h"
 #include "ps/policy/sync_policy.h"
+#include "ps/policy/tallied_policy.h"
 
 namespace cairn::ps {
 namespace {
@@ -31,6 +33,30 @@ absl::Status AtLeast(absl::string_view field, int64_t value, int64_t lowest) {
   return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", must be at least ", lowest));
 }
 
+// Of a job that is resumed: what its workers had, two each, and what others had given back.
+constexpr int64_t kMostOpenTickets = int64_t{1} << 20;
+
+absl::Status CheckData(const HandedOut& data) {
+  CAIRN_RETURN_IF_ERROR(AtLeast("num_examples", data.queue.num_examples, 1));
+  CAIRN_RETURN_IF_ERROR(AtLeast("batch_size", data.queue.batch_size, 1));
+  CAIRN_RETURN_IF_ERROR(AtLeast("epochs", data.queue.epochs, 0));
+  CAIRN_RETURN_IF_ERROR(AtLeast("min_workers", data.min_workers, 1));
+  int64_t done = 0, tickets = 0;
+  for (const WorkPosition::Run& run : data.resumed.open) {
+    if (run.begin < done || run.count < 1 || run.count > data.resumed.next - run.begin) {
+      return absl::InvalidArgumentError(absl::StrCat("resumed at example ", data.resumed.next, ", where ",
+                                                     run.count, " from ", run.begin, " on are open"));
+    }
+    done = run.begin + run.count;
+    tickets += 2 + run.count / data.queue.batch_size;
+    if (tickets > kMostOpenTickets) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("resumed with more than ", kMostOpenTickets, " open batches"));
+    }
+  }
+  return AtLeast("resumed at example", data.resumed.next, 0);
+}
+
 absl::Status CheckFields(const PolicyConfig& config) {
   CAIRN_RETURN_IF_ERROR(AtLeast("expected_workers", config.expected_workers, 1));
   CAIRN_RETURN_IF_ERROR(AtLeast("replicas_to_aggregate", config.replicas_to_aggregate, 0));
@@ -39,6 +65,7 @@ absl::Status CheckFields(const PolicyConfig& config) {
   }
   CAIRN_RETURN_IF_ERROR(AtLeast("max_staleness", config.max_staleness.value_or(0), 0));
   CAIRN_RETURN_IF_ERROR(AtLeast("initial_version", config.initial_version, 0));
+  if (config.data.has_value()) CAIRN_RETURN_IF_ERROR(CheckData(*config.data));
   return AtLeast("final_version", config.final_version.value_or(0), 0);
 }
 
@@ -77,7 +104,17 @@ absl::StatusOr<std::unique_ptr<UpdatePolicy>> MakePolicy(const PolicyConfig& con
   for (const Row& row : kPolicies) {
     if (row.mode != config.mode) continue;
     CAIRN_RETURN_IF_ERROR(CheckFields(config));
-    return row.make(config);
+    if (!config.data.has_value()) return row.make(config);
+    const HandedOut& data = *config.data;
+    if (data.elsewhere) return std::make_unique<TalliedPolicy>(row.make(config), data.resumed);
+    PolicyConfig inner = config;
+    if (data.elastic) inner.expected_workers = 1;
+    return std::make_unique<QueuedPolicy>(
+        row.make(inner), WorkQueue(data.queue, data.resumed),
+        QueuedPolicy::Config{.rounds = config.mode == "sync",
+                             .expected_workers = data.elastic ? 0 : config.expected_workers,
+                             .min_workers = data.min_workers,
+                             .final_version = config.final_version});
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown update mode '", config.mode,

@@ -25,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ps/policy/work_queue.h"
 
 namespace cairn::ps {
 
@@ -41,7 +42,9 @@ struct Gradient {
   PushKey key = {};
   int64_t base_version = 0;  // the version of the variables that it was computed from
   int64_t examples = 0;      // how many examples it is the mean of
-  int64_t position = 0;      // batches of its part of the data that the worker has behind it with this one
+  // Batches of its part of the data that the worker has behind it with this one; of data that is handed out,
+  // the number of its ticket's first example through all epochs.
+  int64_t position = 0;
 
   friend bool operator==(const Gradient&, const Gradient&) = default;
 };
@@ -52,6 +55,7 @@ struct Apply {
   std::vector<Gradient> contributors;  // one per worker, in worker order; not empty
   int64_t staleness = 0;  // updates between the oldest contributor's base version and this update
   bool held = false;      // the contributors are not told yet: a Release follows for each
+  bool last = false;      // `version` is the job's last
 
   friend bool operator==(const Apply&, const Apply&) = default;
 };
@@ -97,6 +101,13 @@ struct UpdateCounters {
   void Add(const UpdateCounters& other);
 };
 
+// What a worker has to do, of a job whose data is handed out.
+struct Work {
+  std::vector<Ticket> tickets;  // its current one, and one ahead; none: it waits for one, or the job is over
+  int members = 0;              // workers that take part
+  bool over = false;            // there will be no more
+};
+
 class UpdatePolicy {
  public:
   virtual ~UpdatePolicy() = default;
@@ -124,7 +135,23 @@ class UpdatePolicy {
   // How many of the worker's gradients have been applied, or counted so since it joined later; 0 where the
   // policy does not ask.
   virtual int64_t ClockOf(int /*worker*/) const { return 0; }
+  // Where data is handed out by this policy.
+  virtual std::optional<Work> WorkOf(int /*worker*/) const { return std::nullopt; }
+  // Which examples are in updates that this policy decided; where it is told.
+  virtual std::optional<WorkPosition> position() const { return std::nullopt; }
   virtual const UpdateCounters& counters() const = 0;
+};
+
+// Data that is handed out.
+struct HandedOut {
+  WorkQueue::Config queue{};
+  WorkPosition resumed{};
+  int min_workers = 1;  // while there are fewer nobody gets a ticket
+  // Other workers than the expected ones may come: tickets are for those who are there, and rounds wait for
+  // worker 0 alone before they begin.
+  bool elastic = false;
+  // Another server hands it out: this one counts what its updates are made of.
+  bool elsewhere = false;
 };
 
 struct PolicyConfig {
@@ -139,6 +166,7 @@ struct PolicyConfig {
   std::map<int, int64_t> initial_clocks{};  // ssp: [worker], of a restored job; 0 where there is none
   // The version of the job's last update; a job restored there, or beyond, applies nothing. None for no end.
   std::optional<int64_t> final_version = std::nullopt;
+  std::optional<HandedOut> data = std::nullopt;  // none: each worker has its part
 };
 
 // INVALID_ARGUMENT naming the field, or the mode and the supported ones.

@@ -133,12 +133,18 @@ absl::Status MeasureResident(const Options& options, const nn::Model& model, ker
     inputs.push_back(std::move(memory));
   }
   const nn::Plan::Batch batch = {.inputs = input_pointers, .targets = labels->data()};
+  std::vector<const float*> values;  // [variable]
+  std::vector<float*> targets;       // [variable]
+  for (const nn::ModelVariable& variable : model.variables()) {
+    values.push_back(parameters->data() + variable.offset);
+    targets.push_back(gradients->data() + variable.offset);
+  }
   const auto ask = [&] {
-    return plan->ForwardBackward(parameters->data(), batch, gradients->data(),
+    return plan->ForwardBackward(values, batch, absl::MakeConstSpan(targets),
                                  [](int) { return absl::OkStatus(); });
   };
 
-  CAIRN_RETURN_IF_ERROR(device.SeedRandom(1));
+  CAIRN_RETURN_IF_ERROR(device.SeedRandom(1, 0));
   CAIRN_RETURN_IF_ERROR(ask());  // libraries set themselves up in their first step: it is not recorded
   CAIRN_RETURN_IF_ERROR(device.Synchronize());
   CAIRN_ASSIGN_OR_RETURN(const auto recording, device.Record(ask));

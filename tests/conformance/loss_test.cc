@@ -309,6 +309,14 @@ TEST_P(LossConformance, TheMeanIsOverTheExamplesAndNotOverTheirWeights) {
   EXPECT_EQ(result.gradient, (std::vector<float>{0.5f, 1, 4.5f, 6}));  // weight * 2 y / (batch * width)
 }
 
+TEST_P(LossConformance, APieceOfABatchHasItsPartInTheGradientOfTheWholesMean) {
+  const Result result =
+      Run({.kind = LossKind::kMeanSquaredError, .mean_over = 8, .width = 2}, {1, 2, 3, 4}, {0, 0, 0, 0});
+  EXPECT_EQ(result.sums.loss, 2.5 + 12.5);
+  EXPECT_EQ(result.sums.examples, 2);
+  EXPECT_EQ(result.gradient, (std::vector<float>{0.125f, 0.25f, 0.375f, 0.5f}));  // 2 y / (8 * width)
+}
+
 TEST_P(LossConformance, WithoutGradientTheSumsAreTheSame) {
   const Values outputs = RandomTensor({7, 10}, 1).values;
   for (LossKind kind : kKinds) {

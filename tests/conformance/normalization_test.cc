@@ -181,7 +181,7 @@ TEST_P(NormalizationConformance, DropoutKeepsTheMeanAndDependsOnTheSeedAlone) {
   }();
   const auto x = Put(ones), y = Poisoned(kCount), dx = Poisoned(kCount);
   const auto run = [&](uint64_t seed) {
-    EXPECT_TRUE(device().SeedRandom(seed).ok());
+    EXPECT_TRUE(device().SeedRandom(seed, 0).ok());
     EXPECT_TRUE(op->Forward(x->data(), y->data()).ok());
     return Get(*y, {ones.shape});
   };
@@ -207,34 +207,39 @@ TEST_P(NormalizationConformance, DropoutDrawsFromTheSeedThatWasSetBeforeItWasMad
     return Get(*y, {shape});
   };
   const kernels::DropoutParams params = {.input = {.shape = shape}, .rate = 0.5f, .stream = 5};
-  ASSERT_TRUE(device().SeedRandom(7).ok());
+  ASSERT_TRUE(device().SeedRandom(7, 0).ok());
   const auto first = device().ops().MakeDropout(params).value();
   const auto of_7 = drop(*first);
-  ASSERT_TRUE(device().SeedRandom(8).ok());
+  ASSERT_TRUE(device().SeedRandom(8, 0).ok());
   const auto second = device().ops().MakeDropout(params).value();
   const auto of_8 = drop(*second);
   EXPECT_NE(of_8, of_7);
   EXPECT_EQ(drop(*first), of_8);
-  ASSERT_TRUE(device().SeedRandom(7).ok());
+  ASSERT_TRUE(device().SeedRandom(7, 0).ok());
   EXPECT_EQ(drop(*first), of_7);
   EXPECT_EQ(drop(*second), of_7);
 }
 
-// Philox's words decide, four elements a block: whatever the device, the same elements stay.
+// Philox's words decide, four elements a block: whatever the device, and whichever part of a batch it is
+// given, the same elements stay.
 TEST_P(NormalizationConformance, DropoutDrawsTheSameOnEveryDevice) {
   constexpr uint64_t kSeed = 0x123456789ABCDEF, kStream = 0xFEDCBA987654321;
   const Shape shape = {3, 67};
   auto op = device().ops().MakeDropout({.input = {.shape = shape}, .rate = 0.5f, .stream = kStream}).value();
   const Tensor x = Rounded(RandomTensor(shape, 1), kernels::ElementType::kFloat32);
   const auto x_memory = Put(x), y = Poisoned(shape.num_elements());
-  ASSERT_TRUE(device().SeedRandom(kSeed).ok());
-  ASSERT_TRUE(op->Forward(x_memory->data(), y->data()).ok());
-  const auto got = Get(*y, {shape});
   constexpr uint64_t kKey = kSeed ^ kStream;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const auto words = Philox4x32({static_cast<uint32_t>(i / 4), 0, 0, 0},
-                                  {static_cast<uint32_t>(kKey), static_cast<uint32_t>(kKey >> 32)});
-    ASSERT_EQ(got[i], words[i % 4] < 0x80000000u ? 0.0 : 2 * x.values[i]) << "element " << i;
+  for (const int64_t first_example : {0, 1, 2, 3, 4, 1000003}) {
+    ASSERT_TRUE(device().SeedRandom(kSeed, first_example).ok());
+    ASSERT_TRUE(op->Forward(x_memory->data(), y->data()).ok());
+    const auto got = Get(*y, {shape});
+    for (size_t i = 0; i < got.size(); ++i) {
+      const size_t place = static_cast<size_t>(first_example) * 67 + i;
+      const auto words = Philox4x32({static_cast<uint32_t>(place / 4), 0, 0, 0},
+                                    {static_cast<uint32_t>(kKey), static_cast<uint32_t>(kKey >> 32)});
+      ASSERT_EQ(got[i], words[place % 4] < 0x80000000u ? 0.0 : 2 * x.values[i])
+          << "element " << i << " from example " << first_example << " on";
+    }
   }
 }
 
@@ -378,10 +383,10 @@ TEST_P(NormalizationIn16Bits, DropoutFellsWhatItFellsInFloats) {
   const Tensor x = Rounded(RandomTensor(shape, 1), type());
   const auto x_memory = PutAs(x, type()), y = Poisoned(desc.num_floats()), dx = Poisoned(desc.num_floats());
   const auto floats = Put(x), expected = Poisoned(1003);
-  ASSERT_TRUE(device().SeedRandom(3).ok());
+  ASSERT_TRUE(device().SeedRandom(3, 0).ok());
   ASSERT_TRUE(in_floats->Forward(floats->data(), expected->data()).ok());
   ASSERT_TRUE(op->Forward(x_memory->data(), y->data()).ok());
-  ASSERT_TRUE(device().SeedRandom(4).ok());  // Backward is of the choice made
+  ASSERT_TRUE(device().SeedRandom(4, 0).ok());  // Backward is of the choice made
   ASSERT_TRUE(op->Backward(x_memory->data(), dx->data()).ok());
   EXPECT_EQ(GetAs(*y, shape, type()), Get(*expected, {shape}));  // doubling is exact
   EXPECT_EQ(GetAs(*dx, shape, type()), Get(*expected, {shape}));

@@ -30,6 +30,7 @@ const std::vector<Room>& Rooms() {
       {"ps", {"common", "proto", "ps"}, true},
       {"worker/data", {"common/core", "worker/data"}, false},
       {"worker/nn", {"common/core", "kernels", "worker/nn"}, false},
+      {"worker/board", {"common/core", "proto", "worker/board", "worker/data", "worker/nn"}, true},
       {"worker/checkpoint", {"common", "proto", "worker/checkpoint"}, true},
       {"worker/client", {"common", "proto", "worker/client"}, true},
       {"worker", {"common", "proto", "kernels", "worker"}, true},

@@ -57,6 +57,8 @@ TEST(IncludeWalls, EveryWallHolds) {
       {"worker/data/a.cc", "\"cluster.pb.h\""},
       {"worker/nn/a.cc", "\"common/net/retry.h\""},
       {"worker/nn/a.cc", "\"worker/data/dataset.h\""},
+      {"worker/board/a.cc", "\"worker/client/client.h\""},
+      {"worker/board/a.cc", "\"kernels/device.h\""},
       {"worker/checkpoint/a.cc", "\"kernels/device.h\""},
       {"worker/checkpoint/a.cc", "\"worker/nn/model.h\""},
       {"worker/client/a.cc", "\"kernels/device.h\""},

@@ -1,5 +1,6 @@
 """Which device a worker computes on, told and refused. Here no GPU is visible, whatever the machine has."""
 
+import json
 import re
 
 from harness import DONE, MLP, IntegrationTest, main, read_summary, small_data
@@ -44,6 +45,81 @@ class DevicesTest(IntegrationTest):
             placed = re.findall(rf"worker/{worker}\] (\w+): \((\w+)\): /job:worker/task:{worker}/device:CPU:0",
                                 run.stderr)
             self.assertEqual([layer for _, layer in placed], ["Flatten", "Dense", "Dense"])
+
+
+    def test_cpu_devices_divide_the_processor(self):
+        run = self.run_to_end("cairn", "devices", "--cpu_devices=2", env=NO_GPU)
+        self.assert_exit(DONE, run)
+        self.assertRegex(run.stdout, r"^/cpu:0: .*\n/cpu:1: .*\nno usable GPU: .*\n$")
+
+    def test_json_lists_physical_and_logical_devices(self):
+        run = self.run_to_end("cairn", "devices", "--json", "--cpu_devices=2", env=NO_GPU)
+        self.assert_exit(DONE, run)
+        document = json.loads(run.stdout)
+        self.assertEqual(document["logical_devices"], [{"name": "/device:CPU:0", "device_type": "CPU"},
+                                                       {"name": "/device:CPU:1", "device_type": "CPU"}])
+        [cpu] = document["physical_devices"]
+        self.assertEqual((cpu["name"], cpu["device_type"]), ("/physical_device:CPU:0", "CPU"))
+        self.assertGreater(cpu["memory_total_bytes"], 0)
+        self.assertIn("no usable GPU", document["no_gpu"])
+
+    def trained(self, *flags, model=MLP):
+        """What a synchronous job of twenty steps comes to."""
+        run = self.train(model, "--sync_replicas", "--train_steps=20", "--novalidation", "--summary=out.json", *flags,
+                         env=NO_GPU)
+        self.assert_exit(DONE, run)
+        return read_summary(self.directory / "out.json")
+
+    def test_mirrored_devices_train_as_one_does(self):
+        alone = self.trained()
+        for flags in (["--mirrored"], ["--devices=/cpu:1,/cpu:0"]):
+            both = self.trained("--cpu_devices=2", *flags)
+            self.assertEqual(sorted(both["device"].split(",")), ["/cpu:0", "/cpu:1"])
+            self.assertEqual(both["examples"], alone["examples"])
+            self.assertAlmostEqual(both["loss"], alone["loss"], delta=1e-5)
+
+    def test_layers_on_two_devices_train_as_on_one(self):
+        alone = self.trained()
+        one_piece = self.trained("--cpu_devices=2", "--place=dense*=/cpu:1", "--micro_batches=1")
+        self.assertEqual(one_piece["parameters_sha256"], alone["parameters_sha256"])
+        self.assertEqual(one_piece["device"], "/cpu:0,/cpu:1")
+        pieces = self.trained("--cpu_devices=2", "--place=dense*=/cpu:1")
+        self.assertAlmostEqual(pieces["loss"], alone["loss"], delta=1e-5)
+
+    def test_placement_of_layers_and_variables_is_told(self):
+        run = self.train(MLP, "--log_device_placement", "--ps=2", "--train_steps=2", "--cpu_devices=2",
+                         "--place", "*=/cpu:1", "--place", "dense_1=/cpu:0", env=NO_GPU)
+        self.assert_exit(DONE, run)
+        for line in (r"dense: \(Dense\): /job:worker/task:0/device:CPU:1", r"dense_1: \(Dense\): .*/device:CPU:0",
+                     r"layer 'dense_1': --place 'dense_1=/cpu:0' counts, '\*=/cpu:1' before it does not",
+                     r"dense/kernel: \[784,128\].* bytes on /job:ps/task:[01]", r"/job:ps/task:1: \d+ bytes in",
+                     r"the fullest server holds \d\.\d+ times the mean"):
+            self.assertRegex(run.stderr, line)
+
+    def test_a_layer_on_a_device_that_does_not_exist_is_refused_in_tensorflows_words(self):
+        run = self.run_to_end(*WORKER, small_data(), "--place=dense=/gpu:1", env=NO_GPU)
+        self.assert_refused(run, r"Cannot assign a device for layer 'dense' \(Dense\): it was explicitly assigned to "
+                                 r"/device:GPU:1 but available devices are \[ /job:worker/replica:0/task:0/device:CPU:0 \]")
+
+    def test_soft_placement_of_a_layer_warns_and_trains(self):
+        run = self.train(MLP, "--place=dense=/gpu:1", "--allow_soft_placement", "--train_steps=2", env=NO_GPU)
+        self.assert_exit(DONE, run)
+        self.assertRegex(run.stderr, r"layer 'dense': there is no /gpu:1 .*; it is on /cpu:0")
+
+    def test_matrix_powers_on_two_devices(self):
+        run = self.run_to_end("cairn", "matpow", "--size=64", "--power=5", "--cpu_devices=2", "--devices=/cpu:0,/cpu:1",
+                              "--sum_device=/cpu:1", "--log_device_placement", env=NO_GPU)
+        self.assert_exit(DONE, run)
+        self.assertRegex(run.stderr, r"a\^n: /cpu:0: .*\nb\^n: /cpu:1: .*\nsum: /cpu:1: ")
+        error = re.search(r"^A\^5 \+ B\^5, 64 x 64: .* rows differ by (\S+) from their sums in double\n$", run.stdout)
+        self.assertLess(float(error.group(1)), 1e-5)
+
+    def test_matrix_powers_on_a_device_that_does_not_exist(self):
+        run = self.run_to_end("cairn", "matpow", "--size=8", "--devices=/gpu:0", env=NO_GPU)
+        self.assert_refused(run, r"^cairn matpow: --devices: there is no /gpu:0 .*; available: /cpu:0\n$")
+        run = self.run_to_end("cairn", "matpow", "--size=8", "--devices=/gpu:0", "--allow_soft_placement", env=NO_GPU)
+        self.assert_exit(DONE, run)
+        self.assertIn("it is on /cpu:0", run.stderr)
 
 
 if __name__ == "__main__":

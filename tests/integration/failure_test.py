@@ -211,7 +211,7 @@ class BrokenConnectionTest(IntegrationTest):
         tasks = [cluster.start("ps", index, *([f"--listen=127.0.0.1:{port}"] if index == behind_relay else []))
                  for index in (0, 1)]
         tasks += [cluster.start("worker", index, "--model", CNN, "--summary=summary.json", "--display_every=1",
-                                *flags) for index in (0, 1)]
+                                "--transport=tcp", *flags) for index in (0, 1)]
         for line in cut_at:
             self.assert_says(tasks[2], line)
             self.assertGreater(relay.cut(), 0)

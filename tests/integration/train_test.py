@@ -8,9 +8,9 @@ import tempfile
 
 from harness import CNN, DONE, MLP, RETRYABLE, SMALL, TERMINATED, IntegrationTest, main, read_summary, small_data
 
-FIELDS = """mode ps workers batch_size global_step epochs examples examples_missed seconds examples_per_second loss
-    accuracy val_loss val_accuracy metrics gradients_accepted gradients_stale gradients_duplicate staleness_max
-    staleness_histogram best_epoch device parameters parameters_sha256""".split()
+FIELDS = """mode ps workers workers_max batch_size global_step epochs examples examples_missed examples_repeated
+    seconds examples_per_second loss accuracy val_loss val_accuracy metrics gradients_accepted gradients_stale
+    gradients_duplicate staleness_max staleness_histogram best_epoch device parameters parameters_sha256""".split()
 METRICS = "accuracy: [01].[0-9]{4} - loss: [0-9.]+ - val_accuracy: [01].[0-9]{4} - val_loss: [0-9.]+"
 
 

@@ -11,7 +11,7 @@ namespace cairn::ps {
 // Each of `parts` is a whole variable, and they are all there are.
 inline int64_t UpdateWhole(const Optimizer& optimizer, const UpdateStep& step,
                            absl::Span<const WeightedGradient> gradients, std::vector<UpdatePart> parts,
-                           const UpdateRange& all, Isa isa = WidestIsa()) {
+                           const UpdateRange& all, Isa isa = WidestIsa(), Crew* crew = nullptr) {
   for (UpdatePart& part : parts) part.band = part.end - part.begin;
   KnownSquares known;
   const Update update = {.optimizer = optimizer,
@@ -20,7 +20,8 @@ inline int64_t UpdateWhole(const Optimizer& optimizer, const UpdateStep& step,
                          .parts = parts,
                          .all = all,
                          .known = known,
-                         .isa = isa};
+                         .isa = isa,
+                         .crew = crew};
   for (Norms norms : optimizer.norms()) {
     const MeasuredParts measured = MeasureParts(norms, update);
     if (measured.non_finite != kAllFinite) return measured.non_finite;

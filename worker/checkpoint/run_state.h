@@ -9,6 +9,16 @@
 
 namespace cairn::worker {
 
+// How far the epochs of a job with dynamic sharding are done: v1::DataPosition.
+struct DataState {
+  int64_t num_examples = 0;
+  int64_t next = 0;
+  std::vector<int64_t> open;  // begin and count of each run
+  int64_t missed = 0, repeated = 0;
+
+  friend bool operator==(const DataState&, const DataState&) = default;
+};
+
 struct RunState {
   int64_t global_step = 0;  // the version of every variable; not negative
   std::string mode;         // "sync", "async"
@@ -24,6 +34,7 @@ struct RunState {
   int64_t final_version = 0;  // at which the job ends
   int64_t epochs = 0;
   std::vector<int64_t> positions;  // [worker]: batches done; asynchronous jobs
+  std::optional<DataState> data;   // with dynamic sharding
   // So far, as v1::Counters has them: examples, gradients.
   int64_t examples = 0, accepted = 0, stale = 0, duplicate = 0, rejected = 0, staleness_max = 0;
   std::vector<int64_t> staleness_histogram;

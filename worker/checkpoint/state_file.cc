@@ -42,6 +42,7 @@ void RunFields(Fields& fields, Run& run) {
   fields("final_version", run.final_version);
   fields("epochs", run.epochs);
   fields("positions", run.positions);
+  fields("data", run.data);
   fields("examples", run.examples);
   fields("accepted", run.accepted);
   fields("stale", run.stale);
@@ -50,6 +51,14 @@ void RunFields(Fields& fields, Run& run) {
   fields("staleness_max", run.staleness_max);
   fields("staleness_histogram", run.staleness_histogram);
   fields("saved_at", run.saved_at);
+}
+template <typename Fields, typename Data>
+void PartFields(Fields& fields, Data& data, const DataState*) {
+  fields("num_examples", data.num_examples);
+  fields("next", data.next);
+  fields("open", data.open);
+  fields("missed", data.missed);
+  fields("repeated", data.repeated);
 }
 template <typename Fields, typename Tensor>
 void PartFields(Fields& fields, Tensor& tensor, const TensorEntry*) {
@@ -96,6 +105,7 @@ class Writer {
   static Json Of(const std::optional<float>& value) {
     return value.has_value() ? Of(static_cast<double>(*value)) : Json();
   }
+  static Json Of(const std::optional<DataState>& value) { return value.has_value() ? Of(*value) : Json(); }
   static Json Of(const Shape& shape) { return Json(shape.dims()); }
   template <typename T>
   static Json Of(const std::vector<T>& values) {
@@ -130,6 +140,12 @@ class Reader {
     const std::string where = absl::StrCat(where_, key);
     const auto found = json_.is_object() ? json_.find(key) : json_.end();
     fault_ = found == json_.end() ? absl::StrCat(where, " is missing") : Read(*found, where, value);
+  }
+  // Not of all jobs, nor in files of before.
+  void operator()(const char* key, std::optional<DataState>& value) {
+    value.reset();
+    if (!fault_.empty() || !json_.is_object() || !json_.contains(key) || json_[key].is_null()) return;
+    fault_ = Read(json_[key], absl::StrCat(where_, key), value.emplace());
   }
   const std::string& fault() const { return fault_; }
 
@@ -229,6 +245,9 @@ class Reader {
 // What later sums and paths rely on.
 std::string FaultOf(const StateFile& state) {
   if (state.run.global_step < 0) return absl::StrCat("global_step is ", state.run.global_step);
+  if (state.run.data.has_value() && state.run.data->open.size() % 2 != 0) {
+    return "data.open is no list of begins and counts";
+  }
   for (const FileEntry& file : state.files) {
     if (file.name.empty() || absl::StrContains(file.name, "/") || absl::StartsWith(file.name, ".")) {
       return absl::StrCat("'", file.name, "' is no name of a file here");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "worker/client/grpc_transport.h"
+#include "worker/client/local_transport.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
 
@@ -32,7 +33,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::s
   CAIRN_RETURN_IF_ERROR(net::CheckTlsFiles(tls));
   const auto credentials = net::ChannelCredentialsOf(tls);
   std::vector<std::unique_ptr<ServerStub>> stubs;
-  for (const std::string& address : servers) stubs.push_back(MakeGrpcStub(address, credentials));
+  for (const std::string& address : servers) {
+    stubs.push_back(MakeLocalStub(MakeGrpcStub(address, credentials), {}));
+  }
   return Connect(std::move(stubs), std::move(options));
 }
 

@@ -115,7 +115,7 @@ absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
 }
 
 absl::Status Connection::WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
-                                   absl::FunctionRef<absl::Status()> watch) {
+                                   absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer) {
   const TimePoint start = Now();
   const TimePoint deadline = start + timeout;
   TimePoint next_said = start + kSayEvery;
@@ -128,7 +128,10 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
     v1::WaitResponse response;
     const absl::Status status = stub(server).Wait(request, &response, kCallTimeout);
     std::string missing = absl::StrCat(NameOf(server), ": ", response.missing());
-    if (status.ok() && response.holds()) return absl::OkStatus();
+    if (status.ok() && response.holds()) {
+      if (answer != nullptr) *answer = std::move(response);
+      return absl::OkStatus();
+    }
     if (IsTransient(status)) {
       missing = absl::StrCat(NameOf(server), ": ", net::WhyUnreachable(status));
       std::this_thread::sleep_for(backoff.Next());

@@ -54,9 +54,9 @@ class Connection {
   absl::StatusOr<std::vector<v1::ConnectResponse>> DescribeAll();
 
   // Waits until the condition holds on `server`, at most for `timeout`, saying every 10 s what is missing.
-  // `watch` runs between; its error ends the wait.
+  // `watch` runs between; its error ends the wait. `answer`: where the server's last one is wanted.
   absl::Status WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
-                         absl::FunctionRef<absl::Status()> watch);
+                         absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer = nullptr);
 
   // "ps/1 at host:2222"
   std::string NameOf(int server) const;

@@ -48,7 +48,21 @@ absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
   std::vector<std::string> differences;
   Compare("mode", v1::Mode_Name(ours.mode()), v1::Mode_Name(theirs.mode()), &differences);
   Compare("model", ours.model_sha256().substr(0, 12), theirs.model_sha256().substr(0, 12), &differences);
-  Compare("workers", absl::StrJoin(ours.workers(), " "), absl::StrJoin(theirs.workers(), " "), &differences);
+  Compare("workers may come and go", ours.elastic() ? "yes" : "no", theirs.elastic() ? "yes" : "no",
+          &differences);
+  if (!theirs.elastic()) {
+    Compare("workers", absl::StrJoin(ours.workers(), " "), absl::StrJoin(theirs.workers(), " "),
+            &differences);
+  } else if (!ours.workers().empty() && ours.workers(0) == intended.task) {
+    Compare("the chief", ours.workers(0), theirs.workers(0), &differences);
+  }
+  Compare("data sharding", ours.dynamic_sharding() ? "dynamic" : "static",
+          theirs.dynamic_sharding() ? "dynamic" : "static", &differences);
+  Compare("training examples", absl::StrCat(ours.num_examples()), absl::StrCat(theirs.num_examples()),
+          &differences);
+  Compare("least workers", absl::StrCat(ours.min_workers()), absl::StrCat(theirs.min_workers()),
+          &differences);
+  Compare("most workers", absl::StrCat(ours.max_workers()), absl::StrCat(theirs.max_workers()), &differences);
   Compare("replicas to aggregate", absl::StrCat(ours.replicas_to_aggregate()),
           absl::StrCat(theirs.replicas_to_aggregate()), &differences);
   Compare("max staleness", absl::StrCat(ours.has_max_staleness() ? ours.max_staleness() : -1),

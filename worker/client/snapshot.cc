@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/client/data_position.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
 
@@ -31,6 +32,7 @@ absl::StatusOr<MarkedSnapshot> MarkSnapshot(Connection& connection, const Learnt
       progress = response.progress();
       continue;
     }
+    if (progress.has_data()) AddTorn(response.progress().data(), progress.mutable_data());
     // A push under way may have come to some servers only. It shall not come to those again.
     const int positions = std::min(progress.positions_size(), response.progress().positions_size());
     for (int worker = 0; worker < positions; ++worker) {

@@ -10,6 +10,7 @@
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/net/backoff.h"
+#include "worker/client/data_position.h"
 
 namespace cairn::client {
 namespace {
@@ -44,6 +45,7 @@ TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
       variables_(std::move(variables)),
       options_(std::move(options)),
       size_(TotalElements(variables_)),
+      worker_(options_.worker),
       parameters_(size_),
       incoming_(size_),
       versions_(static_cast<size_t>(connection_->num_servers()), 0),
@@ -106,16 +108,21 @@ void TrainingClient::StopHeartbeats() {
 
 absl::Status TrainingClient::JoinOnce() {
   v1::JoinRequest request;
-  request.set_worker(options_.worker);
+  request.set_worker(job_.job.elastic() ? -1 : options_.worker);
   request.set_task(options_.task);
   for (int server = 0; server < connection_->num_servers(); ++server) {
     v1::JoinResponse response;
     CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(server).Join(request, &response, kCallTimeout),
                                    absl::StrCat("joining at ", connection_->NameOf(server))));
     request.set_incarnation(response.incarnation());
+    request.set_worker(response.worker());
     // A push of ours before may have come to some servers only. It shall not come to those again.
     position_ = server == 0 ? response.position() : std::max(position_, response.position());
-    if (server == 0) clock_at_join_ = response.clock();
+    if (server == 0) {
+      worker_ = response.worker();
+      clock_at_join_ = response.clock();
+      work_ = response.work();
+    }
   }
   incarnation_ = request.incarnation();
   return absl::OkStatus();
@@ -127,6 +134,7 @@ absl::Status TrainingClient::Pull() {
 
 absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) {
   const TimePoint deadline = Now() + options_.step_timeout;
+  TimePoint next_said = Now() + kSayEvery;
   net::Backoff backoff(StreamOf(options_.task));
   for (;;) {
     const absl::Status status = attempt();
@@ -137,6 +145,10 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
     }
     const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status);
     if (!transient || Now() >= deadline) return status;
+    if (Now() >= next_said) {
+      next_said += kSayEvery;
+      connection_->Say(absl::StrCat("trying again: ", status.message()));
+    }
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(failure());
   }
@@ -179,6 +191,16 @@ absl::Status TrainingClient::PullOnce() {
   std::swap(parameters_, incoming_);
   versions_ = std::move(versions);
   finished_ = finished;
+  return absl::OkStatus();
+}
+
+absl::Status TrainingClient::AwaitWork() {
+  v1::WaitResponse answer;
+  CAIRN_RETURN_IF_ERROR(connection_->WaitUntil(
+      0, v1::CONDITION_WORK, worker_, options_.step_timeout, [this] { return failure(); }, &answer));
+  work_ = answer.work();
+  CAIRN_RETURN_IF_ERROR(Pull());
+  finished_ |= work_.over();
   return absl::OkStatus();
 }
 
@@ -240,7 +262,7 @@ void TrainingClient::StartPush(int server) {
   v1::ClientHeader header;
   v1::PushBegin& begin = *header.mutable_push();
   begin.set_layout(job_.layout_ids[static_cast<size_t>(server)]);
-  begin.set_worker(options_.worker);
+  begin.set_worker(worker_);
   begin.set_incarnation(incarnation_);
   begin.set_step(step_);
   begin.set_base_version(versions_[static_cast<size_t>(server)]);
@@ -331,6 +353,7 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
     versions.push_back(done.version());
     pull_again |= job_.one_log && versions.back() != versions[0];
   }
+  work_ = answers->front().work();
   const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
   // A repeated push whose answer was lost comes back without values: read them anew, of one version.
   if (pull_again) {
@@ -434,7 +457,7 @@ void TrainingClient::Heartbeats() {
   const auto timeout = std::chrono::duration_cast<Timeout>(period);
   for (;;) {
     v1::HeartbeatRequest request;
-    request.set_worker(options_.worker);
+    request.set_worker(worker_);
     request.set_incarnation(incarnation_);
     {
       MutexLock lock(mutex_);
@@ -443,6 +466,7 @@ void TrainingClient::Heartbeats() {
       if (stopping_) return;
       request.set_step(heartbeat_step_);
     }
+    if (options_.report) *request.mutable_report() = options_.report();
     for (int server = 0; server < connection_->num_servers(); ++server) {
       v1::HeartbeatResponse response;
       absl::Status status = connection_->stub(server).Heartbeat(request, &response, timeout);
@@ -479,7 +503,7 @@ absl::Status TrainingClient::failure() const {
 void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
   if (incarnation_ == 0) return;
   v1::LeaveRequest request;
-  request.set_worker(options_.worker);
+  request.set_worker(worker_);
   request.set_incarnation(incarnation_);
   request.set_reason(reason);
   request.set_message(message);
@@ -498,7 +522,7 @@ absl::StatusOr<MarkedSnapshot> TrainingClient::MarkSnapshot() {
 }
 
 absl::Status TrainingClient::WaitForOthers(Duration timeout) {
-  return connection_->WaitUntil(0, v1::CONDITION_ALL_OTHERS_LEFT, options_.worker, timeout,
+  return connection_->WaitUntil(0, v1::CONDITION_ALL_OTHERS_LEFT, worker_, timeout,
                                 [this] { return failure(); });
 }
 
@@ -510,6 +534,15 @@ absl::Status TrainingClient::Finish() {
                           absl::StrCat("ending ", connection_->NameOf(server))));
   }
   return first;
+}
+
+absl::StatusOr<v1::DataPosition> TrainingClient::UsedData() {
+  std::vector<v1::DataPosition> servers;
+  for (int server = 0; server < (job_.one_log ? 1 : connection_->num_servers()); ++server) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse response, connection_->Describe(server));
+    servers.push_back(response.data());
+  }
+  return AtTheEnd(servers);
 }
 
 absl::StatusOr<v1::Counters> TrainingClient::ServerCounters() {

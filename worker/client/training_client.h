@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
@@ -39,11 +41,14 @@
 namespace cairn::client {
 
 struct TrainingOptions {
-  int worker = 0;    // position among the cluster's trainers, the chief first
+  // Position among the cluster's trainers, the chief first; an elastic job finds a number for `task`.
+  int worker = 0;
   std::string task;  // "worker/0"
   Duration step_timeout = std::chrono::seconds(600);
   // net::PlacementOptions::split_bytes.
   int64_t split_bytes = 0;
+  // Asked before each heartbeat by its thread, for those who look. May be null.
+  std::function<v1::WorkerReport()> report{};
 };
 
 struct StepResult {
@@ -98,11 +103,14 @@ class TrainingClient {
   int64_t clock_at_join() const { return clock_at_join_; }
   // The job has made its last update.
   bool finished() const { return finished_; }
+  // With dynamic sharding: as ps/0 said when it last answered a join, a step or AwaitWork().
+  const v1::Work& work() const { return work_; }
 
   // Opens a push of the gradients in `gradients` (parallel to parameters()) of `examples` examples computed
   // from parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed,
   // and unchanged once announced.
-  // `position`: of its part of the data, batches that the worker has behind it with this one.
+  // `position`: of its part of the data, batches that the worker has behind it with this one; with dynamic
+  // sharding, the number of its ticket's first example (PushBegin.position).
   void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position = 0);
   // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0
   // examples not needed.
@@ -112,6 +120,10 @@ class TrainingClient {
   // UNAVAILABLE then name the server and what the round waits for. ABORTED when a server has been restarted
   // or this worker has lost its lease.
   absl::StatusOr<StepResult> FinishStep();
+
+  // With dynamic sharding, when work() has no ticket: waits for one, or for the end of the job, and pulls the
+  // values that there are then. UNAVAILABLE, saying what is missing, when the step's limit is over.
+  absl::Status AwaitWork();
 
   // Pulls the current values: of one version on all servers, but in an asynchronous job whose optimizer takes
   // no norms.
@@ -148,6 +160,8 @@ class TrainingClient {
   absl::Status Finish();
   // Counters as ps/0 has them.
   absl::StatusOr<v1::Counters> ServerCounters();
+  // With dynamic sharding, at the job's end: what was missed and repeated, over all servers.
+  absl::StatusOr<v1::DataPosition> UsedData();
 
  private:
   // One server's part of the step under way.
@@ -196,11 +210,13 @@ class TrainingClient {
   LearntJob job_;
   uint64_t incarnation_ = 0;
   int64_t clock_at_join_ = 0;
+  int worker_;  // its number in the job
 
   // The calling thread's.
   AlignedBuffer parameters_, incoming_;
   std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
   bool finished_ = false;
+  v1::Work work_;
   int64_t position_ = 0;
   int64_t push_position_ = 0;
   int64_t step_ = 0;

@@ -1,5 +1,6 @@
 #include "worker/data/batch_loader.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "common/core/status.h"
@@ -12,7 +13,9 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
       augmentation_(dataset.augmentation()),
       seed_(sampler.seed),
       example_elements_(dataset.example_shape().num_elements()),
-      batches_per_epoch_(sampler_.batches_per_epoch()) {
+      batches_per_epoch_(sampler_.batches_per_epoch()),
+      batch_size_(sampler.batch_size),
+      depth_(depth) {
   CAIRN_CHECK(sampler.num_examples == dataset.size());
   CAIRN_CHECK(depth >= 1);
   const auto make_batch = [&] {
@@ -30,7 +33,7 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
     MutexLock lock(mutex_);
     for (int i = 0; i < depth; ++i) spare_.push_back(make_batch());
   }
-  thread_ = Thread("batch-loader", [this] { Run(); });
+  thread_ = Thread("batch-loader", [this] { Prepare(); });
 }
 
 BatchLoader::~BatchLoader() {
@@ -44,36 +47,60 @@ BatchLoader::~BatchLoader() {
 
 const Batch& BatchLoader::Next(int64_t position) {
   CAIRN_CHECK(position >= 0);
+  std::vector<Piece> ahead;
+  for (int i = 1; i <= depth_; ++i) ahead.push_back({.position = position + i});
+  return Next({.position = position}, ahead);
+}
+
+const Batch& BatchLoader::Next(const data::Run& run, absl::Span<const data::Run> ahead) {
+  std::vector<Piece> pieces;
+  for (const data::Run& next : ahead) pieces.push_back({.run = next});
+  return Next({.run = run}, pieces);
+}
+
+const Batch& BatchLoader::Next(const Piece& piece, absl::Span<const Piece> ahead) {
   MutexLock lock(mutex_);
-  if (position != ready_position_) {
-    for (Batch& batch : ready_) spare_.push_back(std::move(batch));
-    ready_.clear();
-    ready_position_ = fill_position_ = position;
-    ++restarts_;
-    work_.NotifyOne();
+  std::deque<Piece> plan(ahead.begin(), ahead.end());
+  plan.push_front(piece);
+  // What is ready or under way and comes at its place in the plan is kept.
+  size_t kept = 0;
+  while (kept < ready_.size() && kept < plan.size() && ready_[kept].piece == plan[kept]) ++kept;
+  const bool all_kept = kept == ready_.size();
+  while (ready_.size() > kept) {
+    spare_.push_back(std::move(ready_.back().batch));
+    ready_.pop_back();
   }
+  plan.erase(plan.begin(), plan.begin() + static_cast<std::ptrdiff_t>(kept));
+  if (filling_.has_value() && all_kept && !plan.empty() && *filling_ == plan.front()) {
+    plan.pop_front();
+  } else {
+    filling_.reset();
+  }
+  wanted_ = std::move(plan);
+  work_.NotifyOne();
   while (ready_.empty()) batch_ready_.Wait(mutex_);
-  spare_.push_back(std::exchange(current_, std::move(ready_.front())));
+  spare_.push_back(std::exchange(current_, std::move(ready_.front().batch)));
   ready_.pop_front();
-  ++ready_position_;
   work_.NotifyOne();
   return current_;
 }
 
-void BatchLoader::Run() {
+void BatchLoader::Prepare() {
   mutex_.Lock();
   for (;;) {
-    while (!stopping_ && (fill_position_ < 0 || spare_.empty())) work_.Wait(mutex_);
+    while (!stopping_ && (wanted_.empty() || spare_.empty())) work_.Wait(mutex_);
     if (stopping_) break;
     Batch batch = std::move(spare_.back());
     spare_.pop_back();
-    const int64_t position = fill_position_++;
-    const int64_t begun_at = restarts_;
+    const Piece piece = wanted_.front();
+    wanted_.pop_front();
+    filling_ = piece;
     mutex_.Unlock();
-    Fill(position, batch);
+    Fill(piece, batch);
     mutex_.Lock();
-    if (begun_at == restarts_) {
-      ready_.push_back(std::move(batch));
+    if (filling_.has_value()) {
+      filling_.reset();
+      ready_.push_back({piece, std::move(batch)});
       batch_ready_.NotifyOne();
     } else {
       spare_.push_back(std::move(batch));
@@ -82,10 +109,17 @@ void BatchLoader::Run() {
   mutex_.Unlock();
 }
 
-void BatchLoader::Fill(int64_t position, Batch& batch) {
-  batch.epoch = position / batches_per_epoch_;
-  batch.index = position % batches_per_epoch_;
-  const std::vector<uint32_t> examples = sampler_.Batch(batch.epoch, batch.index);
+void BatchLoader::Fill(const Piece& piece, Batch& batch) {
+  std::vector<uint32_t> examples;
+  if (piece.run.has_value()) {
+    batch.epoch = piece.run->epoch;
+    batch.index = piece.run->first / batch_size_;
+    examples = sampler_.Run(piece.run->epoch, piece.run->first, piece.run->count);
+  } else {
+    batch.epoch = piece.position / batches_per_epoch_;
+    batch.index = piece.position % batches_per_epoch_;
+    examples = sampler_.Batch(batch.epoch, batch.index);
+  }
   batch.examples = static_cast<int64_t>(examples.size());
   dataset_.Prefetch(examples);
   const auto elements = static_cast<size_t>(example_elements_);

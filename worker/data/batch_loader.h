@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -18,9 +19,18 @@
 
 namespace cairn::data {
 
+// Places [first, first + count) of an epoch's order.
+struct Run {
+  int64_t epoch = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+
+  friend bool operator==(const Run&, const Run&) = default;
+};
+
 struct Batch {
   int64_t epoch = 0;
-  int64_t index = 0;     // within the epoch
+  int64_t index = 0;     // within the epoch; of a run, the number of the batch that it begins in
   int64_t examples = 0;  // perhaps 0 in the last batch of an epoch
   // Of all buffers the first `examples` rows are valid.
   AlignedBuffer inputs;   // [batch_size, example_shape]
@@ -48,10 +58,27 @@ class BatchLoader {
   // other position restarts the preparation there. The batch stays valid until the next call. Blocks until it
   // is ready.
   const Batch& Next(int64_t position);
+  // The batch of this run, at most batch_size examples, and likewise; then those of `ahead` are prepared. A
+  // loader is asked for positions or for runs, not for both.
+  const Batch& Next(const Run& run, absl::Span<const Run> ahead);
 
  private:
-  void Run();
-  void Fill(int64_t position, Batch& batch);
+  // What a batch is made of: a position's, or a run.
+  struct Piece {
+    int64_t position = 0;
+    std::optional<data::Run> run{};
+    friend bool operator==(const Piece&, const Piece&) = default;
+  };
+  struct Ready {
+    Piece piece;
+    Batch batch;
+  };
+
+  void Prepare();
+  // Makes `piece` the next one to be ready, and `ahead` those after it. What is ready or under way of them
+  // stays so.
+  const Batch& Next(const Piece& piece, absl::Span<const Piece> ahead) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Fill(const Piece& piece, Batch& batch);
 
   Sampler sampler_;  // the thread's alone
   Batch current_;    // what Next() returned last; the caller's alone
@@ -62,17 +89,19 @@ class BatchLoader {
   const uint64_t seed_;  // of the augmentation
   const int64_t example_elements_;
   const int64_t batches_per_epoch_;
+  const int64_t batch_size_;
+  const int depth_;
   std::vector<absl::Span<const float>> buffers_;
 
   Mutex mutex_;
   CondVar work_;         // the thread waits for a spare batch, a first position, or the end
   CondVar batch_ready_;  // Next() waits for a batch
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // Where ready_ begins and where the thread goes on; -1 until the first Next().
-  int64_t ready_position_ ABSL_GUARDED_BY(mutex_) = -1;
-  int64_t fill_position_ ABSL_GUARDED_BY(mutex_) = -1;
-  int64_t restarts_ ABSL_GUARDED_BY(mutex_) = 0;     // a batch begun before the last restart is thrown away
-  std::deque<Batch> ready_ ABSL_GUARDED_BY(mutex_);  // positions ready_position_, ready_position_ + 1, ...
+  // In the order in which they will be asked for: ready, being filled, to be filled. Only the first ones are
+  // ready.
+  std::deque<Ready> ready_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Piece> filling_ ABSL_GUARDED_BY(mutex_);  // none: or it is thrown away when it is done
+  std::deque<Piece> wanted_ ABSL_GUARDED_BY(mutex_);
   std::vector<Batch> spare_ ABSL_GUARDED_BY(mutex_);
 
   Thread thread_;  // last: everything above exists when it starts

@@ -72,18 +72,27 @@ int64_t Sampler::ExamplesBefore(int64_t position) const {
   return epoch * positions_ + std::min(positions_, batch * options_.batch_size * options_.num_workers);
 }
 
+void Sampler::Order(int64_t epoch) {
+  if (epoch == cached_epoch_) return;
+  if (options_.shuffle) {
+    Random random(options_.seed, absl::StrCat("data/shuffle/", epoch));
+    order_ = RandomPermutation(static_cast<uint32_t>(options_.num_examples), random);
+  } else if (order_.empty()) {
+    order_.resize(static_cast<size_t>(options_.num_examples));
+    std::iota(order_.begin(), order_.end(), 0u);
+  }
+  cached_epoch_ = epoch;
+}
+
+std::vector<uint32_t> Sampler::Run(int64_t epoch, int64_t first, int64_t count) {
+  CAIRN_CHECK(epoch >= 0 && first >= 0 && count >= 0 && first <= options_.num_examples - count);
+  Order(epoch);
+  return {order_.begin() + first, order_.begin() + first + count};
+}
+
 std::vector<uint32_t> Sampler::Batch(int64_t epoch, int64_t batch) {
   CAIRN_CHECK(epoch >= 0 && batch >= 0 && batch < batches_per_epoch_);
-  if (epoch != cached_epoch_) {
-    if (options_.shuffle) {
-      Random random(options_.seed, absl::StrCat("data/shuffle/", epoch));
-      order_ = RandomPermutation(static_cast<uint32_t>(options_.num_examples), random);
-    } else if (order_.empty()) {
-      order_.resize(static_cast<size_t>(options_.num_examples));
-      std::iota(order_.begin(), order_.end(), 0u);
-    }
-    cached_epoch_ = epoch;
-  }
+  Order(epoch);
   std::vector<uint32_t> examples;
   const int64_t first = batch * options_.batch_size * options_.num_workers + options_.worker;
   for (int64_t i = 0; i < options_.batch_size; ++i) {

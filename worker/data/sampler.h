@@ -49,8 +49,12 @@ class Sampler {
   // Example indices of batch `batch` of epoch `epoch`, at most batch_size, perhaps none under kExact.
   // The permutation of the last epoch asked for is kept.
   std::vector<uint32_t> Batch(int64_t epoch, int64_t batch);
+  // Those at [first, first + count) of the epoch's order, whatever worker they would be of.
+  std::vector<uint32_t> Run(int64_t epoch, int64_t first, int64_t count);
 
  private:
+  void Order(int64_t epoch);
+
   const SamplerOptions options_;
   const int64_t positions_;  // of an epoch over all workers: num_examples, padded up or cut down
   const int64_t batches_per_epoch_;

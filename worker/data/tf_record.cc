@@ -46,4 +46,24 @@ absl::StatusOr<std::optional<absl::Span<const uint8_t>>> TfRecordReader::Next() 
   return data;
 }
 
+namespace {
+
+void AppendLittleEndian(uint64_t value, size_t bytes, std::string& out) {
+  for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i) & 0xFF));
+}
+
+uint32_t MaskedCrcOf(absl::string_view bytes) {
+  return MaskedCrc(Crc32c({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
+}
+
+}  // namespace
+
+void AppendTfRecord(absl::string_view record, std::string& file) {
+  const size_t start = file.size();
+  AppendLittleEndian(record.size(), kLengthBytes, file);
+  AppendLittleEndian(MaskedCrcOf(absl::string_view(file).substr(start)), kCrcBytes, file);
+  file.append(record.data(), record.size());
+  AppendLittleEndian(MaskedCrcOf(record), kCrcBytes, file);
+}
+
 }  // namespace cairn::data

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace cairn::data {
@@ -29,6 +31,9 @@ class TfRecordReader {
   size_t at_ = 0;
   int64_t record_ = -1;
 };
+
+// Appends one record to `file`, the bytes of a TFRecord file.
+void AppendTfRecord(absl::string_view record, std::string& file);
 
 // What TFRecord writes for a checksum, so that data which holds checksums has sound ones of its own.
 inline uint32_t MaskedCrc(uint32_t crc) {

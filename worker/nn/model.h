@@ -32,6 +32,7 @@ struct Node {
   std::vector<int> inputs;             // nodes, or OfModelInput()
   Shape output_shape;                  // without the batch
   std::vector<int> variables;          // of Model::variables(), in the layer's order
+  std::string device{};                // as the file says, not looked into; empty: it does not say
 };
 
 // One variable of the whole model, in Keras' order.
@@ -65,7 +66,8 @@ class Model {
   const std::vector<ModelVariable>& variables() const { return variables_; }
   int64_t num_parameters() const { return num_parameters_; }
   const CompileConfig& compile_config() const { return compile_config_; }
-  // The document as read, in one canonical form: what workers compare to know that they train the same model.
+  // The document as read, in one canonical form, but for its devices: what workers compare to know that they
+  // train the same model.
   const std::string& canonical_json() const { return canonical_json_; }
 
   // Initial values of all variables in the flat buffer's order [num_parameters()]. Each variable's depend on

@@ -87,6 +87,7 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   ConfigReader outer(layer);
   const std::string class_name = outer.String("class_name", "");
   if (class_name.empty()) outer.Fail("class_name", "required");
+  const std::string device = outer.String("device", "");
   outer.Ignore({"module", "registered_name", "build_config", "config", "name", "inbound_nodes"});
   if (const auto status = outer.Finish(); !status.ok()) {
     return Annotate(status, absl::StrCat("layer ", position, at));
@@ -98,6 +99,7 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   read.name = reader.String("name", "");
   const std::string shown = read.name.empty() ? absl::StrCat(position) : absl::StrCat("'", read.name, "'");
   read.where = absl::StrCat("layer ", shown, " (", class_name, ")", at);
+  read.device = reader.String("device", device);
   if (config.is_object() && config.contains("name") && config["name"].is_string() &&
       (read.name.empty() || absl::StrContains(read.name, "/"))) {
     reader.Fail("name", "must be neither empty nor contain '/'");
@@ -145,7 +147,8 @@ absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vec
   for (int input : inputs) shapes.push_back(ShapeOf(input));
   auto output = layer.layer->OutputShape(shapes);
   if (!output.ok()) return Annotate(output.status(), layer.where);
-  Node node = {.layer = layer.layer, .inputs = inputs, .output_shape = {}, .variables = {}};
+  Node node = {
+      .layer = layer.layer, .inputs = inputs, .output_shape = {}, .variables = {}, .device = layer.device};
   auto bounded = Shape::FromUntrusted(output->dims());
   if (!bounded.ok()) return Annotate(bounded.status(), layer.where);
   node.output_shape = *std::move(bounded);

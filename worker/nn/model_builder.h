@@ -25,6 +25,8 @@ struct ReadLayer {
   std::shared_ptr<const Layer> layer;  // null for an InputLayer
   Shape input_shape;                   // of an InputLayer, or what a first layer says of its input
   bool has_input_shape = false;
+  std::string
+      device{};  // "device" beside class_name or in the config, which Keras does not have; empty: none
 };
 
 class ModelBuilder {

@@ -62,6 +62,17 @@ absl::Status ReadSequential(const json& config, absl::Span<const int64_t> lines,
   return absl::OkStatus();
 }
 
+// Where a layer computes does not change what it computes.
+std::string WithoutDevices(json document) {
+  json& config = document["config"];
+  json& layers = config.is_array() ? config : config["layers"];
+  for (json& layer : layers) {
+    layer.erase("device");
+    if (layer.contains("config") && layer["config"].is_object()) layer["config"].erase("device");
+  }
+  return document.dump();
+}
+
 absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
   if (!document.is_object()) return absl::InvalidArgumentError("expected an object");
   ConfigReader reader(document);
@@ -93,7 +104,7 @@ absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
   if (builder.empty()) return absl::InvalidArgumentError("config: layers: there is only an InputLayer");
   auto compiled = ParseCompileConfig(document.value("compile_config", json()));
   if (!compiled.ok()) return Annotate(compiled.status(), "compile_config");
-  return builder.Finish(*std::move(compiled), document.dump());
+  return builder.Finish(*std::move(compiled), WithoutDevices(document));
 }
 
 }  // namespace

@@ -13,12 +13,6 @@ namespace {
 using kernels::Layout;
 using kernels::TensorDesc;
 
-// Floats up to the next place that every device likes to read from.
-int64_t Padded(int64_t floats) {
-  constexpr int64_t kAlignment = 64;
-  return (floats + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 Shape WithBatch(int64_t batch, const Shape& shape) {
   Shape with_batch = {batch};
   for (int64_t extent : shape.dims()) with_batch.Append(extent);
@@ -28,29 +22,49 @@ Shape WithBatch(int64_t batch, const Shape& shape) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const LossSpec& loss,
-                                                   kernels::Device& device, int64_t batch) {
-  auto plan = std::unique_ptr<Plan>(new Plan(model, device));
-  CAIRN_RETURN_IF_ERROR(plan->AddSteps(batch));
+                                                   kernels::Device& device, Spec spec) {
+  auto plan = std::unique_ptr<Plan>(new Plan(model, device, std::move(spec)));
+  CAIRN_RETURN_IF_ERROR(plan->AddSteps());
   CAIRN_RETURN_IF_ERROR(plan->AddRegularizers());
   CAIRN_RETURN_IF_ERROR(plan->PlanGradients());
   CAIRN_RETURN_IF_ERROR(plan->AddLossScaler());
-  CAIRN_ASSIGN_OR_RETURN(plan->loss_,
-                         device.ops().MakeLoss(MakeLossParams(loss, model.output_shape(), batch)));
+  if (!plan->spec_.part.last) return plan;
+  kernels::LossParams params = MakeLossParams(loss, model.output_shape(), plan->spec_.batch);
+  params.mean_over = plan->spec_.mean_over;
+  CAIRN_ASSIGN_OR_RETURN(plan->loss_, device.ops().MakeLoss(params));
   return plan;
 }
 
-absl::Status Plan::AddSteps(int64_t batch) {
-  for (const ModelInput& input : model_.inputs()) {
-    values_.push_back({.desc = {.shape = WithBatch(batch, input.shape)}});
+absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const LossSpec& loss,
+                                                   kernels::Device& device, int64_t batch) {
+  Spec spec = {.part = WholeModel(model), .batch = batch};
+  spec.penalized = spec.part.variables;
+  return Create(model, loss, device, std::move(spec));
+}
+
+int Plan::ValueOf(int input) const {
+  const ModelPart& part = spec_.part;
+  if (input >= part.begin) return value_of_[static_cast<size_t>(input - part.begin)];
+  return static_cast<int>(std::find(part.inputs.begin(), part.inputs.end(), input) - part.inputs.begin());
+}
+
+absl::Status Plan::AddSteps() {
+  const ModelPart& part = spec_.part;
+  for (size_t i = 0; i < part.inputs.size(); ++i) {
+    const int input = part.inputs[i];
+    const Shape& shape = input < 0 ? model_.inputs()[static_cast<size_t>(Node::OfModelInput(input))].shape
+                                   : model_.nodes()[static_cast<size_t>(input)].output_shape;
+    values_.push_back(
+        {.desc = {.shape = WithBatch(spec_.batch, shape)}, .needs_gradient = part.input_needs_gradient[i]});
   }
-  std::vector<int> value_of(model_.nodes().size());  // [node]
-  for (size_t index = 0; index < model_.nodes().size(); ++index) {
+  value_of_.resize(static_cast<size_t>(part.end - part.begin));
+  for (auto index = static_cast<size_t>(part.begin); index < static_cast<size_t>(part.end); ++index) {
     const Node& node = model_.nodes()[index];
     std::vector<int> inputs;
     std::vector<Shape> shapes;
     bool blocked = false, mixed = false;
     for (int input : node.inputs) {
-      const int value = input < 0 ? -1 - input : value_of[static_cast<size_t>(input)];
+      const int value = ValueOf(input);
       inputs.push_back(value);
       const TensorDesc& desc = values_[static_cast<size_t>(value)].desc;
       shapes.emplace_back(desc.shape.dims().subspan(1));
@@ -78,16 +92,18 @@ absl::Status Plan::AddSteps(int64_t batch) {
     if (!fused) op = node.layer->MakeOp(params, device_);
     if (!op.ok()) return Annotate(op.status(), what);
     CAIRN_RETURN_IF_ERROR(AddStep(std::move(what), *std::move(op), std::move(inputs), node.variables));
-    value_of[index] = steps_.back().output;
-    if (fused) value_of[++index] = steps_.back().output;
+    value_of_[index - static_cast<size_t>(part.begin)] = steps_.back().output;
+    if (fused) value_of_[++index - static_cast<size_t>(part.begin)] = steps_.back().output;
   }
-  CAIRN_ASSIGN_OR_RETURN(output_, Plain(value_of.back()));
+  for (const int output : part.outputs) {
+    CAIRN_ASSIGN_OR_RETURN(outputs_.emplace_back(), Plain(ValueOf(output)));
+  }
   return absl::OkStatus();
 }
 
 bool Plan::IsOnlyUsedByNext(size_t index) const {
   const std::vector<Node>& nodes = model_.nodes();
-  if (index + 1 == nodes.size() || !nodes[index + 1].variables.empty()) return false;
+  if (static_cast<int>(index) + 1 == spec_.part.end || !nodes[index + 1].variables.empty()) return false;
   const auto uses = [&](const Node& node) {
     return std::count(node.inputs.begin(), node.inputs.end(), static_cast<int>(index));
   };
@@ -135,7 +151,8 @@ absl::Status Plan::AddStep(std::string what, std::unique_ptr<LayerOp> op, std::v
 absl::Status Plan::AddRegularizers() {
   regularizers_.resize(model_.variables().size());
   penalties_.resize(model_.variables().size());
-  for (size_t i = 0; i < regularizers_.size(); ++i) {
+  for (const int index : spec_.penalized) {
+    const auto i = static_cast<size_t>(index);
     const ModelVariable& variable = model_.variables()[i];
     const RegularizerSpec& penalty = variable.regularizer;
     if (penalty.l1 == 0 && penalty.l2 == 0) continue;
@@ -148,7 +165,7 @@ absl::Status Plan::AddRegularizers() {
 absl::Status Plan::AddLossScaler() {
   if (device_.compute_type() != kernels::ElementType::kFloat16) return absl::OkStatus();
   kernels::LossScalerParams params = {
-      .outputs = values_[static_cast<size_t>(output_)].desc.shape.num_elements(), .gradients = {}};
+      .outputs = values_[static_cast<size_t>(outputs_[0])].desc.shape.num_elements(), .gradients = {}};
   for (const ModelVariable& variable : model_.variables()) {
     if (!variable.trainable()) continue;  // a statistic of the way forward
     const int64_t begin = variable.offset, end = begin + variable.shape.num_elements();
@@ -159,6 +176,14 @@ absl::Status Plan::AddLossScaler() {
     }
   }
   CAIRN_ASSIGN_OR_RETURN(scaler_, device_.ops().MakeLossScaler(params));
+  return absl::OkStatus();
+}
+
+absl::Status Plan::AddAdder(kernels::ElementType type, int64_t floats) {
+  std::unique_ptr<kernels::NaryOp>& adder = adders_[{type, floats}];
+  if (adder != nullptr) return absl::OkStatus();
+  const int64_t elements = floats * int64_t{sizeof(float)} / kernels::BytesOf(type);
+  CAIRN_ASSIGN_OR_RETURN(adder, device_.ops().MakeAdd({.shape = {elements}, .type = type}, 2));
   return absl::OkStatus();
 }
 
@@ -177,7 +202,13 @@ absl::Status Plan::PlanGradients() {
     int64_t& size = sizes[static_cast<size_t>(wanted.gradient)];
     size = std::max(size, wanted.desc.num_floats());
   };
-  acquire(output_);
+  for (const int output : outputs_) {
+    if (!spec_.part.last && !values_[static_cast<size_t>(output)].needs_gradient) continue;
+    acquire(output);
+    if (spec_.part.last) continue;
+    CAIRN_RETURN_IF_ERROR(
+        AddAdder(kernels::ElementType::kFloat32, values_[static_cast<size_t>(output)].desc.num_floats()));
+  }
   int64_t most_added = 0;
   std::vector<bool> seen(model_.variables().size());
   std::vector<size_t> last_step(model_.variables().size());  // that Backward() meets with the variable
@@ -187,12 +218,8 @@ absl::Status Plan::PlanGradients() {
     if (!output.needs_gradient) continue;
     int64_t added = 0;
     const auto add = [&](kernels::ElementType type, int64_t floats) -> absl::Status {
-      added += Padded(floats);
-      std::unique_ptr<kernels::NaryOp>& adder = adders_[{type, floats}];
-      if (adder != nullptr) return absl::OkStatus();
-      const int64_t elements = floats * int64_t{sizeof(float)} / kernels::BytesOf(type);
-      CAIRN_ASSIGN_OR_RETURN(adder, device_.ops().MakeAdd({.shape = {elements}, .type = type}, 2));
-      return absl::OkStatus();
+      added += PaddedFloats(floats);
+      return AddAdder(type, floats);
     };
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       Value& input = values_[static_cast<size_t>(step.inputs[i])];
@@ -221,8 +248,8 @@ absl::Status Plan::PlanGradients() {
         step.op->is_view() && !step.adds[0] && values_[static_cast<size_t>(step.inputs[0])].needs_gradient;
     if (!handed_on) free.push_back(output.gradient);
   }
-  for (size_t variable = 0; variable < last_step.size(); ++variable) {
-    steps_[last_step[variable]].completes.push_back(static_cast<int>(variable));
+  for (const int variable : spec_.part.variables) {
+    steps_[last_step[static_cast<size_t>(variable)]].completes.push_back(variable);
   }
   for (int64_t size : sizes) {
     CAIRN_ASSIGN_OR_RETURN(gradient_memory_.emplace_back(),
@@ -232,125 +259,6 @@ absl::Status Plan::PlanGradients() {
     CAIRN_ASSIGN_OR_RETURN(addend_, device_.Allocate(most_added, "gradients that are added up"));
   }
   return absl::OkStatus();
-}
-
-absl::Status Plan::Forward(const float* parameters, const Batch& batch, bool training) {
-  for (size_t i = 0; i < batch.inputs.size(); ++i) values_[i].data = batch.inputs[i];
-  for (Step& step : steps_) {
-    for (size_t i = 0; i < step.inputs.size(); ++i) {
-      step.input_pointers[i] = values_[static_cast<size_t>(step.inputs[i])].data;
-    }
-    Value& output = values_[static_cast<size_t>(step.output)];
-    if (step.op->is_view()) {
-      output.data = step.input_pointers[0];
-      continue;
-    }
-    for (size_t i = 0; i < step.variables.size(); ++i) {
-      step.variable_pointers[i] =
-          parameters + model_.variables()[static_cast<size_t>(step.variables[i])].offset;
-    }
-    const absl::Status status = step.op->Forward({.inputs = step.input_pointers,
-                                                  .variables = step.variable_pointers,
-                                                  .output = output.memory->data(),
-                                                  .training = training});
-    if (!status.ok()) return Annotate(status, step.what);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Plan::Backward(const float* parameters, float* gradients,
-                            absl::FunctionRef<absl::Status(int variable)> on_gradient) {
-  for (size_t index = steps_.size(); index-- > 0;) {
-    Step& step = steps_[index];
-    if (!values_[static_cast<size_t>(step.output)].needs_gradient) continue;
-    float* addend = addend_ == nullptr ? nullptr : addend_->data();
-    for (size_t i = 0; i < step.inputs.size(); ++i) {
-      const Value& input = values_[static_cast<size_t>(step.inputs[i])];
-      step.input_gradient_pointers[i] = step.adds[i] ? addend : GradientOf(step.inputs[i]);
-      if (step.adds[i]) addend += Padded(input.desc.num_floats());
-    }
-    for (size_t i = 0; i < step.variables.size(); ++i) {
-      const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
-      step.gradient_pointers[i] = step.adds_to_variable[i] ? addend : gradients + variable.offset;
-      if (step.adds_to_variable[i]) addend += Padded(variable.shape.num_elements());
-    }
-    float* output_gradient = GradientOf(step.output);
-    if (step.op->is_view()) {
-      if (step.adds[0]) step.input_gradient_pointers[0] = output_gradient;
-    } else {
-      const absl::Status status =
-          step.op->Backward({.inputs = step.input_pointers,
-                             .variables = step.variable_pointers,
-                             .output = values_[static_cast<size_t>(step.output)].data,
-                             .output_gradient = output_gradient,
-                             .input_gradients = absl::MakeConstSpan(step.input_gradient_pointers),
-                             .gradients = absl::MakeConstSpan(step.gradient_pointers)});
-      if (!status.ok()) return Annotate(status, step.what);
-    }
-    CAIRN_RETURN_IF_ERROR(AddUp(step, gradients));
-    if (scaler_ != nullptr) continue;  // nothing is final yet
-    for (int variable : step.completes) {
-      CAIRN_RETURN_IF_ERROR(Complete(variable, parameters, gradients, on_gradient));
-    }
-  }
-  if (scaler_ == nullptr) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(scaler_->Unscale(gradients, &finite_));
-  for (size_t index = steps_.size(); index-- > 0;) {
-    for (int variable : steps_[index].completes) {
-      CAIRN_RETURN_IF_ERROR(Complete(variable, parameters, gradients, on_gradient));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Plan::Complete(int variable, const float* parameters, float* gradients,
-                            absl::FunctionRef<absl::Status(int variable)> on_gradient) {
-  CAIRN_RETURN_IF_ERROR(Regularize(variable, parameters, gradients));
-  return on_gradient(variable);
-}
-
-absl::Status Plan::AddUp(const Step& step, float* gradients) {
-  const auto add = [&](float* sum, const float* addend, kernels::ElementType type, int64_t floats) {
-    const float* const terms[] = {sum, addend};
-    return adders_.at({type, floats})->Forward(terms, sum);
-  };
-  for (size_t i = 0; i < step.inputs.size(); ++i) {
-    if (!step.adds[i]) continue;
-    const TensorDesc& desc = values_[static_cast<size_t>(step.inputs[i])].desc;
-    CAIRN_RETURN_IF_ERROR(
-        add(GradientOf(step.inputs[i]), step.input_gradient_pointers[i], desc.type, desc.num_floats()));
-  }
-  for (size_t i = 0; i < step.variables.size(); ++i) {
-    if (!step.adds_to_variable[i]) continue;
-    const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
-    CAIRN_RETURN_IF_ERROR(add(gradients + variable.offset, step.gradient_pointers[i],
-                              kernels::ElementType::kFloat32, variable.shape.num_elements()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Plan::Regularize(int variable, const float* parameters, float* gradients) {
-  const auto& regularizer = regularizers_[static_cast<size_t>(variable)];
-  if (regularizer == nullptr) return absl::OkStatus();
-  const int64_t offset = model_.variables()[static_cast<size_t>(variable)].offset;
-  return regularizer->Run(parameters + offset, gradients == nullptr ? nullptr : gradients + offset,
-                          &penalties_[static_cast<size_t>(variable)]);
-}
-
-absl::Status Plan::ForwardBackward(const float* parameters, const Batch& batch, float* gradients,
-                                   absl::FunctionRef<absl::Status(int variable)> on_gradient) {
-  CAIRN_RETURN_IF_ERROR(Forward(parameters, batch, /*training=*/true));
-  CAIRN_RETURN_IF_ERROR(loss_->Run(outputs(), batch.targets, batch.weights, &sums_, GradientOf(output_)));
-  if (scaler_ != nullptr) CAIRN_RETURN_IF_ERROR(scaler_->Scale(GradientOf(output_)));
-  return Backward(parameters, gradients, on_gradient);
-}
-
-absl::Status Plan::Evaluate(const float* parameters, const Batch& batch) {
-  CAIRN_RETURN_IF_ERROR(Forward(parameters, batch, /*training=*/false));
-  for (int variable = 0; variable < static_cast<int>(regularizers_.size()); ++variable) {
-    CAIRN_RETURN_IF_ERROR(Regularize(variable, parameters, nullptr));
-  }
-  return loss_->Run(outputs(), batch.targets, batch.weights, &sums_, nullptr);
 }
 
 }  // namespace cairn::nn

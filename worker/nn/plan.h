@@ -1,5 +1,7 @@
-// One batch size of one model on one device: the ops, and memory for every activation. Made once, run many
-// times; running allocates nothing. Owned by a Replica, used by its thread.
+// One batch size of one model, or of a part of it, on one device: the ops, and memory for every activation.
+// Made once, run many times; running allocates nothing. Owned by a Replica, used by its thread.
+//
+// plan.cc makes it, plan_run.cc runs it.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +21,70 @@
 #include "worker/nn/layer.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
+#include "worker/nn/model_part.h"
 
 namespace cairn::nn {
 
+// Floats up to the next place that every device likes to read from.
+constexpr int64_t PaddedFloats(int64_t floats) {
+  constexpr int64_t kAlignment = 64;
+  return (floats + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 class Plan {
  public:
-  // `batch` >= 1. `model` and `device` must outlive the plan.
+  struct Spec {
+    ModelPart part;
+    int64_t batch = 0;  // >= 1
+    // Of a piece of a batch: the examples of all of it, which gradients are the mean over. 0: the batch.
+    int64_t mean_over = 0;
+    // Variables whose regularizers' gradients this plan adds: of the pieces of a batch one does.
+    std::vector<int> penalized{};
+  };
+  // `model` and `device` must outlive the plan.
+  static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const LossSpec& loss,
+                                                      kernels::Device& device, Spec spec);
+  // Of the whole model.
   static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const LossSpec& loss,
                                                       kernels::Device& device, int64_t batch);
 
   struct Batch {
-    absl::Span<const float* const> inputs;  // [model input] [batch, shape], row-major, device memory
+    absl::Span<const float* const> inputs;  // [input of the part] [batch, shape], row-major, device memory
     const float* targets = nullptr;         // [batch, the loss' targets per example], device memory
     const float* weights = nullptr;         // [batch], device memory; null where every example weighs 1
   };
-  // `parameters` and `gradients`: device memory in the model's flat order. `on_gradient(variable)` is called
-  // once per variable, in the calling thread, when the work that writes its gradient has been asked of the
-  // device.
-  absl::Status ForwardBackward(const float* parameters, const Batch& batch, float* gradients,
-                               absl::FunctionRef<absl::Status(int variable)> on_gradient);
-  absl::Status Evaluate(const float* parameters, const Batch& batch);
-  // What the last of either computed: [batch, output_shape], row-major, device memory.
-  const float* outputs() const { return values_[static_cast<size_t>(output_)].data; }
+  // Where the model's variables lie: device memory, [variable of the model], null for those that the part
+  // lacks. In float16 gradients lie in the model's flat order.
+  using Values = absl::Span<const float* const>;
+  using Gradients = absl::Span<float* const>;
+  // Told once per variable, in the calling thread, when the work that writes its gradient has been asked of
+  // the device.
+  using OnGradient = absl::FunctionRef<absl::Status(int variable)>;
+
+  // A part with the model's end. `batch.inputs` must stay until the next run.
+  absl::Status ForwardBackward(Values values, const Batch& batch, Gradients gradients,
+                               OnGradient on_gradient);
+  absl::Status Evaluate(Values values, const Batch& batch);
+
+  // The same one by one, as parts need it. Loss(): of the last part; with `gradient` it writes the gradient
+  // that Backward() begins with. Penalties(): of an evaluation; Backward() does it by itself.
+  absl::Status Forward(Values values, absl::Span<const float* const> inputs, bool training);
+  absl::Status Loss(const Batch& batch, bool gradient);
+  absl::Status Backward(Values values, Gradients gradients, OnGradient on_gradient);
+  absl::Status Penalties(Values values);
+  // At the part's borders, row-major float32, device memory. What the last Forward() computed:
+  const float* output(size_t output = 0) const { return values_[static_cast<size_t>(outputs_[output])].data; }
+  int64_t output_floats(size_t output) const {
+    return values_[static_cast<size_t>(outputs_[output])].desc.num_floats();
+  }
+  // Where Backward() finds an output's gradient; null where none is needed.
+  float* output_gradient(size_t output) { return GradientOf(outputs_[output]); }
+  // Adds `addend` to it.
+  absl::Status AddToOutputGradient(size_t output, const float* addend);
+  // What the last Backward() computed; null where none is needed. Inputs come first among the values.
+  const float* input_gradient(size_t input) { return GradientOf(static_cast<int>(input)); }
+  int64_t input_floats(size_t input) const { return values_[input].desc.num_floats(); }
+
   // Where the device computes in float16: the factor of gradients on their way; and, after the Synchronize()
   // that follows a ForwardBackward(), whether all came out finite.
   bool scales_loss() const { return scaler_ != nullptr; }
@@ -51,7 +95,7 @@ class Plan {
   double penalty() const { return std::accumulate(penalties_.begin(), penalties_.end(), 0.0); }
 
  private:
-  // An activation, or an input of the model. Views share their input's value.
+  // An activation, or an input. Views share their input's value.
   struct Value {
     kernels::TensorDesc desc;
     std::unique_ptr<kernels::DeviceMemory> memory{};  // null for an input
@@ -77,9 +121,13 @@ class Plan {
     std::vector<float*> input_gradient_pointers{}, gradient_pointers{};
   };
 
-  Plan(const Model& model, kernels::Device& device) : model_(model), device_(device) {}
-  absl::Status AddSteps(int64_t batch);
-  // Whether the node after this one is its only user, and has no other input and no variables.
+  Plan(const Model& model, kernels::Device& device, Spec spec)
+      : model_(model), device_(device), spec_(std::move(spec)) {}
+  absl::Status AddSteps();
+  // The value that is `input`, as Node::inputs calls it.
+  int ValueOf(int input) const;
+  // Whether the node after this one is its only user, in the same part, and has no other input and no
+  // variables.
   bool IsOnlyUsedByNext(size_t node) const;
   // The value in row-major float32; adds a step where it is not yet.
   absl::StatusOr<int> Plain(int value);
@@ -89,16 +137,14 @@ class Plan {
   absl::Status AddLossScaler();
   // Gives every gradient memory for the time between its first writer and its reader.
   absl::Status PlanGradients();
-  absl::Status Forward(const float* parameters, const Batch& batch, bool training);
-  absl::Status Backward(const float* parameters, float* gradients,
-                        absl::FunctionRef<absl::Status(int variable)> on_gradient);
+  // For sums of two such runs of memory.
+  absl::Status AddAdder(kernels::ElementType type, int64_t floats);
   // What is left to do for a variable whose gradient is whole.
-  absl::Status Complete(int variable, const float* parameters, float* gradients,
-                        absl::FunctionRef<absl::Status(int variable)> on_gradient);
+  absl::Status Complete(int variable, Values values, Gradients gradients, OnGradient on_gradient);
   // Adds what this step's backward wrote beside the gradients that were there.
-  absl::Status AddUp(const Step& step, float* gradients);
-  // `gradients` may be null: the penalty alone.
-  absl::Status Regularize(int variable, const float* parameters, float* gradients);
+  absl::Status AddUp(const Step& step, Gradients gradients);
+  // `gradient` may be null: the penalty alone.
+  absl::Status Regularize(int variable, const float* value, float* gradient);
   float* GradientOf(int value) {
     const int memory = values_[static_cast<size_t>(value)].gradient;
     return memory < 0 ? nullptr : gradient_memory_[static_cast<size_t>(memory)]->data();
@@ -106,11 +152,13 @@ class Plan {
 
   const Model& model_;
   kernels::Device& device_;
-  std::vector<Value> values_;
+  const Spec spec_;
+  std::vector<Value> values_;  // those of the part's inputs first
   std::vector<Step> steps_;
-  int output_ = -1;           // a value
-  std::map<int, int> plain_;  // of a value that is not
-  std::unique_ptr<kernels::Loss> loss_;
+  std::vector<int> value_of_;                    // [node of the part]
+  std::vector<int> outputs_;                     // [output of the part] a value
+  std::map<int, int> plain_;                     // of a value that is not
+  std::unique_ptr<kernels::Loss> loss_;          // null but in the last part
   std::unique_ptr<kernels::LossScaler> scaler_;  // null but in float16
   bool finite_ = true;
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null

@@ -8,40 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
+#include "worker/nn/device_copy.h"
 #include "worker/nn/gradient_download.h"
 #include "worker/nn/loss_scale.h"
 #include "worker/nn/plan.h"
 
 namespace cairn::nn {
 namespace {
-
-// A device's copy of data that the host keeps; on the CPU the host's memory itself, and nothing is copied.
-class DeviceCopy {
- public:
-  static absl::StatusOr<DeviceCopy> Create(kernels::Device& device, int64_t num_floats,
-                                           absl::string_view what) {
-    DeviceCopy copy(device);
-    if (!device.host_memory_is_device_memory()) {
-      CAIRN_ASSIGN_OR_RETURN(copy.memory_, device.Allocate(num_floats, what));
-    }
-    return copy;
-  }
-
-  // Where the device reads `host` [count].
-  absl::StatusOr<const float*> Upload(const float* host, int64_t count) {
-    if (memory_ == nullptr) return host;
-    CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
-    return memory_->data();
-  }
-  // Where the device writes what the host reads at `host`.
-  float* Target(float* host) const { return memory_ == nullptr ? host : memory_->data(); }
-
- private:
-  explicit DeviceCopy(kernels::Device& device) : device_(&device) {}
-
-  kernels::Device* device_;
-  std::unique_ptr<kernels::DeviceMemory> memory_;
-};
 
 // What a batch size needs: its plan, and where its data lies.
 struct Prepared {
@@ -68,12 +41,15 @@ class DeviceReplica final : public Replica {
         device_(device),
         parameters_(std::move(parameters)),
         gradients_(std::move(gradients)),
+        inputs_(model),
+        values_(model.variables().size()),
+        targets_(model.variables().size()),
         input_pointers_(model.inputs().size()) {}
 
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
                                               absl::FunctionRef<void(int variable)> on_gradient) override {
-    CAIRN_RETURN_IF_ERROR(Check(parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
     if (static_cast<int64_t>(gradients.size()) != model_.num_parameters()) {
       return absl::InvalidArgumentError(
           absl::StrCat(gradients.size(), " gradients for ", model_.num_parameters(), " parameters"));
@@ -81,13 +57,13 @@ class DeviceReplica final : public Replica {
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
-    CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed));
+    CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
     if (device_.host_memory_is_device_memory()) {
-      CAIRN_RETURN_IF_ERROR(prepared->plan->ForwardBackward(uploaded.parameters, uploaded.batch,
-                                                            gradients.data(), [&](int variable) {
-                                                              on_gradient(variable);
-                                                              return absl::OkStatus();
-                                                            }));
+      CAIRN_RETURN_IF_ERROR(prepared->plan->ForwardBackward(
+          uploaded.values, uploaded.batch, GradientsFrom(gradients.data()), [&](int variable) {
+            on_gradient(variable);
+            return absl::OkStatus();
+          }));
     } else {
       CAIRN_RETURN_IF_ERROR(prepared->plan->scales_loss() ? RunScaled(*prepared, uploaded, gradients)
                                                           : RunAway(*prepared, uploaded, gradients));
@@ -97,11 +73,11 @@ class DeviceReplica final : public Replica {
   }
 
   absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
-    CAIRN_RETURN_IF_ERROR(Check(parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
     if (batch.examples == 0) return BatchResult{};
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
-    CAIRN_RETURN_IF_ERROR(prepared->plan->Evaluate(uploaded.parameters, uploaded.batch));
+    CAIRN_RETURN_IF_ERROR(prepared->plan->Evaluate(uploaded.values, uploaded.batch));
     CAIRN_RETURN_IF_ERROR(DownloadOutputs(*prepared));
     return Result(*prepared);
   }
@@ -123,7 +99,7 @@ class DeviceReplica final : public Replica {
 
  private:
   struct Uploaded {
-    const float* parameters;
+    Plan::Values values;
     Plan::Batch batch;
   };
 
@@ -139,7 +115,7 @@ class DeviceReplica final : public Replica {
     const auto work = [&]() -> absl::Status {
       prepared.download->Begin();
       CAIRN_RETURN_IF_ERROR(
-          prepared.plan->ForwardBackward(uploaded.parameters, uploaded.batch, device_gradients,
+          prepared.plan->ForwardBackward(uploaded.values, uploaded.batch, GradientsFrom(device_gradients),
                                          [&](int variable) { return prepared.download->Add(variable); }));
       CAIRN_RETURN_IF_ERROR(prepared.download->End());
       return DownloadOutputs(prepared);
@@ -177,23 +153,14 @@ class DeviceReplica final : public Replica {
     });
   }
 
-  absl::Status Check(absl::Span<const float> parameters, const BatchView& batch) const {
-    const int64_t values = batch.examples * model_.input_shape().num_elements();
-    const int64_t targets =
-        MakeLossParams(loss_, model_.output_shape(), batch.examples).targets_per_example();
-    if (batch.examples < 0 || static_cast<int64_t>(batch.inputs.size()) != values ||
-        static_cast<int64_t>(batch.targets.size()) != batch.examples * targets ||
-        (!batch.weights.empty() && static_cast<int64_t>(batch.weights.size()) != batch.examples)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a batch of ", batch.examples, " examples of ", model_.input_shape().ToString(),
-                       " with ", targets, " targets each has ", batch.inputs.size(), " values, ",
-                       batch.targets.size(), " targets and ", batch.weights.size(), " weights"));
-    }
-    if (static_cast<int64_t>(parameters.size()) != model_.num_parameters()) {
-      return absl::InvalidArgumentError(absl::StrCat(parameters.size(), " values for the model's ",
-                                                     model_.num_parameters(), " parameters"));
-    }
-    return absl::OkStatus();
+  // Of all variables, from where the device reads or writes them one after another.
+  Plan::Values ValuesFrom(const float* parameters) {
+    for (size_t i = 0; i < values_.size(); ++i) values_[i] = parameters + model_.variables()[i].offset;
+    return values_;
+  }
+  Plan::Gradients GradientsFrom(float* gradients) {
+    for (size_t i = 0; i < targets_.size(); ++i) targets_[i] = gradients + model_.variables()[i].offset;
+    return targets_;
   }
 
   absl::StatusOr<Prepared*> PreparedFor(int64_t examples) {
@@ -237,13 +204,13 @@ class DeviceReplica final : public Replica {
   absl::StatusOr<Uploaded> Upload(Prepared& prepared, absl::Span<const float> parameters,
                                   const BatchView& batch) {
     Uploaded uploaded;
-    CAIRN_ASSIGN_OR_RETURN(uploaded.parameters,
+    CAIRN_ASSIGN_OR_RETURN(const float* const values,
                            parameters_.Upload(parameters.data(), model_.num_parameters()));
-    const float* input = Split(batch);
+    uploaded.values = ValuesFrom(values);
+    const absl::Span<const float* const> inputs = inputs_.Split(batch);
     for (size_t i = 0; i < input_pointers_.size(); ++i) {
       const int64_t count = batch.examples * model_.inputs()[i].shape.num_elements();
-      CAIRN_ASSIGN_OR_RETURN(input_pointers_[i], prepared.inputs[i].Upload(input, count));
-      input += count;
+      CAIRN_ASSIGN_OR_RETURN(input_pointers_[i], prepared.inputs[i].Upload(inputs[i], count));
     }
     uploaded.batch.inputs = input_pointers_;
     CAIRN_ASSIGN_OR_RETURN(
@@ -256,30 +223,11 @@ class DeviceReplica final : public Replica {
     return uploaded;
   }
 
-  // The rows' parts, input by input, where the model has several.
-  const float* Split(const BatchView& batch) {
-    if (model_.inputs().size() == 1) return batch.inputs.data();
-    if (static_cast<int64_t>(batch.inputs.size()) > split_.size()) {
-      split_ = AlignedBuffer(static_cast<int64_t>(batch.inputs.size()));
-    }
-    const int64_t row = model_.input_shape().num_elements();
-    float* to = split_.data();
-    int64_t offset = 0;
-    for (const ModelInput& input : model_.inputs()) {
-      const int64_t elements = input.shape.num_elements();
-      for (int64_t example = 0; example < batch.examples; ++example, to += elements) {
-        std::copy_n(batch.inputs.data() + example * row + offset, elements, to);
-      }
-      offset += elements;
-    }
-    return split_.data();
-  }
-
   // To where the host reads them, from the device's next Synchronize() on.
   absl::Status DownloadOutputs(Prepared& prepared) {
     if (device_.host_memory_is_device_memory()) return absl::OkStatus();
     return device_.CopyToHost(
-        prepared.plan->outputs(), prepared.outputs.data(),
+        prepared.plan->output(), prepared.outputs.data(),
         prepared.examples * model_.output_shape().num_elements() * int64_t{sizeof(float)});
   }
 
@@ -287,7 +235,7 @@ class DeviceReplica final : public Replica {
     const int64_t examples = prepared.examples;
     CAIRN_RETURN_IF_ERROR(device_.Synchronize());
     const float* const outputs =
-        device_.host_memory_is_device_memory() ? prepared.plan->outputs() : prepared.outputs.data();
+        device_.host_memory_is_device_memory() ? prepared.plan->output() : prepared.outputs.data();
     BatchResult result = {.sums = prepared.plan->sums(),
                           .outputs = absl::MakeConstSpan(
                               outputs, static_cast<size_t>(examples * model_.output_shape().num_elements()))};
@@ -308,8 +256,10 @@ class DeviceReplica final : public Replica {
   kernels::Device& device_;
   DeviceCopy parameters_, gradients_;
   LossScale loss_scale_;
-  AlignedBuffer split_;                       // [input][examples][elements], where there are several inputs
-  std::vector<const float*> input_pointers_;  // [input]
+  InputSplitter inputs_;
+  std::vector<const float*> values_;                       // [variable] set for the call, like the next two
+  std::vector<float*> targets_;                            // [variable]
+  std::vector<const float*> input_pointers_;               // [input]
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
 };

@@ -76,7 +76,7 @@ class TrainerTest : public testing::Test {
                          .data = data,
                          .sampler = sampler,
                          .job = job,
-                         .device = *device,
+                         .device = device->name(),
                          .replica = *replica,
                          .client = client,
                          .progress = worker == 0 ? &progress : nullptr,
@@ -192,6 +192,33 @@ TEST_F(TrainerTest, AsynchronousTrainingEndsAtExactlyTheStepsAsked) {
   options.train_steps = 25;
   options.validation = false;
   EXPECT_EQ(Train(options, 3, 1).summary.global_step, 25);
+}
+
+// The rounds' examples are those of static sharding, divided otherwise among the workers.
+TEST_F(TrainerTest, DynamicShardingTrainsAsOneWorkerWithTheBatchesOfAll) {
+  TrainOptions options = SyncOptions();
+  options.data_sharding = "dynamic";
+  options.limit_examples = 301;
+  options.epochs = 2;
+  const Result three = Train(options, 3, 2);
+  EXPECT_EQ(three.summary.examples, 602);
+  EXPECT_EQ(three.summary.examples_missed, 0);
+  EXPECT_EQ(three.summary.global_step, 2 * 4);  // ceil(301 / 96)
+  EXPECT_EQ(three.summary.epochs, 2);
+  options.data_sharding = "static";
+  options.batch_size = 96;
+  const Result one = Train(options, 1, 1);
+  EXPECT_LE(RelativeDifference(three.parameters, one.parameters), 1e-5);
+}
+
+TEST_F(TrainerTest, DynamicShardingEndsAtExactlyTheStepsAsked) {
+  TrainOptions options = SyncOptions();
+  options.data_sharding = "dynamic";
+  options.mode = "async";
+  options.limit_examples = 100;
+  options.train_steps = 9;
+  options.validation = false;
+  EXPECT_EQ(Train(options, 3, 1).summary.global_step, 9);
 }
 
 TEST_F(TrainerTest, LearnsGeneratedDigits) {

@@ -156,6 +156,22 @@ TEST(LocalCluster, EveryTaskKnowsItsPlace) {
   EXPECT_EQ(tasks[1].child.name, "worker/0");
 }
 
+TEST(LocalCluster, PagesHaveAPortForEachTask) {
+  LocalClusterArgs args = OneServerTwoWorkers();
+  args.metrics_host = "127.0.0.1";
+  args.metrics_port = 9000;
+  const auto tasks = PlanLocalCluster(args);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    EXPECT_THAT(tasks[i].child.command, Contains(absl::StrCat("--metrics_port=", 9000 + i)));
+    EXPECT_THAT(tasks[i].child.command, Contains("--metrics_host=127.0.0.1"));
+  }
+}
+
+TEST(OutputLines, AJsonObjectSaysItselfWhoseItIs) {
+  OutputLines lines("ps/0");
+  EXPECT_EQ(lines.Add("{\"task\":\"ps/0\"}\ntext\n"), "{\"task\":\"ps/0\"}\n[ps/0] text\n");
+}
+
 TEST(LocalCluster, OnlyTheChiefSummarizesAndDraws) {
   const auto tasks = PlanLocalCluster(OneServerTwoWorkers());
   EXPECT_THAT(tasks[1].child.command, Contains("--summary=out.json"));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 #include "tests/unit/cli/launched.h"
@@ -86,6 +87,21 @@ TEST(Supervisor, AFailureThatIsPermanentIsNotStartedAgain) {
   EXPECT_EQ(launched.Wait(), 3);
 }
 
+TEST(Supervisor, AWorkerThatMayLeaveIsNoFailure) {
+  const std::string file = testing::TempDir() + "/may_leave";
+  std::remove(file.c_str());
+  Supervisor::Task told = Script(kWorker, "worker/1", "exit 143"),
+                   lost = Script(kWorker, "worker/2", "exit 138"),
+                   broken = Script(kWorker, "worker/3",
+                                   "while [ ! -e " + file + " ]; do sleep 0.01; done; exit 1");
+  told.may_leave = lost.may_leave = broken.may_leave = true;
+  Launched launched({told, lost, broken, Script(kChief, "worker/0", kRuns)}, {});
+  EXPECT_TRUE(launched.Logs("worker/1 ended with exit code 143: it has left the job"));
+  EXPECT_TRUE(launched.Logs("worker/2 ended with exit code 138: it has left the job"));
+  std::ofstream(file) << "go on";
+  EXPECT_EQ(launched.Wait(), 1) << "what is broken would break the next one too";
+}
+
 TEST(Supervisor, ATaskThatCrashesIsAPermanentFailure) {
   Launched launched({Script(kServer, "ps/0", kRuns), Script(kChief, "worker/0", "kill -SEGV $$")}, {});
   EXPECT_EQ(launched.Wait(), 1);
@@ -137,11 +153,12 @@ TEST(Supervisor, AChiefThatIsKilledWhenItHasEndedAServerHasLostNothing) {
   Launched launched({Script(kServer, "ps/0", "echo $$ > " + file),
                      Script(kServer, "ps/1", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
                      Script(kChief, "worker/0",
-                            "while [ ! -s " + file + " ]; do sleep 0.01; done; while [ -e /proc/$(cat " + file +
-                                ") ]; do sleep 0.01; done; kill -KILL $$")},
+                            "while [ ! -s " + file + " ]; do sleep 0.01; done; while [ -e /proc/$(cat " +
+                                file + ") ]; do sleep 0.01; done; kill -KILL $$")},
                     {});
   EXPECT_EQ(launched.Wait(), 0);
-  EXPECT_THAT(launched.log(), HasSubstr("worker/0 was killed by SIGKILL, and had ended ps/0: the result is out"));
+  EXPECT_THAT(launched.log(),
+              HasSubstr("worker/0 was killed by SIGKILL, and had ended ps/0: the result is out"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -156,7 +173,8 @@ TEST(Supervisor, SoHasOneWhoseNextLifeFindsNoServers) {
       {Script(kServer, "ps/0", "while [ ! -e " + second_life + " ]; do sleep 0.01; done"), chief},
       {.end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0);
-  EXPECT_THAT(launched.log(), HasSubstr("worker/0 still ran 0.2 s after the end of ps/0, and had ended ps/0"));
+  EXPECT_THAT(launched.log(),
+              HasSubstr("worker/0 still ran 0.2 s after the end of ps/0, and had ended ps/0"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 

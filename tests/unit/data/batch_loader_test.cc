@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <set>
+#include <thread>
+#include <utility>
+#include <vector>
 
 namespace cairn::data {
 namespace {
@@ -175,6 +178,37 @@ TEST(BatchLoader, EndsAtOnceWhetherUsedOrNot) {
     BatchLoader loader(dataset, {.num_examples = 1000, .batch_size = 10}, 2);
     for (int64_t position = 0; position < i % 4; ++position) loader.Next(position * 2);
   }
+}
+
+TEST(BatchLoader, MakesBatchesOfRunsAsTheyAreAskedFor) {
+  const CountingDataset dataset(20);
+  const SamplerOptions options = {.num_examples = 20, .batch_size = 4, .seed = 3};
+  BatchLoader loader(dataset, options);
+  Sampler sampler(options);
+  // Each run with what is ahead of it; the third is not what the second had announced.
+  const std::vector<std::pair<data::Run, std::vector<data::Run>>> asked = {
+      {{0, 4, 4}, {{0, 8, 4}}}, {{0, 8, 4}, {{0, 12, 4}}}, {{1, 0, 4}, {{0, 12, 4}}},
+      {{0, 12, 4}, {}},         {{1, 17, 3}, {}},          {{1, 20, 0}, {{1, 17, 3}}}};
+  for (const auto& [run, ahead] : asked) {
+    const Batch& batch = loader.Next(run, ahead);
+    EXPECT_EQ(batch.epoch, run.epoch);
+    EXPECT_EQ(batch.index, run.first / 4);
+    ASSERT_EQ(batch.examples, run.count);
+    const std::vector<uint32_t> examples = sampler.Run(run.epoch, run.first, run.count);
+    for (size_t row = 0; row < examples.size(); ++row) {
+      EXPECT_EQ(batch.inputs.data()[2 * row], static_cast<float>(examples[row]));
+    }
+  }
+}
+
+TEST(BatchLoader, PreparesTheRunThatIsAhead) {
+  const CountingDataset dataset(20);
+  BatchLoader loader(dataset, {.num_examples = 20, .batch_size = 4});
+  const data::Run first = {0, 0, 4}, second = {0, 4, 4};
+  loader.Next(first, {&second, 1});
+  while (dataset.reads < 8) std::this_thread::yield();  // ends by the test's limit if it is not
+  loader.Next(second, {});
+  EXPECT_EQ(dataset.reads, 8) << "and not again";
 }
 
 }  // namespace

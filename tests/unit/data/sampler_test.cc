@@ -168,5 +168,12 @@ TEST(Sampler, KnowsHowManyExamplesAllWorkersHaveSeen) {
   }
 }
 
+TEST(Sampler, ARunIsPartOfTheEpochsOrder) {
+  Sampler one({.num_examples = 10, .batch_size = 10, .seed = 5});
+  const std::vector<uint32_t> order = one.Batch(3, 0);
+  EXPECT_EQ(one.Run(3, 4, 3), std::vector<uint32_t>(order.begin() + 4, order.begin() + 7));
+  EXPECT_TRUE(one.Run(3, 10, 0).empty());
+}
+
 }  // namespace
 }  // namespace cairn::data

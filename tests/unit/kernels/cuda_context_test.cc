@@ -22,9 +22,9 @@ size_t WorkOf(Context& context, absl::FunctionRef<absl::Status()> ask) {
 
 TEST(CudaContext, ASeedIsCopiedOnlyWhereAnOpDraws) {
   const auto context = Context::Create({}).value();
-  EXPECT_EQ(WorkOf(*context, [&] { return context->SeedRandom(1); }), 0u);
+  EXPECT_EQ(WorkOf(*context, [&] { return context->SeedRandom({.seed = 1}); }), 0u);
   const auto dropout = MakeDropout(*context, {.input = {.shape = {4}}, .rate = 0.5f}).value();
-  EXPECT_EQ(WorkOf(*context, [&] { return context->SeedRandom(2); }), 1u);
+  EXPECT_EQ(WorkOf(*context, [&] { return context->SeedRandom({.seed = 2}); }), 1u);
 }
 
 }  // namespace

@@ -281,5 +281,17 @@ TEST(ResolveCluster, ATaskBetweenIndicesThatAreFarApartIsToldThem) {
             "TF_CONFIG: this task is worker/5, but the cluster has worker 0, 2147483647 only");
 }
 
+TEST(ResolveCluster, AWorkerThatMayJoinNeedNotBeListed) {
+  const auto resolved = ResolveCluster(
+      {.job_name = "worker", .task_index = 7, .ps_hosts = {"a:1"}, .unlisted_workers = true}, nullptr);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->self, (TaskId{"worker", 7}));
+  EXPECT_EQ(resolved->spec.tasks_on_host_of(resolved->self), 1);
+  EXPECT_FALSE(
+      ResolveCluster({.job_name = "ps", .task_index = 7, .ps_hosts = {"a:1"}, .unlisted_workers = true},
+                     nullptr)
+          .ok());
+}
+
 }  // namespace
 }  // namespace cairn::net

@@ -10,6 +10,7 @@
 
 #include "common/core/random.h"
 #include "kernels/cpu/device.h"
+#include "tests/support/far_device.h"
 #include "tests/unit/nn/models.h"
 
 namespace cairn::nn {
@@ -19,77 +20,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
-
-class SetMarker final : public kernels::Marker {
- public:
-  absl::Status Set() override {
-    set_ = true;
-    return absl::OkStatus();
-  }
-  absl::Status Wait() override {
-    return std::exchange(set_, false) ? absl::OkStatus()
-                                      : absl::InternalError("waits for a marker never set");
-  }
-
- private:
-  bool set_ = false;
-};
-
-class CountedPin final : public kernels::PinnedMemory {
- public:
-  explicit CountedPin(int& count) : count_(count) { ++count_; }
-  ~CountedPin() override { --count_; }
-
- private:
-  int& count_;
-};
-
-// A CPU whose memory is not the host's: every copy that a GPU needs must be made, or the results are wrong.
-class FarDevice final : public kernels::Device {
- public:
-  explicit FarDevice(kernels::Device& cpu) : cpu_(cpu) {}
-  const std::string& name() const override { return cpu_.name(); }
-  std::string Description() const override { return cpu_.Description(); }
-  absl::StatusOr<std::unique_ptr<kernels::DeviceMemory>> Allocate(int64_t num_floats,
-                                                                  absl::string_view what) override {
-    return cpu_.Allocate(num_floats, what);
-  }
-  absl::Status CopyToDevice(const void* host, void* device, int64_t bytes) override {
-    bytes_up_ += bytes;
-    return cpu_.CopyToDevice(host, device, bytes);
-  }
-  absl::Status CopyToHost(const void* device, void* host, int64_t bytes) override {
-    bytes_down_ += bytes;
-    return cpu_.CopyToHost(device, host, bytes);
-  }
-  absl::Status CopyOnDevice(const float* from, float* to, int64_t count) override {
-    return cpu_.CopyOnDevice(from, to, count);
-  }
-  absl::Status Synchronize() override { return cpu_.Synchronize(); }
-  absl::Status SeedRandom(uint64_t seed) override { return cpu_.SeedRandom(seed); }
-  absl::StatusOr<std::unique_ptr<kernels::PinnedMemory>> Pin(const void*, int64_t) override {
-    return std::make_unique<CountedPin>(pinned_);
-  }
-  absl::StatusOr<std::unique_ptr<kernels::Marker>> MakeMarker() override {
-    return std::make_unique<SetMarker>();
-  }
-  absl::StatusOr<std::unique_ptr<kernels::Recording>> Record(
-      absl::FunctionRef<absl::Status()> work) override {
-    return cpu_.Record(work);
-  }
-  bool host_memory_is_device_memory() const override { return false; }
-  kernels::ElementType compute_type() const override { return cpu_.compute_type(); }
-  kernels::OpFactory& ops() override { return cpu_.ops(); }
-
-  int64_t bytes_up() const { return bytes_up_; }
-  int64_t bytes_down() const { return bytes_down_; }
-  int pinned() const { return pinned_; }
-
- private:
-  kernels::Device& cpu_;
-  int64_t bytes_up_ = 0, bytes_down_ = 0;
-  int pinned_ = 0;
-};
 
 class ReplicaTest : public testing::Test {
  protected:
@@ -240,7 +170,7 @@ TEST_F(ReplicaTest, BuffersOfTheWrongSizeAreRefused) {
 }
 
 TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
-  FarDevice far(*device_);
+  kernels::FarDevice far;
   const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
   BatchView batch = Batch(16);
   const std::vector<float> weights(16, 0.5f);
@@ -260,7 +190,7 @@ TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
 }
 
 TEST_F(ReplicaTest, WhatWasPinnedIsFreeAfterUnpin) {
-  FarDevice far(*device_);
+  kernels::FarDevice far;
   const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
   ASSERT_TRUE(replica->Pin(parameters_).ok());
   ASSERT_TRUE(replica->Pin(gradients_).ok());

@@ -91,5 +91,32 @@ TEST(Membership, DrawsIncarnationsAboveThoseOfTheGenerationsBefore) {
   EXPECT_EQ(members.Join(0, 0, TimePoint()), 102u);
 }
 
+TEST(Membership, OfAnElasticJobFindsANumberForEachName) {
+  Membership members({"worker/0"}, 0, /*elastic=*/true);
+  EXPECT_EQ(members.NumberOf("worker/0", 3), 0);
+  EXPECT_EQ(members.NumberOf("worker/9", 3), 1);
+  EXPECT_EQ(members.NumberOf("worker/4", 3), 2);
+  EXPECT_EQ(members.NumberOf("worker/9", 3), 1);
+  EXPECT_EQ(members.NumberOf("worker/5", 3), -1);
+  EXPECT_EQ(members.NameOf(1), "worker/9");
+}
+
+TEST(Membership, OfAnElasticJobDoesNotWaitForWhoNeverCame) {
+  Membership members({"worker/0", "worker/1", "worker/2"}, 0, /*elastic=*/true);
+  std::string missing;
+  EXPECT_TRUE(members.AllOthersLeft(0, &missing));
+  members.Join(2, 0, TimePoint());
+  EXPECT_FALSE(members.AllOthersLeft(0, &missing));
+  EXPECT_EQ(missing, "worker/2 (step 0)");
+}
+
+TEST(Membership, KeepsAPlaceForTheChief) {
+  Membership members({"worker/0"}, 0, /*elastic=*/true);
+  members.Join(1, 0, TimePoint());
+  EXPECT_EQ(members.PlacesTakenBut(2), 2) << "worker/1 and the chief";
+  EXPECT_EQ(members.PlacesTakenBut(1), 1);
+  EXPECT_EQ(members.PlacesTakenBut(0), 1);
+}
+
 }  // namespace
 }  // namespace cairn::ps

@@ -1,8 +1,10 @@
-// The service over real gRPC, with a client that takes its answers when it likes.
+// The service over real gRPC, and sessions over whatever carries them here, with a client that takes its
+// answers when it likes.
 #include "ps/service.h"
 
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,9 +12,11 @@
 #include "gmock/gmock.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
+#include "ps/local_service.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
 #include "worker/client/grpc_transport.h"
+#include "worker/client/local_transport.h"
 
 namespace cairn::ps {
 namespace {
@@ -66,9 +70,17 @@ class StandingReader final : public client::FrameHandler {
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
 };
 
-TEST(Service, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
+class ServiceTest : public testing::TestWithParam<client::Transport> {};
+INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
+                         testing::Values(client::Transport::kTcp, client::Transport::kUnix,
+                                         client::Transport::kShm));
+
+TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   test::FakeClock clock;
-  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  net::LocalListener listener = net::ListenLocally().value();
+  Server server({.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = listener.name},
+                clock);
+  LocalService local(server, std::move(listener), {.incarnation = 5});
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
   *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
@@ -87,8 +99,18 @@ TEST(Service, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   ASSERT_NE(port, 0);
 
   StandingReader reader;
-  const auto stub =
-      client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  Mutex mutex;
+  std::string by;
+  const auto stub = client::MakeLocalStub(
+      client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()),
+      {.transport = GetParam(), .say = [&](const std::string& how) {
+         MutexLock lock(mutex);
+         by = how;
+       }});
+  v1::ConnectRequest request;
+  request.set_protocol(net::kProtocolVersion);
+  v1::ConnectResponse response;
+  ASSERT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
   auto stream = stub->OpenStream(reader);
   std::vector<uint64_t> asked;
   for (uint64_t id = 1; id <= kRequests; ++id) {
@@ -103,7 +125,64 @@ TEST(Service, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   EXPECT_EQ(reader.done(), asked);
   EXPECT_EQ(reader.bytes(), static_cast<int64_t>(kRequests) * kElements * 4);
   stream.reset();
+  EXPECT_EQ(by, GetParam() == client::Transport::kTcp    ? "gRPC"
+                : GetParam() == client::Transport::kUnix ? "a Unix socket"
+                                                         : "shared memory");
   grpc_server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+}
+
+// Which way the client of a server that tells of `socket` goes.
+std::string WayTo(const std::string& socket) {
+  test::FakeClock clock;
+  Server server({.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = socket}, clock);
+  const auto service = MakeService(server);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service.get());
+  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
+  std::string by;
+  const auto stub = client::MakeLocalStub(
+      client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()),
+      {.say = [&by](const std::string& how) { by = how; }});
+  v1::ConnectRequest request;
+  request.set_protocol(net::kProtocolVersion);
+  v1::ConnectResponse response;
+  EXPECT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
+  StandingReader reader;
+  stub->OpenStream(reader).reset();
+  return by;
+}
+
+TEST(LocalService, ASocketThatCannotBeReachedIsOnAnotherHost) {
+  EXPECT_EQ(WayTo("cairn-that-nobody-listens-under"), "gRPC");
+}
+
+TEST(LocalService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
+  test::FakeClock clock;
+  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  net::LocalListener listener = net::ListenLocally().value();
+  const std::string name = listener.name;
+  LocalService local(server, std::move(listener), {.incarnation = 5, .shared_memory = false});
+  EXPECT_EQ(WayTo(name), "a Unix socket");
+}
+
+TEST(LocalService, OneOfAnotherIncarnationIsNotTheServer) {
+  test::FakeClock clock;
+  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  net::LocalListener listener = net::ListenLocally().value();
+  const std::string name = listener.name;
+  LocalService local(server, std::move(listener), {.incarnation = 6});
+  EXPECT_EQ(WayTo(name), "gRPC");
+}
+
+TEST(LocalService, WithTooManySessionsOneMoreGoesToGrpc) {
+  test::FakeClock clock;
+  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  net::LocalListener listener = net::ListenLocally().value();
+  const std::string name = listener.name;
+  LocalService local(server, std::move(listener), {.incarnation = 5, .most_sessions = 0});
+  EXPECT_EQ(WayTo(name), "gRPC");
 }
 
 }  // namespace

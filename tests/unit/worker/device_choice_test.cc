@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/device.h"
-#include "worker/device_name.h"
 
 namespace cairn::worker {
 namespace {
@@ -13,39 +12,6 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-TEST(ParseDeviceName, TensorFlowsFullName) {
-  const auto name = ParseDeviceName("/job:worker/replica:0/task:3/device:GPU:1");
-  ASSERT_TRUE(name.ok()) << name.status();
-  EXPECT_EQ(name->job, "worker");
-  EXPECT_EQ(name->task, 3);
-  EXPECT_TRUE(name->gpu);
-  EXPECT_EQ(name->index, 1);
-}
-
-TEST(ParseDeviceName, ShortForms) {
-  for (const char* text : {"/device:GPU:2", "/gpu:2", "gpu:2", "GPU:2", "/Gpu:2", "device:gpu:2"}) {
-    const auto name = ParseDeviceName(text);
-    ASSERT_TRUE(name.ok()) << name.status();
-    EXPECT_EQ(name->job, "") << text;
-    EXPECT_EQ(name->task, std::nullopt) << text;
-    EXPECT_TRUE(name->gpu) << text;
-    EXPECT_EQ(name->index, 2) << text;
-  }
-  for (const char* text : {"/device:CPU:0", "/cpu:0", "CPU:0"})
-    EXPECT_FALSE(ParseDeviceName(text)->gpu) << text;
-  EXPECT_EQ(ParseDeviceName("GPU")->index, std::nullopt);
-}
-
-TEST(ParseDeviceName, WhatIsNoneIsRefused) {
-  for (const char* text :
-       {"", "/", "tpu:0", "gpu:", "gpu:x", "gpu:-1", "gpu:0:1", "/gpu:0/", "/gpu:0/cpu:0", "device",
-        "device:", "/job:worker", "/job:worker/task:0", "/job:/gpu:0", "/task:x/gpu:0", "/room:1/gpu:0"}) {
-    const auto status = ParseDeviceName(text).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("is no device")) << text;
-  }
-}
 
 // A machine with so many GPUs, or none for a reason. Their devices compute on the CPU.
 class DeviceChoice : public testing::Test {
@@ -61,7 +27,7 @@ class DeviceChoice : public testing::Test {
            made_ = options;
            return kernels::CreateCpuDevice(0, 1);
          },
-         .make_cpu = [](int threads) { return kernels::CreateCpuDevice(0, threads); }});
+         .make_cpu = &kernels::CreateCpuDevice});
   }
   // The index of the GPU that is chosen; -1: the CPU.
   int Chosen() {
@@ -167,6 +133,37 @@ TEST_F(DeviceChoice, ADeviceOfAnotherTaskIsRefused) {
     request_.device = device;
     EXPECT_THAT(Refused(), HasSubstr("is of another task, this is worker/1"));
   }
+}
+
+TEST_F(DeviceChoice, CpuDevicesShareThreadsAndMemory) {
+  request_.cpu_devices = 2;
+  request_.threads = 3;
+  request_.device = "/cpu:0";
+  auto chosen = Choose();
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(chosen->device->name(), "/cpu:0");
+  EXPECT_THAT(chosen->device->Description(), HasSubstr("2 threads"));
+  request_.device = "/job:worker/device:CPU:1";
+  chosen = Choose();
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(chosen->device->name(), "/cpu:1");
+  EXPECT_THAT(chosen->device->Description(), HasSubstr("1 thread,"));
+  const int64_t half = kernels::DescribeCpu().memory_bytes / 2 / int64_t{sizeof(float)};
+  EXPECT_EQ(chosen->device->Allocate(half + 1, "too much").status().code(),
+            absl::StatusCode::kResourceExhausted);
+  request_.device = "/cpu:2";
+  EXPECT_EQ(Refused(), "--device: there is no /cpu:2; available: /cpu:0, /cpu:1");
+}
+
+TEST_F(DeviceChoice, ADeviceNeedNotBeNamedInFull) {
+  gpus_ = 2;
+  request_.trainer_on_host = 1;
+  for (const char* device : {"/job:worker", "/task:1/gpu:1", "/device:*:1", "", "GPU"}) {
+    request_.device = device;
+    EXPECT_EQ(Chosen(), 1) << device;
+  }
+  request_.device = "/device:TPU:0";
+  EXPECT_EQ(Refused(), "--device: there is no /tpu:0; available: /cpu:0, /gpu:0, /gpu:1");
 }
 
 TEST_F(DeviceChoice, SixteenBitsNeedAGpu) {

@@ -133,5 +133,34 @@ TEST(MakeMetrics, AnUnknownNameIsRefused) {
               HasSubstr("metric 'r2' is not supported; supported: accuracy, "));
 }
 
+TEST(MakeJob, OfAnElasticJobKnowsTheChiefAndNoLastStep) {
+  net::ClusterSpec spec;
+  ASSERT_TRUE(spec.Add({"ps", 0}, {"a", 1}).ok());
+  ASSERT_TRUE(spec.Add({"worker", 3}, {"b", 1}).ok());
+  TrainOptions options;
+  options.mode = "sync";
+  options.elastic = true;
+  options.max_workers = 8;
+  const auto job = MakeJob(options, Compiled(R"("sgd")"), spec, 100);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(job->workers(), ElementsAre("worker/0", "worker/3"));
+  EXPECT_TRUE(job->dynamic_sharding());
+  EXPECT_EQ(job->num_examples(), 100);
+  EXPECT_EQ(job->final_version(), 0);
+  EXPECT_EQ(job->replicas_to_aggregate(), 0);
+  EXPECT_EQ(job->min_workers(), 1);
+  EXPECT_EQ(job->max_workers(), 8);
+}
+
+TEST(MakeJob, StaticShardingIsWhatItWas) {
+  net::ClusterSpec spec;
+  ASSERT_TRUE(spec.Add({"ps", 0}, {"a", 1}).ok());
+  ASSERT_TRUE(spec.Add({"worker", 0}, {"b", 1}).ok());
+  const auto job = MakeJob({}, Compiled(R"("sgd")"), spec, 100);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_FALSE(job->dynamic_sharding() || job->elastic());
+  EXPECT_EQ(job->final_version(), 4);
+}
+
 }  // namespace
 }  // namespace cairn::worker

@@ -81,6 +81,11 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
                                                                   {"summary", "out.json"},
                                                                   {"log_level", "debug"},
                                                                   {"device", "/gpu:1"},
+                                                                  {"devices", "/gpu:0,cpu:1"},
+                                                                  {"mirrored", "true"},
+                                                                  {"place", "conv*=/gpu:0,dense=/cpu:0"},
+                                                                  {"micro_batches", "3"},
+                                                                  {"cpu_devices", "2"},
                                                                   {"visible_devices", "0,GPU-8932f937"},
                                                                   {"precision", "bf16"},
                                                                   {"per_process_gpu_memory_fraction", "0.5"},
@@ -154,6 +159,11 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
     EXPECT_EQ(options.summary, "out.json");
     EXPECT_EQ(options.log_level, "debug");
     EXPECT_EQ(options.device, "/gpu:1");
+    EXPECT_THAT(options.devices, ElementsAre("/gpu:0", "cpu:1"));
+    EXPECT_TRUE(options.mirrored);
+    EXPECT_THAT(options.place, ElementsAre("conv*=/gpu:0", "dense=/cpu:0"));
+    EXPECT_EQ(options.micro_batches, 3);
+    EXPECT_EQ(options.cpu_devices, 2);
     EXPECT_EQ(options.visible_devices, "0,GPU-8932f937");
     EXPECT_EQ(options.precision, kernels::Precision::kBFloat16);
     EXPECT_EQ(options.per_process_gpu_memory_fraction, 0.5);
@@ -317,6 +327,24 @@ TEST(Validate, TheCpuDoesNotComputeInSixteenBits) {
             "--precision fp16 does not go with --device /cpu:0: the CPU computes in fp32");
   options.precision = kernels::Precision::kTensorFloat32;
   EXPECT_TRUE(Validate(options).ok());
+}
+
+TEST(Validate, AReplicaOnEachDeviceDoesNotGoWithWhatSaysOne) {
+  TrainOptions options = Complete();
+  options.mirrored = true;
+  EXPECT_TRUE(Validate(options).ok());
+  options.devices = {"/gpu:0"};
+  EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--mirrored does not go with --devices"));
+  options.mirrored = false;
+  options.device = "/gpu:0";
+  EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--devices does not go with --device"));
+  options.device = "auto";
+  options.place = {"dense=/gpu:1"};
+  EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--devices does not go with --place"));
+  options.place.clear();
+  options.micro_batches = 2;
+  EXPECT_THAT(std::string(Validate(options).message()),
+              HasSubstr("--devices does not go with --micro_batches"));
 }
 
 TEST(Validate, AdamHasNoMomentum) {

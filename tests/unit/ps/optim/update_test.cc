@@ -260,5 +260,47 @@ TEST(SquaresOfMean, HoldsTheSquaresOfTheLargestFloats) {
   EXPECT_NEAR(SquaresOfMean({{largest.data(), 1}}, 100, 100)[0].gradient / 1.1579208e79, 1, 1e-6);
 }
 
+// A variable and a moving average, long enough for a crew to share, with cuts in the middle of neither.
+struct Long {
+  static constexpr int64_t kCount = 300'001;
+  const std::vector<UpdatePart> parts = {{0, 170'003}, {170'003, kCount, 0.5f}};
+  std::vector<float> old_values, gradient, m, v, new_values;
+
+  Long() : m(kCount), v(kCount), new_values(kCount) {
+    Random random(1, 1);
+    for (int64_t i = 0; i < kCount; ++i) {
+      old_values.push_back(random.NextUniform());
+      gradient.push_back(random.NextUniform());
+    }
+  }
+  int64_t Update(Crew* crew, const char* optimizer) {
+    const auto made = MakeOptimizer({optimizer, {}}).value();
+    float* const slots[] = {m.data(), v.data()};
+    return UpdateWhole(*made, {1, 0.1f}, {{{gradient.data(), 3}}}, parts,
+                       {kCount, old_values.data(), slots, new_values.data()}, WidestIsa(), crew);
+  }
+};
+
+TEST(UpdateParts, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const char* optimizer : {"Adam", "Lamb"}) {
+    Long alone;
+    ASSERT_EQ(alone.Update(nullptr, optimizer), kAllFinite);
+    for (int size : {2, 3, 7}) {
+      Crew crew(size);
+      Long shared;
+      ASSERT_EQ(shared.Update(&crew, optimizer), kAllFinite);
+      EXPECT_TRUE(shared.new_values == alone.new_values && shared.m == alone.m && shared.v == alone.v)
+          << optimizer << ", " << size;
+    }
+  }
+}
+
+TEST(UpdateParts, OfAllThatThreadsFindTheFirstElementThatIsNotFiniteIsTold) {
+  Crew crew(3);
+  Long shared;
+  shared.gradient[150'000] = shared.gradient[290'000] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(shared.Update(&crew, "Adam"), 150'000);
+}
+
 }  // namespace
 }  // namespace cairn::ps

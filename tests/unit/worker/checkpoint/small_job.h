@@ -111,6 +111,7 @@ class CheckpointFiles : public testing::Test {
     run_.final_version = 5000;
     run_.epochs = 3;
     run_.positions = {501, 499};
+    run_.data = DataState{.num_examples = 60, .next = 90, .open = {10, 5, 70, 1}, .missed = 2, .repeated = 3};
     run_.examples = 64000;
     run_.accepted = 1000;
     run_.stale = 2;

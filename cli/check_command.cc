@@ -1,0 +1,80 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/doctor.h"
+#include "common/core/flags.h"
+#include "common/core/status.h"
+#include "common/net/cluster_flags.h"
+#include "common/net/grpc_util.h"
+#include "common/net/tls.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn check";
+
+// Whether a job could start, seen from this machine. Takes the flags that the tasks are given.
+class CheckCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    net::AddClusterFlags(app, flags_);
+    net::AddTlsFlags(app, tls_);
+    app.add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
+        ->check(NumberAbove(0))
+        ->capture_default_str()
+        ->type_name("SECONDS");
+    worker::AddTrainOptions(app, options_);
+  }
+
+  int Run(const CLI::App&) override {
+    net::QuietGrpc();
+    std::vector<Finding> findings = Findings();
+    std::printf("%s", AsText(findings).c_str());
+    const bool faults =
+        std::any_of(findings.begin(), findings.end(), [](const Finding& finding) { return finding.fault; });
+    return static_cast<int>(faults ? ExitCode::kFailure : ExitCode::kDone);
+  }
+
+ private:
+  std::vector<Finding> Findings() const {
+    const auto cluster =
+        net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/!flags_.job_name.empty());
+    if (!cluster.ok()) {
+      return {{.subject = "cluster",
+               .fault = true,
+               .what = std::string(cluster.status().message()),
+               .remedy = "correct the cluster's description; README.md shows the forms"}};
+    }
+    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
+      return {{.subject = "tls",
+               .fault = true,
+               .what = std::string(status.message()),
+               .remedy = "deploy/make-certs.sh makes a set that fits"}};
+    }
+    Examination examination = OfThisMachine(*cluster);
+    examination.tls = tls_;
+    examination.options = options_;
+    examination.timeout =
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout_seconds_));
+    return Examine(examination);
+  }
+
+  net::ClusterFlags flags_;
+  net::TlsFiles tls_;
+  worker::TrainOptions options_;
+  double timeout_seconds_ = 3;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeCheckCommand() {
+  return std::make_unique<CheckCommand>();
+}
+
+}  // namespace cairn::cli

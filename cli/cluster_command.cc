@@ -1,0 +1,206 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/cluster_files/plan.h"
+#include "cli/command.h"
+#include "common/core/files.h"
+#include "common/core/flags.h"
+#include "common/core/status.h"
+#include "worker/options.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn cluster generate";
+
+int Fault(absl::string_view fault) {
+  return static_cast<int>(UsageError(kProgram, fault));
+}
+
+struct Format {
+  const char* name;
+  absl::StatusOr<std::string> (*write)(const ClusterPlan&);
+  bool containers;  // paths of data, model and checkpoints are ours
+  bool runs;        // takes flags of workers
+};
+
+constexpr Format kFormats[] = {{"clusterspec", WriteClusterSpec, false, false},
+                               {"shell", WriteShell, false, true},
+                               {"compose", WriteCompose, true, true},
+                               {"kubernetes", WriteKubernetes, true, true}};
+
+// Flags whose values follow from where a container has its files.
+constexpr const char* kOfContainers[] = {"--model", "--data_dir", "--train_dir", "--summary"};
+
+// A DNS label, of which Kubernetes makes names like NAME-worker-100.
+absl::Status CheckName(const std::string& name) {
+  const auto plain = [](char c) {
+    return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+           absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-';
+  };
+  if (!name.empty() && name.size() <= 40 && absl::ascii_islower(static_cast<unsigned char>(name.front())) &&
+      name.back() != '-' && std::all_of(name.begin(), name.end(), plain)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--name: '", name, "' is not of lower-case letters, digits and '-', at most 40"));
+}
+
+// Files with which others start a cluster, for any number of tasks.
+class ClusterCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.require_subcommand(1);
+    CLI::App* generate = generate_ = app.add_subcommand(
+        "generate", "Write the files of a cluster: a ClusterSpec, or what starts its tasks");
+    const auto number = [&](const char* name, int& value, int minimum, const char* what) {
+      generate->add_option(name, value, what)
+          ->check(WholeNumberFrom(minimum))
+          ->capture_default_str()
+          ->type_name("N");
+    };
+    generate->add_option("--format", format_, "clusterspec, shell (ssh), compose (Docker) or kubernetes")
+        ->check(OneOf({"clusterspec", "shell", "compose", "kubernetes"}))
+        ->capture_default_str()
+        ->type_name("WORD");
+    number("--ps", plan_.servers, 1, "Parameter servers");
+    number("--workers", plan_.workers, 1, "Workers, the chief among them");
+    number("--port", plan_.port, 1, "Of every task; of several on one host, of the first");
+    generate->add_option("--hosts", plan_.hosts, "Hosts that tasks go to in turn: clusterspec, shell")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->type_name("A,B,...");
+    generate->add_option("-o,--output", output_, "Write this file, not stdout")->type_name("FILE");
+    const std::string group = "Containers";
+    generate->add_option("--name", plan_.name, "Of the cluster in Kubernetes")
+        ->capture_default_str()
+        ->group(group);
+    generate->add_option("--image", plan_.image, "Images are IMAGE-ps, IMAGE-worker and IMAGE-worker-gpu")
+        ->capture_default_str()
+        ->group(group);
+    generate->add_option("--tag", plan_.tag, "Of the images")->capture_default_str()->group(group);
+    generate->add_option("--gpus", plan_.gpus, "GPUs of each worker")
+        ->check(WholeNumberFrom(0))
+        ->capture_default_str()
+        ->type_name("N")
+        ->group(group);
+    generate
+        ->add_option("--model", model_, "Kubernetes: a model file to put in; default: a ConfigMap NAME-model")
+        ->type_name("FILE")
+        ->group(group);
+    generate
+        ->add_option(FlagNames("data_claim"), plan_.data_claim,
+                     "Kubernetes: the volume claim that holds the data; default: generated digits")
+        ->type_name("NAME")
+        ->group(group);
+    generate->add_option("FLAG", plan_.worker_flags,
+                         "After --: flags of cairn-worker, as --sync_replicas --epochs=5");
+  }
+
+  int Run(const CLI::App&) override {
+    const Format& format = *std::find_if(std::begin(kFormats), std::end(kFormats),
+                                         [this](const Format& row) { return format_ == row.name; });
+    if (const absl::Status status = Check(format); !status.ok()) return Fault(status.message());
+    if (!model_.empty()) {
+      auto contents = ReadFile(model_);
+      if (!contents.ok()) return Fault(absl::StrCat("--model: ", contents.status().message()));
+      plan_.model = *std::move(contents);
+    }
+    plan_.command = CommandLine(format);
+    const auto text = format.write(plan_);
+    if (!text.ok()) return Fault(text.status().message());
+    if (output_.empty()) {
+      std::fputs(text->c_str(), stdout);
+      return std::fflush(stdout) == 0 ? 0 : static_cast<int>(ExitCode::kFailure);
+    }
+    if (const absl::Status status = WriteFileAtomically(output_, *text); !status.ok()) {
+      return Fault(absl::StrCat("--output: ", status.message()));
+    }
+    return 0;
+  }
+
+ private:
+  absl::Status Check(const Format& format) const {
+    const auto refuse = [&](const char* flag) {
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": not with --format ", format.name));
+    };
+    const bool kubernetes = format_ == "kubernetes";
+    if (plan_.port + plan_.servers + plan_.workers > 65536) {
+      return absl::InvalidArgumentError(absl::StrCat("--port: ", plan_.port, " leaves no ports for ",
+                                                     plan_.servers + plan_.workers, " tasks"));
+    }
+    if (format.containers && !plan_.hosts.empty()) return refuse("--hosts");
+    if (!format.containers && plan_.gpus > 0) return refuse("--gpus");
+    if (!kubernetes && !model_.empty()) return refuse("--model");
+    if (!kubernetes && !plan_.data_claim.empty()) return refuse("--data_claim");
+    if (!format.runs && !plan_.worker_flags.empty()) return refuse(plan_.worker_flags.front().c_str());
+    CAIRN_RETURN_IF_ERROR(CheckName(plan_.name));
+    return CheckWorkerFlags(format);
+  }
+
+  // As cairn-worker itself would read them.
+  absl::Status CheckWorkerFlags(const Format& format) const {
+    CLI::App app("", "cairn-worker");
+    worker::TrainOptions options;
+    AddTrainOptions(app, options);
+    if (const absl::Status status = ReadFlags(app, plan_.worker_flags); !status.ok()) {
+      return Annotate(status, "flags of cairn-worker");
+    }
+    for (const char* flag : kOfContainers) {
+      if (format.containers && !app.get_option(flag)->empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(flag, ": follows from where the container has its files; mount yours there"));
+      }
+    }
+    // What the containers, or who runs the script, add.
+    if (options.model.empty()) options.model = "model.json";
+    if (options.data_dir.empty()) options.data_dir = "data";
+    return worker::Validate(options);
+  }
+
+  // What makes the same file again; --output aside.
+  std::string CommandLine(const Format& format) const {
+    std::string line = absl::StrCat("cairn cluster generate --format ", format.name);
+    const ClusterPlan defaults;
+    const auto text = [&](const char* flag, const std::string& value, const std::string& usual) {
+      if (value != usual) absl::StrAppend(&line, " ", flag, " ", QuoteForShell(value));
+    };
+    const auto number = [&](const char* flag, int value, int usual) {
+      if (value != usual) absl::StrAppend(&line, " ", flag, " ", value);
+    };
+    number("--ps", plan_.servers, 0);
+    number("--workers", plan_.workers, 0);
+    number("--port", plan_.port, defaults.port);
+    for (size_t i = 0; i < plan_.hosts.size(); ++i) {
+      absl::StrAppend(&line, i == 0 ? " --hosts " : ",", QuoteForShell(plan_.hosts[i]));
+    }
+    text("--name", plan_.name, defaults.name);
+    text("--image", plan_.image, defaults.image);
+    text("--tag", plan_.tag, defaults.tag);
+    number("--gpus", plan_.gpus, 0);
+    text("--model", model_, "");
+    text("--data_claim", plan_.data_claim, "");
+    if (!plan_.worker_flags.empty()) absl::StrAppend(&line, " --");
+    for (const std::string& flag : plan_.worker_flags) absl::StrAppend(&line, " ", QuoteForShell(flag));
+    return line;
+  }
+
+  CLI::App* generate_ = nullptr;
+  std::string format_ = "clusterspec";
+  std::string output_, model_;
+  ClusterPlan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeClusterCommand() {
+  return std::make_unique<ClusterCommand>();
+}
+
+}  // namespace cairn::cli

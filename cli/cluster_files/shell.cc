@@ -1,0 +1,80 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/cluster_files/plan.h"
+#include "common/core/status.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kScript[] = R"sh(#!/usr/bin/env bash
+# Trains on @SERVERS@ and @WORKERS@: starts every task, over ssh where its host is another one, and ends when all have
+# ended. The first that fails ends the others, and its code is ours. Each task's log is TASK.log in the current folder.
+#   @COMMAND@
+# Usage: SCRIPT [FLAG...]     flags of cairn-worker: --model=cnn.json --data_dir=DIR --train_dir=DIR ...
+# Paths are those of the task's host; CAIRN_BIN_DIR is where the programs are there, else they are in its PATH.
+set -u
+
+cluster=@CLUSTER@
+flags=(@FLAGS@ "$@")
+bin=${CAIRN_BIN_DIR:+$CAIRN_BIN_DIR/}
+declare -A task_of=()
+
+# start TASK HOST PROGRAM ARGUMENTS...
+start() {
+  local task=$1 host=$2
+  local words=(env "TF_CONFIG={\"cluster\": $cluster}" "${@:3}" "--job_name=${task%/*}" "--task_index=${task#*/}")
+  case $host in
+    localhost | 127.0.0.1 | "$(hostname)") ;;
+    # With a terminal of its own the task is told when this script goes away.
+    *) words=(ssh -tt -o BatchMode=yes -o ConnectTimeout=10 "$host" "$(printf '%q ' "${words[@]}")") ;;
+  esac
+  "${words[@]}" >"${task/\//}.log" 2>&1 </dev/null &
+  task_of[$!]=$task
+}
+
+stop() { kill "${!task_of[@]}" 2>/dev/null; }
+trap 'stop; exit 143' TERM
+trap 'stop; exit 130' INT
+
+@START@
+code=0
+while [[ ${#task_of[@]} -gt 0 ]]; do
+  status=0
+  wait -n -p pid "${!task_of[@]}" || status=$?
+  task=${task_of[$pid]}
+  unset "task_of[$pid]"
+  if [[ $status != 0 && $code == 0 ]]; then
+    code=$status
+    echo "$task ended with $status, the others are stopped: $(tail -n 1 "${task/\//}.log")" >&2
+    stop
+  fi
+done
+exit "$code"
+)sh";
+
+std::string Counted(int count, const char* what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteShell(const ClusterPlan& plan) {
+  CAIRN_ASSIGN_OR_RETURN(const net::ClusterSpec spec, SpecOf(plan));
+  std::string start;
+  for (const char* job : {"ps", "worker"}) {
+    for (const auto& [index, address] : spec.tasks(job)) {
+      absl::StrAppend(&start, "start ", job, "/", index, " ", QuoteForShell(address.host), " \"${bin}cairn-",
+                      job, job[0] == 'w' ? "\" \"${flags[@]}\"\n" : "\"\n");
+    }
+  }
+  std::vector<std::string> flags;
+  for (const std::string& flag : plan.worker_flags) flags.push_back(QuoteForShell(flag));
+  return Fill(kScript, {{"SERVERS", Counted(plan.servers, "server")},
+                        {"WORKERS", Counted(plan.workers, "worker")},
+                        {"COMMAND", plan.command},
+                        {"CLUSTER", QuoteForShell(spec.ToJson())},
+                        {"FLAGS", absl::StrJoin(flags, " ")},
+                        {"START", start}});
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,210 @@
+#include "cli/doctor.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/doctor_network.h"
+#include "common/core/files.h"
+#include "common/core/status.h"
+#include "common/net/placement.h"
+#include "common/net/status_page.h"
+#include "worker/inputs.h"
+#include "worker/job.h"
+
+namespace cairn::cli {
+namespace {
+
+absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
+  struct statvfs info {};
+  if (statvfs(directory.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, directory);
+  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
+}
+
+double UnixSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Values and up to two slots of an optimizer, for as many checkpoints as are kept and one that is written.
+constexpr int64_t kCopiesPerCheckpoint = 3;
+// Beyond it the largest server decides how fast a step is.
+constexpr double kMostImbalance = 1.5;
+
+double Number(int64_t value) {
+  return static_cast<double>(value);
+}
+
+// Which server holds how much of the model.
+Finding Plan(const nn::Model& model, int servers) {
+  const auto placed = net::PlaceVariables(worker::VariablesOf(model), {.servers = servers});
+  std::string plan;
+  int64_t most = 0, all = 0;
+  for (size_t server = 0; server < placed.size(); ++server) {
+    int64_t bytes = 0;
+    for (const net::Slice& slice : placed[server]) bytes += slice.elements() * static_cast<int64_t>(sizeof(float));
+    absl::StrAppend(&plan, server == 0 ? "" : ", ", "ps/", server, " ", net::InBytes(Number(bytes)), " in ",
+                    placed[server].size(), placed[server].size() == 1 ? " variable" : " variables");
+    most = std::max(most, bytes);
+    all += bytes;
+  }
+  const double imbalance = all == 0 ? 1 : Number(most) * servers / Number(all);
+  Finding finding = {.subject = "plan",
+                     .what = absl::StrFormat("%s; the largest has %.2f times the mean", plan, imbalance)};
+  if (imbalance > kMostImbalance && servers > 1) {
+    finding.fault = true;
+    finding.remedy = "fewer servers do as well: this model has too few variables to divide";
+  }
+  return finding;
+}
+
+class Doctor {
+ public:
+  explicit Doctor(const Examination& examination) : given_(examination), options_(examination.options) {}
+
+  std::vector<Finding> Examine() {
+    Ok("cluster", absl::StrCat(given_.cluster.spec.num_tasks("ps"), " ps and ", given_.cluster.spec.trainers().size(),
+                               " that compute, from ", given_.cluster.source));
+    ExamineNetwork({.cluster = given_.cluster,
+                    .tls = given_.tls,
+                    .timeout = given_.timeout,
+                    .unix_seconds = given_.unix_seconds},
+                   findings_, running_models_);
+    if (!options_.model.empty()) LookAtModel();
+    if (!options_.train_dir.empty()) LookAtTrainDir();
+    LookAtDevice();
+    return std::move(findings_);
+  }
+
+ private:
+  void Ok(const std::string& subject, const std::string& what) {
+    findings_.push_back({.subject = subject, .what = what});
+  }
+  void Fault(const std::string& subject, absl::string_view what, const std::string& remedy) {
+    findings_.push_back({.subject = subject, .fault = true, .what = std::string(what), .remedy = remedy});
+  }
+
+  void LookAtModel() {
+    const auto model = nn::Model::FromFile(options_.model);
+    if (!model.ok()) {
+      Fault("model", model.status().message(), "`cairn model FILE` shows what of a file is understood");
+      return;
+    }
+    parameters_ = model->num_parameters();
+    Ok("model", absl::StrCat(model->name(), ", ", net::WithCommas(Number(parameters_)), " parameters"));
+    findings_.push_back(Plan(*model, given_.cluster.spec.num_tasks("ps")));
+    int64_t examples = 1;
+    if (!options_.data_dir.empty()) {
+      const auto inputs = worker::LoadInputs(options_);
+      if (!inputs.ok()) {
+        Fault("data", inputs.status().message(), "--data_dir must name a directory or file that this machine can read");
+        return;
+      }
+      examples = inputs->data.train->size();
+      Ok("data", absl::StrCat(net::WithCommas(Number(examples)), " examples to train on, ",
+                              inputs->data.validation == nullptr
+                                  ? "none"
+                                  : net::WithCommas(Number(inputs->data.validation->size())),
+                              " to validate with"));
+    }
+    CompareWithRunning(*model, examples);
+  }
+
+  void CompareWithRunning(const nn::Model& model, int64_t examples) {
+    const auto job = worker::MakeJob(options_, model, given_.cluster.spec, examples);
+    if (!job.ok()) {
+      Fault("job", job.status().message(), "change the flag or the model file that it names");
+      return;
+    }
+    for (const auto& [server, sha256] : running_models_) {
+      if (sha256 == job->model_sha256()) continue;
+      Fault("model", absl::StrCat("another model than the job under way on ", server, " trains"),
+            "give every task the same model file, or wait for the job's end");
+      return;
+    }
+  }
+
+  void LookAtTrainDir() {
+    std::filesystem::path existing = std::filesystem::absolute(options_.train_dir);
+    while (!std::filesystem::exists(existing) && existing.has_parent_path() && existing != existing.parent_path()) {
+      existing = existing.parent_path();
+    }
+    if (const absl::Status status = CheckWritable(existing / "checkpoint"); !status.ok()) {
+      Fault("train_dir", status.message(), "the chief must be able to write there");
+      return;
+    }
+    const auto free = given_.free_bytes(existing);
+    if (!free.ok()) {
+      Fault("train_dir", free.status().message(), "the chief must be able to write there");
+      return;
+    }
+    const int64_t kept = std::max<int64_t>(options_.max_to_keep, 1) + 1;
+    const int64_t needed = kept * kCopiesPerCheckpoint * parameters_ * static_cast<int64_t>(sizeof(float));
+    const std::string numbers = absl::StrCat(net::InBytes(Number(*free)), " free in ", existing.string(), ", up to ",
+                                             net::InBytes(Number(needed)), " for ", kept, " checkpoints");
+    if (*free < needed || *free == 0) {
+      Fault("train_dir", absl::StrCat("the disk is too full: ", numbers), "make room, or lower --max_to_keep");
+    } else {
+      Ok("train_dir", numbers);
+    }
+  }
+
+  void LookAtDevice() {
+    const auto chosen = worker::ChooseDevice({.device = options_.device,
+                                              .allow_soft_placement = options_.allow_soft_placement,
+                                              .cuda = {.precision = options_.precision},
+                                              .task = given_.cluster.self},
+                                             given_.backends);
+    if (!chosen.ok()) {
+      Fault("device", chosen.status().message(),
+            "`cairn devices` lists what there is; --allow_soft_placement computes on the CPU instead");
+      return;
+    }
+    std::string what = chosen->device->name();
+    for (const std::string& warning : chosen->warnings) absl::StrAppend(&what, "; ", warning);
+    Ok("device", what);
+  }
+
+  const Examination& given_;
+  const worker::TrainOptions& options_;
+  std::vector<Finding> findings_;
+  std::map<std::string, std::string> running_models_;  // [server] the SHA-256 of the model that it trains
+  int64_t parameters_ = 0;
+};
+
+}  // namespace
+
+Examination OfThisMachine(net::ResolvedCluster cluster) {
+  return {.cluster = std::move(cluster),
+          .backends = worker::TheBackends(),
+          .unix_seconds = &UnixSeconds,
+          .free_bytes = &FreeBytes};
+}
+
+std::vector<Finding> Examine(const Examination& examination) {
+  return Doctor(examination).Examine();
+}
+
+std::string AsText(const std::vector<Finding>& findings) {
+  size_t width = 0;
+  int faults = 0;
+  for (const Finding& finding : findings) {
+    width = std::max(width, finding.subject.size());
+    faults += finding.fault;
+  }
+  std::string text;
+  for (const Finding& finding : findings) {
+    absl::StrAppend(&text, finding.subject, std::string(width - finding.subject.size() + 2, ' '),
+                    finding.fault ? "FAULT  " : "ok     ", finding.what, "\n");
+    if (finding.fault) absl::StrAppend(&text, std::string(width + 2 + 7, ' '), "-> ", finding.remedy, "\n");
+  }
+  absl::StrAppend(&text, findings.size(), " looked at, ",
+                  faults == 0 ? "all in order" : absl::StrCat(faults, faults == 1 ? " fault" : " faults"), "\n");
+  return text;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,210 @@
+#include "cli/doctor_network.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cairn/v1/inspector.grpc.pb.h"
+#include "common/net/grpc_util.h"
+#include "common/net/inspection.h"
+#include "common/net/status_page.h"
+#include "common/net/unreachable.h"
+
+namespace cairn::cli {
+namespace {
+
+// Certificates, logs and alerts that are compared across machines bear no more.
+constexpr double kMostSkewSeconds = 2;
+
+// Numeric addresses with the port, or getaddrinfo's reason.
+absl::StatusOr<std::set<std::string>> Resolve(const net::HostPort& address) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
+  if (error != 0) return absl::NotFoundError(gai_strerror(error));
+  const absl::Cleanup free_found = [found] { freeaddrinfo(found); };
+  std::set<std::string> addresses;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    std::array<char, NI_MAXHOST> host{};
+    if (getnameinfo(one->ai_addr, one->ai_addrlen, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0) {
+      addresses.insert(net::HostPort{.host = host.data(), .port = address.port}.ToString());
+    }
+  }
+  return addresses;
+}
+
+// Why a server could not listen on `port` of all addresses; empty: it could.
+std::string WhyTaken(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return std::strerror(errno);
+  const absl::Cleanup close_it = [fd] { close(fd); };
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  return bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? "" : std::strerror(errno);
+}
+
+// What to do about a server that was not reached.
+std::string RemedyFor(const std::string& task, const std::string& reason) {
+  if (absl::StartsWith(reason, "TLS") || absl::StrContains(reason, "TLS")) {
+    return "give all tasks certificates of one CA: --tls_cert, --tls_key, --tls_ca";
+  }
+  const std::string index = task.substr(task.find('/') + 1);
+  if (reason == "connection refused") {
+    return absl::StrCat("start it there: cairn-ps --job_name ps --task_index ", index,
+                        "; or its port in the cluster is wrong");
+  }
+  return "is the machine up, and does a firewall let this port through?";
+}
+
+class NetworkDoctor {
+ public:
+  NetworkDoctor(const NetworkExamination& given, std::vector<Finding>& findings,
+                std::map<std::string, std::string>& running_models)
+      : given_(given), findings_(findings), running_models_(running_models) {}
+
+  void Examine() {
+    const net::ClusterSpec& spec = given_.cluster.spec;
+    const auto credentials = net::ChannelCredentialsOf(given_.tls);
+    for (const auto& [index, address] : spec.tasks("ps")) {
+      const std::string task = absl::StrCat("ps/", index);
+      if (CheckName(task, address)) LookAtServer(task, address, credentials);
+    }
+    for (const net::TaskId& trainer : spec.trainers()) {
+      const net::HostPort& address = spec.tasks(trainer.job).at(trainer.index);
+      if (CheckName(trainer.ToString(), address)) {
+        Ok(trainer.ToString(), absl::StrCat(address.ToString(), " has an address; workers need not be reached"));
+      }
+    }
+    LookAtOurPort();
+  }
+
+ private:
+  void Ok(const std::string& subject, const std::string& what) {
+    findings_.push_back({.subject = subject, .what = what});
+  }
+  void Fault(const std::string& subject, const std::string& what, const std::string& remedy) {
+    findings_.push_back({.subject = subject, .fault = true, .what = what, .remedy = remedy});
+  }
+
+  // The name has an address, which no other task has.
+  bool CheckName(const std::string& task, const net::HostPort& address) {
+    const auto resolved = Resolve(address);
+    if (!resolved.ok()) {
+      Fault(task, absl::StrCat("'", address.host, "' cannot be resolved: ", std::string(resolved.status().message())),
+            "correct the name, or make it known here by DNS or /etc/hosts");
+      return false;
+    }
+    for (const std::string& one : *resolved) {
+      const auto [known, added] = task_at_.emplace(one, task);
+      if (added || known->second == task) continue;
+      Fault(task, absl::StrCat(address.ToString(), " is ", one, ", and so is ", known->second),
+            "give each task an address of its own");
+      return false;
+    }
+    return true;
+  }
+
+  void LookAtServer(const std::string& task, const net::HostPort& address,
+                    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+    const auto stub = v1::Inspector::NewStub(net::MakeChannel(address.ToString(), credentials));
+    v1::ServerStatus server;
+    absl::Status status = Ask(*stub, server);  // opens the connection
+    const double asked = given_.unix_seconds();
+    if (status.ok()) status = Ask(*stub, server);
+    const double answered = given_.unix_seconds();
+    if (!status.ok()) {
+      NotReached(task, address, status);
+      return;
+    }
+    answers_.insert(task);
+    if (server.protocol() != net::kProtocolVersion) {
+      Fault(task, absl::StrCat("speaks protocol ", server.protocol(), " (version ", server.program_version(), "), we ",
+                               net::kProtocolVersion),
+            "run the same version of Cairn everywhere");
+    } else if (server.task() != task) {
+      Fault(task, absl::StrCat(address.ToString(), " says that it is ", server.task()),
+            "the addresses stand in another order in its cluster config, or its --task_index is wrong");
+    } else if (server.cluster_hash() != 0 && server.cluster_hash() != given_.cluster.spec.Hash()) {
+      Fault(task, absl::StrCat("belongs to another cluster: its servers' addresses hash to ",
+                               absl::Hex(server.cluster_hash()), ", ours to ", absl::Hex(given_.cluster.spec.Hash())),
+            "give every task the same cluster config");
+    } else if (server.state() == v1::STATE_FAILED) {
+      Fault(task, absl::StrCat("its job failed: ", server.failure()), "it ends by itself; start it again");
+    } else {
+      const double skew = server.unix_seconds() - (asked + answered) / 2;
+      Ok(task, absl::StrCat(address.ToString(), ", ", net::NameOf(server.state()), ", ",
+                            net::InTime(answered - asked), " away, ",
+                            net::InBytes(static_cast<double>(server.memory_limit_bytes())), " for a job"));
+      CheckClock(task, skew, answered - asked);
+      if (server.state() == v1::STATE_READY && !server.job().model_sha256().empty()) {
+        running_models_[task] = server.job().model_sha256();
+      }
+    }
+  }
+
+  absl::Status Ask(v1::Inspector::Stub& stub, v1::ServerStatus& server) const {
+    grpc::ClientContext context;
+    net::SetDeadline(context, std::chrono::duration_cast<std::chrono::milliseconds>(given_.timeout));
+    return net::FromGrpc(stub.Describe(&context, v1::DescribeRequest(), &server));
+  }
+
+  void NotReached(const std::string& task, const net::HostPort& address, const absl::Status& status) {
+    if (absl::IsUnimplemented(status)) {
+      Fault(task, absl::StrCat("what answers at ", address.ToString(), " is no cairn-ps, or a much older one"),
+            "its port in the cluster is wrong, or it runs another version");
+      return;
+    }
+    const std::string reason = net::WhyUnreachable(status);
+    Fault(task, absl::StrCat(address.ToString(), ": ", reason), RemedyFor(task, reason));
+  }
+
+  void CheckClock(const std::string& task, double skew, double round_trip) {
+    if (std::abs(skew) <= kMostSkewSeconds + round_trip) return;
+    Fault(task, absl::StrCat("its clock is ", net::InTime(std::abs(skew)), skew > 0 ? " ahead of" : " behind", " ours"),
+          "run a time service, such as chrony, on both machines");
+  }
+
+  // A server that we are to be, and that is not there yet, must find its port free.
+  void LookAtOurPort() {
+    const net::TaskId& self = given_.cluster.self;
+    if (self.job != "ps" || answers_.count(self.ToString()) != 0) return;
+    const int port = given_.cluster.spec.tasks("ps").at(self.index).port;
+    const std::string reason = WhyTaken(port);
+    if (reason.empty()) {
+      Ok("port", absl::StrCat(port, " is free here"));
+    } else {
+      Fault("port", absl::StrCat(port, ", on which ", self.ToString(), " listens, is taken here: ", reason),
+            "end what holds it (ss -ltnp tells), or give the task another port in the cluster");
+    }
+  }
+
+  const NetworkExamination& given_;
+  std::vector<Finding>& findings_;
+  std::map<std::string, std::string>& running_models_;
+  std::map<std::string, std::string> task_at_;  // [numeric address]
+  std::set<std::string> answers_;               // servers that do
+};
+
+}  // namespace
+
+void ExamineNetwork(const NetworkExamination& examination, std::vector<Finding>& findings,
+                    std::map<std::string, std::string>& running_models) {
+  NetworkDoctor(examination, findings, running_models).Examine();
+}
+
+}  // namespace cairn::cli

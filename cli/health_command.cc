@@ -1,0 +1,63 @@
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "cli/command.h"
+#include "common/core/flags.h"
+#include "common/core/status.h"
+#include "common/net/grpc_util.h"
+#include "common/net/health.h"
+#include "common/net/host_port.h"
+#include "common/net/tls.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn health";
+
+// Whether a server is well, as an exit code: what containers' health checks want.
+class HealthCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.add_option("HOST:PORT", address_, "The server")->required();
+    app.add_option("--service", service_, "ready: it has variables; nothing: it answers")->type_name("NAME");
+    app.add_option("--timeout", timeout_seconds_, "Seconds to wait for the answer")
+        ->check(NumberAbove(0))
+        ->capture_default_str()
+        ->type_name("SECONDS");
+    net::AddTlsFlags(app, tls_);
+  }
+
+  int Run(const CLI::App&) override {
+    if (const auto address = net::HostPort::Parse(address_); !address.ok()) {
+      return static_cast<int>(UsageError(kProgram, address.status().message()));
+    }
+    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
+      return static_cast<int>(UsageError(kProgram, status.message()));
+    }
+    net::QuietGrpc();
+    const auto timeout =
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout_seconds_));
+    const absl::Status status = net::CheckHealth(address_, service_, timeout, tls_);
+    if (status.ok()) {
+      std::printf("%s: SERVING\n", address_.c_str());
+      return static_cast<int>(ExitCode::kDone);
+    }
+    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    return static_cast<int>(ExitCode::kFailure);
+  }
+
+ private:
+  std::string address_, service_;
+  double timeout_seconds_ = 3;
+  net::TlsFiles tls_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeHealthCommand() {
+  return std::make_unique<HealthCommand>();
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,109 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cairn/v1/inspector.grpc.pb.h"
+#include "cli/command.h"
+#include "cli/status_view.h"
+#include "common/core/flags.h"
+#include "common/core/status.h"
+#include "common/core/thread.h"
+#include "common/net/cluster_flags.h"
+#include "common/net/cluster_spec.h"
+#include "common/net/grpc_util.h"
+#include "common/net/tls.h"
+#include "common/net/unreachable.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn status";
+
+// The cluster as its servers tell of it, once or again and again.
+class StatusCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    net::AddClusterFlags(app, flags_);
+    net::AddTlsFlags(app, tls_);
+    app.add_option("--watch", watch_seconds_, "Again every so many seconds, until stopped [2]")
+        ->expected(0, 1)
+        ->default_str("2")
+        ->check(NumberAbove(0))
+        ->type_name("SECONDS");
+    app.add_flag("--json", json_, "As one JSON object, for programs");
+    app.add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
+        ->check(NumberAbove(0))
+        ->capture_default_str()
+        ->type_name("SECONDS");
+  }
+
+  int Run(const CLI::App& app) override {
+    const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
+    if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
+    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
+      return static_cast<int>(UsageError(kProgram, status.message()));
+    }
+    net::QuietGrpc();
+    const auto credentials = net::ChannelCredentialsOf(tls_);
+    std::vector<std::unique_ptr<v1::Inspector::Stub>> stubs;
+    for (const net::HostPort& server : cluster->spec.servers()) {
+      stubs.push_back(v1::Inspector::NewStub(net::MakeChannel(server.ToString(), credentials)));
+    }
+    const bool watch = !app.get_option("--watch")->empty();
+    const bool clears = watch && !json_ && isatty(STDOUT_FILENO) != 0;
+    for (;;) {
+      const ClusterView view = {.cluster = cluster->spec, .servers = AskAll(stubs)};
+      const std::string text = json_ ? AsJson(view) : AsTable(view);
+      std::printf("%s%s%s", clears ? "\x1b[H\x1b[2J" : "", text.c_str(), watch && !json_ ? "\n" : "");
+      if (std::fflush(stdout) != 0) return static_cast<int>(ExitCode::kFailure);
+      if (!watch) return static_cast<int>(view.well() ? ExitCode::kDone : ExitCode::kFailure);
+      std::this_thread::sleep_for(std::chrono::duration<double>(watch_seconds_));
+    }
+  }
+
+ private:
+  // All at once: one that does not answer keeps nobody waiting for longer than its own limit.
+  std::vector<absl::StatusOr<v1::ServerStatus>> AskAll(
+      const std::vector<std::unique_ptr<v1::Inspector::Stub>>& stubs) const {
+    std::vector<absl::StatusOr<v1::ServerStatus>> answers(stubs.size(), absl::UnknownError("not asked"));
+    std::vector<Thread> threads;
+    for (size_t i = 0; i < stubs.size(); ++i) {
+      threads.emplace_back("ask", [this, &answers, &stubs, i] { answers[i] = Ask(*stubs[i]); });
+    }
+    for (Thread& thread : threads) thread.Join();
+    return answers;
+  }
+
+  absl::StatusOr<v1::ServerStatus> Ask(v1::Inspector::Stub& stub) const {
+    grpc::ClientContext context;
+    net::SetDeadline(context, std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds_ * 1000)));
+    v1::ServerStatus answer;
+    const absl::Status status = net::FromGrpc(stub.Describe(&context, v1::DescribeRequest(), &answer));
+    if (status.ok()) return answer;
+    if (absl::IsUnimplemented(status))
+      return absl::UnimplementedError("it is of a version that tells nothing");
+    return absl::Status(status.code(), net::WhyUnreachable(status));
+  }
+
+  net::ClusterFlags flags_;
+  net::TlsFiles tls_;
+  double watch_seconds_ = 2;
+  double timeout_seconds_ = 3;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeStatusCommand() {
+  return std::make_unique<StatusCommand>();
+}
+
+}  // namespace cairn::cli

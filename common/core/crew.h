@@ -1,0 +1,36 @@
+// A few threads that lend a hand with one loop at a time. Thread-safe; owned by main.
+#pragma once
+
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+
+namespace cairn {
+
+class Crew {
+ public:
+  // `size`: the caller of Share() counts as one.
+  explicit Crew(int size);
+  ~Crew();
+
+  int size() const { return static_cast<int>(threads_.size()) + 1; }
+  // body(0) ... body(size() - 1), at the same time; returns when all have. While the others are with another
+  // caller, the caller does all of it. To wake them costs some 10 us each.
+  void Share(absl::FunctionRef<void(int)> body) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Work(int index) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Mutex mutex_;
+  CondVar changed_;
+  const absl::FunctionRef<void(int)>* body_ ABSL_GUARDED_BY(mutex_) =
+      nullptr;  // null: nobody shares anything
+  int turn_ ABSL_GUARDED_BY(mutex_) = 0;
+  int at_work_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<Thread> threads_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,59 @@
+// A small HTTP server beside the real work: pages for people and for Prometheus, read only.
+//
+// One thread of the lowest priority answers all; connections are few, short and limited in time and memory, so that
+// whoever talks to it slowly or often slows down nothing but himself. Plain text: see --metrics_host. Made in main.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+struct MHD_Daemon;
+namespace CLI {
+class App;
+}
+
+namespace cairn::net {
+
+// --metrics_port and --metrics_host.
+struct MetricsFlags {
+  std::optional<int> port;  // none: no server; 0: any free one
+  std::string host = "0.0.0.0";
+};
+void AddMetricsFlags(CLI::App& app, MetricsFlags& flags);
+
+struct HttpReply {
+  int status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+class HttpServer {
+ public:
+  static constexpr unsigned kMostConnections = 32, kMostConnectionsOfOneAddress = 16;
+  static constexpr unsigned kTimeoutSeconds = 10;
+
+  // Called by the server's thread, one request at a time, with the path ("/metrics"): GET and HEAD alone come here.
+  using Handler = std::function<HttpReply(const std::string& path)>;
+
+  // `host`: an IP address to listen on. INVALID_ARGUMENT when it is none, or the port is taken.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& host, int port, Handler handler);
+  // Ends all connections.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int port() const { return port_; }
+  const Handler& handler() const { return handler_; }
+
+ private:
+  explicit HttpServer(Handler handler) : handler_(std::move(handler)) {}
+  const Handler handler_;
+  MHD_Daemon* daemon_ = nullptr;
+  int port_ = 0;
+};
+
+}  // namespace cairn::net

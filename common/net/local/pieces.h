@@ -1,0 +1,48 @@
+// Chunks of a size that stays in a processor's nearest caches on its way through a socket or a ring.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+#include "common/net/frame.h"
+#include "common/net/local/stream.h"
+
+namespace cairn::net {
+
+// Sends a frame over a stream: one that has a payload, which only chunks have, as as many smaller chunks as
+// it takes. `Header`: v1::ClientHeader or v1::ServerHeader.
+template <typename Header>
+void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
+                  const std::shared_ptr<const void>& owner) {
+  int64_t left = 0;
+  for (const auto& run : payload) left += static_cast<int64_t>(run.size());
+  if (left <= LocalStream::kPieceFloats) {
+    stream.Send(header.SerializeAsString(), payload, owner);
+    return;
+  }
+  Header of_piece = header;
+  size_t run = 0, at = 0;  // where the next piece begins
+  while (left > 0) {
+    const int64_t floats = std::min(left, LocalStream::kPieceFloats);
+    absl::InlinedVector<absl::Span<const float>, 4> piece;
+    for (auto missing = static_cast<size_t>(floats); missing > 0;) {
+      const auto part = payload[run].subspan(at, missing);
+      piece.push_back(part);
+      missing -= part.size();
+      at += part.size();
+      if (at == payload[run].size()) {
+        ++run;
+        at = 0;
+      }
+    }
+    stream.Send(of_piece.SerializeAsString(), piece, owner);
+    of_piece.mutable_chunk()->set_offset(of_piece.chunk().offset() + floats);
+    left -= floats;
+  }
+}
+
+}  // namespace cairn::net

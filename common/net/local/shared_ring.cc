@@ -1,0 +1,121 @@
+#include "common/net/local/shared_ring.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::net {
+namespace {
+
+constexpr size_t kPage = 4096;  // of each header, so that the two directions share no cache line
+constexpr size_t kAlignment = 64;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+size_t SizeWith(size_t bytes) {
+  return 2 * kPage + 2 * bytes;
+}
+
+absl::Status Failed(absl::string_view what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Create(size_t bytes) {
+  CAIRN_CHECK(std::has_single_bit(bytes) && bytes >= kPage && bytes <= kMostBytes);
+  FileDescriptor memory(memfd_create("cairn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // Allocated now: a page that cannot be had later would end the process that touches it.
+  if (!memory.valid() || fallocate(memory.get(), 0, 0, static_cast<off_t>(SizeWith(bytes))) != 0 ||
+      fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) {
+    return Failed("shared memory");
+  }
+  return Map(std::move(memory), bytes);
+}
+
+absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor memory) {
+  struct stat about;
+  const int seals = fcntl(memory.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || fstat(memory.get(), &about) != 0) {
+    return absl::InvalidArgumentError("the shared memory is not sealed");
+  }
+  const auto size = static_cast<size_t>(about.st_size);
+  const size_t bytes = size > 2 * kPage ? (size - 2 * kPage) / 2 : 0;
+  if (!std::has_single_bit(bytes) || bytes < kPage || bytes > kMostBytes || SizeWith(bytes) != size) {
+    return absl::InvalidArgumentError(absl::StrCat("shared memory of ", size, " bytes"));
+  }
+  return Map(std::move(memory), bytes);
+}
+
+absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Map(FileDescriptor memory, size_t bytes) {
+  void* const base =
+      mmap(nullptr, SizeWith(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
+  if (base == MAP_FAILED) return Failed("mapping shared memory");
+  return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), static_cast<char*>(base), bytes));
+}
+
+SharedRings::~SharedRings() {
+  munmap(base_, SizeWith(bytes_));
+}
+
+// New memory is zero, which is how both atomics begin; they live there without having been constructed, as
+// objects of implicit lifetime that another process shares can only do.
+SharedRings::Header& SharedRings::header(int ring) const {
+  return *std::launder(reinterpret_cast<Header*>(base_ + static_cast<size_t>(ring) * kPage));
+}
+
+char* SharedRings::data(int ring) const {
+  return base_ + 2 * kPage + static_cast<size_t>(ring) * bytes_;
+}
+
+std::optional<uint64_t> RingWriter::Free() {
+  const uint64_t consumed = header_.consumed.load(std::memory_order_acquire);
+  if (consumed < consumed_ || consumed > produced_) return std::nullopt;
+  consumed_ = consumed;
+  return bytes_ - (produced_ - consumed_);
+}
+
+RingWriter::Reserved RingWriter::Reserve(size_t count) {
+  count = (count + kAlignment - 1) / kAlignment * kAlignment;
+  CAIRN_CHECK(count <= bytes_ / 2);
+  const uint64_t place = produced_ % bytes_;
+  const uint64_t skipped = place + count > bytes_ ? bytes_ - place : 0;  // what is left before the end
+  for (bool asked = false;; asked = true) {
+    const std::optional<uint64_t> free = Free();
+    if (!free.has_value()) return {Outcome::kBroken};
+    if (*free >= skipped + count) break;
+    if (asked) return {Outcome::kFull};
+    // In this order, as the reader's two steps are in theirs: one of us sees what the other did.
+    header_.writer_waits.store(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  const uint64_t position = produced_ + skipped;
+  produced_ = position + count;
+  return {Outcome::kReserved, position, data_ + position % bytes_};
+}
+
+std::optional<absl::Span<const char>> RingReader::Take(uint64_t position, size_t count) {
+  const uint64_t rounded = (uint64_t{count} + kAlignment - 1) / kAlignment * kAlignment;
+  if (position < consumed_ || position - consumed_ > bytes_ || count > bytes_) return std::nullopt;
+  if (position % bytes_ + rounded > bytes_ || position + rounded - consumed_ > bytes_) return std::nullopt;
+  taken_end_ = position + rounded;
+  return absl::Span<const char>(data_ + position % bytes_, count);
+}
+
+bool RingReader::GiveBack() {
+  consumed_ = taken_end_;
+  header_.consumed.store(consumed_, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return header_.writer_waits.load(std::memory_order_seq_cst) != 0 &&
+         header_.writer_waits.exchange(0, std::memory_order_seq_cst) != 0;
+}
+
+}  // namespace cairn::net

@@ -1,0 +1,39 @@
+// Unix-domain sockets under abstract names: they lie in no directory, belong to a network namespace, and are
+// gone with the process that listens. Whoever can connect to one is on the same host as its listener.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/file_descriptor.h"
+
+namespace cairn::net {
+
+struct LocalListener {
+  std::string name;  // of 128 random bits: nobody else can have had it before
+  FileDescriptor socket;
+};
+
+// UNAVAILABLE, saying why, where the system has no such sockets. Nothing below blocks unless it says so.
+absl::StatusOr<LocalListener> ListenLocally();
+absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name);
+// The next connection that waits; none when there is none, or no descriptor for it.
+FileDescriptor AcceptLocally(const FileDescriptor& listener);
+
+// Messages that carry descriptors; the other end gets some of its own for the same things. At most
+// kMostPassed.
+inline constexpr size_t kMostPassed = 4;
+absl::Status SendPassing(const FileDescriptor& socket, absl::Span<const char> bytes,
+                         absl::Span<const int> descriptors);
+// Waits until `bytes` are full, with what came beside them; DEADLINE_EXCEEDED after `timeout`.
+absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& socket,
+                                                          absl::Span<char> bytes,
+                                                          std::chrono::milliseconds timeout);
+
+// Two connected ends.
+absl::StatusOr<std::pair<FileDescriptor, FileDescriptor>> SocketPair();
+
+}  // namespace cairn::net

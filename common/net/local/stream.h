@@ -1,0 +1,151 @@
+// Messages, a header and a payload each, between two processes of one host: over a Unix socket, payloads in
+// shared memory where both ends have it.
+//
+//   client ──greeting: which server I mean, [shared memory, the way to say that it is free]──► server
+//   client ◄──greeting──────────────────────────────────────────────────────────────────────── server
+//   then both, at the same time: { prologue, header, [payload unless it lies in the ring] }...
+//
+// One thread for each end, which receives, and sends what its callers have queued; a small message is sent by
+// its caller. What the other end says is taken for hostile (shared_ring.h). An end that goes away, however,
+// closes its socket, which the other sees at once.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/file_descriptor.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+#include "common/net/frame.h"
+#include "common/net/local/shared_ring.h"
+
+namespace cairn::net {
+
+// Called by the stream's thread, one call at a time; must not block.
+class LocalReceiver {
+ public:
+  virtual ~LocalReceiver() = default;
+  // Both are valid during the call. A status that is not OK ends the stream, and the other end is told.
+  virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
+  // The last call: why the stream has ended. CANCELLED when this end closed it, UNAVAILABLE when the other
+  // end did or is gone, or what the other end told.
+  virtual void OnEnd(const absl::Status& status) = 0;
+};
+
+class LocalStream {
+ public:
+  struct Options {
+    uint64_t incarnation = 0;  // of the server: both ends must mean the same
+    // With more messages queued, nothing is received: who does not take its answers may ask for no more.
+    size_t rest_above = std::numeric_limits<size_t>::max();
+    // The stream ends when the other end has taken nothing of what is queued for so long.
+    std::chrono::milliseconds stall_limit = std::chrono::hours(24 * 365);
+  };
+  // Of each direction's ring: two pieces, so that both ends work at once in a part of a processor's second
+  // cache. Larger ones cost both ends more time for each byte, by what goes to memory and comes back.
+  static constexpr size_t kRingBytes = size_t{512} << 10;
+  // How much of a large payload is best sent at a time: pieces.h.
+  static constexpr int64_t kPieceFloats = int64_t{64} << 10;
+
+  // The client's end, when the server has greeted: what the two have agreed on works. Waits for that at most
+  // 5 s. UNAVAILABLE or DEADLINE_EXCEEDED when it does not, and when the shared memory cannot be had.
+  static absl::StatusOr<std::unique_ptr<LocalStream>> Connect(FileDescriptor socket, bool shared,
+                                                              const Options& options,
+                                                              LocalReceiver& receiver);
+  // The server's end. `shared`: whether a client may bring shared memory; else it is sent away.
+  static absl::StatusOr<std::unique_ptr<LocalStream>> Accept(FileDescriptor socket, bool shared,
+                                                             const Options& options, LocalReceiver& receiver);
+  // As Close().
+  ~LocalStream();
+  // Once; messages may be sent from then on, and come. Without it OnEnd() is not called.
+  void Start();
+
+  // Queues a message of at most kPieceFloats; does not block. The payload's memory must stay unchanged until
+  // `owner`, which keeps it alive, is released or, without one, the stream has ended. Any thread. After the
+  // end nothing is sent.
+  void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the stream, and returns after OnEnd(): no memory that was sent is referred to any more. Not from its
+  // callbacks.
+  void Close() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the stream soon. Any thread.
+  void Abort() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  bool ended() const { return ended_; }
+
+ private:
+  struct Prologue;
+  struct Message {
+    std::string front;  // prologue and header
+    absl::InlinedVector<absl::Span<const float>, 2> payload;
+    size_t payload_bytes = 0;
+    std::shared_ptr<const void> owner;
+    size_t sent = 0;       // of front and payload
+    bool in_ring = false;  // the payload has been copied there
+  };
+  enum class Blocked { kNot, kBySocket, kByRing };
+
+  LocalStream(FileDescriptor socket, bool server, bool shared, const Options& options,
+              LocalReceiver& receiver);
+  void UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit);
+
+  void Run();
+  absl::Status AwaitGreeting();  // the server's
+  absl::Status Wait(bool* readable) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Sends what is queued until something blocks, at most `most` messages. By one thread at a time: pumping_.
+  absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Blocked> SendPartOf(Message& message);
+  void Wake();
+
+  absl::Status Receive();
+  absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
+  absl::Status Deliver(const Prologue& prologue, absl::Span<const char> header);
+  void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Options options_;
+  const bool server_;
+  const bool shared_;
+  LocalReceiver& receiver_;
+  const FileDescriptor socket_;
+  FileDescriptor wake_;  // an eventfd
+  // Constant once the first message is sent or received. credit_: each side says there that its reader has
+  // given room back, when the other's writer waits for it.
+  std::unique_ptr<SharedRings> rings_;
+  FileDescriptor credit_;
+  std::unique_ptr<RingWriter> writer_;  // of who pumps
+  std::unique_ptr<RingReader> reader_;
+
+  // The stream's thread's. What has been received and not taken apart yet: [in_begin_, in_end_) of in_.
+  std::vector<char> in_;
+  size_t in_begin_ = 0, in_end_ = 0;
+  std::vector<char> payload_;  // of a message that comes over the socket
+  size_t payload_got_ = 0;
+  bool unread_ = true;                              // there may be more to receive than poll() knows
+  std::chrono::steady_clock::time_point progress_;  // when something of ours was last taken
+
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> greeted_;
+  std::atomic<bool> progressed_{false};
+
+  Mutex mutex_;
+  CondVar pumped_;
+  std::deque<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
+  bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  Blocked blocked_ ABSL_GUARDED_BY(mutex_) = Blocked::kNot;
+  absl::Status send_failure_ ABSL_GUARDED_BY(mutex_);  // met by a caller that pumped
+  Thread thread_;
+};
+
+}  // namespace cairn::net

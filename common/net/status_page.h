@@ -1,0 +1,54 @@
+// /statusz: one HTML page about one task for people, without scripts and without anything from elsewhere: facts, curves
+// drawn as SVG, tables. It loads itself again every few seconds and suits light and dark screens.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/core/history.h"
+
+namespace cairn::net {
+
+struct StatusPage {
+  struct Fact {
+    std::string name, value;
+    std::string note{};  // small, below
+  };
+  struct Curve {
+    std::string title;
+    std::string value;  // the newest, as text
+    size_t series = 0;  // of History::Point::values
+  };
+  struct Cell {
+    std::string text;
+    bool number = false;  // set right
+    double part = -1;     // 0 to 1: drawn as a bar behind the text; below 0: none
+    bool bad = false;     // stands out
+  };
+  struct Table {
+    std::string title;
+    std::vector<std::string> columns;
+    std::vector<std::vector<Cell>> rows;
+    std::string empty = "none";  // said in place of no rows
+  };
+
+  std::string task;      // "ps/0"
+  std::string state;     // "ready"
+  bool well = true;      // colors the state
+  std::string headline;  // a sentence
+  std::vector<Fact> facts{};
+  std::vector<Curve> curves{};
+  std::vector<History::Point> history{};
+  std::vector<Table> tables{};
+  std::string footer{};
+};
+
+std::string RenderHtml(const StatusPage& page);
+
+// For cells: "12,800", "3.2 MiB", "1 h 02 min", "12.3 ms".
+std::string WithCommas(double value);
+std::string InBytes(double bytes);
+std::string InTime(double seconds);
+
+}  // namespace cairn::net

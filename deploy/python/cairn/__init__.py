@@ -1,0 +1,5 @@
+"""Cairn's parameter servers from Python: see cairn.client, and cairn.torch for PyTorch."""
+
+from cairn.client import Client, Error, Result, Rows, connect
+
+__all__ = ["Client", "Error", "Result", "Rows", "connect"]

@@ -1,0 +1,65 @@
+"""PyTorch models on Cairn's servers: torch.optim's place in a training loop.
+
+    optimizer = cairn.torch.DistributedOptimizer(model.named_parameters(), cairn.connect(), optimizer="Adam")
+    ...
+    loss.backward()
+    optimizer.step(examples=len(batch))      # pushes the gradients, waits for the update, takes its values
+    optimizer.zero_grad()
+    ...
+    optimizer.close()
+
+The optimizer itself runs on the servers; buffers, as BatchNorm's averages, stay with each worker. An embedding with
+sparse=True gives its gradient as rows.
+"""
+
+import numpy as np
+import torch
+
+from cairn.client import Rows
+
+
+class DistributedOptimizer:
+
+    def __init__(self, named_parameters, client, **init):
+        """`init`: as Client.init() takes it. Worker 0's parameters are those that all begin with."""
+        self._parameters = {name: p for name, p in named_parameters if p.requires_grad}
+        self._client = client
+        self.result = None  # of the last step
+        self._take(client.init({name: _array(p) for name, p in self._parameters.items()}, **init))
+
+    def zero_grad(self, set_to_none=True):
+        for parameter in self._parameters.values():
+            if set_to_none or parameter.grad is None:
+                parameter.grad = None
+            else:
+                parameter.grad.zero_()
+
+    def step(self, closure=None, examples=1):
+        """`examples`: of this batch, its weight among the workers' in the mean."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        gradients = {n: _gradient(p.grad) for n, p in self._parameters.items() if p.grad is not None}
+        self.result = self._client.push(gradients, examples)
+        self._take(self.result.values)
+        return loss
+
+    def close(self, error=None):
+        self._client.close(error)
+
+    def _take(self, values):
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                parameter.copy_(torch.from_numpy(values[name]))
+
+
+def _array(tensor):
+    return tensor.detach().to("cpu", torch.float32).numpy()
+
+
+def _gradient(gradient):
+    if not gradient.is_sparse:
+        return _array(gradient)
+    gradient = gradient.coalesce()
+    return Rows(np.asarray(gradient.indices()[0].cpu()), _array(gradient.values()))

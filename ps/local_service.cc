@@ -1,0 +1,141 @@
+#include "ps/local_service.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "common/net/local/pieces.h"
+#include "common/net/local/stream.h"
+#include "ps/outbox.h"
+#include "ps/session.h"
+
+namespace cairn::ps {
+namespace {
+
+// How often the listening thread looks after sessions that have ended, and whether it is to stop.
+constexpr auto kLookEvery = std::chrono::milliseconds(100);
+constexpr size_t kPiecesOfFrame = net::kMaxPayloadFloats / net::LocalStream::kPieceFloats;
+// A client that is stopped keeps values from being freed: gRPC notices one likewise, after 15 s.
+constexpr auto kStallLimit = std::chrono::seconds(15);
+
+}  // namespace
+
+// One client's stream. Owned by the service until it has ended, and by answers that still refer to it.
+class LocalSession final : public SessionSink, public net::LocalReceiver {
+ public:
+  static absl::StatusOr<std::shared_ptr<LocalSession>> Start(Server& server, FileDescriptor connection,
+                                                             const LocalService::Options& options) {
+    auto session = std::make_shared<LocalSession>();
+    session->session_ = std::make_unique<Session>(server, session);
+    auto stream = net::LocalStream::Accept(std::move(connection), options.shared_memory,
+                                           {.incarnation = options.incarnation,
+                                            .rest_above = Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
+                                            .stall_limit = kStallLimit},
+                                           *session);
+    if (!stream.ok()) {
+      session->session_.reset();  // they hold each other
+      return stream.status();
+    }
+    session->stream_ = *std::move(stream);
+    session->stream_->Start();
+    return session;
+  }
+
+  void Send(const v1::ServerHeader& header, net::FloatSpans payload,
+            const std::shared_ptr<const void>& owner) override {
+    net::SendInPieces(*stream_, header, payload, owner);
+  }
+
+  absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
+    v1::ClientHeader parsed;
+    if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+      return absl::InvalidArgumentError("frame: malformed header");
+    }
+    return session_->OnFrame(parsed, payload);
+  }
+  void OnEnd(const absl::Status&) override { session_.reset(); }
+
+  net::LocalStream& stream() { return *stream_; }
+
+ private:
+  std::unique_ptr<Session> session_;  // the stream's thread's
+  std::unique_ptr<net::LocalStream> stream_;
+};
+
+LocalService::LocalService(Server& server, net::LocalListener listener, const Options& options)
+    : server_(server), options_(options), listener_(std::move(listener)) {
+  thread_ = Thread("local-listen", [this] { Listen(); });
+}
+
+LocalService::~LocalService() {
+  Stop(std::chrono::milliseconds(0));
+}
+
+void LocalService::Listen() {
+  while (!stopping_) {
+    pollfd ready = {.fd = listener_.socket.get(), .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, static_cast<int>(kLookEvery.count())) > 0) {
+      FileDescriptor connection = net::AcceptLocally(listener_.socket);
+      if (connection.valid()) {
+        Admit(std::move(connection));
+      } else {
+        std::this_thread::sleep_for(kLookEvery);  // no descriptors left: others will be given back
+      }
+    }
+    Reap();
+  }
+}
+
+void LocalService::Admit(FileDescriptor connection) {
+  Reap();
+  MutexLock lock(mutex_);
+  if (sessions_.size() >= options_.most_sessions) return;
+  auto session = LocalSession::Start(server_, std::move(connection), options_);
+  if (session.ok()) {
+    sessions_.push_back(*std::move(session));
+  } else {
+    LogWarning("a session of this host was not begun: ", session.status().message());
+  }
+}
+
+void LocalService::Reap() {
+  std::vector<std::shared_ptr<LocalSession>> ended;  // joined outside the lock
+  {
+    MutexLock lock(mutex_);
+    const auto first = std::partition(sessions_.begin(), sessions_.end(),
+                                      [](const auto& session) { return !session->stream().ended(); });
+    ended.assign(std::make_move_iterator(first), std::make_move_iterator(sessions_.end()));
+    sessions_.erase(first, sessions_.end());
+  }
+  for (const auto& session : ended) session->stream().Close();
+}
+
+void LocalService::Stop(std::chrono::milliseconds grace) {
+  stopping_ = true;
+  thread_.Join();
+  listener_.socket.Reset();  // who connects now, or waits to be accepted, is refused at once
+  const auto deadline = std::chrono::steady_clock::now() + grace;
+  for (;;) {
+    Reap();
+    {
+      MutexLock lock(mutex_);
+      if (sessions_.empty()) return;
+      if (std::chrono::steady_clock::now() >= deadline) break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::vector<std::shared_ptr<LocalSession>> left;
+  {
+    MutexLock lock(mutex_);
+    left.swap(sessions_);
+  }
+  for (const auto& session : left) session->stream().Close();
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,55 @@
+// Sessions over Unix sockets and shared memory, for clients of the same host (common/net/local).
+//
+// Beside the gRPC service: clients learn the socket's name by Connect(), over gRPC, and make all calls there.
+// What the gRPC service promises of sessions holds here too.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/core/file_descriptor.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+#include "common/net/local/socket.h"
+#include "ps/server.h"
+
+namespace cairn::ps {
+
+class LocalSession;
+
+class LocalService {
+ public:
+  struct Options {
+    uint64_t incarnation = 0;   // the server's
+    bool shared_memory = true;  // may clients bring shared memory?
+    // Sessions at the same time; each has a thread and at most 32 MiB of shared memory, 1 MiB for our own
+    // clients. One more is sent away, and goes to gRPC.
+    size_t most_sessions = 256;
+  };
+  // Serves `server`, which must outlive it, at once.
+  LocalService(Server& server, net::LocalListener listener, const Options& options);
+  // As Stop() at once.
+  ~LocalService();
+
+  // Lets no more sessions begin, and those that there are end by themselves for so long.
+  void Stop(std::chrono::milliseconds grace) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Listen();
+  void Admit(FileDescriptor connection) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Forgets the sessions that have ended.
+  void Reap() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Server& server_;
+  const Options options_;
+  net::LocalListener listener_;  // the listening thread's, then Stop()'s
+  std::atomic<bool> stopping_{false};
+
+  Mutex mutex_;
+  std::vector<std::shared_ptr<LocalSession>> sessions_ ABSL_GUARDED_BY(mutex_);
+  Thread thread_;
+};
+
+}  // namespace cairn::ps

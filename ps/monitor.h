@@ -1,0 +1,51 @@
+// Shows a server to whoever looks: the Inspector service, /metrics, /statusz and /healthz.
+//
+// Made and owned by main, which calls Sample() several times a second; what is asked comes from any thread. It only
+// reads, and decides nothing.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "cairn/v1/inspector.pb.h"
+#include "common/core/clock.h"
+#include "common/core/history.h"
+#include "common/core/mutex.h"
+#include "common/net/http_server.h"
+#include "grpcpp/impl/service_type.h"
+#include "ps/server.h"
+
+namespace cairn::ps {
+
+class Monitor {
+ public:
+  // Both outlive it. `address`: for the page's title.
+  Monitor(Server& server, const Clock& clock, std::string address);
+
+  // Keeps a point of the curves and of what rates are reckoned from, when it is time for one.
+  void Sample() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Server::Status() and the rates.
+  v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // For net::HttpServer.
+  net::HttpReply Page(const std::string& path) const;
+  // The Inspector, to be registered; borrows this.
+  std::unique_ptr<grpc::Service> MakeService();
+
+ private:
+  struct Totals {
+    TimePoint at;
+    int64_t received_bytes = 0, sent_bytes = 0, version = 0, examples = 0;
+  };
+
+  Server& server_;
+  const Clock& clock_;
+  const std::string address_;
+  History history_;  // updates, examples and bytes per second, and the workers' mean loss
+
+  mutable Mutex mutex_;
+  std::deque<Totals> recent_ ABSL_GUARDED_BY(mutex_);  // of the last seconds
+};
+
+}  // namespace cairn::ps

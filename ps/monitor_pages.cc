@@ -1,0 +1,262 @@
+#include "ps/monitor_pages.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/net/exposition.h"
+#include "common/net/inspection.h"
+
+namespace cairn::ps {
+namespace {
+
+using net::Exposition;
+
+double Number(int64_t value) {
+  return static_cast<double>(value);
+}
+
+void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition& out) {
+  out.Gauge("cairn_ps_version", "The version of the variables: how many updates made them.",
+            Number(status.version()));
+  out.Gauge("cairn_ps_final_version", "The version at which the job ends; 0: not told by a version.",
+            Number(status.job().final_version()));
+  out.Gauge("cairn_ps_learning_rate", "Of the next update.", status.learning_rate());
+  const v1::Counters& counters = status.counters();
+  out.Counter("cairn_ps_pushes_total",
+              "Gradients by what became of them, since the job began. Accepted and stale ones are counted where the "
+              "round log is written.");
+  out.Sample({{"outcome", "accepted"}}, Number(counters.accepted()));
+  out.Sample({{"outcome", "stale"}}, Number(counters.stale()));
+  out.Sample({{"outcome", "duplicate"}}, Number(counters.duplicate()));
+  out.Sample({{"outcome", "refused"}}, Number(counters.rejected()));
+  out.Counter("cairn_ps_examples_total", "Examples in accepted gradients, where the round log is written.",
+              Number(counters.examples()));
+  if (counters.staleness_histogram_size() > 0) {
+    std::vector<double> limits;
+    std::vector<int64_t> counts(counters.staleness_histogram().begin(), counters.staleness_histogram().end());
+    double sum = 0;
+    for (int i = 0; i < counters.staleness_histogram_size(); ++i) {
+      if (i + 1 < counters.staleness_histogram_size()) limits.push_back(i);
+      sum += i * Number(counters.staleness_histogram(i));
+    }
+    out.Histogram("cairn_ps_staleness_versions",
+                  "Versions between an accepted gradient's and its update; the sum counts the last bucket's as its "
+                  "beginning.");
+    out.Sample({}, limits, counts, sum);
+  }
+  out.Gauge("cairn_ps_staleness_max_versions", "The largest of them.", Number(counters.staleness_max()));
+  out.Histogram("cairn_ps_round_seconds", "From the first gradient of an update being here to its version.",
+                meters.round_seconds);
+  out.Histogram("cairn_ps_round_spread_seconds",
+                "From the first gradient of an update being here to the last, where there are several.",
+                meters.spread_seconds);
+  out.Histogram("cairn_ps_apply_seconds", "The arithmetic of an update: mean and optimizer.", meters.apply_seconds);
+}
+
+void AddLoad(const v1::ServerStatus& status, Exposition& out) {
+  out.Counter("cairn_ps_received_bytes_total", "Payloads that came: gradients, and values that were written.",
+              Number(status.received_bytes()));
+  out.Counter("cairn_ps_sent_bytes_total", "Payloads that went: values.", Number(status.sent_bytes()));
+  out.Gauge("cairn_ps_variables", "Variables of which this server holds rows.", Number(status.variables()));
+  out.Gauge("cairn_ps_variable_bytes", "Their values here, once.", Number(status.variable_bytes()));
+  out.Gauge("cairn_ps_job_memory_bytes", "Values, slots and buffers of the job.", Number(status.memory_bytes()));
+  out.Gauge("cairn_ps_job_memory_limit_bytes", "What the job may take: --memory_limit.",
+            Number(status.memory_limit_bytes()));
+  out.Gauge("cairn_ps_staged_pushes", "Gradients that are here and have no decision.",
+            Number(status.queues().staged_pushes()));
+  out.Gauge("cairn_ps_oldest_push_seconds", "How long the oldest of them has been here.", status.waiting_seconds());
+  out.Gauge("cairn_ps_log_entries", "Entries of the round log that are not executed here.",
+            Number(status.queues().log_entries()));
+  out.Gauge("cairn_ps_waiting_calls", "Calls that wait for a condition.", Number(status.queues().waiting_calls()));
+}
+
+void AddMembers(const v1::ServerStatus& status, Exposition& out) {
+  out.Gauge("cairn_ps_members", "Workers of the job by their state.");
+  for (const auto state :
+       {v1::MEMBER_STATE_EXPECTED, v1::MEMBER_STATE_LIVE, v1::MEMBER_STATE_LEFT, v1::MEMBER_STATE_LOST}) {
+    int count = 0;
+    for (const v1::Member& member : status.members()) count += member.state() == state;
+    out.Sample({{"state", net::NameOf(state)}}, count);
+  }
+  if (status.members().empty()) return;
+  out.Gauge("cairn_ps_member_step", "The step that a worker is in, by its own count.");
+  for (const v1::Member& member : status.members()) {
+    out.Sample({{"worker", member.task()}}, Number(member.step()));
+  }
+  out.Gauge("cairn_ps_member_heard_seconds", "Since a worker was last heard of.");
+  for (const v1::Member& member : status.members()) {
+    out.Sample({{"worker", member.task()}}, member.heard_seconds());
+  }
+  out.Counter("cairn_ps_member_last_total", "How often a worker's gradient was the last of its update here.");
+  for (const v1::Member& member : status.members()) {
+    out.Sample({{"worker", member.task()}}, Number(member.times_last()));
+  }
+  out.Counter("cairn_ps_member_late_seconds_total", "How long after the first ones those came, together.");
+  for (const v1::Member& member : status.members()) {
+    out.Sample({{"worker", member.task()}}, member.late_seconds());
+  }
+  out.Gauge("cairn_ps_waiting_for", "1 for a task that the open round still lacks.");
+  for (const std::string& task : status.waiting_for()) out.Sample({{"task", task}}, 1);
+}
+
+net::StatusPage::Cell Text(std::string text) {
+  return {.text = std::move(text)};
+}
+net::StatusPage::Cell Right(std::string text) {
+  return {.text = std::move(text), .number = true};
+}
+
+net::StatusPage::Table Workers(const v1::ServerStatus& status) {
+  net::StatusPage::Table table = {
+      .title = "Workers",
+      .columns = {"task", "state", "step", "examples/s", "step time", "input", "compute", "answer", "loss",
+                  "comes last", "behind by", "memory", "heard", "device"},
+      .rows = {},
+      .empty = "no job"};
+  double fastest = 0;
+  int64_t rounds = 0;
+  for (const v1::Member& member : status.members()) {
+    fastest = std::max(fastest, member.report().examples_per_second());
+    rounds += member.times_last();
+  }
+  for (const v1::Member& member : status.members()) {
+    const v1::WorkerReport& report = member.report();
+    const bool told = member.has_report() && report.step_seconds() > 0;
+    const double last = rounds == 0 ? 0 : Number(member.times_last()) / Number(rounds);
+    const bool bad = member.state() == v1::MEMBER_STATE_LOST;
+    table.rows.push_back(
+        {Text(member.task()),
+         {.text = net::NameOf(member.state()), .bad = bad},
+         Right(net::WithCommas(Number(member.step()))),
+         {.text = told ? net::WithCommas(report.examples_per_second()) : "-",
+          .number = true,
+          .part = told && fastest > 0 ? report.examples_per_second() / fastest : -1},
+         Right(told ? net::InTime(report.step_seconds()) : "-"),
+         Right(told ? net::InTime(report.input_seconds()) : "-"),
+         Right(told ? net::InTime(report.compute_seconds()) : "-"),
+         Right(told ? net::InTime(report.answer_seconds()) : "-"),
+         Right(told ? absl::StrFormat("%.4f", report.loss()) : "-"),
+         {.text = absl::StrFormat("%.0f %%", 100 * last), .number = true, .part = last},
+         Right(member.times_last() == 0 ? "-" : net::InTime(member.late_seconds() / Number(member.times_last()))),
+         Right(told ? net::InBytes(Number(report.resident_bytes())) : "-"),
+         Right(member.state() == v1::MEMBER_STATE_LIVE ? absl::StrCat(net::InTime(member.heard_seconds()), " ago") : "-"),
+         Text(report.device())});
+  }
+  return table;
+}
+
+net::StatusPage::Table Placement(const v1::ServerStatus& status) {
+  net::StatusPage::Table table = {
+      .title = "Placement: what lies here", .columns = {"variable", "shape", "rows", "bytes"}, .rows = {}, .empty = "nothing"};
+  for (const v1::VariableSlice& slice : status.largest_slices()) {
+    int64_t row_elements = 1;
+    for (int i = 1; i < slice.shape_size(); ++i) row_elements *= slice.shape(i);
+    const int64_t rows = slice.row_end() - slice.row_begin();
+    const bool whole = slice.shape_size() == 0 || rows == slice.shape(0);
+    const double bytes = Number(rows * row_elements * static_cast<int64_t>(sizeof(float)));
+    table.rows.push_back({Text(slice.name()),
+                          Text(absl::StrCat("[", absl::StrJoin(slice.shape(), ", "), "]")),
+                          Text(whole ? "all" : absl::StrCat(slice.row_begin(), " to ", slice.row_end() - 1)),
+                          {.text = net::InBytes(bytes),
+                           .number = true,
+                           .part = status.variable_bytes() > 0 ? bytes / Number(status.variable_bytes()) : -1}});
+  }
+  if (status.variables() > status.largest_slices_size()) {
+    table.title = absl::StrCat("Placement: the largest of ", status.variables(), " variables here");
+  }
+  return table;
+}
+
+net::StatusPage::Table Servers(const v1::ServerStatus& status) {
+  net::StatusPage::Table table = {.title = "Servers", .columns = {"task", "address", ""}, .rows = {}};
+  for (int server = 0; server < status.job().servers_size(); ++server) {
+    const std::string task = absl::StrCat("ps/", server);
+    table.rows.push_back(
+        {Text(task), Text(status.job().servers(server)), Text(task == status.task() ? "this one" : "")});
+  }
+  return table;
+}
+
+net::StatusPage::Table Times(const Meters& meters) {
+  net::StatusPage::Table table = {
+      .title = "Updates", .columns = {"", "count", "mean", "half below", "99 % below"}, .rows = {}};
+  const auto add = [&](const char* what, const Distribution& distribution) {
+    const auto count = static_cast<double>(distribution.count());
+    table.rows.push_back({Text(what), Right(net::WithCommas(count)),
+                          Right(count == 0 ? "-" : net::InTime(distribution.sum() / count)),
+                          Right(count == 0 ? "-" : net::InTime(net::QuantileOf(distribution, 0.5))),
+                          Right(count == 0 ? "-" : net::InTime(net::QuantileOf(distribution, 0.99)))});
+  };
+  add("from its first gradient to the new version", meters.round_seconds);
+  add("from its first gradient to its last", meters.spread_seconds);
+  add("mean and optimizer", meters.apply_seconds);
+  return table;
+}
+
+}  // namespace
+
+std::string MetricsOf(const v1::ServerStatus& status, const Meters& meters) {
+  Exposition out;
+  out.Gauge("cairn_ps_state", "1 for the state that the server is in.");
+  for (const auto state : {v1::STATE_EMPTY, v1::STATE_INITIALISING, v1::STATE_READY, v1::STATE_FINISHED,
+                           v1::STATE_FAILED}) {
+    out.Sample({{"state", net::NameOf(state)}}, status.state() == state ? 1 : 0);
+  }
+  AddUpdates(status, meters, out);
+  AddLoad(status, out);
+  AddMembers(status, out);
+  out.AddProcess();
+  return out.text();
+}
+
+net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
+                       std::vector<History::Point> history, const std::string& address) {
+  const v1::Counters& counters = status.counters();
+  const v1::Rates& rates = status.rates();
+  net::StatusPage page = {.task = status.task(),
+                          .state = net::NameOf(status.state()),
+                          .well = status.state() != v1::STATE_FAILED,
+                          .headline = net::HeadlineOf(status)};
+  const std::string last =
+      status.job().final_version() > 0 ? absl::StrCat("of ", net::WithCommas(Number(status.job().final_version())))
+                                       : "";
+  page.facts = {
+      {"version", net::WithCommas(Number(status.version())), last},
+      {"examples/s", status.sequences() ? net::WithCommas(rates.examples_per_second()) : "-",
+       absl::StrCat(net::WithCommas(Number(counters.examples())), " in all")},
+      {"received", net::InBytes(rates.received_bytes_per_second()) + "/s",
+       net::InBytes(Number(status.received_bytes())) + " in all"},
+      {"sent", net::InBytes(rates.sent_bytes_per_second()) + "/s",
+       net::InBytes(Number(status.sent_bytes())) + " in all"},
+      {"gradients refused", net::WithCommas(Number(counters.stale() + counters.rejected())),
+       absl::StrCat(net::WithCommas(Number(counters.stale())), " of them stale, ",
+                    net::WithCommas(Number(counters.duplicate())), " duplicates")},
+      {"staleness", absl::StrCat(net::StalenessQuantile(counters, 0.5), " / ", net::StalenessQuantile(counters, 0.99)),
+       absl::StrCat("half / 99 % at most; largest ", counters.staleness_max())},
+      {"job's memory", net::InBytes(Number(status.memory_bytes())),
+       absl::StrCat("of ", net::InBytes(Number(status.memory_limit_bytes())), "; process ",
+                    net::InBytes(Number(status.resident_bytes())))},
+      {"variables", net::WithCommas(Number(status.variables())), net::InBytes(Number(status.variable_bytes()))},
+  };
+  const auto newest = [&](size_t series) {
+    return history.empty() ? std::numeric_limits<double>::quiet_NaN() : history.back().values[series];
+  };
+  const double loss = newest(3);
+  page.curves = {{"examples/s", net::WithCommas(newest(1)), 1},
+                 {"loss, mean of the workers' last batches", std::isnan(loss) ? "-" : absl::StrFormat("%.4f", loss), 3},
+                 {"updates/s", absl::StrFormat("%.4g", newest(0)), 0},
+                 {"bytes/s, both ways", net::InBytes(newest(2)), 2}};
+  page.history = std::move(history);
+  page.tables = {Workers(status), Times(meters), Placement(status), Servers(status)};
+  page.footer = absl::StrCat("cairn-ps ", status.program_version(), " at ", address, ", up ",
+                             net::InTime(status.uptime_seconds()), ", incarnation ", status.incarnation(),
+                             ", protocol ", status.protocol(), ". For Prometheus: /metrics");
+  return page;
+}
+
+}  // namespace cairn::ps

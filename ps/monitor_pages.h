@@ -1,0 +1,21 @@
+// What Monitor shows, as text: of what a server tells of itself, and nothing else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cairn/v1/inspector.pb.h"
+#include "common/core/history.h"
+#include "common/net/status_page.h"
+#include "ps/meters.h"
+
+namespace cairn::ps {
+
+// Prometheus' text.
+std::string MetricsOf(const v1::ServerStatus& status, const Meters& meters);
+
+// `history`: the series that Monitor keeps.
+net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
+                       std::vector<History::Point> history, const std::string& address);
+
+}  // namespace cairn::ps

@@ -1,0 +1,116 @@
+#include "ps/policy/queued_policy.h"
+
+#include <utility>
+
+namespace cairn::ps {
+
+QueuedPolicy::QueuedPolicy(std::unique_ptr<UpdatePolicy> policy, WorkQueue queue, const Config& config)
+    : policy_(std::move(policy)), config_(config), queue_(std::move(queue)) {
+  if (!config_.rounds) return;
+  std::vector<int> expected;
+  for (int worker = 0; worker < config_.expected_workers; ++worker) expected.push_back(worker);
+  queue_.GiveRound(expected);
+}
+
+std::vector<Decision> QueuedPolicy::OnJoin(int worker, uint64_t incarnation) {
+  const auto found = members_.find(worker);
+  if (found != members_.end() && found->second.incarnation != incarnation) queue_.Return(worker);
+  if (found == members_.end() || found->second.incarnation != incarnation) {
+    members_[worker] = {.incarnation = incarnation};
+  }
+  std::vector<Decision> decisions = Followed(policy_->OnJoin(worker, incarnation));
+  members_.at(worker).idle = queue_.TicketsOf(worker).empty();
+  GiveToIdle();
+  return decisions;
+}
+
+std::vector<Decision> QueuedPolicy::OnLeave(int worker, uint64_t incarnation) {
+  const auto found = members_.find(worker);
+  if (found != members_.end() && found->second.incarnation != incarnation) return {};
+  if (found != members_.end()) members_.erase(found);
+  queue_.Return(worker);
+  std::vector<Decision> decisions = Followed(policy_->OnLeave(worker, incarnation));
+  GiveToIdle();
+  return decisions;
+}
+
+std::vector<Decision> QueuedPolicy::OnGradient(const Gradient& gradient) {
+  const auto member = members_.find(gradient.key.worker);
+  if (member != members_.end() && member->second.incarnation == gradient.key.incarnation &&
+      gradient.key.step > member->second.last_step) {
+    member->second.last_step = gradient.key.step;
+    const std::vector<Ticket> tickets = queue_.TicketsOf(gradient.key.worker);
+    const bool of_ticket = !tickets.empty() && queue_.BeginOf(tickets.front()) == gradient.position &&
+                           tickets.front().count == gradient.examples;
+    // What the policy refuses anyway, it gives a better reason for.
+    const bool current = !config_.rounds || gradient.base_version == version();
+    if (!of_ticket && current && !over()) return {Refuse{gradient.key, Refuse::Reason::kNotAMember}};
+  }
+  return Followed(policy_->OnGradient(gradient));
+}
+
+std::vector<Decision> QueuedPolicy::OnEnd() {
+  ended_ = true;
+  return policy_->OnEnd();
+}
+
+std::vector<Decision> QueuedPolicy::Followed(std::vector<Decision> decisions) {
+  std::vector<int> answered;
+  const auto is_member = [this](const PushKey& key) {
+    const auto found = members_.find(key.worker);
+    return found != members_.end() && found->second.incarnation == key.incarnation;
+  };
+  for (Decision& decision : decisions) {
+    if (auto* apply = std::get_if<Apply>(&decision)) {
+      for (const Gradient& gradient : apply->contributors) {
+        queue_.Done(gradient.key.worker);
+        if (!apply->held && is_member(gradient.key)) answered.push_back(gradient.key.worker);
+      }
+      apply->last = queue_.exhausted();
+    } else if (const auto* release = std::get_if<Release>(&decision)) {
+      if (is_member(release->key)) answered.push_back(release->key.worker);
+    }
+  }
+  if (answered.empty() && !queue_.exhausted()) return decisions;
+  for (int worker : answered) members_.at(worker).idle = true;
+  GiveToIdle();
+  if (queue_.exhausted() && !ended_) {
+    for (Decision& more : OnEnd()) decisions.push_back(std::move(more));
+  }
+  return decisions;
+}
+
+void QueuedPolicy::GiveToIdle() {
+  if (over()) return;
+  if (!enough()) {  // what they had ahead is for whoever goes on
+    for (const auto& [worker, member] : members_) {
+      if (member.idle) queue_.Return(worker);
+    }
+    return;
+  }
+  std::vector<int> members;
+  bool any = false;
+  for (const auto& [worker, member] : members_) {
+    members.push_back(worker);
+    any |= member.idle;
+  }
+  if (!any) return;
+  if (config_.rounds) queue_.GiveRound(members);
+  for (auto& [worker, member] : members_) {
+    if (!member.idle) continue;
+    member.idle = config_.rounds ? queue_.TicketsOf(worker).empty() : !queue_.Give(worker);
+  }
+}
+
+bool QueuedPolicy::over() const {
+  return ended_ || queue_.exhausted() ||
+         (config_.final_version.has_value() && version() >= *config_.final_version);
+}
+
+std::optional<Work> QueuedPolicy::WorkOf(int worker) const {
+  Work work = {.tickets = {}, .members = static_cast<int>(members_.size()), .over = over()};
+  if (members_.count(worker) != 0 && !work.over) work.tickets = queue_.TicketsOf(worker);
+  return work;
+}
+
+}  // namespace cairn::ps

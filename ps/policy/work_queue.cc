@@ -1,0 +1,137 @@
+#include "ps/policy/work_queue.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace cairn::ps {
+
+int64_t WorkPosition::num_open() const {
+  int64_t examples = 0;
+  for (const Run& run : open) examples += run.count;
+  return examples;
+}
+
+WorkQueue::WorkQueue(const Config& config, const WorkPosition& resumed)
+    : config_(config), next_(resumed.next) {
+  for (const WorkPosition::Run& run : resumed.open) {
+    const int64_t end = run.begin + run.count;
+    for (int64_t begin = run.begin; begin < end;) {
+      const int64_t first = begin % config_.num_examples;
+      const int64_t count = std::min({config_.batch_size, config_.num_examples - first, end - begin});
+      returned_.insert({begin / config_.num_examples, first, count});
+      begin += count;
+    }
+  }
+}
+
+std::optional<Ticket> WorkQueue::First() const {
+  if (!returned_.empty()) return *returned_.begin();
+  const int64_t epoch = next_ / config_.num_examples, first = next_ % config_.num_examples;
+  if (config_.epochs > 0 && epoch >= config_.epochs) return std::nullopt;
+  return Ticket{epoch, first, std::min(config_.batch_size, config_.num_examples - first)};
+}
+
+std::optional<Ticket> WorkQueue::Take() {
+  const std::optional<Ticket> first = First();
+  if (!returned_.empty()) {
+    returned_.erase(returned_.begin());
+  } else if (first.has_value()) {
+    next_ += first->count;
+  }
+  return first;
+}
+
+void WorkQueue::PutBack(std::optional<Ticket>& ticket) {
+  if (ticket.has_value() && ticket->count > 0) returned_.insert(*ticket);
+  ticket.reset();
+}
+
+std::optional<Ticket> WorkQueue::TakeFromAhead() {
+  Holder* best = nullptr;
+  for (auto& [worker, holder] : holders_) {
+    if (holder.ahead.has_value() && (best == nullptr || *holder.ahead < *best->ahead)) best = &holder;
+  }
+  if (best == nullptr) return std::nullopt;
+  const std::optional<Ticket> ticket = best->ahead;
+  best->ahead.reset();
+  return ticket;
+}
+
+bool WorkQueue::Give(int worker) {
+  Holder& holder = holders_[worker];
+  if (!holder.current.has_value()) std::swap(holder.current, holder.ahead);
+  if (!holder.current.has_value()) holder.current = Take();
+  if (!holder.current.has_value()) holder.current = TakeFromAhead();
+  if (!holder.ahead.has_value()) holder.ahead = Take();
+  return holder.current.has_value();
+}
+
+void WorkQueue::GiveRound(absl::Span<const int> workers) {
+  for (auto& [worker, holder] : holders_) PutBack(holder.ahead);
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  const auto epoch_of_first = [this] {
+    const std::optional<Ticket> first = First();
+    return first.has_value() ? first->epoch : kNone;
+  };
+  int64_t epoch = epoch_of_first();
+  for (const auto& [worker, holder] : holders_) {
+    if (holder.current.has_value()) epoch = std::min(epoch, holder.current->epoch);
+  }
+  if (epoch == kNone) return;
+  for (int worker : workers) {
+    std::optional<Ticket>& current = holders_[worker].current;
+    if (current.has_value()) continue;
+    current = epoch_of_first() == epoch ? *Take() : Ticket{epoch, config_.num_examples, 0};
+  }
+  const int64_t next_epoch = epoch_of_first();
+  for (int worker : workers) {
+    if (next_epoch != kNone && epoch_of_first() == next_epoch) holders_[worker].ahead = Take();
+  }
+}
+
+void WorkQueue::Done(int worker) {
+  holders_[worker].current.reset();
+}
+
+void WorkQueue::Return(int worker) {
+  const auto found = holders_.find(worker);
+  if (found == holders_.end()) return;
+  PutBack(found->second.current);
+  PutBack(found->second.ahead);
+  holders_.erase(found);
+}
+
+std::vector<Ticket> WorkQueue::TicketsOf(int worker) const {
+  std::vector<Ticket> tickets;
+  const auto found = holders_.find(worker);
+  if (found == holders_.end() || !found->second.current.has_value()) return tickets;
+  tickets.push_back(*found->second.current);
+  if (found->second.ahead.has_value()) tickets.push_back(*found->second.ahead);
+  return tickets;
+}
+
+bool WorkQueue::exhausted() const {
+  const auto has_work = [](const auto& entry) {
+    const Holder& holder = entry.second;
+    return (holder.current.has_value() && holder.current->count > 0) || holder.ahead.has_value();
+  };
+  return !First().has_value() && std::none_of(holders_.begin(), holders_.end(), has_work);
+}
+
+WorkPosition WorkQueue::position() const {
+  std::set<Ticket> open = returned_;
+  for (const auto& [worker, holder] : holders_) {
+    if (holder.current.has_value() && holder.current->count > 0) open.insert(*holder.current);
+    if (holder.ahead.has_value()) open.insert(*holder.ahead);
+  }
+  WorkPosition position = {.next = next_, .open = {}};
+  for (const Ticket& ticket : open) position.open.push_back({BeginOf(ticket), ticket.count});
+  // Behind the last that is done it makes no difference what was handed out.
+  while (!position.open.empty() && position.open.back().begin + position.open.back().count == position.next) {
+    position.next = position.open.back().begin;
+    position.open.pop_back();
+  }
+  return position;
+}
+
+}  // namespace cairn::ps

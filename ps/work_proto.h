@@ -1,0 +1,16 @@
+// Data that is handed out, as messages (job.proto, session.proto).
+#pragma once
+
+#include "cairn/v1/job.pb.h"
+#include "cairn/v1/session.pb.h"
+#include "ps/policy/policy.h"
+
+namespace cairn::ps {
+
+v1::Work ToProto(const Work& work);
+
+// Of `job` on server `server`; on ps/0 with what was missed and repeated before it was resumed.
+v1::DataPosition ToProto(const WorkPosition& position, const v1::Job& job, int server);
+WorkPosition FromProto(const v1::DataPosition& proto);
+
+}  // namespace cairn::ps

@@ -1,0 +1,267 @@
+// How fast gradients go to a server and values come back, over each transport, beside what bare sockets, a
+// bare gRPC stream, a naive unary call and memory do in the same run.
+//
+//   push_pull_bench [--size 64MiB] [--workers 1] [--ps 1] [--transports tcp,unix,shm] [--rounds 7]
+//                   [--seconds 0.3] [--without naive,gRPC]
+//
+// A push counts until the server has made the update: sum, SGD, new version. GB/s are of goodput. All
+// contenders run in turn in each round; ratios are medians of the rounds' ratios. See tests/bench/RESULTS.md.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/core/aligned_buffer.h"
+#include "common/core/memory_size.h"
+#include "common/core/mutex.h"
+#include "common/core/status.h"
+#include "common/core/thread.h"
+#include "common/net/grpc_util.h"
+#include "tests/bench/wire/cairn_ends.h"
+#include "tests/bench/wire/contest.h"
+#include "tests/bench/wire/peers.h"
+
+namespace cairn::bench {
+namespace {
+
+struct Options {
+  std::string size = "64MiB";
+  int workers = 1;
+  int servers = 1;
+  std::string transports = "tcp,unix,shm";
+  std::string program;  // cairn-ps
+  std::string without;  // contenders whose names begin so
+  ContestOptions contest{.rounds = 7};
+};
+
+// One body for all workers at once, each in a thread that stays.
+class Team {
+ public:
+  explicit Team(int size) : results_(static_cast<size_t>(size)) {
+    for (int i = 0; i < size; ++i) threads_.emplace_back("team", [this, i] { Work(i); });
+  }
+  ~Team() {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  absl::Status Run(std::function<absl::Status(int)> body) {
+    MutexLock lock(mutex_);
+    body_ = std::move(body);
+    running_ = static_cast<int>(results_.size());
+    ++turn_;
+    changed_.NotifyAll();
+    while (running_ > 0) changed_.Wait(mutex_);  // each body has limits of its own
+    for (const absl::Status& result : results_) CAIRN_RETURN_IF_ERROR(result);
+    return absl::OkStatus();
+  }
+
+ private:
+  void Work(int i) {
+    int64_t seen = 0;
+    MutexLock lock(mutex_);
+    for (;;) {
+      while (!stopping_ && turn_ == seen) changed_.Wait(mutex_);
+      if (stopping_) return;
+      seen = turn_;
+      mutex_.Unlock();
+      absl::Status result = body_(i);
+      mutex_.Lock();
+      results_[static_cast<size_t>(i)] = std::move(result);
+      if (--running_ == 0) changed_.NotifyAll();
+    }
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::function<absl::Status(int)> body_;
+  std::vector<absl::Status> results_;
+  int64_t turn_ = 0;
+  int running_ = 0;
+  bool stopping_ = false;
+  std::vector<Thread> threads_;
+};
+
+// What one transport needs to run: servers of its own, and workers that have joined.
+struct Ours {
+  std::string transport;
+  std::unique_ptr<PsProcesses> servers;
+  std::vector<std::unique_ptr<WireWorker>> workers;
+};
+
+absl::Status Join(Ours& ours, int workers, int64_t elements) {
+  const BenchJob job = OneVariable(*ours.servers, workers, elements);
+  for (int worker = 0; worker < workers; ++worker) {
+    CAIRN_ASSIGN_OR_RETURN(auto connection,
+                           Connect(*ours.servers, absl::StrCat("worker/", worker), ours.transport));
+    if (worker == 0) CAIRN_RETURN_IF_ERROR(Initialise(*connection, job));
+    CAIRN_ASSIGN_OR_RETURN(auto joined, WireWorker::Join(std::move(connection), job, worker));
+    ours.workers.push_back(std::move(joined));
+  }
+  return absl::OkStatus();
+}
+
+class Bench {
+ public:
+  explicit Bench(std::vector<std::string> without) : without_(std::move(without)) {}
+
+  void Add(std::string name, double bytes, std::vector<pid_t> others, std::function<absl::Status()> once) {
+    for (const std::string& prefix : without_) {
+      if (absl::StartsWith(name, prefix)) return;
+    }
+    contenders_.push_back({std::move(name), bytes, std::move(others), std::move(once)});
+  }
+  absl::Status Run(const ContestOptions& options) {
+    CAIRN_RETURN_IF_ERROR(RunContest(contenders_, options, &measured_));
+    PrintTable(contenders_, measured_);
+    return absl::OkStatus();
+  }
+  // Says how `one` stands to `other`, if both ran.
+  void Compare(const std::string& one, const std::string& other, double bar) {
+    const int a = Find(one), b = Find(other);
+    if (a < 0 || b < 0) return;
+    const double ratio = Ratio(measured_[static_cast<size_t>(a)], measured_[static_cast<size_t>(b)]);
+    std::printf("%-28s / %-28s %8.2f   bar %.2f %s\n", one.c_str(), other.c_str(), ratio, bar,
+                ratio >= bar ? "" : "MISSED");
+  }
+  void CompareCpu(const std::string& one, double bar) {
+    const int a = Find(one);
+    if (a < 0) return;
+    const Measured& m = measured_[static_cast<size_t>(a)];
+    const double worst = std::max(Median(m.near_cpu), Median(m.far_cpu));
+    std::printf("%-28s CPU s/GB, the busier side %16.3f   bar %.2f %s\n", one.c_str(), worst, bar,
+                worst <= bar ? "" : "MISSED");
+  }
+
+ private:
+  int Find(const std::string& name) const {
+    for (size_t i = 0; i < contenders_.size(); ++i) {
+      if (contenders_[i].name == name) return static_cast<int>(i);
+    }
+    return -1;
+  }
+  const std::vector<std::string> without_;
+  std::vector<Contender> contenders_;
+  std::vector<Measured> measured_;
+};
+
+absl::Status Run(const Options& options) {
+  CAIRN_ASSIGN_OR_RETURN(const int64_t size, ParseMemorySize(options.size));
+  const int64_t elements = size / static_cast<int64_t>(sizeof(float)) / 256 * 256;
+  const auto bytes = static_cast<size_t>(elements) * sizeof(float);
+
+  // All other processes first: forking does not go together with threads.
+  CAIRN_ASSIGN_OR_RETURN(const auto peer, PeerProcess::Start());
+  std::deque<Ours> all;
+  for (const auto transport : absl::StrSplit(options.transports, ',')) {
+    CAIRN_ASSIGN_OR_RETURN(auto servers, PsProcesses::Start(options.program, options.servers));
+    all.push_back({std::string(transport), std::move(servers), {}});
+  }
+  for (Ours& ours : all) {
+    CAIRN_RETURN_IF_ERROR(Annotate(Join(ours, options.workers, elements), ours.transport));
+  }
+
+  AlignedBuffer from(elements), to(elements);
+  std::fill_n(from.data(), elements, 0.5f);
+  const char* const data = reinterpret_cast<const char*>(from.data());
+  char* const into = reinterpret_cast<char*>(to.data());
+  CAIRN_ASSIGN_OR_RETURN(const auto raw_tcp, RawSocket::Tcp(peer->tcp_port()));
+  CAIRN_ASSIGN_OR_RETURN(const auto raw_unix, RawSocket::Unix(peer->unix_name()));
+  BareStream stream_tcp(peer->grpc_tcp()), stream_unix(peer->grpc_unix());
+  NaiveUnary naive_tcp(peer->grpc_tcp()), naive_unix(peer->grpc_unix());
+  Team team(options.workers);
+
+  Bench bench(absl::StrSplit(options.without, ',', absl::SkipEmpty()));
+  const double size_of = static_cast<double>(bytes);
+  bench.Add("memcpy", size_of, {}, [&] {
+    std::memcpy(to.data(), from.data(), bytes);
+    return absl::OkStatus();
+  });
+  bench.Add("in-place add", size_of, {}, [&] {
+    float* a = to.data();
+    const float* b = from.data();
+    for (int64_t i = 0; i < elements; ++i) a[i] += b[i];
+    return absl::OkStatus();
+  });
+  const std::vector<pid_t> there = {peer->pid()};
+  bench.Add("raw tcp push", size_of, there, [&] { return raw_tcp->Push(data, bytes); });
+  bench.Add("raw tcp pull", size_of, there, [&] { return raw_tcp->Pull(into, bytes); });
+  bench.Add("raw tcp push, kept", size_of, there, [&] { return raw_tcp->PushKept(data, bytes); });
+  bench.Add("raw unix push, kept", size_of, there, [&] { return raw_unix->PushKept(data, bytes); });
+  bench.Add("raw tcp pull, kept", size_of, there, [&] { return raw_tcp->PullInto(into, bytes); });
+  bench.Add("raw unix pull, kept", size_of, there, [&] { return raw_unix->PullInto(into, bytes); });
+  bench.Add("raw unix push", size_of, there, [&] { return raw_unix->Push(data, bytes); });
+  bench.Add("raw unix pull", size_of, there, [&] { return raw_unix->Pull(into, bytes); });
+  bench.Add("gRPC stream tcp push", size_of, there, [&] { return stream_tcp.Push(data, bytes); });
+  bench.Add("gRPC stream tcp pull", size_of, there, [&] { return stream_tcp.Pull(bytes); });
+  bench.Add("gRPC stream unix push", size_of, there, [&] { return stream_unix.Push(data, bytes); });
+  bench.Add("gRPC stream unix pull", size_of, there, [&] { return stream_unix.Pull(bytes); });
+  bench.Add("naive unary tcp push", size_of, there, [&] { return naive_tcp.Push(data, bytes); });
+  bench.Add("naive unary tcp pull", size_of, there, [&] { return naive_tcp.Pull(into, bytes); });
+  bench.Add("naive unary unix push", size_of, there, [&] { return naive_unix.Push(data, bytes); });
+  bench.Add("naive unary unix pull", size_of, there, [&] { return naive_unix.Pull(into, bytes); });
+  for (Ours& ours : all) {
+    const double one_way = size_of * options.workers;
+    const std::string name = absl::StrCat("cairn ", ours.transport);
+    const auto& workers = ours.workers;
+    bench.Add(name + " push", one_way, ours.servers->pids(),
+              [&] { return team.Run([&](int w) { return workers[static_cast<size_t>(w)]->Push(); }); });
+    bench.Add(name + " pull", one_way, ours.servers->pids(),
+              [&] { return team.Run([&](int w) { return workers[static_cast<size_t>(w)]->Pull(); }); });
+    bench.Add(name + " push-pull", 2 * one_way, ours.servers->pids(),
+              [&] { return team.Run([&](int w) { return workers[static_cast<size_t>(w)]->PushPull(); }); });
+  }
+
+  std::printf("%s, %d workers, %d ps\n", options.size.c_str(), options.workers, options.servers);
+  CAIRN_RETURN_IF_ERROR(bench.Run(options.contest));
+  for (const char* way : {" push", " pull"}) {
+    const std::string tcp = absl::StrCat("cairn tcp", way), local = absl::StrCat("cairn unix", way),
+                      shm = absl::StrCat("cairn shm", way);
+    bench.Compare(tcp, absl::StrCat("raw tcp", way), 0.95);
+    bench.Compare(tcp, absl::StrCat("raw tcp", way, ", kept"), 0.95);
+    bench.Compare(tcp, absl::StrCat("gRPC stream tcp", way), 0.95);
+    bench.Compare(tcp, absl::StrCat("naive unary tcp", way), 6);
+    bench.CompareCpu(tcp, 0.45);
+    bench.Compare(local, absl::StrCat("raw unix", way), 0.7);
+    bench.Compare(local, absl::StrCat("raw unix", way, ", kept"), 0.7);
+    bench.Compare(local, absl::StrCat("naive unary unix", way), 8);
+    bench.CompareCpu(local, 0.36);
+    bench.CompareCpu(shm, 0.1);
+  }
+  bench.Compare("cairn shm pull", "memcpy", 0.8);
+  bench.Compare("cairn shm pull", "cairn tcp pull", 3);
+  bench.Compare("cairn shm push", "cairn tcp push", 3);
+  bench.Compare("cairn shm push", "in-place add", 0.8);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace cairn::bench
+
+int main(int argc, char** argv) {
+  cairn::bench::Options options;
+  options.program = std::string(argv[0]).substr(0, std::string(argv[0]).rfind('/') + 1) + "cairn-ps";
+  CLI::App app("Gradients up and values down, against what the machine can do.");
+  app.add_option("--size", options.size, "of all variables, 1KiB to 1GiB");
+  app.add_option("--workers", options.workers, "threads of this process");
+  app.add_option("--ps", options.servers);
+  app.add_option("--transports", options.transports, "of tcp, unix, shm");
+  app.add_option("--without", options.without, "contenders whose names begin so, separated by commas");
+  app.add_option("--cairn_ps", options.program, "the program");
+  app.add_option("--rounds", options.contest.rounds);
+  app.add_option("--seconds", options.contest.seconds_each, "of each contender in each round, at least");
+  CLI11_PARSE(app, argc, argv);
+  cairn::net::TuneMalloc();
+  cairn::net::QuietGrpc();
+  const absl::Status status = cairn::bench::Run(options);
+  if (!status.ok()) std::fprintf(stderr, "push_pull_bench: %s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,211 @@
+#include "tests/bench/wire/cairn_ends.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "common/net/tls.h"
+#include "worker/client/grpc_transport.h"
+#include "worker/client/local_transport.h"
+
+namespace cairn::bench {
+namespace {
+
+constexpr auto kTimeout = std::chrono::seconds(60);
+
+// A port that nobody has at this moment.
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  int port = 0;
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0) {
+    port = ntohs(address.sin_port);
+  }
+  close(fd);
+  return port;
+}
+
+std::string TaskOf(int worker) {
+  return absl::StrCat("worker/", worker);
+}
+
+BenchJob EmptyJob(const PsProcesses& servers, int workers) {
+  BenchJob bench;
+  v1::Job& job = bench.job;
+  job.set_run_id("bench");
+  job.set_mode(v1::MODE_SYNC);
+  job.set_model_sha256("0123456789abcdef");
+  for (int worker = 0; worker < workers; ++worker) job.add_workers(TaskOf(worker));
+  job.set_replicas_to_aggregate(workers);
+  job.mutable_optimizer()->set_name("SGD");
+  (*job.mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 0.01;
+  job.set_batch_size(1);
+  job.set_epochs(1);
+  job.set_lease_seconds(600);
+  for (const std::string& address : servers.addresses()) job.add_servers(address);
+  return bench;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PsProcesses>> PsProcesses::Start(const std::string& program, int count) {
+  auto servers = std::make_unique<PsProcesses>();
+  for (int i = 0; i < count; ++i) servers->addresses_.push_back(absl::StrCat("127.0.0.1:", FreePort()));
+  const std::string hosts = absl::StrJoin(servers->addresses_, ",");
+  for (int i = 0; i < count; ++i) {
+    const pid_t pid = fork();
+    if (pid < 0) return absl::InternalError("fork");
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      execl(program.c_str(), program.c_str(), "--ps_hosts", hosts.c_str(), "--worker_hosts", "127.0.0.1:1",
+            "--job_name", "ps", "--task_index", absl::StrCat(i).c_str(), "--listen",
+            servers->addresses_[static_cast<size_t>(i)].c_str(), "--log_level", "warning", nullptr);
+      _exit(127);
+    }
+    servers->pids_.push_back(pid);
+  }
+  return servers;
+}
+
+PsProcesses::~PsProcesses() {
+  for (pid_t pid : pids_) kill(pid, SIGKILL);
+  for (pid_t pid : pids_) waitpid(pid, nullptr, 0);
+}
+
+BenchJob OneVariable(const PsProcesses& servers, int workers, int64_t elements) {
+  BenchJob bench = EmptyJob(servers, workers);
+  bench.elements = elements;
+  bench.variables.push_back({"w", Shape({elements / 256, 256}), 0});
+  return bench;
+}
+
+BenchJob TinyVariables(const PsProcesses& servers, int workers, int count) {
+  BenchJob bench = EmptyJob(servers, workers);
+  for (int i = 0; i < count; ++i) {
+    bench.variables.push_back({absl::StrCat("w", i), Shape({256}), bench.elements});
+    bench.elements += 256;
+  }
+  return bench;
+}
+
+absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& servers,
+                                                            const std::string& task,
+                                                            const std::string& transport) {
+  std::vector<std::unique_ptr<client::ServerStub>> stubs;
+  CAIRN_ASSIGN_OR_RETURN(const client::Transport how, client::ParseTransport(transport));
+  const auto credentials = net::ChannelCredentialsOf({});
+  for (const std::string& address : servers.addresses()) {
+    stubs.push_back(client::MakeLocalStub(client::MakeGrpcStub(address, credentials), {.transport = how}));
+  }
+  return client::Connection::Open(std::move(stubs), {.task = task, .connect_timeout = kTimeout});
+}
+
+absl::Status Initialise(client::Connection& connection, const BenchJob& job) {
+  client::FirstValues zeros(std::vector<float>(static_cast<size_t>(job.elements)));
+  return client::InitialiseServers(
+      connection, {.task = job.job.workers(0), .job = job.job, .variables = job.variables}, 0, zeros);
+}
+
+WireWorker::WireWorker(std::unique_ptr<client::Connection> connection, client::LearntJob job, int worker,
+                       int64_t elements)
+    : connection_(std::move(connection)),
+      job_(std::move(job)),
+      worker_(worker),
+      gradient_(elements),
+      values_(elements) {
+  std::fill_n(gradient_.data(), elements, 0.5f);
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    sessions_.push_back(std::make_unique<client::ServerSession>(connection_->stub(server)));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<WireWorker>> WireWorker::Join(std::unique_ptr<client::Connection> connection,
+                                                             const BenchJob& job, int worker) {
+  const std::string task = TaskOf(worker);
+  CAIRN_ASSIGN_OR_RETURN(
+      client::LearntJob learnt,
+      client::AwaitJob(*connection, {.task = task, .job = job.job, .variables = job.variables}));
+  v1::JoinRequest request;
+  request.set_worker(worker);
+  request.set_task(task);
+  for (int server = 0; server < connection->num_servers(); ++server) {
+    v1::JoinResponse response;
+    CAIRN_RETURN_IF_ERROR(connection->stub(server).Join(request, &response, kTimeout));
+    request.set_incarnation(response.incarnation());
+  }
+  std::unique_ptr<WireWorker> joined(
+      new WireWorker(std::move(connection), std::move(learnt), worker, job.elements));
+  joined->incarnation_ = request.incarnation();
+  CAIRN_RETURN_IF_ERROR(joined->Pull());
+  return joined;
+}
+
+absl::Status WireWorker::Exchange(bool read_values) {
+  ++step_;
+  std::vector<client::PendingDone> done(sessions_.size());
+  std::vector<uint64_t> ids;
+  for (size_t server = 0; server < sessions_.size(); ++server) {
+    v1::ClientHeader header;
+    v1::PushBegin& begin = *header.mutable_push();
+    begin.set_layout(job_.layout_ids[server]);
+    begin.set_worker(worker_);
+    begin.set_incarnation(incarnation_);
+    begin.set_step(step_);
+    begin.set_base_version(version_);
+    begin.set_examples(1);
+    begin.set_read_values(read_values);
+    CAIRN_ASSIGN_OR_RETURN(
+        const uint64_t id,
+        sessions_[server]->Begin(
+            std::move(header),
+            client::ReceiveInto(job_.layout.extents_on(static_cast<int>(server)), values_.span()),
+            done[server].Callback()));
+    client::SendExtents(*sessions_[server], id, job_.layout.extents_on(static_cast<int>(server)),
+                        gradient_.span());
+    sessions_[server]->SendEnd(id);
+  }
+  for (client::PendingDone& pending : done) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::Done answer, pending.Wait(kTimeout));
+    if (answer.outcome() != v1::OUTCOME_ACCEPTED) {
+      return absl::InternalError(absl::StrCat("the push was not accepted: ", answer.ShortDebugString()));
+    }
+    version_ = answer.version();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WireWorker::Pull() {
+  std::vector<client::PendingDone> done(sessions_.size());
+  for (size_t server = 0; server < sessions_.size(); ++server) {
+    v1::ClientHeader header;
+    header.mutable_read()->set_layout(job_.layout_ids[server]);
+    CAIRN_RETURN_IF_ERROR(
+        sessions_[server]
+            ->Begin(std::move(header),
+                    client::ReceiveInto(job_.layout.extents_on(static_cast<int>(server)), values_.span()),
+                    done[server].Callback())
+            .status());
+  }
+  for (client::PendingDone& pending : done) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::Done answer, pending.Wait(kTimeout));
+    version_ = answer.version();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::bench

@@ -1,0 +1,81 @@
+// Both ends of Cairn for a benchmark: real cairn-ps processes, and workers in this one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/core/aligned_buffer.h"
+#include "worker/client/connection.h"
+#include "worker/client/job_setup.h"
+#include "worker/client/request.h"
+#include "worker/client/server_session.h"
+#include "worker/client/training_client.h"
+
+namespace cairn::bench {
+
+// cairn-ps processes, killed with this object or with this process.
+class PsProcesses {
+ public:
+  // `program`: the path of cairn-ps. Forks, so before this process has a second thread.
+  static absl::StatusOr<std::unique_ptr<PsProcesses>> Start(const std::string& program, int count);
+  ~PsProcesses();
+
+  const std::vector<pid_t>& pids() const { return pids_; }
+  const std::vector<std::string>& addresses() const { return addresses_; }
+
+ private:
+  std::vector<pid_t> pids_;
+  std::vector<std::string> addresses_;
+};
+
+// A synchronous job of SGD; its variables are one, cut among the servers, or many of 1 KiB.
+struct BenchJob {
+  v1::Job job;
+  std::vector<net::VariableInfo> variables;
+  int64_t elements = 0;
+};
+BenchJob OneVariable(const PsProcesses& servers, int workers, int64_t elements);
+BenchJob TinyVariables(const PsProcesses& servers, int workers, int count);
+
+absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& servers,
+                                                            const std::string& task,
+                                                            const std::string& transport);
+
+// Writes first values, all 0, where the servers have none.
+absl::Status Initialise(client::Connection& connection, const BenchJob& job);
+
+// One worker that moves what it is told to, with no more than what moves it. Each of a job's workers must
+// push once in each round, in a thread of its own.
+class WireWorker {
+ public:
+  static absl::StatusOr<std::unique_ptr<WireWorker>> Join(std::unique_ptr<client::Connection> connection,
+                                                          const BenchJob& job, int worker);
+
+  // A gradient, and the update made; the new values stay where they are.
+  absl::Status Push() { return Exchange(false); }
+  absl::Status Pull();
+  // The values of the update come back.
+  absl::Status PushPull() { return Exchange(true); }
+
+ private:
+  WireWorker(std::unique_ptr<client::Connection> connection, client::LearntJob job, int worker,
+             int64_t elements);
+  absl::Status Exchange(bool read_values);
+
+  const std::unique_ptr<client::Connection> connection_;
+  const client::LearntJob job_;
+  const int worker_;
+  AlignedBuffer gradient_, values_;
+  uint64_t incarnation_ = 0;
+  int64_t step_ = 0;
+  int64_t version_ = 0;
+  std::vector<std::unique_ptr<client::ServerSession>> sessions_;  // [server]
+};
+
+}  // namespace cairn::bench

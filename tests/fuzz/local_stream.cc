@@ -1,0 +1,60 @@
+// What a client of this host says on its socket after the greeting; the first byte tells whether it shares
+// memory.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "common/core/status.h"
+#include "common/net/local/socket.h"
+#include "common/net/local/stream.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace cairn;
+
+// Reads all that it is given.
+class Reader final : public net::LocalReceiver {
+ public:
+  absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
+    FUZZ_CHECK(header.size() <= static_cast<size_t>(net::kMaxHeaderBytes));
+    FUZZ_CHECK(net::PayloadBytes(payload) <= net::kMaxPayloadBytes);
+    for (const auto& run : payload) sum_ += std::count(run.begin(), run.end(), '\0');
+    sum_ += std::count(header.begin(), header.end(), '\0');
+    return absl::OkStatus();
+  }
+  void OnEnd(const absl::Status& status) override { FUZZ_CHECK(!status.ok() && !status.message().empty()); }
+
+ private:
+  int64_t sum_ = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0 || size > 4096) return 0;
+  Reader reader;
+  auto ends = net::SocketPair();
+  auto credit = net::SocketPair();
+  if (!ends.ok() || !credit.ok()) return 0;
+  static const auto rings = net::SharedRings::Create(net::LocalStream::kRingBytes).value();
+  const auto stream =
+      net::LocalStream::Accept(std::move(ends->first), true, {.incarnation = 1}, reader).value();
+  stream->Start();
+  const bool shares = (data[0] & 1) != 0;
+  const uint64_t greeting[] = {0x316e726961632d6c, 1, shares ? uint64_t{1} : 0};
+  const int passed[] = {rings->descriptor(), credit->second.get()};
+  FUZZ_CHECK(net::SendPassing(ends->second, {reinterpret_cast<const char*>(greeting), sizeof greeting},
+                              {passed, shares ? size_t{2} : 0})
+                 .ok());
+  (void)!send(ends->second.get(), data + 1, size - 1, MSG_NOSIGNAL);
+  shutdown(ends->second.get(), SHUT_WR);  // it comes to the end of this, or ends before
+  char answer[64];
+  do {
+    pollfd ready = {.fd = ends->second.get(), .events = POLLIN, .revents = 0};
+    poll(&ready, 1, 1000);
+  } while (!stream->ended() && recv(ends->second.get(), answer, sizeof answer, 0) > 0);
+  stream->Close();
+  return 0;
+}

@@ -1,0 +1,72 @@
+"""Gradients and values over TCP, Unix sockets and shared memory: chosen without being told, the same bits on each, and
+nothing left of any when a task is killed."""
+
+import os
+import signal
+import subprocess
+
+from harness import (DONE, MLP, REPOSITORY, TIME_LIMIT, Cluster, IntegrationTest, main, read_summary)
+
+BY = {"tcp": "by gRPC", "unix": "by a Unix socket", "shm": "by shared memory"}
+
+
+def shared_memory_of(pid):
+    """How many of our segments a process has mapped."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+        return sum("memfd:cairn" in line for line in maps)
+
+
+class TransportTest(IntegrationTest):
+
+    def start_job(self, *flags, ps=(), workers=2, steps=30):
+        cluster = Cluster(self, ps=2, workers=workers)
+        tasks = {f"ps/{i}": cluster.start("ps", i, *ps) for i in range(2)}
+        for i in range(workers):
+            tasks[f"worker/{i}"] = cluster.start("worker", i, "--model", MLP, "--sync_replicas",
+                                                 f"--train_steps={steps}", "--summary=summary.json", "--batch_size=16",
+                                                 *flags)
+        return cluster, tasks
+
+    def test_the_same_bits_on_every_transport(self):
+        digests = set()
+        for transport, by in BY.items():
+            _, tasks = self.start_job(f"--transport={transport}")
+            self.assert_says(tasks["worker/1"], by)
+            self.assert_exit(DONE, *tasks.values())
+            digests.add(read_summary(self.directory / "summary.json")["parameters_sha256"])
+        self.assertEqual(len(digests), 1, digests)
+
+    def test_shared_memory_is_chosen_where_it_can_be_had_and_what_the_servers_allow_where_not(self):
+        for allowed, by in (("auto", BY["shm"]), ("unix", BY["unix"]), ("tcp", BY["tcp"])):
+            _, tasks = self.start_job(ps=[f"--transport={allowed}"])
+            self.assert_says(tasks["worker/0"], by)
+            self.assert_exit(DONE, *tasks.values())
+
+    def test_with_tls_everything_stays_encrypted(self):
+        certs = self.directory / "certs"
+        subprocess.run([REPOSITORY / "deploy/make-certs.sh", certs], check=True, timeout=TIME_LIMIT,
+                       stdout=subprocess.DEVNULL)
+        tls = [f"--tls_cert={certs}/cert.pem", f"--tls_key={certs}/key.pem", f"--tls_ca={certs}/ca.pem"]
+        _, tasks = self.start_job("--transport=shm", *tls, ps=tls)
+        self.assert_says(tasks["worker/0"], BY["tcp"])
+        self.assert_exit(DONE, *tasks.values())
+
+    def test_a_killed_worker_leaves_no_memory_behind(self):
+        _, tasks = self.start_job("--lease=1", "--display_every=1", steps=100000)
+        self.assert_says(tasks["worker/1"], BY["shm"])
+        self.assert_says(tasks["worker/0"], "^11/")
+        server = tasks["ps/0"]
+        both = shared_memory_of(server.pid)
+        self.assertGreaterEqual(both, 2)
+        tasks["worker/1"].signal(signal.SIGKILL)
+        self.assert_exit(-signal.SIGKILL, tasks["worker/1"])
+        self.assert_says(server, "worker/1")  # its lease is over: long after its stream
+        self.assertLess(shared_memory_of(server.pid), both)
+        self.assertFalse([name for name in os.listdir("/dev/shm") if "cairn" in name])
+
+    def test_a_word_that_is_no_transport_is_refused(self):
+        self.assert_refused(self.run_to_end("cairn-ps", "--transport=pigeon"), "--transport.*pigeon")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+// Tables of what happens, and who then has which tickets.
+#include "ps/policy/queued_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/random.h"
+#include "tests/unit/ps/policy/events.h"
+
+namespace cairn::ps {
+namespace {
+
+PolicyConfig Config(const std::string& mode, int workers, const WorkQueue::Config& queue) {
+  PolicyConfig config = {.mode = mode, .expected_workers = workers, .data = HandedOut{.queue = queue}};
+  if (mode == "ssp") config.max_staleness = 1;
+  return config;
+}
+
+// Plays workers that push what their tickets say.
+class Crew {
+ public:
+  explicit Crew(const PolicyConfig& config) : config_(config), policy_(MakePolicy(config).value()) {}
+
+  UpdatePolicy& policy() { return *policy_; }
+  std::string Join(int worker) { return Note(policy_->OnJoin(worker, ++incarnations_[worker])); }
+  std::string Leave(int worker) { return Note(policy_->OnLeave(worker, incarnations_[worker])); }
+  std::vector<Ticket> TicketsOf(int worker) const { return policy_->WorkOf(worker)->tickets; }
+  bool over() const { return policy_->WorkOf(0)->over; }
+  // "0:4+2", or nothing.
+  std::string Current(int worker) const {
+    const std::vector<Ticket> tickets = TicketsOf(worker);
+    if (tickets.empty()) return "";
+    return absl::StrCat(tickets[0].epoch, ":", tickets[0].first, "+", tickets[0].count);
+  }
+  std::string Push(int worker) { return PushOf(worker, TicketsOf(worker).front()); }
+  std::string PushOf(int worker, const Ticket& ticket) {
+    const int64_t position = ticket.epoch * config_.data->queue.num_examples + ticket.first;
+    return Note(policy_->OnGradient({.key = {worker, incarnations_[worker], ++steps_[worker]},
+                                     .base_version = policy_->version(),
+                                     .examples = ticket.count,
+                                     .position = position}));
+  }
+  // How often each example was part of an update.
+  const std::map<int64_t, int>& uses() const { return uses_; }
+  const std::set<int>& held() const { return held_; }
+
+ private:
+  std::string Note(const std::vector<Decision>& decisions) {
+    for (const Decision& decision : decisions) {
+      if (const auto* release = std::get_if<Release>(&decision)) held_.erase(release->key.worker);
+      const auto* apply = std::get_if<Apply>(&decision);
+      if (apply == nullptr) continue;
+      for (const Gradient& gradient : apply->contributors) {
+        for (int64_t i = 0; i < gradient.examples; ++i) ++uses_[gradient.position + i];
+        if (apply->held) held_.insert(gradient.key.worker);
+      }
+      last_ |= apply->last;
+    }
+    return ToText(decisions);
+  }
+
+  const PolicyConfig config_;
+  const std::unique_ptr<UpdatePolicy> policy_;
+  std::map<int, uint64_t> incarnations_;
+  std::map<int, int64_t> steps_;
+  std::map<int64_t, int> uses_;
+  std::set<int> held_;
+
+ public:
+  bool last_ = false;
+};
+
+TEST(QueuedPolicy, WhoJoinsFirstMakesNoDifferenceToARound) {
+  Crew crew(Config("sync", 3, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
+  crew.Join(2);
+  crew.Join(0);
+  crew.Join(1);
+  EXPECT_EQ(crew.Current(0), "0:0+10");
+  EXPECT_EQ(crew.Current(1), "0:10+10");
+  EXPECT_EQ(crew.Current(2), "0:20+10");
+}
+
+TEST(QueuedPolicy, ARoundHandsOutTheNextInWorkerOrder) {
+  Crew crew(Config("sync", 2, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
+  crew.Join(0);
+  crew.Join(1);
+  EXPECT_EQ(crew.Push(1), "");
+  EXPECT_EQ(crew.Push(0), "v1: 0 1");
+  EXPECT_EQ(crew.Current(0), "0:20+10");
+  EXPECT_EQ(crew.Current(1), "0:30+10");
+}
+
+TEST(QueuedPolicy, TheUpdateThatUsesUpTheDataIsTheLast) {
+  Crew crew(Config("sync", 2, {.num_examples = 3, .batch_size = 1, .epochs = 1}));
+  crew.Join(0);
+  crew.Join(1);
+  crew.Push(0);
+  crew.Push(1);
+  EXPECT_EQ(crew.Current(0), "0:2+1");
+  EXPECT_EQ(crew.Current(1), "0:3+0");
+  crew.Push(1);
+  EXPECT_FALSE(crew.last_);
+  EXPECT_EQ(crew.Push(0), "v2: 0 1");
+  EXPECT_TRUE(crew.last_);
+  EXPECT_TRUE(crew.over());
+  EXPECT_EQ(crew.Current(0), "");
+}
+
+TEST(QueuedPolicy, WhatADeadWorkerHadIsAnothersInTheNextRound) {
+  Crew crew(Config("sync", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  crew.Join(0);
+  crew.Join(1);
+  EXPECT_EQ(crew.Push(0), "");
+  EXPECT_EQ(crew.Leave(1), "v1: 0");
+  EXPECT_EQ(crew.Current(0), "0:10+10");
+}
+
+TEST(QueuedPolicy, ARestartedWorkerHasItsTicketAgain) {
+  Crew crew(Config("async", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  crew.Join(0);
+  crew.Join(1);
+  EXPECT_EQ(crew.Current(1), "0:20+10");
+  crew.Join(1);
+  EXPECT_EQ(crew.Current(1), "0:20+10");
+}
+
+TEST(QueuedPolicy, APushOfAnotherTicketIsRefusedAndNotCounted) {
+  Crew crew(Config("async", 1, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  crew.Join(0);
+  EXPECT_EQ(crew.PushOf(0, {0, 10, 10}), "refuse 0: not a member");
+  EXPECT_EQ(crew.PushOf(0, {0, 0, 5}), "refuse 0: not a member");
+  EXPECT_EQ(crew.Push(0), "v1: 0");
+}
+
+TEST(QueuedPolicy, AnIdleWorkerGetsWhatALeavingOneGivesBack) {
+  Crew crew(Config("async", 2, {.num_examples = 2, .batch_size = 1, .epochs = 1}));
+  crew.Join(0);
+  crew.Join(1);
+  EXPECT_EQ(crew.Current(1), "0:1+1") << "which worker 0 had ahead";
+  crew.Push(1);
+  EXPECT_EQ(crew.Current(1), "");
+  EXPECT_FALSE(crew.over());
+  crew.Leave(0);
+  EXPECT_EQ(crew.Current(1), "0:0+1");
+  EXPECT_EQ(crew.Push(1), "v2: 1");
+  EXPECT_TRUE(crew.over());
+}
+
+TEST(QueuedPolicy, StandsStillWithTooFewWorkers) {
+  PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
+  config.data->elastic = true;
+  config.data->min_workers = 2;
+  Crew crew(config);
+  crew.Join(0);
+  EXPECT_EQ(crew.Current(0), "");
+  crew.Join(5);
+  EXPECT_EQ(crew.Current(0), "0:0+1");
+  EXPECT_EQ(crew.Current(5), "0:1+1");
+  EXPECT_EQ(crew.policy().WorkOf(0)->members, 2);
+  crew.Leave(5);
+  EXPECT_EQ(crew.Push(0), "v1: 0") << "what it had begun";
+  EXPECT_EQ(crew.Current(0), "");
+  crew.Join(1);
+  EXPECT_EQ(crew.Current(0), "0:1+1") << "what worker 5 had";
+  EXPECT_EQ(crew.Current(1), "0:2+1");
+}
+
+TEST(QueuedPolicy, AnElasticRoundTakesInWhoComes) {
+  PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
+  config.data->elastic = true;
+  Crew crew(config);
+  crew.Join(0);
+  EXPECT_EQ(crew.Push(0), "v1: 0");
+  crew.Join(3);
+  EXPECT_EQ(crew.Push(0), "");
+  EXPECT_EQ(crew.Push(3), "v2: 0 3");
+}
+
+TEST(QueuedPolicy, StepsThatAreAskedForEndTheWork) {
+  PolicyConfig config = Config("async", 1, {.num_examples = 2, .batch_size = 1});
+  config.final_version = 3;
+  Crew crew(config);
+  crew.Join(0);
+  for (int step = 0; step < 3; ++step) crew.Push(0);
+  EXPECT_TRUE(crew.over());
+  EXPECT_EQ(crew.uses(), (std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 1}}));
+}
+
+TEST(QueuedPolicy, AnEarlierEndIsTheEnd) {
+  Crew crew(Config("ssp", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1}));
+  crew.Join(0);
+  crew.policy().OnEnd();
+  EXPECT_TRUE(crew.over());
+}
+
+TEST(QueuedPolicy, ResumedAtTheEndIsOver) {
+  PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
+  config.data->resumed.next = 8;
+  Crew crew(config);
+  crew.Join(0);
+  EXPECT_TRUE(crew.over());
+}
+
+TEST(QueuedPolicy, ADataPositionThatCannotBeIsRefused) {
+  PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
+  config.data->resumed = {.next = 8, .open = {{6, 3}}};
+  EXPECT_FALSE(MakePolicy(config).ok());
+  config.data->resumed = {.next = 8, .open = {{6, 1}, {5, 1}}};
+  EXPECT_FALSE(MakePolicy(config).ok());
+  config.data->resumed = {.next = int64_t{1} << 60, .open = {{0, int64_t{1} << 59}}};
+  EXPECT_FALSE(MakePolicy(config).ok());
+}
+
+// Whatever comes and goes, each example of the epochs is in one update, and the job comes to its end.
+class AnyCrew : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Mode, AnyCrew, testing::Values("sync", "async", "ssp"),
+                         [](const auto& mode) { return std::string(mode.param); });
+
+TEST_P(AnyCrew, UsesEachExampleOnce) {
+  constexpr int kCrew = 6;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed, "crew");
+    const int64_t examples = 1 + random.NextBelow(40), epochs = 1 + random.NextBelow(3);
+    PolicyConfig config = Config(
+        GetParam(), 1, {.num_examples = examples, .batch_size = 1 + random.NextBelow(5), .epochs = epochs});
+    config.data->elastic = true;
+    config.data->min_workers = 1 + static_cast<int>(random.NextBelow(2));
+    Crew crew(config);
+    std::set<int> members, pushed;  // in a round: who waits for its end
+    crew.Join(0);
+    members.insert(0);
+    for (int event = 0; !crew.over(); ++event) {
+      ASSERT_LT(event, 20000) << "seed " << seed;
+      const int worker = static_cast<int>(random.NextBelow(kCrew));
+      const int64_t before = crew.policy().version();
+      const uint32_t what = random.NextBelow(event < 300 ? 10 : 1000);
+      if (what == 0 && worker != 0) {
+        crew.Leave(worker);
+        members.erase(worker);
+        pushed.erase(worker);
+      } else if (what == 1 || (members.size() < 2 && worker != 0)) {
+        crew.Join(worker);
+        members.insert(worker);
+        pushed.erase(worker);
+      } else if (members.count(worker) != 0 && pushed.count(worker) == 0 && crew.held().count(worker) == 0 &&
+                 !crew.TicketsOf(worker).empty()) {
+        crew.Push(worker);
+        if (GetParam() == std::string("sync")) pushed.insert(worker);
+      }
+      if (crew.policy().version() != before) pushed.clear();
+    }
+    ASSERT_EQ(static_cast<int64_t>(crew.uses().size()), examples * epochs) << "seed " << seed;
+    for (const auto& [example, uses] : crew.uses()) ASSERT_EQ(uses, 1) << example << ", seed " << seed;
+    ASSERT_EQ(crew.policy().position()->next, examples * epochs);
+    ASSERT_TRUE(crew.policy().position()->open.empty());
+  }
+}
+
+}  // namespace
+}  // namespace cairn::ps

@@ -1,0 +1,165 @@
+#include "ps/policy/work_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace cairn::ps {
+namespace {
+
+using Runs = std::vector<WorkPosition::Run>;
+
+// "0:4+2 0:6+2": of epoch 0 the places 4 and 5, and ahead 6 and 7.
+std::string TicketsOf(const WorkQueue& queue, int worker) {
+  return absl::StrJoin(queue.TicketsOf(worker), " ", [](std::string* out, const Ticket& ticket) {
+    absl::StrAppend(out, ticket.epoch, ":", ticket.first, "+", ticket.count);
+  });
+}
+
+TEST(WorkQueue, GivesATicketAndOneAhead) {
+  WorkQueue queue({.num_examples = 10, .batch_size = 2, .epochs = 1});
+  EXPECT_TRUE(queue.Give(0));
+  EXPECT_TRUE(queue.Give(1));
+  EXPECT_EQ(TicketsOf(queue, 0), "0:0+2 0:2+2");
+  EXPECT_EQ(TicketsOf(queue, 1), "0:4+2 0:6+2");
+  queue.Done(0);
+  EXPECT_TRUE(queue.Give(0));
+  EXPECT_EQ(TicketsOf(queue, 0), "0:2+2 0:8+2");
+}
+
+TEST(WorkQueue, CutsTheLastTicketOfAnEpoch) {
+  WorkQueue queue({.num_examples = 5, .batch_size = 4, .epochs = 2});
+  queue.Give(0);
+  EXPECT_EQ(TicketsOf(queue, 0), "0:0+4 0:4+1");
+  queue.Done(0);
+  queue.Give(0);
+  EXPECT_EQ(TicketsOf(queue, 0), "0:4+1 1:0+4");
+}
+
+TEST(WorkQueue, HandsOutWhatCameBackBeforeWhatIsNew) {
+  WorkQueue queue({.num_examples = 100, .batch_size = 10, .epochs = 1});
+  queue.Give(0);
+  queue.Give(1);
+  queue.Return(0);
+  queue.Give(2);
+  EXPECT_EQ(TicketsOf(queue, 2), "0:0+10 0:10+10");
+  queue.Done(1);
+  queue.Give(1);
+  EXPECT_EQ(TicketsOf(queue, 1), "0:30+10 0:40+10");
+}
+
+TEST(WorkQueue, TakesATicketAheadFromOneWhoIsBusyForOneWhoHasNone) {
+  WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 1});
+  queue.Give(0);
+  EXPECT_EQ(TicketsOf(queue, 0), "0:0+2 0:2+2");
+  EXPECT_TRUE(queue.Give(1));
+  EXPECT_EQ(TicketsOf(queue, 0), "0:0+2");
+  EXPECT_EQ(TicketsOf(queue, 1), "0:2+2");
+  EXPECT_FALSE(queue.Give(2));
+}
+
+TEST(WorkQueue, IsExhaustedWhenTheLastOneIsDone) {
+  WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 1});
+  queue.Give(0);
+  queue.Give(1);
+  queue.Done(0);
+  EXPECT_FALSE(queue.exhausted());
+  queue.Return(1);
+  EXPECT_FALSE(queue.exhausted());
+  queue.Give(0);
+  queue.Done(0);
+  EXPECT_TRUE(queue.exhausted());
+}
+
+TEST(WorkQueue, WithoutEpochsNeverEnds) {
+  WorkQueue queue({.num_examples = 1, .batch_size = 8});
+  for (int64_t epoch = 0; epoch < 5; ++epoch) {
+    ASSERT_TRUE(queue.Give(0));
+    ASSERT_EQ(queue.TicketsOf(0).front(), (Ticket{epoch, 0, 1}));
+    queue.Done(0);
+  }
+}
+
+TEST(WorkQueue, GivesARoundInWorkerOrder) {
+  WorkQueue queue({.num_examples = 100, .batch_size = 10, .epochs = 1});
+  queue.GiveRound({0, 1, 2});
+  EXPECT_EQ(TicketsOf(queue, 0), "0:0+10 0:30+10");
+  EXPECT_EQ(TicketsOf(queue, 1), "0:10+10 0:40+10");
+  EXPECT_EQ(TicketsOf(queue, 2), "0:20+10 0:50+10");
+  for (int worker : {2, 0, 1}) queue.Done(worker);
+  queue.GiveRound({0, 1, 2});
+  EXPECT_EQ(TicketsOf(queue, 1), "0:40+10 0:70+10") << "what it had ahead";
+}
+
+TEST(WorkQueue, ARoundIsOfOneEpoch) {
+  WorkQueue queue({.num_examples = 5, .batch_size = 2, .epochs = 2});
+  queue.GiveRound({0, 1});
+  EXPECT_EQ(TicketsOf(queue, 1), "0:2+2") << "the round after it has one ticket";
+  queue.Done(0);
+  queue.Done(1);
+  queue.GiveRound({0, 1});
+  EXPECT_EQ(TicketsOf(queue, 0), "0:4+1 1:0+2");
+  EXPECT_EQ(TicketsOf(queue, 1), "0:5+0 1:2+2") << "a part without examples";
+  queue.Done(0);
+  queue.Done(1);
+  queue.GiveRound({0, 1});
+  EXPECT_EQ(TicketsOf(queue, 0), "1:0+2 1:4+1");
+}
+
+TEST(WorkQueue, OneWhoJoinsARoundTakesPartInItsEpoch) {
+  WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 2});
+  queue.GiveRound({0, 1});
+  queue.GiveRound({0, 1, 2});
+  EXPECT_EQ(TicketsOf(queue, 0), "0:0+2 1:0+2");
+  EXPECT_EQ(TicketsOf(queue, 2), "0:4+0");
+}
+
+TEST(WorkQueue, ARoundOfWhatADeadWorkerHadComesBeforeTheNextEpoch) {
+  WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 2});
+  queue.GiveRound({0, 1});
+  queue.Return(1);
+  queue.Done(0);
+  queue.GiveRound({0});
+  EXPECT_EQ(TicketsOf(queue, 0), "0:2+2 1:0+2");
+}
+
+TEST(WorkQueue, ItsPositionIsWhatIsNotDone) {
+  WorkQueue queue({.num_examples = 10, .batch_size = 2, .epochs = 2});
+  EXPECT_EQ(queue.position(), WorkPosition());
+  queue.Give(0);
+  queue.Give(1);
+  EXPECT_EQ(queue.position(), WorkPosition()) << "nothing is done";
+  queue.Done(1);
+  EXPECT_EQ(queue.position().next, 6);
+  EXPECT_EQ(queue.position().open, (Runs{{0, 2}, {2, 2}}));
+  EXPECT_EQ(queue.position().num_open(), 4);
+}
+
+TEST(WorkQueue, GoesOnFromAPosition) {
+  const WorkPosition position = {.next = 16, .open = {{2, 2}, {8, 2}}};
+  WorkQueue queue({.num_examples = 10, .batch_size = 2, .epochs = 2}, position);
+  EXPECT_EQ(queue.position(), position);
+  queue.GiveRound({0, 1, 2});
+  EXPECT_EQ(TicketsOf(queue, 0), "0:2+2 1:6+2");
+  EXPECT_EQ(TicketsOf(queue, 1), "0:8+2 1:8+2");
+  EXPECT_EQ(TicketsOf(queue, 2), "0:10+0");
+}
+
+TEST(WorkQueue, GoesOnWithBatchesOfAnotherSize) {
+  WorkQueue queue({.num_examples = 10, .batch_size = 3, .epochs = 1}, {.next = 10, .open = {{0, 4}, {8, 2}}});
+  std::string given;
+  while (queue.Give(0)) {
+    const Ticket ticket = queue.TicketsOf(0).front();
+    absl::StrAppend(&given, ticket.first, "+", ticket.count, " ");
+    queue.Done(0);
+  }
+  EXPECT_EQ(given, "0+3 3+1 8+2 ");
+  EXPECT_TRUE(queue.exhausted());
+}
+
+}  // namespace
+}  // namespace cairn::ps

@@ -1,0 +1,160 @@
+#include "worker/board/board.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <set>
+
+#include "tests/support/fake_clock.h"
+#include "tests/unit/nn/models.h"
+#include "tests/unit/worker/board/event_reader.h"
+
+namespace cairn::worker {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::Not;
+
+class BoardTest : public testing::Test {
+ protected:
+  BoardTest()
+      : model_(*nn::Model::FromJson(
+            nn::SequentialOf(
+                R"({"class_name": "Dense", "config": {"name": "d", "input_shape": [1], "units": 1}})"),
+            "test")) {}
+
+  std::unique_ptr<Board> Make(Board::Options options = {}) {
+    options.directory = directory_.path();
+    return std::make_unique<Board>(options, model_, Hyperparameters{{"optimizer", "sgd"}, {"momentum", 0.5}},
+                                   clock_);
+  }
+  void TrainEpoch(Board& board, int64_t epoch, double loss) {
+    clock_.Advance(std::chrono::seconds(2));
+    const std::vector<float> parameters = {1, 2}, gradients = {3, 4};
+    board.OnEpochEnd({.epoch = epoch,
+                      .version = 10 * (epoch + 1),
+                      .examples = 640 * (epoch + 1),
+                      .learning_rate = 0.5,
+                      .metrics = {{"loss", loss}, {"val_loss", loss + 1}},
+                      .parameters = parameters,
+                      .last_gradients = gradients});
+  }
+  std::string Csv() const { return ReadFile(directory_ / "log.csv").value(); }
+  std::map<std::string, std::vector<int64_t>> Train() const { return StepsIn(directory_ / "train"); }
+  std::map<std::string, std::vector<int64_t>> Validation() const { return StepsIn(directory_ / "validation"); }
+  double LastOf(const std::string& tag) const {
+    double last = -1;
+    for (const board::v1::Event& event : EventsIn(directory_ / "train")) {
+      for (const auto& value : event.summary().value()) {
+        if (value.tag() == tag) last = value.simple_value();
+      }
+    }
+    return last;
+  }
+
+  const TemporaryDirectory directory_;
+  const nn::Model model_;
+  test::FakeClock clock_;
+};
+
+TEST_F(BoardTest, TagsAreThoseOfKeras) {
+  const auto board = Make();
+  board->Begin(0, 0, 0);
+  TrainEpoch(*board, 0, 3);
+  TrainEpoch(*board, 1, 2);
+  EXPECT_THAT(Train()["epoch_loss"], ElementsAre(0, 1));
+  EXPECT_THAT(Validation()["epoch_loss"], ElementsAre(0, 1));
+  EXPECT_THAT(Validation()["evaluation_loss_vs_iterations"], ElementsAre(10, 20));
+  EXPECT_EQ(LastOf("epoch_loss"), 2);
+  EXPECT_EQ(LastOf("epoch_learning_rate"), 0.5);
+  EXPECT_EQ(LastOf("epoch_steps_per_second"), 5);
+  EXPECT_EQ(LastOf("epoch_examples_per_second"), 320);
+  EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n1,2,3\n");
+}
+
+TEST_F(BoardTest, ARunThatGoesOnWritesEachStepOnce) {
+  const auto killed = Make({.update_freq = 5});
+  killed->Begin(0, 0, 0);
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    killed->OnStep(10 * epoch + 5, {{"loss", 1}});
+    killed->OnStep(10 * epoch + 10, {{"loss", 1}});
+    TrainEpoch(*killed, epoch, 3);
+  }
+  const auto resumed = Make({.update_freq = 5});
+  resumed->Begin(1, 15, 960);  // in the middle of the second epoch
+  EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n");
+  EXPECT_THAT(Train()["batch_loss"], ElementsAre(5, 10, 15));
+  EXPECT_FALSE(resumed->WantsStep(19));
+  EXPECT_TRUE(resumed->WantsStep(20));
+  resumed->OnStep(20, {{"loss", 1}});
+  TrainEpoch(*resumed, 1, 2);
+  TrainEpoch(*resumed, 2, 1);
+  EXPECT_THAT(Train()["epoch_loss"], ElementsAre(0, 1, 2));
+  EXPECT_THAT(Train()["batch_loss"], ElementsAre(5, 10, 15, 20));
+  EXPECT_THAT(Validation()["epoch_loss"], ElementsAre(0, 1, 2));
+  EXPECT_THAT(Validation()["evaluation_loss_vs_iterations"], ElementsAre(10, 20, 30));
+  EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n1,2,3\n2,1,2\n");
+}
+
+TEST_F(BoardTest, HistogramsComeOnRequestAndAsOftenAsAsked) {
+  const auto board = Make({.histogram_freq = 2});
+  board->Begin(0, 0, 0);
+  for (int64_t epoch = 0; epoch < 3; ++epoch) TrainEpoch(*board, epoch, 1);
+  EXPECT_THAT(Train()["d/kernel/histogram"], ElementsAre(0, 2));
+  EXPECT_THAT(Train()["d/bias/gradient_histogram"], ElementsAre(0, 2));
+  const auto without = Make();
+  without->Begin(0, 0, 0);
+  TrainEpoch(*without, 0, 1);
+  EXPECT_THAT(Train(), Not(Contains(Key("d/kernel/histogram"))));
+}
+
+TEST_F(BoardTest, OneGraphAndOneSessionHoweverOftenItGoesOn) {
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    const auto board = Make();
+    board->Begin(epoch, 10 * epoch, 0);
+    TrainEpoch(*board, epoch, 1);
+    board->End(true);
+  }
+  int graphs = 0;
+  for (const board::v1::Event& event : EventsIn(directory_ / "train")) graphs += event.has_graph_def();
+  EXPECT_EQ(graphs, 1);
+  const auto session = StepsIn(directory_.path());
+  EXPECT_EQ(session.at("_hparams_/session_start_info").size(), 1u);
+  EXPECT_EQ(session.at("_hparams_/session_end_info").size(), 1u);
+}
+
+TEST_F(BoardTest, HyperparametersKeepTheirTypes) {
+  const auto board = Make();
+  board->Begin(0, 0, 0);
+  board->End(true);
+  board::v1::Hparams start;
+  for (const board::v1::Event& event : EventsIn(directory_.path())) {
+    for (const auto& value : event.summary().value()) {
+      EXPECT_EQ(value.metadata().plugin_data().plugin_name(), "hparams");
+      if (value.tag() == "_hparams_/session_start_info") {
+        ASSERT_TRUE(start.ParseFromString(value.metadata().plugin_data().content()));
+      }
+    }
+  }
+  EXPECT_EQ(start.session_start_info().hparams().at("optimizer").string_value(), "sgd");
+  EXPECT_EQ(start.session_start_info().hparams().at("momentum").number_value(), 0.5);
+}
+
+TEST_F(BoardTest, WhatCannotBeWrittenEndsTheWritingAndNothingElse) {
+  std::ofstream(directory_ / "train") << "a file where a directory goes";
+  const auto board = Make({.update_freq = 1});
+  board->Begin(0, 0, 0);
+  board->OnStep(1, {{"loss", 1}});
+  TrainEpoch(*board, 0, 3);
+  board->End(false);
+  EXPECT_FALSE(FileExists(directory_ / "log.csv"));
+  EXPECT_FALSE(FileExists(directory_ / "validation"));
+}
+
+}  // namespace
+}  // namespace cairn::worker

@@ -1,0 +1,184 @@
+#include "worker/board/board.h"
+
+#include <chrono>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "worker/board/graph.h"
+#include "worker/board/histogram.h"
+
+namespace cairn::worker {
+namespace {
+
+constexpr char kPlugin[] = "hparams";
+
+double SecondsBetween(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+double UnixSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Whether an event's step is a version rather than an epoch.
+bool CountsSteps(const board::v1::Event& event) {
+  if (event.summary().value_size() == 0) return false;
+  const std::string& tag = event.summary().value(0).tag();
+  return absl::StartsWith(tag, "batch_") || absl::StartsWith(tag, "evaluation_");
+}
+
+// The plugin looks at the metadata alone, and wants a tensor all the same.
+board::v1::Event SessionEvent(const std::string& tag, const board::v1::Hparams& content) {
+  board::v1::Event event;
+  auto& value = *event.mutable_summary()->add_value();
+  value.set_tag(tag);
+  auto& data = *value.mutable_metadata()->mutable_plugin_data();
+  data.set_plugin_name(kPlugin);
+  data.set_content(content.SerializeAsString());
+  value.mutable_tensor()->set_dtype(1);
+  value.mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(0);
+  return event;
+}
+
+board::v1::Event SessionStart(const Hyperparameters& hyperparameters) {
+  board::v1::Hparams content;
+  auto& start = *content.mutable_session_start_info();
+  start.set_start_time_secs(UnixSeconds());
+  for (const auto& [name, value] : hyperparameters) {
+    auto& written = (*start.mutable_hparams())[name];
+    if (const auto* number = std::get_if<double>(&value)) written.set_number_value(*number);
+    if (const auto* text = std::get_if<std::string>(&value)) written.set_string_value(*text);
+    if (const auto* flag = std::get_if<bool>(&value)) written.set_bool_value(*flag);
+  }
+  return SessionEvent("_hparams_/session_start_info", content);
+}
+
+}  // namespace
+
+Board::Board(Options options, const nn::Model& model, Hyperparameters hyperparameters, const Clock& clock)
+    : options_(std::move(options)),
+      model_(model),
+      hyperparameters_(std::move(hyperparameters)),
+      clock_(clock) {}
+
+void Board::Begin(int64_t epoch, int64_t version, int64_t examples) {
+  if (std::exchange(begun_, true)) return;
+  epoch_examples_ = examples;
+  Note(TryBegin(epoch, version));
+}
+
+absl::Status Board::TryBegin(int64_t epoch, int64_t version) {
+  const auto keep = [&](const board::v1::Event& event) {
+    if (event.what_case() != board::v1::Event::kSummary) return false;  // the graph is written again
+    return CountsSteps(event) ? event.step() <= version : event.step() < epoch;
+  };
+  CAIRN_RETURN_IF_ERROR(KeepEvents(options_.directory + "/train", keep));
+  CAIRN_RETURN_IF_ERROR(KeepEvents(options_.directory + "/validation", keep));
+  CAIRN_RETURN_IF_ERROR(KeepEvents(options_.directory, [](const board::v1::Event&) { return false; }));
+
+  CAIRN_ASSIGN_OR_RETURN(session_, EventFile::Create(options_.directory));
+  session_->Add(SessionStart(hyperparameters_));
+  CAIRN_ASSIGN_OR_RETURN(train_, EventFile::Create(options_.directory + "/train"));
+  board::v1::Event graph;
+  graph.set_graph_def(GraphOf(model_).SerializeAsString());
+  train_->Add(std::move(graph));
+  CAIRN_ASSIGN_OR_RETURN(log_, CsvLog::Open(options_.directory + "/log.csv", epoch));
+  last_step_ = epoch_version_ = version;
+  last_step_at_ = epoch_at_ = clock_.Now();
+  return Flush();
+}
+
+void Board::OnStep(int64_t version, const NamedValues& metrics) {
+  if (failed_) return;
+  const TimePoint now = clock_.Now();
+  for (const auto& [name, value] : metrics) {
+    train_->AddScalar(absl::StrCat("batch_", name), version, value);
+  }
+  train_->AddScalar("batch_steps_per_second", version,
+                    static_cast<double>(version - last_step_) / SecondsBetween(last_step_at_, now));
+  last_step_ = version;
+  last_step_at_ = now;
+  Note(Flush());
+}
+
+void Board::OnEpochEnd(const Epoch& epoch) {
+  if (!failed_) Note(TryEpochEnd(epoch));
+}
+
+absl::Status Board::TryEpochEnd(const Epoch& epoch) {
+  const TimePoint now = clock_.Now();
+  const double seconds = SecondsBetween(epoch_at_, now);
+  std::map<std::string, double> row;
+  for (const auto& [name, value] : epoch.metrics) {
+    row[name] = value;
+    absl::string_view metric = name;
+    if (!absl::ConsumePrefix(&metric, "val_")) {
+      if (metric != "learning_rate") train_->AddScalar(absl::StrCat("epoch_", metric), epoch.epoch, value);
+      continue;
+    }
+    if (validation_ == nullptr) {
+      CAIRN_ASSIGN_OR_RETURN(validation_, EventFile::Create(options_.directory + "/validation"));
+    }
+    validation_->AddScalar(absl::StrCat("epoch_", metric), epoch.epoch, value);
+    validation_->AddScalar(absl::StrCat("evaluation_", metric, "_vs_iterations"), epoch.version, value);
+  }
+  const auto add = [&](const char* tag, double value) { train_->AddScalar(tag, epoch.epoch, value); };
+  if (epoch.learning_rate.has_value()) add("epoch_learning_rate", *epoch.learning_rate);
+  add("epoch_steps_per_second", static_cast<double>(epoch.version - epoch_version_) / seconds);
+  add("epoch_examples_per_second", static_cast<double>(epoch.examples - epoch_examples_) / seconds);
+  add("epoch_gradients_stale", static_cast<double>(epoch.gradients_stale));
+  add("epoch_gradients_rejected", static_cast<double>(epoch.gradients_rejected));
+  add("epoch_staleness_max", static_cast<double>(epoch.staleness_max));
+  if (options_.histogram_freq > 0 && epoch.epoch % options_.histogram_freq == 0) AddHistograms(epoch);
+  epoch_version_ = epoch.version;
+  epoch_examples_ = epoch.examples;
+  epoch_at_ = now;
+  CAIRN_RETURN_IF_ERROR(Flush());
+  return log_->Add(epoch.epoch, row);
+}
+
+void Board::AddHistograms(const Epoch& epoch) {
+  const auto add = [&](const std::string& tag, absl::Span<const float> values) {
+    board::v1::Event event;
+    event.set_step(epoch.epoch);
+    auto& value = *event.mutable_summary()->add_value();
+    value.set_tag(tag);
+    *value.mutable_histo() = HistogramOf(values);
+    train_->Add(std::move(event));
+  };
+  for (const nn::ModelVariable& variable : model_.variables()) {
+    const auto begin = static_cast<size_t>(variable.offset);
+    const auto count = static_cast<size_t>(variable.shape.num_elements());
+    add(absl::StrCat(variable.name, "/histogram"), epoch.parameters.subspan(begin, count));
+    if (variable.trainable() && !epoch.last_gradients.empty()) {
+      add(absl::StrCat(variable.name, "/gradient_histogram"), epoch.last_gradients.subspan(begin, count));
+    }
+  }
+}
+
+void Board::End(bool success) {
+  if (!begun_ || failed_) return;
+  board::v1::Hparams content;
+  content.mutable_session_end_info()->set_status(success ? 1 : 2);
+  content.mutable_session_end_info()->set_end_time_secs(UnixSeconds());
+  session_->Add(SessionEvent("_hparams_/session_end_info", content));
+  Note(Flush());
+}
+
+absl::Status Board::Flush() {
+  for (const auto* file : {&session_, &train_, &validation_}) {
+    if (*file != nullptr) CAIRN_RETURN_IF_ERROR((*file)->Flush());
+  }
+  return absl::OkStatus();
+}
+
+void Board::Note(const absl::Status& status) {
+  if (status.ok()) return;
+  failed_ = true;
+  LogWarning("nothing more is written for TensorBoard, nor to log.csv: ", status.message());
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,176 @@
+#include "worker/compute.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "common/core/cores.h"
+#include "common/core/status.h"
+#include "worker/layer_placement.h"
+#include "worker/nn/mirrored_replica.h"
+#include "worker/nn/pipeline_replica.h"
+
+namespace cairn::worker {
+namespace {
+
+void Append(std::vector<std::string>& to, std::vector<std::string> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(to));
+}
+
+std::vector<nn::DeviceThread*> Pointers(const std::vector<std::unique_ptr<nn::DeviceThread>>& threads) {
+  std::vector<nn::DeviceThread*> pointers;
+  for (const auto& thread : threads) pointers.push_back(thread.get());
+  return pointers;
+}
+
+class Maker {
+ public:
+  Maker(const TrainOptions& options, const nn::Model& model, const nn::LossSpec& loss,
+        const DeviceRequest& request, CoreRange cores, const DeviceMakers& makers)
+      : options_(options), model_(model), loss_(loss), request_(request), cores_(cores), makers_(makers) {}
+
+  absl::StatusOr<Compute> Make() {
+    if (request_.cpu_devices > request_.threads) {
+      compute_.warnings.push_back(absl::StrCat("--cpu_devices: ", request_.cpu_devices,
+                                               " devices of a thread each are more than the ",
+                                               request_.threads, " that this worker has cores for"));
+    }
+    CAIRN_RETURN_IF_ERROR(options_.mirrored || !options_.devices.empty() ? MakeMirrored() : MakePlaced());
+    return std::move(compute_);
+  }
+
+ private:
+  absl::Status MakeMirrored() {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<FoundDevice> found,
+                           options_.mirrored ? AllOfOneType() : NamedDevices());
+    CAIRN_RETURN_IF_ERROR(StartThreads(found));
+    compute_.remarks.push_back(absl::StrCat("a replica on each of ", compute_.name));
+    CAIRN_ASSIGN_OR_RETURN(compute_.replica,
+                           nn::MakeMirroredReplica(model_, loss_, Pointers(compute_.threads)));
+    for (const FoundDevice& device : found) {
+      LayerPlacement placement = {.devices = {device}, .device_of = std::vector<int>(model_.nodes().size())};
+      Append(compute_.placement, DescribeLayers(model_, placement));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<FoundDevice>> AllOfOneType() const {
+    const std::vector<DeviceName> names = AvailableDevices(request_, makers_);
+    std::vector<FoundDevice> found;
+    for (const DeviceName& name : names) {
+      if (name.type != names.back().type) continue;  // GPUs, which come last, where there is one
+      CAIRN_ASSIGN_OR_RETURN(found.emplace_back(),
+                             FindDevice(name.ToString(), "--mirrored", request_, makers_));
+    }
+    return found;
+  }
+
+  absl::StatusOr<std::vector<FoundDevice>> NamedDevices() const {
+    std::vector<FoundDevice> found;
+    for (const std::string& text : options_.devices) {
+      CAIRN_ASSIGN_OR_RETURN(FoundDevice device, FindDevice(text, "--devices", request_, makers_));
+      const bool twice = std::any_of(found.begin(), found.end(),
+                                     [&](const FoundDevice& other) { return other.name == device.name; });
+      // Two that do not exist fall back to the same one.
+      if (twice && device.warnings.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--devices: ", device.name.ShortName(), " is named twice"));
+      }
+      if (!twice) {
+        found.push_back(std::move(device));
+      } else {
+        Append(found.front().warnings, std::move(device.warnings));
+      }
+    }
+    return found;
+  }
+
+  absl::Status MakePlaced() {
+    CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement, PlaceLayers(model_, options_.place, request_, makers_));
+    const size_t before = compute_.warnings.size();
+    Append(compute_.remarks, placement.remarks);
+    Append(compute_.warnings, placement.warnings);
+    const auto lane_count = static_cast<int64_t>(placement.devices.size());
+    if (lane_count == 1 && options_.micro_batches <= 1) return MakeAlone(std::move(placement), before);
+    CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
+    int64_t micro_batches = options_.micro_batches;
+    if (micro_batches == 0) micro_batches = NormalizesByBatch() ? 1 : 4 * lane_count;
+    compute_.remarks.push_back(absl::StrCat("layers on ", compute_.name, ", each batch in ", micro_batches,
+                                            micro_batches == 1 ? " piece" : " micro-batches"));
+    CAIRN_ASSIGN_OR_RETURN(compute_.replica,
+                           nn::MakePipelineReplica(model_, loss_, Pointers(compute_.threads),
+                                                   placement.device_of, micro_batches));
+    compute_.placement = DescribeLayers(model_, placement);
+    return absl::OkStatus();
+  }
+
+  // On the caller's thread. Where no layer says otherwise a GPU that cannot be used is replaced, as "auto"
+  // has it. There were `before` warnings before the placement's.
+  absl::Status MakeAlone(LayerPlacement placement, size_t before) {
+    const bool free =
+        options_.place.empty() && std::all_of(model_.nodes().begin(), model_.nodes().end(),
+                                              [](const nn::Node& node) { return node.device.empty(); });
+    auto chosen =
+        free ? ChooseDevice(request_, makers_) : MakeDevice(placement.devices[0], request_, makers_);
+    if (!chosen.ok()) return chosen.status();
+    if (free) compute_.warnings.resize(before);  // it has looked again
+    Append(compute_.remarks, std::move(chosen->remarks));
+    Append(compute_.warnings, std::move(chosen->warnings));
+    compute_.device = std::move(chosen->device);
+    compute_.name = compute_.device->name();
+    CAIRN_ASSIGN_OR_RETURN(const DeviceName made, ParseDeviceName(compute_.name));
+    DeviceName& told = placement.devices[0].name;
+    told.type = made.type;
+    told.index = made.index;
+    compute_.placement = DescribeLayers(model_, placement);
+    CAIRN_ASSIGN_OR_RETURN(compute_.replica, nn::Replica::Create(model_, loss_, *compute_.device));
+    return absl::OkStatus();
+  }
+
+  // Keras' trainable BatchNormalization: what a batch is then matters.
+  bool NormalizesByBatch() const {
+    return std::any_of(
+        model_.variables().begin(), model_.variables().end(),
+        [](const nn::ModelVariable& variable) { return variable.moving_average_momentum.value_or(1) != 1; });
+  }
+
+  absl::Status StartThreads(const std::vector<FoundDevice>& found) {
+    std::vector<std::string> names;
+    for (const FoundDevice& device : found) {
+      const std::string name = device.name.ShortName();
+      auto thread =
+          nn::DeviceThread::Start(name.substr(1), [&]() -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
+            if (cores_.count > 0) StayOnCores(cores_.first, cores_.count);
+            CAIRN_ASSIGN_OR_RETURN(ChosenDevice chosen, MakeDevice(device, request_, makers_));
+            Append(compute_.remarks, std::move(chosen.remarks));
+            Append(compute_.warnings, std::move(chosen.warnings));
+            return std::move(chosen.device);
+          });
+      if (!thread.ok()) return Annotate(thread.status(), name);
+      compute_.threads.push_back(*std::move(thread));
+      names.push_back(name);
+    }
+    compute_.name = absl::StrJoin(names, ",");
+    return absl::OkStatus();
+  }
+
+  const TrainOptions& options_;
+  const nn::Model& model_;
+  const nn::LossSpec& loss_;
+  const DeviceRequest& request_;
+  const CoreRange cores_;
+  const DeviceMakers& makers_;
+  Compute compute_;
+};
+
+}  // namespace
+
+absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
+                                    const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
+                                    const DeviceMakers& makers) {
+  return Maker(options, model, loss, request, cores, makers).Make();
+}
+
+}  // namespace cairn::worker

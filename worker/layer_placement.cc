@@ -1,0 +1,211 @@
+#include "worker/layer_placement.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "common/net/placement.h"
+#include "worker/job.h"
+
+namespace cairn::worker {
+namespace {
+
+bool Fits(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+std::string LayerNames(const nn::Model& model) {
+  std::vector<std::string> names;
+  for (const nn::Node& node : model.nodes()) {
+    if (std::find(names.begin(), names.end(), node.layer->name()) == names.end()) {
+      names.push_back(node.layer->name());
+    }
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// In TensorFlow's words.
+absl::Status CannotAssign(const nn::Layer& layer, const DeviceName& asked, const DeviceRequest& request,
+                          const DeviceMakers& makers) {
+  const std::string available =
+      absl::StrJoin(AvailableDevices(request, makers), ", ",
+                    [](std::string* out, const DeviceName& name) { out->append(name.ToString()); });
+  const auto gpus = makers.count_gpus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("Cannot assign a device for layer '", layer.name(), "' (", layer.class_name(),
+                   "): it was explicitly assigned to ", asked.ToString(), " but available devices are [ ",
+                   available, " ]. Make sure the device specification refers to a valid device.",
+                   asked.type == kGpu && !gpus.ok() ? absl::StrCat(" (", gpus.status().message(), ")") : ""));
+}
+
+// What is asked for one layer.
+struct Asked {
+  std::string text;    // a device's name
+  std::string source;  // who says so
+};
+
+class Placer {
+ public:
+  Placer(const DeviceRequest& request, const DeviceMakers& makers, DeviceName base)
+      : request_(request), makers_(makers), base_(std::move(base)) {}
+
+  absl::StatusOr<FoundDevice> Find(const nn::Layer& layer, const Asked& asked) {
+    auto name = ParseDeviceName(asked.text);
+    if (!name.ok()) return Annotate(name.status(), asked.source);
+    const DeviceName wanted = OverrideDeviceName(base_, *name);
+    auto found = FindDevice(wanted.ToString(), asked.source, request_, makers_);
+    if (!found.ok() && Compatible(wanted, {.job = request_.task.job, .task = request_.task.index}) &&
+        ComputesOnCpu(request_.cuda.precision)) {
+      return CannotAssign(layer, wanted, request_, makers_);
+    }
+    if (!found.ok()) return Annotate(found.status(), absl::StrCat("layer '", layer.name(), "'"));
+    for (std::string& warning : found->warnings) {
+      warning = absl::StrCat("layer '", layer.name(), "': ", warning, "; it is on ", found->name.ShortName());
+    }
+    return found;
+  }
+
+ private:
+  const DeviceRequest& request_;
+  const DeviceMakers& makers_;
+  const DeviceName base_;
+};
+
+// The rule that counts for a layer, and in `remarks` those before it that do not.
+const PlaceRule* LastThatFits(const std::vector<PlaceRule>& rules, const nn::Layer& layer,
+                              std::vector<bool>& fitted, std::vector<std::string>& remarks) {
+  const PlaceRule* last = nullptr;
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (!Fits(rules[i].layers, layer.name())) continue;
+    fitted[i] = true;
+    if (last != nullptr && last->device != rules[i].device) {
+      remarks.push_back(absl::StrCat("layer '", layer.name(), "': --place '", rules[i].layers, "=",
+                                     rules[i].device, "' counts, '", last->layers, "=", last->device,
+                                     "' before it does not"));
+    }
+    last = &rules[i];
+  }
+  return last;
+}
+
+std::string Bytes(int64_t elements) {
+  return absl::StrCat(elements * int64_t{sizeof(float)}, " bytes");
+}
+
+}  // namespace
+
+absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text) {
+  const size_t equals = text.rfind('=');
+  if (equals == absl::string_view::npos || equals == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is no LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
+  }
+  PlaceRule rule = {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+  CAIRN_RETURN_IF_ERROR(ParseDeviceName(rule.device));
+  return rule;
+}
+
+absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<const std::string> rules,
+                                           const DeviceRequest& request, const DeviceMakers& makers) {
+  std::vector<PlaceRule> parsed;
+  for (const std::string& rule : rules) {
+    CAIRN_ASSIGN_OR_RETURN(parsed.emplace_back(), ParsePlaceRule(rule));
+  }
+  // Whatever is left open. Asked for only where something is: the machine may lack it.
+  std::optional<FoundDevice> usual;
+  const auto find_usual = [&]() -> absl::Status {
+    if (usual.has_value()) return absl::OkStatus();
+    CAIRN_ASSIGN_OR_RETURN(usual, FindDevice(request.device, "--device", request, makers));
+    return absl::OkStatus();
+  };
+  DeviceName base;
+  if (request.device != "auto") {
+    CAIRN_ASSIGN_OR_RETURN(base, ParseDeviceName(request.device));
+  }
+  Placer placer(request, makers, base);
+
+  LayerPlacement placement;
+  std::vector<bool> fitted(parsed.size());
+  for (size_t i = 0; i < model.nodes().size(); ++i) {
+    const nn::Node& node = model.nodes()[i];
+    const auto same_layer = [&](const nn::Node& earlier) { return earlier.layer == node.layer; };
+    const auto before =
+        std::find_if(model.nodes().begin(), model.nodes().begin() + static_cast<int64_t>(i), same_layer);
+    if (before != model.nodes().begin() + static_cast<int64_t>(i)) {
+      placement.device_of.push_back(placement.device_of[static_cast<size_t>(before - model.nodes().begin())]);
+      continue;
+    }
+    const PlaceRule* rule = LastThatFits(parsed, *node.layer, fitted, placement.remarks);
+    FoundDevice found;
+    if (rule != nullptr || !node.device.empty()) {
+      const Asked asked =
+          rule != nullptr
+              ? Asked{rule->device, absl::StrCat("--place '", rule->layers, "=", rule->device, "'")}
+              : Asked{node.device, absl::StrCat("layer '", node.layer->name(), "': device")};
+      CAIRN_ASSIGN_OR_RETURN(found, placer.Find(*node.layer, asked));
+    } else {
+      CAIRN_RETURN_IF_ERROR(find_usual());
+      found = *usual;
+      usual->warnings.clear();
+    }
+    std::move(found.warnings.begin(), found.warnings.end(), std::back_inserter(placement.warnings));
+    found.warnings.clear();
+    const auto known = std::find_if(placement.devices.begin(), placement.devices.end(),
+                                    [&](const FoundDevice& device) { return device.name == found.name; });
+    placement.device_of.push_back(static_cast<int>(known - placement.devices.begin()));
+    if (known == placement.devices.end()) placement.devices.push_back(std::move(found));
+  }
+  for (size_t i = 0; i < parsed.size(); ++i) {
+    if (fitted[i]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--place: no layer's name fits '", parsed[i].layers, "'; layers: ", LayerNames(model)));
+  }
+  return placement;
+}
+
+std::vector<std::string> DescribeLayers(const nn::Model& model, const LayerPlacement& placement) {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < model.nodes().size(); ++i) {
+    const nn::Layer& layer = *model.nodes()[i].layer;
+    DeviceName name = placement.devices[static_cast<size_t>(placement.device_of[i])].name;
+    name.replica.reset();
+    lines.push_back(absl::StrCat(layer.name(), ": (", layer.class_name(), "): ", name.ToString()));
+  }
+  return lines;
+}
+
+std::vector<std::string> DescribeVariables(const nn::Model& model, int servers) {
+  const auto slices = net::PlaceVariables(VariablesOf(model), {.servers = servers});
+  std::vector<std::string> lines;
+  for (const nn::ModelVariable& variable : model.variables()) {
+    for (size_t server = 0; server < slices.size(); ++server) {
+      for (const net::Slice& slice : slices[server]) {
+        if (slice.name != variable.name) continue;
+        lines.push_back(absl::StrCat(
+            variable.name, ": ", variable.shape.ToString(),
+            slice.whole() ? "" : absl::StrCat(" rows ", slice.row_begin, " to ", slice.row_end - 1), ": ",
+            Bytes(slice.elements()), " on /job:ps/task:", server));
+      }
+    }
+  }
+  int64_t most = 0;
+  for (size_t server = 0; server < slices.size(); ++server) {
+    int64_t elements = 0;
+    for (const net::Slice& slice : slices[server]) elements += slice.elements();
+    most = std::max(most, elements);
+    lines.push_back(absl::StrCat("/job:ps/task:", server, ": ", Bytes(elements), " in ",
+                                 slices[server].size(), slices[server].size() == 1 ? " piece" : " pieces"));
+  }
+  const double mean = static_cast<double>(model.num_parameters()) / servers;
+  lines.push_back(absl::StrFormat("the fullest server holds %.3f times the mean",
+                                  mean > 0 ? static_cast<double>(most) / mean : 1.0));
+  return lines;
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,42 @@
+// A device's copy of data that the host keeps; where the device's memory is the host's that memory itself,
+// and nothing is copied. Used by the device's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/core/status.h"
+#include "kernels/device.h"
+
+namespace cairn::nn {
+
+class DeviceCopy {
+ public:
+  static absl::StatusOr<DeviceCopy> Create(kernels::Device& device, int64_t num_floats,
+                                           absl::string_view what) {
+    DeviceCopy copy(device);
+    if (!device.host_memory_is_device_memory()) {
+      CAIRN_ASSIGN_OR_RETURN(copy.memory_, device.Allocate(num_floats, what));
+    }
+    return copy;
+  }
+
+  // Where the device reads `host` [count].
+  absl::StatusOr<const float*> Upload(const float* host, int64_t count) {
+    if (memory_ == nullptr) return host;
+    CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
+    return memory_->data();
+  }
+  // Where the device writes what the host reads at `host`.
+  float* Target(float* host) const { return memory_ == nullptr ? host : memory_->data(); }
+
+ private:
+  explicit DeviceCopy(kernels::Device& device) : device_(&device) {}
+
+  kernels::Device* device_;
+  std::unique_ptr<kernels::DeviceMemory> memory_;
+};
+
+}  // namespace cairn::nn

@@ -1,0 +1,27 @@
+// A replica on each of several devices, together one: the batch is split among them, example by example and
+// as evenly as can be, and their gradients are averaged, weighted by their examples, in the order of the
+// devices, into one gradient of the whole batch. So it does not matter to the servers how many devices a
+// worker has.
+//
+// Sums are taken on the host: gradients of devices with memory of their own come there anyway, on their way
+// to the servers. What dropout fells depends on an example's place in the batch, not on its device. A layer
+// that normalizes by the batch does so by its device's part, as Keras' MirroredStrategy does; the batch's
+// mean and variance that are pushed are the weighted means of the devices' own.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/nn/device_thread.h"
+#include "worker/nn/loss.h"
+#include "worker/nn/model.h"
+#include "worker/nn/replica.h"
+
+namespace cairn::nn {
+
+// `model` and the threads, at least one, must outlive it. Errors as of Replica::Create() on each.
+absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const LossSpec& loss,
+                                                             absl::Span<DeviceThread* const> threads);
+
+}  // namespace cairn::nn

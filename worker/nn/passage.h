@@ -1,0 +1,57 @@
+// What one device computes and another reads: activations on their way forward, their gradients on their way
+// back. Where the device's memory is the host's it is read where it lies; elsewhere it is copied to the host,
+// beside the device's other work. Owned by what computes it; Send() in the device's thread, Receive() in the
+// reader's, which comes later by other means.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/core/aligned_buffer.h"
+#include "common/core/status.h"
+#include "kernels/device.h"
+
+namespace cairn::nn {
+
+class Passage {
+ public:
+  static absl::StatusOr<Passage> Create(kernels::Device& device, int64_t num_floats) {
+    Passage passage(device, num_floats);
+    if (device.host_memory_is_device_memory()) return passage;
+    constexpr int64_t kPageFloats = 1024;  // memory that is pinned needs pages of its own
+    passage.staging_ = AlignedBuffer(num_floats + kPageFloats);
+    CAIRN_ASSIGN_OR_RETURN(passage.pinned_,
+                           device.Pin(passage.staging_.data(), num_floats * int64_t{sizeof(float)}));
+    CAIRN_ASSIGN_OR_RETURN(passage.arrived_, device.MakeMarker());
+    return passage;
+  }
+
+  // `from`: device memory, which stays as it is until the reader has read.
+  absl::Status Send(const float* from) {
+    if (arrived_ == nullptr) {
+      host_ = from;
+      return absl::OkStatus();
+    }
+    host_ = staging_.data();
+    CAIRN_RETURN_IF_ERROR(device_->CopyToHost(from, staging_.data(), num_floats_ * int64_t{sizeof(float)}));
+    return arrived_->Set();
+  }
+  // Blocks until it has arrived. Host memory.
+  absl::StatusOr<const float*> Receive() {
+    if (arrived_ != nullptr) CAIRN_RETURN_IF_ERROR(arrived_->Wait());
+    return host_;
+  }
+
+ private:
+  Passage(kernels::Device& device, int64_t num_floats) : device_(&device), num_floats_(num_floats) {}
+
+  kernels::Device* device_;
+  int64_t num_floats_;
+  AlignedBuffer staging_;
+  std::unique_ptr<kernels::PinnedMemory> pinned_;
+  std::unique_ptr<kernels::Marker> arrived_;
+  const float* host_ = nullptr;
+};
+
+}  // namespace cairn::nn

@@ -1,0 +1,242 @@
+#include "worker/nn/pipeline_cells.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/nn/pipeline_schedule.h"
+
+namespace cairn::nn {
+namespace {
+
+// The place of a part's node among its outputs.
+size_t OutputOf(const ModelPart& part, int node) {
+  return static_cast<size_t>(std::find(part.outputs.begin(), part.outputs.end(), node) -
+                             part.outputs.begin());
+}
+
+}  // namespace
+
+PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, absl::Span<const int> device_of)
+    : model(of_model), loss(of_loss), parts(SplitModel(of_model, device_of)) {
+  parts_with.resize(model.variables().size());
+  readers.resize(parts.size());
+  for (size_t part = 0; part < parts.size(); ++part) {
+    device_of_part.push_back(device_of[static_cast<size_t>(parts[part].begin)]);
+    for (const int variable : parts[part].variables) {
+      parts_with[static_cast<size_t>(variable)].push_back(static_cast<int>(part));
+    }
+    readers[part].resize(parts[part].outputs.size());
+    leaves.emplace_back(parts[part].outputs.size());
+  }
+  for (size_t part = parts.size(); part-- > 0;) {
+    for (size_t input = 0; input < parts[part].inputs.size(); ++input) {
+      const int node = parts[part].inputs[input];
+      if (node < 0) continue;
+      const auto from = static_cast<size_t>(PartOfNode(parts, node));
+      const size_t output = OutputOf(parts[from], node);
+      if (device_of_part[from] != device_of_part[part]) leaves[from][output] = true;
+      if (!parts[part].input_needs_gradient[input]) continue;
+      readers[from][output].push_back({static_cast<int>(part), static_cast<int>(input)});
+    }
+  }
+}
+
+PipelineCells::PipelineCells(const PipelineShape& shape, int64_t examples, int64_t micro_batches)
+    : shape_(shape),
+      begins_(EvenParts(examples, std::min(examples, micro_batches))),
+      cells_(shape.parts.size()) {}
+
+absl::Status PipelineCells::Make(int part, PipelineLane& lane) {
+  cells_[static_cast<size_t>(part)].resize(static_cast<size_t>(micro_batches()));
+  for (int m = 0; m < micro_batches(); ++m) CAIRN_RETURN_IF_ERROR(MakeCell(part, m, lane));
+  return absl::OkStatus();
+}
+
+void PipelineCells::Destroy(int part) {
+  cells_[static_cast<size_t>(part)].clear();
+}
+
+PipelineLane::Contribution PipelineCells::ContributionOf(int variable, int part, int micro_batch) const {
+  const std::vector<int>& with = shape_.parts_with[static_cast<size_t>(variable)];
+  return {.first = micro_batch == 0 && part == with.back(),
+          .last = micro_batch + 1 == micro_batches() && part == with.front(),
+          .share =
+              static_cast<float>(static_cast<double>(SizeOf(micro_batch)) / static_cast<double>(examples()))};
+}
+
+absl::Status PipelineCells::MakeCell(int part, int micro_batch, PipelineLane& lane) {
+  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
+  kernels::Device& device = lane.device();
+  Cell& cell = At(part, micro_batch);
+  const int64_t size = SizeOf(micro_batch);
+  Plan::Spec spec = {.part = here, .batch = size, .mean_over = examples()};
+  for (const int variable : here.variables) {
+    if (ContributionOf(variable, part, micro_batch).first) spec.penalized.push_back(variable);
+  }
+  CAIRN_ASSIGN_OR_RETURN(cell.plan, Plan::Create(shape_.model, shape_.loss, device, std::move(spec)));
+  CAIRN_RETURN_IF_ERROR(MakeBorders(part, cell, device));
+  if (!here.last) return absl::OkStatus();
+  const int64_t targets =
+      size * MakeLossParams(shape_.loss, shape_.model.output_shape(), size).targets_per_example();
+  CAIRN_ASSIGN_OR_RETURN(cell.targets, DeviceCopy::Create(device, targets, "targets"));
+  CAIRN_ASSIGN_OR_RETURN(cell.weights, DeviceCopy::Create(device, size, "weights"));
+  return absl::OkStatus();
+}
+
+absl::Status PipelineCells::MakeBorders(int part, Cell& cell, kernels::Device& device) const {
+  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
+  cell.input_pointers.resize(here.inputs.size());
+  cell.inputs.resize(here.inputs.size());
+  cell.input_gradients.resize(here.inputs.size());
+  for (size_t i = 0; i < here.inputs.size(); ++i) {
+    const int input = here.inputs[i];
+    if (input >= 0 && shape_.same_device(PartOfNode(shape_.parts, input), part)) continue;
+    const int64_t floats = cell.plan->input_floats(i);
+    CAIRN_ASSIGN_OR_RETURN(cell.inputs[i], DeviceCopy::Create(device, floats, "activations from elsewhere"));
+    if (!here.input_needs_gradient[i]) continue;
+    CAIRN_ASSIGN_OR_RETURN(cell.input_gradients[i], Passage::Create(device, floats));
+  }
+  cell.outputs.resize(here.outputs.size());
+  cell.output_addends.resize(here.outputs.size());
+  for (size_t i = 0; i < here.outputs.size(); ++i) {
+    const int64_t floats = cell.plan->output_floats(i);
+    if (shape_.leaves[static_cast<size_t>(part)][i]) {
+      CAIRN_ASSIGN_OR_RETURN(cell.outputs[i], Passage::Create(device, floats));
+    }
+    if (shape_.readers[static_cast<size_t>(part)][i].size() > 1) {
+      CAIRN_ASSIGN_OR_RETURN(cell.output_addends[i],
+                             DeviceCopy::Create(device, floats, "gradients from elsewhere"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PipelineCells::GatherInputs(int part, int micro_batch, const Call& call) {
+  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
+  Cell& cell = At(part, micro_batch);
+  for (size_t i = 0; i < here.inputs.size(); ++i) {
+    const int input = here.inputs[i];
+    if (input < 0) {
+      const auto index = static_cast<size_t>(Node::OfModelInput(input));
+      const int64_t elements = shape_.model.inputs()[index].shape.num_elements();
+      CAIRN_ASSIGN_OR_RETURN(
+          cell.input_pointers[i],
+          cell.inputs[i]->Upload(call.inputs[index] + begins_[static_cast<size_t>(micro_batch)] * elements,
+                                 cell.plan->input_floats(i)));
+      continue;
+    }
+    const int from = PartOfNode(shape_.parts, input);
+    const size_t output = OutputOf(shape_.parts[static_cast<size_t>(from)], input);
+    Cell& giver = At(from, micro_batch);
+    if (shape_.same_device(from, part)) {
+      cell.input_pointers[i] = giver.plan->output(output);
+      continue;
+    }
+    CAIRN_ASSIGN_OR_RETURN(const float* const host, giver.outputs[output]->Receive());
+    CAIRN_ASSIGN_OR_RETURN(cell.input_pointers[i], cell.inputs[i]->Upload(host, cell.plan->input_floats(i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PipelineCells::Forward(int part, int micro_batch, const Call& call, PipelineLane& lane) {
+  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
+  Cell& cell = At(part, micro_batch);
+  CAIRN_RETURN_IF_ERROR(GatherInputs(part, micro_batch, call));
+  CAIRN_RETURN_IF_ERROR(lane.device().SeedRandom(
+      call.batch.seed, call.batch.first_example + begins_[static_cast<size_t>(micro_batch)]));
+  CAIRN_RETURN_IF_ERROR(cell.plan->Forward(lane.values(), cell.input_pointers, call.training));
+  if (!call.training) CAIRN_RETURN_IF_ERROR(cell.plan->Penalties(lane.values()));
+  if (here.last) return RunLoss(cell, micro_batch, call, lane);
+  for (size_t i = 0; i < here.outputs.size(); ++i) {
+    if (!cell.outputs[i].has_value()) continue;
+    CAIRN_RETURN_IF_ERROR(cell.outputs[i]->Send(cell.plan->output(i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PipelineCells::RunLoss(Cell& cell, int micro_batch, const Call& call, PipelineLane& lane) {
+  const int64_t begin = begins_[static_cast<size_t>(micro_batch)], size = SizeOf(micro_batch);
+  const BatchView piece = call.batch.Part(begin, size);
+  Plan::Batch batch;
+  CAIRN_ASSIGN_OR_RETURN(
+      batch.targets, cell.targets->Upload(piece.targets.data(), static_cast<int64_t>(piece.targets.size())));
+  if (!piece.weights.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(batch.weights, cell.weights->Upload(piece.weights.data(), size));
+  }
+  if (const absl::Status status = cell.plan->Loss(batch, call.training); !status.ok()) {
+    return begin == 0 ? status : Annotate(status, absl::StrCat("from example ", begin, " on"));
+  }
+  const int64_t width = shape_.model.output_shape().num_elements();
+  return lane.device().CopyToHost(cell.plan->output(), call.outputs + begin * width,
+                                  size * width * int64_t{sizeof(float)});
+}
+
+absl::Status PipelineCells::GatherGradients(int part, int micro_batch, PipelineLane& lane) {
+  Cell& cell = At(part, micro_batch);
+  const auto& readers = shape_.readers[static_cast<size_t>(part)];
+  for (size_t output = 0; output < readers.size(); ++output) {
+    float* const sum = cell.plan->output_gradient(output);
+    const int64_t floats = cell.plan->output_floats(output);
+    bool first = true;
+    for (const PipelineShape::Reader& reader : readers[output]) {
+      Cell& giver = At(reader.part, micro_batch);
+      const auto input = static_cast<size_t>(reader.input);
+      if (shape_.same_device(reader.part, part)) {
+        const float* const gradient = giver.plan->input_gradient(input);
+        CAIRN_RETURN_IF_ERROR(first ? lane.device().CopyOnDevice(gradient, sum, floats)
+                                    : cell.plan->AddToOutputGradient(output, gradient));
+      } else {
+        CAIRN_ASSIGN_OR_RETURN(const float* const host, giver.input_gradients[input]->Receive());
+        if (first) {
+          CAIRN_RETURN_IF_ERROR(lane.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
+        } else {
+          CAIRN_ASSIGN_OR_RETURN(const float* const addend,
+                                 cell.output_addends[output]->Upload(host, floats));
+          CAIRN_RETURN_IF_ERROR(cell.plan->AddToOutputGradient(output, addend));
+        }
+      }
+      first = false;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PipelineCells::Backward(int part, int micro_batch, PipelineLane& lane) {
+  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
+  Cell& cell = At(part, micro_batch);
+  if (!here.last) CAIRN_RETURN_IF_ERROR(GatherGradients(part, micro_batch, lane));
+  std::vector<float*> targets(shape_.model.variables().size());
+  for (const int variable : here.variables) {
+    targets[static_cast<size_t>(variable)] =
+        lane.TargetOf(variable, ContributionOf(variable, part, micro_batch));
+  }
+  CAIRN_RETURN_IF_ERROR(cell.plan->Backward(lane.values(), targets, [&](int variable) {
+    return lane.Add(variable, ContributionOf(variable, part, micro_batch));
+  }));
+  for (size_t i = 0; i < here.inputs.size(); ++i) {
+    if (!cell.input_gradients[i].has_value()) continue;
+    CAIRN_RETURN_IF_ERROR(cell.input_gradients[i]->Send(cell.plan->input_gradient(i)));
+  }
+  return absl::OkStatus();
+}
+
+kernels::LossSums PipelineCells::sums() const {
+  kernels::LossSums sums;
+  for (const Cell& cell : cells_.back()) {
+    sums.loss += cell.plan->sums().loss;
+    sums.examples += cell.plan->sums().examples;
+  }
+  return sums;
+}
+
+double PipelineCells::penalty() const {
+  double penalty = 0;
+  for (const std::vector<Cell>& part : cells_) {
+    for (const Cell& cell : part) penalty += cell.plan->penalty();
+  }
+  return penalty;
+}
+
+}  // namespace cairn::nn

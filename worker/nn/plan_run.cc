@@ -1,0 +1,141 @@
+// A plan's runs: forward, the loss, backward, and what is added up on the way.
+#include "common/core/status.h"
+#include "worker/nn/plan.h"
+
+namespace cairn::nn {
+
+using kernels::TensorDesc;
+
+absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs, bool training) {
+  for (size_t i = 0; i < inputs.size(); ++i) values_[i].data = inputs[i];
+  for (Step& step : steps_) {
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      step.input_pointers[i] = values_[static_cast<size_t>(step.inputs[i])].data;
+    }
+    Value& output = values_[static_cast<size_t>(step.output)];
+    if (step.op->is_view()) {
+      output.data = step.input_pointers[0];
+      continue;
+    }
+    for (size_t i = 0; i < step.variables.size(); ++i) {
+      step.variable_pointers[i] = values[static_cast<size_t>(step.variables[i])];
+    }
+    const absl::Status status = step.op->Forward({.inputs = step.input_pointers,
+                                                  .variables = step.variable_pointers,
+                                                  .output = output.memory->data(),
+                                                  .training = training});
+    if (!status.ok()) return Annotate(status, step.what);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gradient) {
+  for (size_t index = steps_.size(); index-- > 0;) {
+    Step& step = steps_[index];
+    if (!values_[static_cast<size_t>(step.output)].needs_gradient) continue;
+    float* addend = addend_ == nullptr ? nullptr : addend_->data();
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const Value& input = values_[static_cast<size_t>(step.inputs[i])];
+      step.input_gradient_pointers[i] = step.adds[i] ? addend : GradientOf(step.inputs[i]);
+      if (step.adds[i]) addend += PaddedFloats(input.desc.num_floats());
+    }
+    for (size_t i = 0; i < step.variables.size(); ++i) {
+      const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
+      step.gradient_pointers[i] =
+          step.adds_to_variable[i] ? addend : gradients[static_cast<size_t>(step.variables[i])];
+      if (step.adds_to_variable[i]) addend += PaddedFloats(variable.shape.num_elements());
+    }
+    float* output_gradient = GradientOf(step.output);
+    if (step.op->is_view()) {
+      if (step.adds[0]) step.input_gradient_pointers[0] = output_gradient;
+    } else {
+      const absl::Status status =
+          step.op->Backward({.inputs = step.input_pointers,
+                             .variables = step.variable_pointers,
+                             .output = values_[static_cast<size_t>(step.output)].data,
+                             .output_gradient = output_gradient,
+                             .input_gradients = absl::MakeConstSpan(step.input_gradient_pointers),
+                             .gradients = absl::MakeConstSpan(step.gradient_pointers)});
+      if (!status.ok()) return Annotate(status, step.what);
+    }
+    CAIRN_RETURN_IF_ERROR(AddUp(step, gradients));
+    if (scaler_ != nullptr) continue;  // nothing is final yet
+    for (int variable : step.completes) {
+      CAIRN_RETURN_IF_ERROR(Complete(variable, values, gradients, on_gradient));
+    }
+  }
+  if (scaler_ == nullptr) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(scaler_->Unscale(gradients.empty() ? nullptr : gradients[0], &finite_));
+  for (size_t index = steps_.size(); index-- > 0;) {
+    for (int variable : steps_[index].completes) {
+      CAIRN_RETURN_IF_ERROR(Complete(variable, values, gradients, on_gradient));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::Complete(int variable, Values values, Gradients gradients, OnGradient on_gradient) {
+  const auto index = static_cast<size_t>(variable);
+  CAIRN_RETURN_IF_ERROR(Regularize(variable, values[index], gradients[index]));
+  return on_gradient(variable);
+}
+
+absl::Status Plan::AddUp(const Step& step, Gradients gradients) {
+  const auto add = [&](float* sum, const float* addend, kernels::ElementType type, int64_t floats) {
+    const float* const terms[] = {sum, addend};
+    return adders_.at({type, floats})->Forward(terms, sum);
+  };
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    if (!step.adds[i]) continue;
+    const TensorDesc& desc = values_[static_cast<size_t>(step.inputs[i])].desc;
+    CAIRN_RETURN_IF_ERROR(
+        add(GradientOf(step.inputs[i]), step.input_gradient_pointers[i], desc.type, desc.num_floats()));
+  }
+  for (size_t i = 0; i < step.variables.size(); ++i) {
+    if (!step.adds_to_variable[i]) continue;
+    const ModelVariable& variable = model_.variables()[static_cast<size_t>(step.variables[i])];
+    CAIRN_RETURN_IF_ERROR(add(gradients[static_cast<size_t>(step.variables[i])], step.gradient_pointers[i],
+                              kernels::ElementType::kFloat32, variable.shape.num_elements()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::Regularize(int variable, const float* value, float* gradient) {
+  const auto& regularizer = regularizers_[static_cast<size_t>(variable)];
+  if (regularizer == nullptr) return absl::OkStatus();
+  return regularizer->Run(value, gradient, &penalties_[static_cast<size_t>(variable)]);
+}
+
+absl::Status Plan::Penalties(Values values) {
+  for (const int variable : spec_.part.variables) {
+    CAIRN_RETURN_IF_ERROR(Regularize(variable, values[static_cast<size_t>(variable)], nullptr));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::AddToOutputGradient(size_t output, const float* addend) {
+  float* const sum = output_gradient(output);
+  const float* const terms[] = {sum, addend};
+  return adders_.at({kernels::ElementType::kFloat32, output_floats(output)})->Forward(terms, sum);
+}
+
+absl::Status Plan::Loss(const Batch& batch, bool gradient) {
+  float* const doutputs = gradient ? GradientOf(outputs_[0]) : nullptr;
+  CAIRN_RETURN_IF_ERROR(loss_->Run(output(), batch.targets, batch.weights, &sums_, doutputs));
+  return gradient && scaler_ != nullptr ? scaler_->Scale(doutputs) : absl::OkStatus();
+}
+
+absl::Status Plan::ForwardBackward(Values values, const Batch& batch, Gradients gradients,
+                                   OnGradient on_gradient) {
+  CAIRN_RETURN_IF_ERROR(Forward(values, batch.inputs, /*training=*/true));
+  CAIRN_RETURN_IF_ERROR(Loss(batch, /*gradient=*/true));
+  return Backward(values, gradients, on_gradient);
+}
+
+absl::Status Plan::Evaluate(Values values, const Batch& batch) {
+  CAIRN_RETURN_IF_ERROR(Forward(values, batch.inputs, /*training=*/false));
+  CAIRN_RETURN_IF_ERROR(Penalties(values));
+  return Loss(batch, /*gradient=*/false);
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,134 @@
+#include "worker/status_pages.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/core/flags.h"
+#include "common/core/process_usage.h"
+#include "common/net/exposition.h"
+#include "common/net/inspection.h"
+#include "common/net/status_page.h"
+
+namespace cairn::worker {
+namespace {
+
+double Number(int64_t value) {
+  return static_cast<double>(value);
+}
+
+std::string Metrics(const WorkerMeters& meters) {
+  const WorkerMeters::Now now = meters.now();
+  net::Exposition out;
+  out.Counter("cairn_worker_examples_total", "Examples whose gradients were computed.",
+              Number(meters.examples.value()));
+  out.Gauge("cairn_worker_loss", "Mean over the last batch.", now.last.loss);
+  out.Gauge("cairn_worker_epoch", "The epoch under way, from 1.", Number(now.last.epoch));
+  out.Gauge("cairn_worker_version", "Of the variables after the last step.", Number(now.last.version));
+  out.Counter("cairn_worker_pushes_total", "Gradients by the servers' answer.");
+  out.Sample({{"outcome", "accepted"}}, Number(meters.accepted.value()));
+  out.Sample({{"outcome", "stale"}}, Number(meters.stale.value()));
+  out.Sample({{"outcome", "refused"}}, Number(meters.refused.value()));
+  out.Sample({{"outcome", "duplicate"}}, Number(meters.duplicate.value()));
+  out.Histogram("cairn_worker_step_seconds", "A whole step.", meters.step_seconds);
+  out.Histogram("cairn_worker_step_phase_seconds",
+                "Of a step: waiting for the batch; forward and backward, sending gradients meanwhile; then waiting for "
+                "the servers' answer.");
+  out.Sample({{"phase", "input"}}, meters.input_seconds);
+  out.Sample({{"phase", "compute"}}, meters.compute_seconds);
+  out.Sample({{"phase", "answer"}}, meters.answer_seconds);
+  out.Histogram("cairn_worker_staleness_versions", "Versions between an accepted gradient's and its update.",
+                meters.staleness);
+  out.Counter("cairn_worker_rejoins_total", "How often its place in the job was lost and taken again.",
+              Number(meters.rejoins.value()));
+  out.Counter("cairn_worker_checkpoints_total", "Checkpoints by how they ended; the chief's.");
+  out.Sample({{"outcome", "saved"}}, Number(meters.checkpoints.value()));
+  out.Sample({{"outcome", "failed"}}, Number(meters.checkpoints_failed.value()));
+  if (meters.checkpoint_version >= 0) {
+    out.Gauge("cairn_worker_checkpoint_version", "Of the newest one.", Number(meters.checkpoint_version));
+    out.Gauge("cairn_worker_checkpoint_timestamp_seconds", "When that was saved, since 1970.",
+              meters.checkpoint_unix_seconds);
+  }
+  out.AddProcess();
+  return out.text();
+}
+
+net::StatusPage::Table Phases(const WorkerMeters& meters) {
+  net::StatusPage::Table table = {.title = "Where a step's time goes",
+                                  .columns = {"", "mean", "part", "half below", "99 % below"},
+                                  .rows = {}};
+  const double whole = meters.step_seconds.sum();
+  const auto add = [&](const char* what, const Distribution& phase) {
+    const double count = Number(phase.count());
+    const double part = whole > 0 ? phase.sum() / whole : 0;
+    table.rows.push_back({{.text = what},
+                          {.text = count == 0 ? "-" : net::InTime(phase.sum() / count), .number = true},
+                          {.text = absl::StrFormat("%.0f %%", 100 * part), .number = true, .part = part},
+                          {.text = net::InTime(net::QuantileOf(phase, 0.5)), .number = true},
+                          {.text = net::InTime(net::QuantileOf(phase, 0.99)), .number = true}});
+  };
+  add("waiting for the batch", meters.input_seconds);
+  add("forward and backward, gradients on their way meanwhile", meters.compute_seconds);
+  add("waiting for the servers' answer", meters.answer_seconds);
+  add("the whole step", meters.step_seconds);
+  return table;
+}
+
+net::StatusPage::Table Servers(const v1::Job& job) {
+  net::StatusPage::Table table = {.title = "Servers", .columns = {"task", "address"}, .rows = {}};
+  for (int server = 0; server < job.servers_size(); ++server) {
+    table.rows.push_back({{.text = absl::StrCat("ps/", server)}, {.text = job.servers(server)}});
+  }
+  return table;
+}
+
+net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMeters& meters) {
+  WorkerMeters::Now now = meters.now();
+  const bool trains = meters.step_seconds.count() > 0;
+  const v1::Job& job = identity.job;
+  net::StatusPage page = {
+      .task = identity.task,
+      .state = trains ? "trains" : "starting",
+      .headline = absl::StrCat(identity.model, ", ", net::WithCommas(Number(identity.parameters)), " parameters, ",
+                               net::NameOf(job.mode()), ", batches of ", job.batch_size(), ", on ", now.device)};
+  const auto last_loss = trains ? absl::StrFormat("%.4f", now.last.loss) : "-";
+  const double steps = Number(meters.step_seconds.count());
+  page.facts = {
+      {"version", net::WithCommas(Number(now.last.version)),
+       job.final_version() > 0 ? absl::StrCat("of ", net::WithCommas(Number(job.final_version()))) : ""},
+      {"epoch", absl::StrCat(now.last.epoch), absl::StrCat("of ", job.epochs())},
+      {"examples/s", net::WithCommas(now.examples_per_second),
+       absl::StrCat(net::WithCommas(Number(meters.examples.value())), " in all")},
+      {"loss", last_loss, "of the last batch"},
+      {"step", trains ? net::InTime(meters.step_seconds.sum() / steps) : "-",
+       absl::StrCat(net::WithCommas(steps), " steps")},
+      {"gradients refused", net::WithCommas(Number(meters.stale.value() + meters.refused.value())),
+       absl::StrCat(net::WithCommas(Number(meters.stale.value())), " of them stale")},
+      {"memory", net::InBytes(Number(UsageOfThisProcess().resident_bytes)), "of the process"},
+      {"checkpoint", meters.checkpoint_version >= 0 ? absl::StrCat("step ", meters.checkpoint_version.load()) : "-",
+       absl::StrCat(meters.checkpoints.value(), " saved, ", meters.checkpoints_failed.value(), " failed")},
+  };
+  page.curves = {{"examples/s", net::WithCommas(now.examples_per_second), 0}, {"loss", last_loss, 1}};
+  page.history = std::move(now.history);
+  page.tables = {Phases(meters), Servers(job)};
+  page.footer = absl::StrCat("cairn-worker ", std::string(Version()), " at ", identity.address, ", up ",
+                             net::InTime(now.up_seconds), ". For Prometheus: /metrics");
+  return page;
+}
+
+}  // namespace
+
+net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMeters& meters, const std::string& path) {
+  if (path == "/metrics") {
+    return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = Metrics(meters)};
+  }
+  if (path == "/healthz") return {.body = "ok\n"};
+  if (path == "/statusz" || path == "/") {
+    return {.content_type = "text/html; charset=utf-8", .body = net::RenderHtml(StatusOf(identity, meters))};
+  }
+  return {.status = 404, .body = "/metrics, /healthz or /statusz\n"};
+}
+
+}  // namespace cairn::worker
