@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,8 @@
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "ps/follow.h"
+#include "ps/parts.h"
+#include "ps/replicate.h"
 #include "ps/server.h"
 #include "ps/service.h"
 
@@ -32,6 +35,8 @@ namespace {
 constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
+// A tick comes ten times a second, unless the process is stopped or has no processor.
+constexpr auto kStoodStill = std::chrono::seconds(1);
 
 struct Flags {
   net::ClusterFlags cluster;
@@ -72,17 +77,23 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 
   SteadyClock clock;
   FaultPoints faults(flags.fault);
-  Server server(
-      {
-          .index = index,
-          .cluster_hash = cluster.spec.Hash(),
-          .incarnation = DrawIncarnation(),
-          .connect_to_leader = ConnectByGrpc(index, net::ChannelCredentialsOf(flags.tls)),
-          .memory_limit = memory_limit,
-          .faults = &faults,
-      },
-      clock);
-  const auto service = MakeService(server);
+  const auto make_server = [&, incarnation = DrawIncarnation(),
+                            credentials = net::ChannelCredentialsOf(flags.tls)](int part) {
+    return std::make_unique<Server>(
+        Server::Options{
+            .index = part,
+            .place = index,
+            .cluster_hash = cluster.spec.Hash(),
+            .incarnation = incarnation,
+            .connect_to_leader = ConnectByGrpc(part, credentials),
+            .connect_to_copy = DialCopyByGrpc(credentials),
+            .memory_limit = memory_limit,
+            .faults = &faults,
+        },
+        clock);
+  };
+  Parts parts(make_server(index), index, make_server);
+  const auto service = MakeService(parts);
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, flags.reuse_port);
   int port = 0;
@@ -101,15 +112,18 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 
   faults.Pass("started");
   std::optional<ExitCode> end;
+  TimePoint last_tick = clock.Now();
   while (!end.has_value()) {
-    server.Tick();
-    end = server.ended();
+    const TimePoint now = clock.Now();
+    if (now - std::exchange(last_tick, now) > kStoodStill) parts.WokeUp();
+    parts.Tick();
+    end = parts.ended();
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(100))) {
       LogInfo("stopping on signal ", *signal);
       end = signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
     }
   }
-  server.Shutdown();
+  parts.Shutdown();
   grpc_server->Shutdown(std::chrono::system_clock::now() + kDrain);
   if (end == ExitCode::kDone) LogInfo("training is over");
   return *end;

@@ -16,6 +16,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -97,6 +98,23 @@ struct UpdateCounters {
   void Add(const UpdateCounters& other);
 };
 
+// All that a policy knows beside its configuration: another one of the same mode goes on with it.
+struct PolicyState {
+  struct Worker {
+    uint64_t incarnation = 0;
+    int64_t last_step = std::numeric_limits<int64_t>::min();  // of this incarnation
+    bool live = false;
+  };
+  int64_t version = 0;
+  std::optional<int64_t> final_version{};
+  std::map<int, Worker> roster{};      // [worker]
+  std::vector<Gradient> staged{};      // sync: for the open round, in order of arrival
+  std::map<int, int64_t> clocks{};     // ssp: [worker]
+  int64_t slowest = 0;                 // ssp
+  std::map<int, PushKey> held{};       // ssp: [worker]
+  UpdateCounters counters{};
+};
+
 class UpdatePolicy {
  public:
   virtual ~UpdatePolicy() = default;
@@ -125,6 +143,10 @@ class UpdatePolicy {
   // policy does not ask.
   virtual int64_t ClockOf(int /*worker*/) const { return 0; }
   virtual const UpdateCounters& counters() const = 0;
+
+  virtual PolicyState Save() const = 0;
+  // Goes on from there: the same events then have the same decisions.
+  virtual void Restore(const PolicyState& state) = 0;
 };
 
 struct PolicyConfig {

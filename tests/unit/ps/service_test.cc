@@ -68,7 +68,8 @@ class StandingReader final : public client::FrameHandler {
 
 TEST(Service, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   test::FakeClock clock;
-  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
+  Server& server = parts.own();
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
   *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
@@ -77,7 +78,7 @@ TEST(Service, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   server.Create(create,
                 [&](absl::StatusOr<v1::CreateResponse> response) { layout = response.value().layout(); });
 
-  const auto service = MakeService(server);
+  const auto service = MakeService(parts);
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, /*reuse_port=*/false);
   int port = 0;
