@@ -206,7 +206,7 @@ std::string InBytes(double bytes) {
     bytes /= 1024;
     ++unit;
   }
-  return absl::StrFormat(unit == 0 || std::abs(bytes) >= 100 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
+  return absl::StrFormat("%.*f %s", unit == 0 || std::abs(bytes) >= 100 ? 0 : 1, bytes, kUnits[unit]);
 }
 
 std::string InTime(double seconds) {
