@@ -23,7 +23,11 @@ rm -rf "$found" && mkdir -p "$found"
 
 options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=8192 -print_final_stats=1
   -artifact_prefix="$found/")
-if [[ -f $here/$target.dict ]]; then options+=(-dict="$here/$target.dict"); fi
+dict=$here/$target.dict
+case $target in
+  create | follow | session | slices) dict=$here/script.dict ;;  # all play scripts
+esac
+if [[ -f $dict ]]; then options+=(-dict="$dict"); fi
 
 # New inputs go to the first folder alone.
 TMPDIR=$scratch UBSAN_OPTIONS=print_stacktrace=1 \
