@@ -400,7 +400,7 @@ absl::Status LocalStream::Receive() {
     }
     const absl::Span<const char> header(in_.data() + in_begin_ + sizeof prologue, prologue.header_bytes);
     if (prologue.kind == Prologue::kFarewell) {
-      if (prologue.payload_bytes == 0) return TheyEnded();
+      if (prologue.payload_bytes == 0 || header.empty()) return TheyEnded();
       return absl::Status(static_cast<absl::StatusCode>(prologue.payload_bytes),
                           absl::string_view(header.data(), header.size()));
     }
