@@ -70,13 +70,16 @@ void Monitor::Sample() {
     while (recent_.size() > 2 && now - recent_.front().at > kRatesOver) recent_.pop_front();
   }
   if (!history_.Wants(now)) return;
-  const v1::Rates rates = Status().rates();
+  const v1::Rates rates = WithRates(status).rates();
   history_.Add(now, {rates.updates_per_second(), rates.examples_per_second(),
                      rates.received_bytes_per_second() + rates.sent_bytes_per_second(), MeanLoss(status)});
 }
 
 v1::ServerStatus Monitor::Status() const {
-  v1::ServerStatus status = server_.Status();
+  return WithRates(server_.Status());
+}
+
+v1::ServerStatus Monitor::WithRates(v1::ServerStatus status) const {
   MutexLock lock(mutex_);
   if (recent_.size() < 2) return status;
   const Totals &first = recent_.front(), &last = recent_.back();

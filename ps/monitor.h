@@ -39,6 +39,8 @@ class Monitor {
     int64_t received_bytes = 0, sent_bytes = 0, version = 0, examples = 0;
   };
 
+  v1::ServerStatus WithRates(v1::ServerStatus status) const ABSL_LOCKS_EXCLUDED(mutex_);
+
   Server& server_;
   const Clock& clock_;
   const std::string address_;
