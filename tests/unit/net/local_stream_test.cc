@@ -102,9 +102,10 @@ class LocalStreamTest : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Over, LocalStreamTest, testing::Bool(),
                          [](const auto& over) { return over.param ? "SharedMemory" : "Socket"; });
 
-std::vector<float> Numbers(size_t count, float first) {
-  std::vector<float> numbers(count);
-  for (size_t i = 0; i < count; ++i) numbers[i] = first + static_cast<float>(i);
+// Shared with the stream, which may still be leaving the system call that sent them when the other end has them all.
+std::shared_ptr<const std::vector<float>> Numbers(size_t count, float first) {
+  const auto numbers = std::make_shared<std::vector<float>>(count);
+  for (size_t i = 0; i < count; ++i) (*numbers)[i] = first + static_cast<float>(i);
   return numbers;
 }
 
@@ -117,22 +118,22 @@ TEST_P(LocalStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
   const size_t largest = static_cast<size_t>(LocalStream::kPieceFloats);
   const std::vector<size_t> sizes = {0,           1,       3, 4095,    4096, 4097,   5000,
                                      largest - 1, largest, 2, largest, 0,    largest};
-  std::vector<std::vector<float>> sent;
+  std::vector<std::shared_ptr<const std::vector<float>>> sent;
   for (size_t i = 0; i < sizes.size(); ++i) sent.push_back(Numbers(sizes[i], static_cast<float>(i)));
   for (size_t i = 0; i < sent.size(); ++i) {
     const std::string header = std::string(i * 700, 'h') + std::to_string(i);
     // In two runs, as variables that lie apart.
-    const absl::Span<const float> all = sent[i];
+    const absl::Span<const float> all = *sent[i];
     const absl::Span<const float> runs[] = {all.subspan(0, all.size() / 3), all.subspan(all.size() / 3)};
-    client_->Send(header, runs, nullptr);
-    server_->Send(header, runs, nullptr);
+    client_->Send(header, runs, sent[i]);
+    server_->Send(header, runs, sent[i]);
   }
   for (Receiver* receiver : {&at_server_, &at_client_}) {
     const auto got = receiver->Await(sizes.size());
     ASSERT_EQ(got.size(), sizes.size());
     for (size_t i = 0; i < sizes.size(); ++i) {
       EXPECT_EQ(got[i].first, std::string(i * 700, 'h') + std::to_string(i));
-      EXPECT_TRUE(got[i].second == BytesOf(sent[i])) << "payload " << i;
+      EXPECT_TRUE(got[i].second == BytesOf(*sent[i])) << "payload " << i;
     }
   }
 }
@@ -140,26 +141,26 @@ TEST_P(LocalStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
 TEST_P(LocalStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {
   Start();
   at_server_.StandStill();
-  const std::vector<float> payload = Numbers(static_cast<size_t>(LocalStream::kPieceFloats), 1);
-  const absl::Span<const float> run = payload;
+  const auto payload = Numbers(static_cast<size_t>(LocalStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
   constexpr size_t kMessages = 40;  // more than sockets and rings take
-  for (size_t i = 0; i < kMessages; ++i) client_->Send("up", {&run, 1}, nullptr);
-  server_->Send("down", {&run, 1}, nullptr);  // by a thread that is held up itself: when it is not any more
+  for (size_t i = 0; i < kMessages; ++i) client_->Send("up", {&run, 1}, payload);
+  server_->Send("down", {&run, 1}, payload);  // by a thread that is held up itself: when it is not any more
   at_server_.Open();
   const auto got = at_server_.Await(kMessages);
   ASSERT_EQ(got.size(), kMessages);
-  for (const auto& message : got) EXPECT_TRUE(message.second == BytesOf(payload));
+  for (const auto& message : got) EXPECT_TRUE(message.second == BytesOf(*payload));
   EXPECT_EQ(at_client_.Await(1).size(), 1u);
 }
 
 TEST_P(LocalStreamTest, WithMoreAnswersQueuedThanItsLimitAServerTakesNoRequests) {
   Start({.incarnation = kIncarnation, .rest_above = 2});
   at_client_.StandStill();
-  const std::vector<float> payload = Numbers(static_cast<size_t>(LocalStream::kPieceFloats), 1);
-  const absl::Span<const float> run = payload;
-  for (int i = 0; i < 12; ++i) server_->Send("answer", {&run, 1}, nullptr);
+  const auto payload = Numbers(static_cast<size_t>(LocalStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
+  for (int i = 0; i < 12; ++i) server_->Send("answer", {&run, 1}, payload);
   ASSERT_EQ(at_server_.Await(0).size(), 0u);
-  for (int i = 0; i < 12; ++i) client_->Send("request", {&run, 1}, nullptr);
+  for (int i = 0; i < 12; ++i) client_->Send("request", {&run, 1}, payload);
   at_client_.Open();
   EXPECT_EQ(at_client_.Await(12).size(), 12u);
   EXPECT_EQ(at_server_.Await(12).size(), 12u);
