@@ -70,9 +70,9 @@ class ElasticTest(IntegrationTest):
                 self.assert_exit(DONE, run)
                 summary = read_summary(self.directory / "summary.json")
                 self.assert_all_used_once(summary, epochs=2)
-                self.assertEqual(summary["workers"], 3)
-                # Batches of all workers. The first epoch may be over before the chief has joined.
-                self.assertIn(run.stdout.count("67/67 - "), (1, 2))
+                if mode[0] == "--sync_replicas":  # else the work may be done before the last of them has joined
+                    self.assertEqual(summary["workers"], 3)
+                    self.assertEqual(run.stdout.count("67/67 - "), 2)  # batches of all workers
 
     def test_a_worker_under_the_launcher_may_be_told_to_leave(self):
         run = self.start("cairn", "train", MLP, "--elastic", "--workers=2", "--sync_replicas", "--epochs=1000",
