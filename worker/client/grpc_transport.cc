@@ -157,7 +157,10 @@ class GrpcStub final : public ServerStub {
                     const Request& request, Response* response, Timeout timeout) {
     grpc::ClientContext context;
     net::SetDeadline(context, timeout);
-    return net::FromGrpc((stub_.get()->*method)(&context, request, response));
+    absl::Status status = net::FromGrpc((stub_.get()->*method)(&context, request, response));
+    // We cancel no call, but a server that stops cancels those it has not answered.
+    if (absl::IsCancelled(status)) status = absl::UnavailableError("the server ended the call");
+    return status;
   }
 
   const std::string address_;

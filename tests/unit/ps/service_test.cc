@@ -4,10 +4,14 @@
 
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cairn/v1/parameter_server.grpc.pb.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
 #include "common/net/grpc_util.h"
 #include "gmock/gmock.h"
 #include "grpcpp/server_builder.h"
@@ -183,6 +187,47 @@ TEST(LocalService, WithTooManySessionsOneMoreGoesToGrpc) {
   const std::string name = listener.name;
   LocalService local(server, std::move(listener), {.incarnation = 5, .most_sessions = 0});
   EXPECT_EQ(WayTo(name), "gRPC");
+}
+
+// Answers no Wait, as a server whose condition does not come.
+class SilentService final : public v1::ParameterServer::Service {
+ public:
+  grpc::Status Wait(grpc::ServerContext* context, const v1::WaitRequest*, v1::WaitResponse*) override {
+    {
+      MutexLock lock(mutex_);
+      asked_ = true;
+      changed_.NotifyAll();
+    }
+    while (!context->IsCancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return grpc::Status::CANCELLED;
+  }
+  void AwaitAsked() {
+    MutexLock lock(mutex_);
+    while (!asked_) changed_.Wait(mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool asked_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+TEST(GrpcStub, ACallThatAStoppingServerCancelsIsOneToRepeat) {
+  SilentService service;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
+  const auto stub = client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  Thread stops("stops", [&] {
+    service.AwaitAsked();
+    grpc_server->Shutdown(std::chrono::system_clock::now());
+  });
+  v1::WaitResponse response;
+  const absl::Status status = stub->Wait({}, &response, std::chrono::seconds(60));
+  stops.Join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
 }  // namespace
