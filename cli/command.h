@@ -26,6 +26,7 @@ std::unique_ptr<Command> MakeDigitsCommand();
 std::unique_ptr<Command> MakeHealthCommand();
 std::unique_ptr<Command> MakeMatpowCommand();
 std::unique_ptr<Command> MakeModelCommand();
+std::unique_ptr<Command> MakePlanCommand();
 std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeTrainCommand();
 std::unique_ptr<Command> MakeVarCommand();

@@ -23,6 +23,7 @@ constexpr Row kCommands[] = {
     {"devices", "List the devices of this machine, or why there is no GPU", MakeDevicesCommand},
     {"matpow", "Compute A^n + B^n, the powers on one or two devices and the sum on another",
      MakeMatpowCommand},
+    {"plan", "How long a step of a cluster takes, what bounds it, and how many servers are best", MakePlanCommand},
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},

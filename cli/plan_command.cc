@@ -1,0 +1,115 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/planner.h"
+#include "common/core/flags.h"
+#include "worker/job.h"
+#include "worker/nn/model.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn plan";
+// Beyond it nobody puts a server beside each worker.
+constexpr int kMostServers = 256;
+constexpr int kTableWorkers[] = {1, 8, 64, 256, 1000};
+constexpr int kTableServers[] = {1, 4, 16, 64, 200};
+
+// A check of a flag's value by one of the planner's parsers.
+template <typename Parse>
+CLI::Validator ParsedBy(Parse parse) {
+  return CLI::Validator([parse](std::string& text) { return std::string(parse(text).status().message()); }, "");
+}
+
+class PlanCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.add_option("MODEL", model_, "Keras' JSON, or a .keras file")->required()->type_name("FILE");
+    app.add_option("--ps", servers_, "Parameter servers")->check(WholeNumberFrom(1))->capture_default_str();
+    app.add_option("--workers", input_.workers, "Workers")->check(WholeNumberFrom(1))->capture_default_str();
+    app.add_option("--link", link_, "Rate of each machine's link, each way: 10Gbit, 100Mbit")
+        ->check(ParsedBy(ParseLinkRate))
+        ->capture_default_str()
+        ->type_name("RATE");
+    app.add_option(FlagNames("step_compute"), compute_,
+                   "What a worker computes in a step: 30ms. `step_bench --compute_only` measures it")
+        ->required()
+        ->check(ParsedBy(ParseSeconds))
+        ->type_name("TIME");
+    app.add_option(FlagNames("round_trip"), round_trip_, "Of a small message between two machines")
+        ->check(ParsedBy(ParseSeconds))
+        ->capture_default_str()
+        ->type_name("TIME");
+    app.add_option(FlagNames("task_rate"), task_rate_,
+                   "What one task sends or takes at most, whatever its link; push_pull_bench measures it")
+        ->check(ParsedBy(ParseLinkRate))
+        ->capture_default_str()
+        ->type_name("RATE");
+    app.add_option(FlagNames("memory_bandwidth"), memory_gigabytes_,
+                   "Of a server's update, in GB/s; apply_bench measures it")
+        ->check(NumberAbove(0))
+        ->capture_default_str();
+    app.add_option(FlagNames("optimizer_slots"), input_.optimizer_slots,
+                   "Numbers kept beside each parameter: 0 for SGD, 1 with momentum, 2 for Adam")
+        ->check(WholeNumberFrom(0))
+        ->capture_default_str();
+    app.add_flag("--table", table_, "Steps of clusters of all sizes, up to 1000 workers and 200 servers");
+    app.add_flag("--json", json_, "One JSON object, in seconds and bytes");
+  }
+
+  int Run(const CLI::App&) override {
+    const auto model = nn::Model::FromFile(model_);
+    if (!model.ok()) return static_cast<int>(UsageError(kProgram, model.status().message()));
+    input_.variables = worker::VariablesOf(*model);
+    input_.link = ParseLinkRate(link_).value();
+    input_.step_compute = ParseSeconds(compute_).value();
+    input_.round_trip = ParseSeconds(round_trip_).value();
+    input_.task_rate = ParseLinkRate(task_rate_).value();
+    input_.memory_bandwidth = memory_gigabytes_ * 1e9;
+    if (table_) {
+      std::printf("%s", AsTable(input_, kTableWorkers, kTableServers).c_str());
+      return 0;
+    }
+    const StepPlan plan = PlanStep(input_, servers_);
+    const StepPlan best = BestPlan(input_, std::clamp(2 * input_.workers, servers_, std::max(servers_, kMostServers)));
+    std::printf("%s", (json_ ? AsJson(plan, best) : AsText(input_, plan, best)).c_str());
+    return 0;
+  }
+
+ private:
+  std::string AsJson(const StepPlan& plan, const StepPlan& best) const {
+    const nlohmann::ordered_json document = {{"ps", plan.servers},
+                                             {"workers", input_.workers},
+                                             {"step_seconds", plan.step},
+                                             {"compute_seconds", plan.compute},
+                                             {"push_seconds", plan.push},
+                                             {"update_seconds", plan.update},
+                                             {"pull_seconds", plan.pull},
+                                             {"latency_seconds", plan.latency},
+                                             {"worker_link_bytes", plan.worker_bytes},
+                                             {"server_link_bytes", plan.server_bytes},
+                                             {"imbalance", plan.imbalance},
+                                             {"bottleneck", plan.bottleneck},
+                                             {"best_ps", best.servers},
+                                             {"best_step_seconds", best.step}};
+    return document.dump(2) + "\n";
+  }
+
+  std::string model_, link_ = "10Gbit", compute_, round_trip_ = "200us", task_rate_ = "8Gbit";
+  double memory_gigabytes_ = 8;
+  int servers_ = 1;
+  bool table_ = false, json_ = false;
+  PlanInput input_ = {.variables = {}, .optimizer_slots = 2};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakePlanCommand() {
+  return std::make_unique<PlanCommand>();
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,152 @@
+#include "cli/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/net/status_page.h"
+
+namespace cairn::cli {
+namespace {
+
+// Gradients are sent from so many bytes on: what is left to send when backward ends.
+constexpr double kLastChunk = 256 << 10;
+constexpr double kForward = 1.0 / 3;
+constexpr double kNearlyBest = 1.02;
+
+using Unit = std::pair<absl::string_view, double>;
+
+// A number above 0 and, behind it, one of `units`.
+absl::StatusOr<double> ParseWithUnit(absl::string_view text, absl::Span<const Unit> units, absl::string_view example) {
+  const absl::string_view given = text;
+  text = absl::StripAsciiWhitespace(text);
+  for (const auto& [unit, factor] : units) {
+    absl::string_view digits = text;
+    double number = 0;
+    if (absl::ConsumeSuffix(&digits, unit) && absl::SimpleAtod(absl::StripAsciiWhitespace(digits), &number) &&
+        std::isfinite(number) && number > 0) {
+      return number * factor;
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("'", given, "' is not of the form ", example));
+}
+
+std::string Milliseconds(double seconds) {
+  return absl::StrFormat("%.1f ms", seconds * 1e3);
+}
+
+std::string Rate(double bits) {
+  return bits >= 1e9 ? absl::StrFormat("%g Gbit/s", bits / 1e9) : absl::StrFormat("%g Mbit/s", bits / 1e6);
+}
+
+double Rate(const PlanInput& input) {  // bytes per second
+  return std::min(input.link * kGoodput, input.task_rate) / 8;
+}
+
+}  // namespace
+
+StepPlan PlanStep(const PlanInput& input, int servers) {
+  StepPlan plan = {.servers = servers};
+  int64_t largest = 0;
+  for (const auto& slices : net::PlaceVariables(input.variables, {.servers = servers})) {
+    int64_t bytes = 0;
+    for (const net::Slice& slice : slices) bytes += slice.elements() * static_cast<int64_t>(sizeof(float));
+    plan.worker_bytes += bytes;
+    largest = std::max(largest, bytes);
+  }
+  plan.server_bytes = largest * input.workers;
+  if (plan.worker_bytes > 0) {
+    plan.imbalance = static_cast<double>(largest) * servers / static_cast<double>(plan.worker_bytes);
+  }
+  const double rate = Rate(input);
+  const double transfer = static_cast<double>(std::max(plan.worker_bytes, plan.server_bytes)) / rate;
+  const double last_chunk = std::min(kLastChunk, static_cast<double>(plan.worker_bytes)) / rate;
+  plan.compute = input.step_compute;
+  plan.push = std::max(transfer - (1 - kForward) * input.step_compute, last_chunk);
+  plan.update = static_cast<double>(largest) * (input.workers + 2 + 2 * input.optimizer_slots) / input.memory_bandwidth;
+  plan.pull = transfer;
+  plan.latency = 2 * input.round_trip;
+  plan.step = plan.compute + plan.push + plan.update + plan.pull + plan.latency;
+
+  const double communication = plan.push + plan.pull;
+  if (plan.compute >= communication + plan.update + plan.latency) {
+    plan.bottleneck = "the computation";
+  } else if (plan.update + plan.latency > communication) {
+    plan.bottleneck = plan.latency > plan.update ? "the latency" : "the servers' memory";
+  } else if (input.task_rate < input.link * kGoodput) {
+    plan.bottleneck = plan.server_bytes > plan.worker_bytes ? "the servers' processors" : "the workers' processors";
+  } else {
+    plan.bottleneck = plan.server_bytes > plan.worker_bytes ? "the servers' links" : "the workers' links";
+  }
+  return plan;
+}
+
+StepPlan BestPlan(const PlanInput& input, int most) {
+  std::vector<StepPlan> plans;
+  for (int servers = 1; servers <= most; ++servers) plans.push_back(PlanStep(input, servers));
+  const double shortest = std::min_element(plans.begin(), plans.end(), [](const StepPlan& one, const StepPlan& other) {
+                            return one.step < other.step;
+                          })->step;
+  return *std::find_if(plans.begin(), plans.end(),
+                       [&](const StepPlan& plan) { return plan.step <= shortest * kNearlyBest; });
+}
+
+absl::StatusOr<double> ParseLinkRate(absl::string_view text) {
+  constexpr Unit kUnits[] = {{"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}};
+  absl::string_view rate = absl::StripAsciiWhitespace(text);
+  absl::ConsumeSuffix(&rate, "/s");
+  const auto bits = ParseWithUnit(rate, kUnits, "10Gbit or 100Mbit");
+  if (!bits.ok()) return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not of the form 10Gbit or 100Mbit"));
+  return bits;
+}
+
+absl::StatusOr<double> ParseSeconds(absl::string_view text) {
+  constexpr Unit kUnits[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"", 1}};
+  return ParseWithUnit(text, kUnits, "30ms or 1.5s");
+}
+
+std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan& best) {
+  std::string text;
+  const auto line = [&](absl::string_view what, absl::string_view value, absl::string_view remark = "") {
+    absl::StrAppendFormat(&text, "%-12s%12s%s%s\n", what, value, remark.empty() ? "" : "  ", remark);
+  };
+  absl::StrAppendFormat(&text, "%d ps and %d %s, links of %s each way, synchronous\n\n", plan.servers, input.workers,
+                        input.workers == 1 ? "worker" : "workers", Rate(input.link));
+  line("computation", Milliseconds(plan.compute));
+  line("push", Milliseconds(plan.push), "what backward does not hide");
+  line("update", Milliseconds(plan.update));
+  line("pull", Milliseconds(plan.pull));
+  line("latency", Milliseconds(plan.latency));
+  line("step", Milliseconds(plan.step), absl::StrFormat("%.2f steps/s, as much as %.2f lone workers", 1 / plan.step,
+                                                        plan.speedup(input.workers)));
+  absl::StrAppendFormat(&text, "\neach worker's link %s each way a step, the busiest server's %s (%.2f times the mean)\n",
+                        net::InBytes(static_cast<double>(plan.worker_bytes)),
+                        net::InBytes(static_cast<double>(plan.server_bytes)), plan.imbalance);
+  absl::StrAppend(&text, "most of the time goes to ", plan.bottleneck, "\n");
+  absl::StrAppendFormat(&text, "best: %d ps, %s a step\n", best.servers, Milliseconds(best.step));
+  return text;
+}
+
+std::string AsTable(PlanInput input, absl::Span<const int> workers, absl::Span<const int> servers) {
+  std::string text = absl::StrFormat("%7s", "workers");
+  for (const int count : servers) absl::StrAppendFormat(&text, "%18s", absl::StrCat(count, " ps"));
+  text += '\n';
+  for (const int count : workers) {
+    input.workers = count;
+    absl::StrAppendFormat(&text, "%7d", count);
+    for (const int ps : servers) {
+      const StepPlan plan = PlanStep(input, ps);
+      absl::StrAppendFormat(&text, "%18s", absl::StrFormat("%.1f ms %6.1fx", plan.step * 1e3, plan.speedup(count)));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace cairn::cli

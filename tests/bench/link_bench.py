@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Clusters on links of a given rate: what they reach of what the links allow, and what `cairn plan` said before.
+
+    tests/bench/link_bench.py MODEL DATA_DIR [--bin build/release/bin] [--link 100Mbit] [--clusters 1x1,1x2,2x2,2x4]
+                              [--batch_size 8] [--steps 12] [--rounds 3]
+
+Each task of a cluster (PSxWORKERS) runs in a network namespace of its own, on a bridge; `tc` holds every link to the rate, each
+way. Needs root, iproute2 and a kernel with tbf. The computation of a step is measured first, with as many workers at a time as the
+cluster has, since they share this machine's cores; choose a batch so small that it is a minor part. Printed for each cluster: the
+step as predicted and as measured, their ratio, and the goodput of the busiest link as a ratio of its rate.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+
+NAME = "cairnlink"
+LIMIT = 600  # seconds a run may take
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, timeout=20)
+
+
+@contextlib.contextmanager
+def network(hosts, link):
+    """A namespace and an address per host; both ends of its link send at most at `link`."""
+    rate = link.lower()
+    shape = ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]
+    switch = f"{NAME}-switch"
+    made = []
+    try:
+        ip("netns", "add", switch)
+        made.append(switch)
+        ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        ip("-n", switch, "link", "set", "br0", "up")
+        for index, host in enumerate(hosts):
+            space = f"{NAME}-{host}"
+            ip("netns", "add", space)
+            made.append(space)
+            ip("-n", space, "link", "set", "lo", "up")
+            ip("-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", f"v{index}", "netns", switch)
+            ip("-n", space, "addr", "add", f"10.78.0.{10 + index}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "eth0", "up")
+            ip("-n", switch, "link", "set", f"v{index}", "master", "br0", "up")
+            for where, device in ((space, "eth0"), (switch, f"v{index}")):
+                subprocess.run(["tc", "-n", where, "qdisc", "add", "dev", device, "root", *shape], check=True, timeout=20)
+        yield {host: f"10.78.0.{10 + index}" for index, host in enumerate(hosts)}
+    finally:
+        for space in made:
+            subprocess.run(["ip", "netns", "del", space], check=False, timeout=20)
+
+
+def program(options, name):
+    return os.path.abspath(os.path.join(options.bin, name))
+
+
+def step_seconds(options, servers, workers):
+    """Of one run on links of the given rate, from the chief's summary; servers and workers each on a link."""
+    names = [f"ps{i}" for i in range(servers)] + [f"worker{i}" for i in range(workers)]
+    with network(names, options.link) as address, tempfile.TemporaryDirectory() as directory:
+        cluster = {"ps": [f"{address[f'ps{i}']}:2222" for i in range(servers)],
+                   "worker": [f"{address[f'worker{i}']}:2222" for i in range(workers)]}
+        file = os.path.join(directory, "cluster.json")
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump({"cluster": cluster}, out)
+        summary = os.path.join(directory, "summary.json")
+        tasks = []
+        try:
+            for name in names:
+                job, index = name.rstrip("0123456789"), name[len(name.rstrip("0123456789")):]
+                command = ["ip", "netns", "exec", f"{NAME}-{name}", program(options, f"cairn-{job}"), "--cluster", file,
+                           f"--job_name={job}", f"--task_index={index}", "--transport=tcp"]
+                if job == "worker":
+                    command += ["--model", os.path.abspath(options.model), "--data_dir", os.path.abspath(options.data_dir),
+                                "--sync_replicas", f"--batch_size={options.batch_size}", "--threads=1", "--novalidation",
+                                f"--train_steps={options.steps}"]
+                    if index == "0":
+                        command.append(f"--summary={summary}")
+                with open(os.path.join(directory, f"{name}.log"), "wb") as log:
+                    tasks.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=directory))
+            for name, task in zip(names, tasks):
+                if task.wait(LIMIT) != 0:
+                    with open(os.path.join(directory, f"{name}.log"), encoding="utf-8") as log:
+                        raise SystemExit(f"{name} ended with {task.returncode}:\n{log.read()[-2000:]}")
+        finally:
+            for task in tasks:
+                task.kill()
+        with open(summary, encoding="utf-8") as file:
+            result = json.load(file)
+    return workers * options.batch_size / result["examples_per_second"]
+
+
+def compute_seconds(options, workers):
+    """The slowest median of so many workers that compute at the same time, each alone."""
+    command = [program(options, "step_bench"), "--model", options.model, f"--batch_size={options.batch_size}", "--threads=1",
+               "--compute_only"]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(workers)]
+    rates = [float(re.search(r"(\d+) images/s in the median", run.communicate(timeout=LIMIT)[0])[1]) for run in runs]
+    return options.batch_size / min(rates)
+
+
+def plan(options, servers, workers, compute):
+    said = subprocess.run(
+        [program(options, "cairn"), "plan", options.model, f"--ps={servers}", f"--workers={workers}", f"--link={options.link}",
+         f"--step_compute={compute}s", "--json"], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+    return json.loads(said)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("data_dir")
+    parser.add_argument("--bin", default="build/release/bin")
+    parser.add_argument("--link", default="100Mbit")
+    parser.add_argument("--clusters", default="1x1,1x2,2x2,2x4")
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    bits = float(options.link[:-4]) * {"k": 1e3, "M": 1e6, "G": 1e9}[options.link[-4]]
+    sizes = [tuple(int(number) for number in cluster.split("x")) for cluster in options.clusters.split(",")]
+    measured = {size: [] for size in sizes}
+    predicted = {size: plan(options, *size, compute_seconds(options, size[1])) for size in sizes}
+    for _ in range(options.rounds):
+        for size in sizes:
+            measured[size].append(step_seconds(options, *size))
+    print(f"{'ps':>3} {'workers':>8} {'predicted':>10} {'measured':>10} {'range':>17} {'ratio':>6} {'busiest link':>13}")
+    for size in sizes:
+        said, steps = predicted[size], measured[size]
+        step = statistics.median(steps)
+        # Up and down in turn: in a step the busiest link carries the bytes once each way.
+        used = 2 * max(said["worker_link_bytes"], said["server_link_bytes"]) * 8 / bits / step
+        print(f"{size[0]:3} {size[1]:8} {said['step_seconds'] * 1e3:7.0f} ms {step * 1e3:7.0f} ms "
+              f"{min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} {step / said['step_seconds']:6.2f} {used:13.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+#include "cli/planner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cairn::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+// 100 MB in one matrix that divides evenly, at 1 Gbit/s of goodput: 0.8 s each way.
+PlanInput LargeModel() {
+  return {.variables = {{.name = "kernel", .shape = Shape({25600, 1000 * 1000 / 1024})}},
+          .workers = 1,
+          .link = 1e9 / kGoodput,
+          .step_compute = 0.3,
+          .round_trip = 0.001,
+          .task_rate = 1e12,
+          .memory_bandwidth = 1e15};
+}
+
+TEST(Planner, OneWorkerSendsAndTakesItsBytesOnce) {
+  const PlanInput input = LargeModel();
+  const StepPlan plan = PlanStep(input, 1);
+  const double transfer = static_cast<double>(plan.worker_bytes) / 125e6;
+  EXPECT_EQ(plan.worker_bytes, 25600 * 976 * 4);
+  EXPECT_EQ(plan.server_bytes, plan.worker_bytes);
+  EXPECT_NEAR(plan.pull, transfer, 1e-9);
+  EXPECT_NEAR(plan.push, transfer - 0.2, 1e-9);  // backward, two thirds of 0.3 s, hides as much
+  EXPECT_NEAR(plan.latency, 0.002, 1e-12);
+  EXPECT_NEAR(plan.step, plan.compute + plan.push + plan.update + plan.pull + plan.latency, 1e-12);
+}
+
+TEST(Planner, AServersLinkIsSharedByItsWorkersAndServersShareTheModel) {
+  PlanInput input = LargeModel();
+  const double alone = PlanStep(input, 1).pull;
+  input.workers = 8;
+  EXPECT_NEAR(PlanStep(input, 1).pull, 8 * alone, 1e-9);
+  EXPECT_STREQ(PlanStep(input, 1).bottleneck, "the servers' links");
+  const StepPlan four = PlanStep(input, 4);
+  EXPECT_NEAR(four.pull, 2 * alone * four.imbalance, 1e-9);
+  EXPECT_LT(four.imbalance, 1.03);
+  // With as many servers as workers no link carries more than a worker's.
+  EXPECT_NEAR(PlanStep(input, 8).pull, alone, alone * 0.05);
+  EXPECT_STREQ(PlanStep(input, 16).bottleneck, "the workers' links");
+}
+
+TEST(Planner, TheBestIsTheFewestServersThatAreNearlyAsFastAsAnyNumber) {
+  PlanInput input = LargeModel();
+  EXPECT_EQ(BestPlan(input, 16).servers, 1);
+  input.workers = 4;
+  EXPECT_EQ(BestPlan(input, 16).servers, 4);
+}
+
+TEST(Planner, WhatAVariableCannotBeDividedByIsNotWonByServers) {
+  PlanInput input = LargeModel();
+  input.workers = 8;
+  input.variables = {{.name = "row", .shape = Shape({1, 25'000'000})}};
+  EXPECT_EQ(PlanStep(input, 4).server_bytes, 8 * PlanStep(input, 4).worker_bytes);
+  EXPECT_EQ(BestPlan(input, 16).servers, 1);
+}
+
+TEST(Planner, NamesWhatTakesMostOfTheTime) {
+  PlanInput input = LargeModel();
+  input.step_compute = 100;
+  EXPECT_STREQ(PlanStep(input, 1).bottleneck, "the computation");
+  input = LargeModel();
+  input.task_rate = 1e8;
+  EXPECT_STREQ(PlanStep(input, 1).bottleneck, "the workers' processors");
+  input.workers = 2;
+  EXPECT_STREQ(PlanStep(input, 1).bottleneck, "the servers' processors");
+  input = LargeModel();
+  input.memory_bandwidth = 1e7;
+  EXPECT_STREQ(PlanStep(input, 1).bottleneck, "the servers' memory");
+  input = LargeModel();
+  input.round_trip = 10;
+  EXPECT_STREQ(PlanStep(input, 1).bottleneck, "the latency");
+}
+
+TEST(Planner, ShortModelsSendTheirLastChunkAfterBackward) {
+  PlanInput input = LargeModel();
+  input.variables = {{.name = "kernel", .shape = Shape({250, 1000})}};  // 1 MB, 8 ms of 200 ms
+  EXPECT_NEAR(PlanStep(input, 1).push, 262144 / 125e6, 1e-9);
+}
+
+TEST(Planner, AModelWithoutVariablesIsItsComputation) {
+  PlanInput input = LargeModel();
+  input.variables.clear();
+  EXPECT_NEAR(PlanStep(input, 3).step, 0.302, 1e-9);
+}
+
+TEST(Planner, TextAndTableSayIt) {
+  PlanInput input = LargeModel();
+  input.workers = 2;
+  const std::string text = AsText(input, PlanStep(input, 1), BestPlan(input, 4));
+  EXPECT_THAT(text, HasSubstr("1 ps and 2 workers"));
+  EXPECT_THAT(text, HasSubstr("most of the time goes to the servers' links"));
+  EXPECT_THAT(text, HasSubstr("best: 2 ps"));
+  const int workers[] = {1, 1000}, servers[] = {1, 200};
+  const std::string table = AsTable(input, workers, servers);
+  EXPECT_THAT(table, HasSubstr("200 ps"));
+  EXPECT_THAT(table, HasSubstr("\n   1000"));
+}
+
+TEST(Planner, ReadsRatesAndTimes) {
+  EXPECT_DOUBLE_EQ(ParseLinkRate("10Gbit").value(), 1e10);
+  EXPECT_DOUBLE_EQ(ParseLinkRate("2.5 Gbit/s").value(), 2.5e9);
+  EXPECT_DOUBLE_EQ(ParseLinkRate("100Mbit").value(), 1e8);
+  EXPECT_DOUBLE_EQ(ParseSeconds("30ms").value(), 0.03);
+  EXPECT_DOUBLE_EQ(ParseSeconds("200 us").value(), 0.0002);
+  EXPECT_DOUBLE_EQ(ParseSeconds("1.5").value(), 1.5);
+  for (const char* bad : {"", "Gbit", "10", "-1Gbit", "0Gbit", "infGbit", "10GB"}) {
+    EXPECT_THAT(ParseLinkRate(bad).status().message(), HasSubstr("is not of the form 10Gbit")) << bad;
+  }
+  for (const char* bad : {"", "ms", "-1s", "3 hours", "nan"}) {
+    EXPECT_THAT(ParseSeconds(bad).status().message(), HasSubstr("is not of the form 30ms")) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace cairn::cli
