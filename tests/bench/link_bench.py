@@ -23,6 +23,10 @@ NAME = "cairnlink"
 LIMIT = 600  # seconds a run may take
 
 
+def bits_per_second(link):
+    return float(link[:-4]) * {"k": 1e3, "M": 1e6, "G": 1e9}[link[-4]]
+
+
 def ip(*words):
     subprocess.run(["ip", *words], check=True, timeout=20)
 
@@ -30,8 +34,9 @@ def ip(*words):
 @contextlib.contextmanager
 def network(hosts, link):
     """A namespace and an address per host; both ends of its link send at most at `link`."""
-    rate = link.lower()
-    shape = ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]
+    # A burst is what the link takes at once after a rest: as little as the kernel's clock of 250 Hz allows.
+    burst = max(16 << 10, int(bits_per_second(link) / 8 / 250))
+    shape = ["tbf", "rate", link.lower(), "burst", str(burst), "latency", "50ms"]
     switch = f"{NAME}-switch"
     made = []
     try:
@@ -123,7 +128,6 @@ def main():
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    bits = float(options.link[:-4]) * {"k": 1e3, "M": 1e6, "G": 1e9}[options.link[-4]]
     sizes = [tuple(int(number) for number in cluster.split("x")) for cluster in options.clusters.split(",")]
     measured = {size: [] for size in sizes}
     predicted = {size: plan(options, *size, compute_seconds(options, size[1])) for size in sizes}
@@ -135,7 +139,7 @@ def main():
         said, steps = predicted[size], measured[size]
         step = statistics.median(steps)
         # Up and down in turn: in a step the busiest link carries the bytes once each way.
-        used = 2 * max(said["worker_link_bytes"], said["server_link_bytes"]) * 8 / bits / step
+        used = 2 * max(said["worker_link_bytes"], said["server_link_bytes"]) * 8 / bits_per_second(options.link) / step
         print(f"{size[0]:3} {size[1]:8} {said['step_seconds'] * 1e3:7.0f} ms {step * 1e3:7.0f} ms "
               f"{min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} {step / said['step_seconds']:6.2f} {used:13.2f}")
 
