@@ -3,15 +3,15 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/codec.h"
 
 namespace cairn::ps {
 
-absl::Status Accumulator::Add(int64_t offset, net::Payload payload) {
-  const int64_t bytes = net::PayloadBytes(payload);
-  const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
-  if (bytes == 0 || bytes % static_cast<int64_t>(sizeof(float)) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of floats"));
-  }
+absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
+  const int64_t offset = chunk.offset();
+  int64_t count = 0;
+  CAIRN_RETURN_IF_ERROR(net::CountElements(chunk, payload, &count));
   if (offset < 0 || offset > pool_.buffer_size() - count) {
     return absl::InvalidArgumentError(absl::StrCat("a chunk of ", count, " elements at ", offset,
                                                    " lies outside the ", pool_.buffer_size(),
@@ -27,7 +27,7 @@ absl::Status Accumulator::Add(int64_t offset, net::Payload payload) {
 
   if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
   if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
-  net::CopyPayload(payload, buffer_->data() + offset);
+  net::CopyElements(chunk, payload, 0, {buffer_->data() + offset, static_cast<size_t>(count)});
   received_ += count;
 
   int64_t begin = offset, end = offset + count;

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
 #include "common/net/frame.h"
 #include "ps/buffer_pool.h"
@@ -20,9 +21,9 @@ class Accumulator {
   // `pool`'s buffers have the size of the server's values.
   explicit Accumulator(BufferPool& pool) : pool_(pool) {}
 
-  // INVALID_ARGUMENT, without effect, when the payload is no whole number of floats, lies outside the values,
+  // INVALID_ARGUMENT, without effect, when the payload is no whole number of elements, lies outside the values,
   // or repeats elements that have already come; RESOURCE_EXHAUSTED when the pool has no buffer.
-  absl::Status Add(int64_t offset, net::Payload payload);
+  absl::Status Add(const v1::Chunk& chunk, net::Payload payload);
 
   // Elements received so far.
   int64_t received() const { return received_; }

@@ -154,8 +154,10 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
   }
   const bool trains = shard.optimizer != nullptr;
   const int num_slots = trains ? static_cast<int>(shard.optimizer->slot_names().size()) : 0;
-  const MemoryNeeds needs =
+  MemoryNeeds needs =
       MemoryNeedsOf(value_bytes, num_slots, std::max(job.workers_size(), job.max_workers()));
+  // What travels of the current version and, to somebody slow, of one before: 16 bits each.
+  if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
   if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("the job needs ", InGiB(needs.total()), " and may take ",

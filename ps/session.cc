@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/codec.h"
 #include "ps/declaration.h"
 #include "ps/work_proto.h"
 
@@ -33,6 +35,24 @@ class Answer {
       sink_->Send(header_, {&chunk, 1}, data);
     }
   }
+  // All of `values` in chunks, as `encoding` has them; returns their bytes. RESOURCE_EXHAUSTED as EncodedValues.
+  absl::StatusOr<int64_t> SendValues(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding,
+                                     EncodedValues& encoded) {
+    if (encoding == v1::ENCODING_FLOAT32) {
+      SendElements(values, 0, values->size());
+      return values->size() * kElementBytes;
+    }
+    CAIRN_ASSIGN_OR_RETURN(const auto data, encoded.Of(values, encoding));
+    header_.mutable_chunk()->set_encoding(encoding);
+    for (int64_t offset = 0; offset < values->size(); offset += net::kMaxPayloadFloats) {
+      const int64_t count = std::min(net::kMaxPayloadFloats, values->size() - offset);
+      header_.mutable_chunk()->set_offset(offset);
+      header_.mutable_chunk()->set_count(count);
+      const absl::Span<const float> chunk(data->data() + offset / 2, static_cast<size_t>(net::Codec::Floats(count)));
+      sink_->Send(header_, {&chunk, 1}, data);
+    }
+    return data->size() * kElementBytes;
+  }
   void SendDone(v1::Done done) {
     *header_.mutable_done() = std::move(done);
     sink_->Send(header_, {}, nullptr);
@@ -54,7 +74,7 @@ class Answer {
 
 absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload payload) {
   const uint64_t id = header.request_id();
-  if (header.kind_case() == v1::ClientHeader::kChunk) return OnChunk(id, header.chunk().offset(), payload);
+  if (header.kind_case() == v1::ClientHeader::kChunk) return OnChunk(id, header.chunk(), payload);
   if (!payload.empty()) return absl::InvalidArgumentError("frame: only chunks carry a payload");
 
   if (header.kind_case() == v1::ClientHeader::kEnd) {
@@ -108,6 +128,8 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
                                             .position = begin.position()},
                                .read_values = begin.read_values()};
   open.failure = CheckGradient(request.gradient);
+  open.values_encoding = begin.values_encoding();
+  if (open.failure.ok()) open.failure = net::CheckEncoding(open.values_encoding);
   if (open.failure.ok() && begin.worker() >= (*job)->most_workers()) {
     open.failure = absl::InvalidArgumentError(
         absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->most_workers()));
@@ -151,6 +173,14 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
         .SendFailure(absl::InvalidArgumentError("a state is read whole, at the mark of a snapshot"));
     return;
   }
+  absl::Status known = net::CheckEncoding(begin.encoding());
+  if (known.ok() && begin.encoding() != v1::ENCODING_FLOAT32 && (begin.state() || first != 0 || begin.count() != 0)) {
+    known = absl::InvalidArgumentError("a part of the values, and a state, are read as float32");
+  }
+  if (!known.ok()) {
+    Answer(sink_, request_id).SendFailure(known);
+    return;
+  }
   if (begin.mark().size() > kLongestMark) {
     Answer(sink_, request_id)
         .SendFailure(absl::InvalidArgumentError(
@@ -159,15 +189,23 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   }
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
   (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
-                                      state = begin.state(),
+                                      state = begin.state(), encoding = begin.encoding(),
+                                      encoded = (*job)->shard().store().encoded(),
                                       &sent = server_.meters().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
     if (!result.ok()) {
       answer.SendFailure(result.status());
       return;
     }
-    answer.SendElements(result->values.data, first, end);
-    sent.Add((end - first) * kElementBytes);
     v1::Done done;
+    if (encoding == v1::ENCODING_FLOAT32) {
+      answer.SendElements(result->values.data, first, end);
+      sent.Add((end - first) * kElementBytes);
+    } else if (const auto bytes = answer.SendValues(result->values.data, encoding, *encoded); bytes.ok()) {
+      sent.Add(*bytes);
+    } else {
+      answer.SendFailure(bytes.status());
+      return;
+    }
     if (state && result->slots != nullptr) {
       answer.SendElements(result->slots, 0, result->slots->size(), size);
       sent.Add(result->slots->size() * kElementBytes);
@@ -180,7 +218,7 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   });
 }
 
-absl::Status Session::OnChunk(uint64_t request_id, int64_t offset, net::Payload payload) {
+absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::Payload payload) {
   const auto found = open_.find(request_id);
   if (found == open_.end()) {
     return absl::InvalidArgumentError(
@@ -190,7 +228,7 @@ absl::Status Session::OnChunk(uint64_t request_id, int64_t offset, net::Payload 
   server_.meters().received_bytes.Add(net::PayloadBytes(payload));
   if (!open.failure.ok()) return absl::OkStatus();
   open.failure =
-      open.push != nullptr ? open.push->AddChunk(offset, payload) : open.write->Add(offset, payload);
+      open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);
   return absl::OkStatus();
 }
 
@@ -208,7 +246,9 @@ void Session::End(uint64_t request_id, Open open) {
   if (open.job->hands_out_data()) hands_out = open.job;
   open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_),
                                                       &sent = server_.meters().sent_bytes,
-                                                      hands_out = std::move(hands_out), worker = open.worker](
+                                                      hands_out = std::move(hands_out), worker = open.worker,
+                                                      encoding = open.values_encoding,
+                                                      encoded = open.job->shard().store().encoded()](
                                                          absl::StatusOr<PushResult> result) mutable {
     if (!result.ok()) {
       answer.SendFailure(result.status());
@@ -221,10 +261,11 @@ void Session::End(uint64_t request_id, Open open) {
     done.set_staleness(result->staleness);
     done.set_finished(result->finished);
     if (const auto job = hands_out.lock()) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
+    // Where there is no room for them the worker reads them later, as where there is none to hold them.
     if (result->values.data != nullptr) {
-      answer.SendElements(result->values.data, 0, result->values.data->size());
-      sent.Add(result->values.data->size() * kElementBytes);
-      done.set_has_values(true);
+      const auto bytes = answer.SendValues(result->values.data, encoding, *encoded);
+      if (bytes.ok()) sent.Add(*bytes);
+      done.set_has_values(bytes.ok());
     }
     answer.SendDone(std::move(done));
   });

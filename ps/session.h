@@ -48,6 +48,7 @@ class Session {
     std::unique_ptr<OpenPush> push;  // one of the two
     std::unique_ptr<Accumulator> write;
     int worker = 0;  // whose push it is
+    v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // of its answer
     bool initialise = false;
     bool state = false;    // the write is of values and slots
     absl::Status failure;  // the rest of the request is skipped
@@ -56,7 +57,7 @@ class Session {
   void BeginPush(uint64_t request_id, const v1::PushBegin& begin);
   void BeginWrite(uint64_t request_id, const v1::WriteBegin& begin);
   void Read(uint64_t request_id, const v1::ReadBegin& begin);
-  absl::Status OnChunk(uint64_t request_id, int64_t offset, net::Payload payload);
+  absl::Status OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::Payload payload);
   void End(uint64_t request_id, Open open);
   void FinishWrite(uint64_t request_id, Open open);
 

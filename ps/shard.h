@@ -77,8 +77,8 @@ class OpenPush {
   OpenPush(const PushRequest& request, BufferPool& pool, bool discard)
       : request_(request), accumulator_(pool), discard_(discard) {}
   // As Accumulator::Add(). The chunks of a push that was seen before are not kept.
-  absl::Status AddChunk(int64_t offset, net::Payload payload) {
-    return discard_ ? absl::OkStatus() : accumulator_.Add(offset, payload);
+  absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload) {
+    return discard_ ? absl::OkStatus() : accumulator_.Add(chunk, payload);
   }
 
  private:

@@ -51,7 +51,8 @@ VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* op
       budget_(std::make_shared<MemoryBudget>(memory_limit)),
       pool_(TotalElements(slices_), kIdleBuffers, budget_),
       state_pool_(size() * (1 + NumSlots(optimizer)), /*max_idle=*/0, budget_),
-      slots_pool_(size() * NumSlots(optimizer), /*max_idle=*/0, budget_) {
+      slots_pool_(size() * NumSlots(optimizer), /*max_idle=*/0, budget_),
+      encoded_(std::make_shared<EncodedValues>(size(), budget_)) {
   if (optimizer_ != nullptr) {
     for (size_t slot = 0; slot < optimizer_->slot_names().size(); ++slot) {
       budget_->Take(pool_.buffer_bytes());

@@ -19,6 +19,7 @@
 #include "common/core/mutex.h"
 #include "common/net/placement.h"
 #include "ps/buffer_pool.h"
+#include "ps/encoded_values.h"
 #include "ps/memory_budget.h"
 #include "ps/optim/apply.h"
 #include "ps/optim/optimizer.h"
@@ -48,6 +49,8 @@ class VariableStore {
   BufferPool& pool() { return pool_; }
   // Likewise of whole states: the values, followed by all of each slot, in the optimizer's order.
   BufferPool& state_pool() { return state_pool_; }
+  // What of its versions travels in 16 bits. Never null.
+  const std::shared_ptr<EncodedValues>& encoded() const { return encoded_; }
 
   // Any thread.
   Values current() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -108,6 +111,7 @@ class VariableStore {
   BufferPool pool_;
   BufferPool state_pool_;
   BufferPool slots_pool_;  // of copies of all slots
+  const std::shared_ptr<EncodedValues> encoded_;
   // The updating thread's.
   std::vector<AlignedBuffer> slots_;     // [slot][size()]
   std::shared_ptr<AlignedBuffer> next_;  // new values of an update that is being measured, else null

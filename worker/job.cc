@@ -23,6 +23,10 @@ int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int nu
   return pushes;
 }
 
+v1::Encoding WireOf(absl::string_view dtype) {
+  return dtype == "bfloat16" ? v1::ENCODING_BFLOAT16 : dtype == "float16" ? v1::ENCODING_FLOAT16 : v1::ENCODING_FLOAT32;
+}
+
 absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& object) {
   v1::LearningRateSchedule schedule;
   schedule.set_name(object.class_name);
@@ -154,6 +158,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
                         : dynamic               ? 0
                                                 : options.epochs * steps_per_epoch);
   job.set_dynamic_sharding(dynamic);
+  job.set_wire(WireOf(options.wire_dtype));
   if (dynamic) job.set_num_examples(num_examples);
   job.set_elastic(options.elastic);
   if (options.elastic) {

@@ -15,7 +15,7 @@
 namespace cairn::net {
 
 // Raised when a frame or a call changes its meaning.
-inline constexpr int kProtocolVersion = 4;
+inline constexpr int kProtocolVersion = 5;
 
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);

@@ -2,12 +2,13 @@
 """Clusters on links of a given rate: what they reach of what the links allow, and what `cairn plan` said before.
 
     tests/bench/link_bench.py MODEL DATA_DIR [--bin build/release/bin] [--link 100Mbit] [--clusters 1x1,1x2,2x2,2x4]
-                              [--batch_size 8] [--steps 12] [--rounds 3]
+                              [--batch_size 8] [--steps 12] [--rounds 3] [--wire_dtype bfloat16]
 
 Each task of a cluster (PSxWORKERS) runs in a network namespace of its own, on a bridge; `tc` holds every link to the rate, each
 way. Needs root, iproute2 and a kernel with tbf. The computation of a step is measured first, with as many workers at a time as the
 cluster has, since they share this machine's cores; choose a batch so small that it is a minor part. Printed for each cluster: the
-step as predicted and as measured, their ratio, and the goodput of the busiest link as a ratio of its rate.
+step as predicted and as measured, their ratio, and the goodput of the busiest link as a ratio of its rate. With --wire_dtype each
+cluster also runs with numbers of that type, in turn; the last column is how many times as many steps it makes.
 """
 
 import argparse
@@ -65,7 +66,7 @@ def program(options, name):
     return os.path.abspath(os.path.join(options.bin, name))
 
 
-def step_seconds(options, servers, workers):
+def step_seconds(options, servers, workers, wire_dtype="float32"):
     """Of one run on links of the given rate, from the chief's summary; servers and workers each on a link."""
     names = [f"ps{i}" for i in range(servers)] + [f"worker{i}" for i in range(workers)]
     with network(names, options.link) as address, tempfile.TemporaryDirectory() as directory:
@@ -84,7 +85,7 @@ def step_seconds(options, servers, workers):
                 if job == "worker":
                     command += ["--model", os.path.abspath(options.model), "--data_dir", os.path.abspath(options.data_dir),
                                 "--sync_replicas", f"--batch_size={options.batch_size}", "--threads=1", "--novalidation",
-                                f"--train_steps={options.steps}"]
+                                f"--train_steps={options.steps}", f"--wire_dtype={wire_dtype}"]
                     if index == "0":
                         command.append(f"--summary={summary}")
                 with open(os.path.join(directory, f"{name}.log"), "wb") as log:
@@ -127,21 +128,26 @@ def main():
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--wire_dtype", choices=["bfloat16", "float16"])
     options = parser.parse_args()
     sizes = [tuple(int(number) for number in cluster.split("x")) for cluster in options.clusters.split(",")]
-    measured = {size: [] for size in sizes}
+    measured, shorter = {size: [] for size in sizes}, {size: [] for size in sizes}
     predicted = {size: plan(options, *size, compute_seconds(options, size[1])) for size in sizes}
     for _ in range(options.rounds):
         for size in sizes:
             measured[size].append(step_seconds(options, *size))
-    print(f"{'ps':>3} {'workers':>8} {'predicted':>10} {'measured':>10} {'range':>17} {'ratio':>6} {'busiest link':>13}")
+            if options.wire_dtype:
+                shorter[size].append(measured[size][-1] / step_seconds(options, *size, options.wire_dtype))
+    print(f"{'ps':>3} {'workers':>8} {'predicted':>10} {'measured':>10} {'range':>17} {'ratio':>6} {'busiest link':>13}"
+          + (f" {options.wire_dtype:>9}" if options.wire_dtype else ""))
     for size in sizes:
         said, steps = predicted[size], measured[size]
         step = statistics.median(steps)
         # Up and down in turn: in a step the busiest link carries the bytes once each way.
         used = 2 * max(said["worker_link_bytes"], said["server_link_bytes"]) * 8 / bits_per_second(options.link) / step
         print(f"{size[0]:3} {size[1]:8} {said['step_seconds'] * 1e3:7.0f} ms {step * 1e3:7.0f} ms "
-              f"{min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} {step / said['step_seconds']:6.2f} {used:13.2f}")
+              f"{min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} {step / said['step_seconds']:6.2f} {used:13.2f}"
+              + (f" {statistics.median(shorter[size]):8.2f}x" if options.wire_dtype else ""))
 
 
 if __name__ == "__main__":

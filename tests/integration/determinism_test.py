@@ -33,6 +33,14 @@ class DeterminismTest(IntegrationTest):
     def test_one_server_and_three_are_equal(self):
         self.assertEqual(self.parameters_after("--ps=1"), self.parameters_after("--ps=3"))
 
+    def test_what_travels_in_16_bits_is_the_same_for_any_number_of_servers(self):
+        exact = self.parameters_after("--ps=1")
+        for dtype in ("bfloat16", "float16"):
+            with self.subTest(dtype):
+                rounded = self.parameters_after("--ps=1", f"--wire_dtype={dtype}")
+                self.assertNotEqual(rounded, exact)
+                self.assertEqual(rounded, self.parameters_after("--ps=3", f"--wire_dtype={dtype}", "--transport=tcp"))
+
     def test_norms_are_of_all_servers(self):
         flags = ["--optimizer=lamb", "--global_clipnorm=0.1", "--train_steps=20"]  # the first kernel is split
         self.assertEqual(self.parameters_after("--ps=1", *flags), self.parameters_after("--ps=3", *flags))

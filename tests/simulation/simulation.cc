@@ -381,7 +381,7 @@ class World {
         events, random, longest_delay(), [this, w, s, gradient, value = worker.value, life = worker.life] {
           ps::Shard& shard = Job(s).shard();
           auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
-          if (gradient.examples > 0) (void)push->AddChunk(0, ps::Bytes({value}));
+          if (gradient.examples > 0) (void)push->AddChunk(ps::At(0), ps::Bytes({value}));
           const int64_t arrival = checker_.Arrived(s, gradient, value);
           shard.FinishPush(std::move(push), [=, this](absl::StatusOr<ps::PushResult> result) {
             if (!result.ok()) {

@@ -6,34 +6,44 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/codec.h"
 
 namespace cairn::client {
 namespace {
 
-// Copies `count` floats from byte `begin` of the payload's runs on.
-void CopyFrom(net::Payload payload, size_t begin, size_t bytes, char* to) {
-  for (const auto& run : payload) {
-    if (begin >= run.size()) {
-      begin -= run.size();
-      continue;
-    }
-    const size_t part = std::min(bytes, run.size() - begin);
-    std::memcpy(to, run.data() + begin, part);
-    to += part;
-    bytes -= part;
-    begin = 0;
-    if (bytes == 0) return;
+// Writes runs one after another to `to`, in 16 bits; returns what they take.
+absl::Span<const float> Encoded(const net::Codec& codec, net::FloatSpans runs, float* to) {
+  char* out = reinterpret_cast<char*>(to);
+  int64_t count = 0;
+  for (const auto& run : runs) {
+    codec.Encode(run, out + 2 * count);
+    count += static_cast<int64_t>(run.size());
   }
+  if (count % 2 != 0) std::memset(out + 2 * count, 0, 2);
+  return {to, static_cast<size_t>(net::Codec::Floats(count))};
 }
 
 }  // namespace
 
 void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const net::Extent> extents,
-                 absl::Span<const float> buffer) {
+                 absl::Span<const float> buffer, const Wire& wire) {
+  const net::Codec* const codec = net::CodecOf(wire.encoding);
   absl::InlinedVector<absl::Span<const float>, 8> chunk;
   int64_t chunk_offset = 0, chunk_floats = 0;
   const auto flush = [&] {
-    if (chunk_floats > 0) session.SendChunk(request_id, chunk_offset, chunk);
+    if (chunk_floats > 0) {
+      v1::Chunk header;
+      header.set_offset(chunk_offset);
+      if (codec == nullptr) {
+        session.SendChunk(request_id, header, chunk);
+      } else {
+        header.set_encoding(wire.encoding);
+        header.set_count(chunk_floats);
+        const auto encoded = Encoded(*codec, chunk, wire.room.data() + chunk_offset);
+        session.SendChunk(request_id, header, {&encoded, 1});
+      }
+    }
     chunk.clear();
     chunk_floats = 0;
   };
@@ -55,15 +65,14 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
 }
 
 ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer) {
-  return [extents, buffer](int64_t offset, net::Payload payload) -> absl::Status {
-    const int64_t bytes = net::PayloadBytes(payload);
-    if (bytes % static_cast<int64_t>(sizeof(float)) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("values of ", bytes, " bytes are no run of floats"));
-    }
+  return [extents, buffer](const v1::Chunk& chunk, net::Payload payload) -> absl::Status {
+    const int64_t offset = chunk.offset();
+    int64_t elements = 0;
+    CAIRN_RETURN_IF_ERROR(net::CountElements(chunk, payload, &elements));
     if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
       return absl::InvalidArgumentError(absl::StrCat("values at element ", offset));
     }
-    const int64_t end = offset + bytes / static_cast<int64_t>(sizeof(float));
+    const int64_t end = offset + elements;
     // The first extent that ends behind the chunk's begin.
     auto extent =
         std::partition_point(extents.begin(), extents.end(), [offset](const net::Extent& candidate) {
@@ -74,8 +83,7 @@ ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::
       const int64_t last = std::min(end, extent->server_offset + extent->count);
       if (last <= first) continue;
       float* const to = buffer.data() + extent->local_offset + (first - extent->server_offset);
-      CopyFrom(payload, static_cast<size_t>(first - offset) * sizeof(float),
-               static_cast<size_t>(last - first) * sizeof(float), reinterpret_cast<char*>(to));
+      net::CopyElements(chunk, payload, first - offset, {to, static_cast<size_t>(last - first)});
     }
     return absl::OkStatus();
   };

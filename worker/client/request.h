@@ -14,14 +14,21 @@
 
 namespace cairn::client {
 
+// How numbers travel.
+struct Wire {
+  v1::Encoding encoding = v1::ENCODING_FLOAT32;
+  // Of 16 bits: as many floats as the server's arena has, for what is on its way. Like a buffer that is sent from.
+  absl::Span<float> room{};
+};
+
 // Sends the extents (by rising server_offset) of `buffer` as chunks: extents that touch in the server's arena
-// share one, up to 1 MiB.
+// share one, of up to kMaxPayloadFloats elements.
 void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const net::Extent> extents,
-                 absl::Span<const float> buffer);
+                 absl::Span<const float> buffer, const Wire& wire = {});
 
 // Scatters received chunks into `buffer` by `extents` (by rising server_offset); elements of the arena
 // outside them are skipped. Both must outlive the request. INVALID_ARGUMENT for a payload that is no whole
-// number of floats.
+// number of elements.
 ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer);
 
 // The end of one request, to wait for. Must outlive the session it is given to, or the request.

@@ -23,11 +23,11 @@ absl::StatusOr<uint64_t> ServerSession::Begin(v1::ClientHeader header, OnChunk o
   return header.request_id();
 }
 
-void ServerSession::SendChunk(uint64_t request_id, int64_t offset, net::FloatSpans chunk) {
+void ServerSession::SendChunk(uint64_t request_id, const v1::Chunk& chunk, net::FloatSpans payload) {
   v1::ClientHeader header;
   header.set_request_id(request_id);
-  header.mutable_chunk()->set_offset(offset);
-  stream_->Send(header, chunk);
+  *header.mutable_chunk() = chunk;
+  stream_->Send(header, payload);
 }
 
 void ServerSession::SendEnd(uint64_t request_id) {
@@ -50,7 +50,7 @@ void ServerSession::OnFrame(const v1::ServerHeader& header, net::Payload payload
     const auto found = requests_.find(header.request_id());
     if (found == requests_.end()) return;  // failed here before its last frame came
     if (header.has_chunk()) {
-      absl::Status status = found->second.on_chunk ? found->second.on_chunk(header.chunk().offset(), payload)
+      absl::Status status = found->second.on_chunk ? found->second.on_chunk(header.chunk(), payload)
                                                    : absl::InternalError("values that were not asked for");
       if (status.ok()) return;
       result = std::move(status);

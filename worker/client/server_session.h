@@ -19,8 +19,8 @@ namespace cairn::client {
 
 class ServerSession final : private FrameHandler {
  public:
-  // A chunk of values: elements from `offset` of the server's arena.
-  using OnChunk = std::function<absl::Status(int64_t offset, net::Payload payload)>;
+  // A chunk of values, at its offset of the server's arena.
+  using OnChunk = std::function<absl::Status(const v1::Chunk& chunk, net::Payload payload)>;
   // The answer's end: the server's `done` when its code is OK, else the failure it carries; or the stream's
   // end (UNAVAILABLE in general).
   using OnDone = absl::AnyInvocable<void(absl::StatusOr<v1::Done>)>;
@@ -33,9 +33,9 @@ class ServerSession final : private FrameHandler {
   // need neither), or the reason why the stream has ended; then neither callback is called.
   absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, OnChunk on_chunk, OnDone on_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // `chunk`: runs of floats that are contiguous from `offset` in the server's arena, together at most 1 MiB.
-  // Their memory stays unchanged until the request is done or the session destroyed.
-  void SendChunk(uint64_t request_id, int64_t offset, net::FloatSpans chunk);
+  // `payload`: runs that together are what `chunk` says, at most 1 MiB. Their memory stays unchanged until the request is
+  // done or the session destroyed.
+  void SendChunk(uint64_t request_id, const v1::Chunk& chunk, net::FloatSpans payload);
   void SendEnd(uint64_t request_id);
 
   // Not OK once the stream has ended: make another session.

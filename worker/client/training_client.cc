@@ -10,6 +10,7 @@
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/net/backoff.h"
+#include "common/net/codec.h"
 #include "worker/client/data_position.h"
 
 namespace cairn::client {
@@ -66,13 +67,19 @@ absl::Status TrainingClient::Initialise(const v1::Job& job, StateSource& source)
 absl::Status TrainingClient::WaitReady(const v1::Job& job) {
   CAIRN_ASSIGN_OR_RETURN(
       job_, AwaitJob(*connection_, {.task = options_.task, .job = job, .variables = variables_}));
+  CAIRN_RETURN_IF_ERROR(net::CheckEncoding(job_.job.wire()));
+  encoded_.clear();
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    const bool encodes = job_.job.wire() != v1::ENCODING_FLOAT32;
+    encoded_.emplace_back(encodes ? job_.layout.arena_size(server) : 0);
+  }
   return absl::OkStatus();
 }
 
 absl::Status TrainingClient::Join() {
   CAIRN_RETURN_IF_ERROR(Persist([this] { return JoinOnce(); }));
   heartbeats_ = Thread("heartbeats", [this] { Heartbeats(); });
-  return Pull();
+  return PullForStep();
 }
 
 absl::Status TrainingClient::Reconnect() {
@@ -129,7 +136,11 @@ absl::Status TrainingClient::JoinOnce() {
 }
 
 absl::Status TrainingClient::Pull() {
-  return Persist([this] { return PullOnce(); });
+  return Persist([this] { return PullOnce(v1::ENCODING_FLOAT32); });
+}
+
+absl::Status TrainingClient::PullForStep() {
+  return Persist([this] { return PullOnce(job_.job.wire()); });
 }
 
 absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) {
@@ -154,7 +165,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
   }
 }
 
-absl::Status TrainingClient::PullOnce() {
+absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
   std::string mark;
   if (job_.one_log) {
     mark = absl::StrCat(options_.task, "#", incarnation_, ".", ++reads_);
@@ -170,6 +181,7 @@ absl::Status TrainingClient::PullOnce() {
     v1::ClientHeader header;
     header.mutable_read()->set_layout(job_.layout_ids[static_cast<size_t>(server)]);
     header.mutable_read()->set_mark(mark);
+    header.mutable_read()->set_encoding(encoding);
     CAIRN_RETURN_IF_ERROR(sessions.back()->Begin(
         std::move(header), ReceiveInto(job_.layout.extents_on(server), incoming_.span()),
         done[static_cast<size_t>(server)].Callback()));
@@ -199,7 +211,7 @@ absl::Status TrainingClient::AwaitWork() {
   CAIRN_RETURN_IF_ERROR(connection_->WaitUntil(
       0, v1::CONDITION_WORK, worker_, options_.step_timeout, [this] { return failure(); }, &answer));
   work_ = answer.work();
-  CAIRN_RETURN_IF_ERROR(Pull());
+  CAIRN_RETURN_IF_ERROR(PullForStep());
   finished_ |= work_.over();
   return absl::OkStatus();
 }
@@ -269,6 +281,7 @@ void TrainingClient::StartPush(int server) {
   begin.set_examples(examples_);
   begin.set_read_values(true);
   begin.set_position(push_position_);
+  begin.set_values_encoding(job_.job.wire());
   const auto id =
       push.session->Begin(std::move(header), ReceiveInto(job_.layout.extents_on(server), incoming_.span()),
                           OnPushDone(server, attempt_));
@@ -314,7 +327,8 @@ void TrainingClient::SendAnnounced(int server) {
   Push& push = pushes_[static_cast<size_t>(server)];
   std::sort(push.announced.begin(), push.announced.end(),
             [](const net::Extent& a, const net::Extent& b) { return a.server_offset < b.server_offset; });
-  SendExtents(*push.session, push.request_id, push.announced, gradients_);
+  SendExtents(*push.session, push.request_id, push.announced, gradients_,
+              {.encoding = job_.job.wire(), .room = encoded_[static_cast<size_t>(server)].span()});
   push.announced.clear();
   push.announced_elements = 0;
 }
@@ -357,7 +371,7 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
   const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
   // A repeated push whose answer was lost comes back without values: read them anew, of one version.
   if (pull_again) {
-    CAIRN_RETURN_IF_ERROR(Pull());
+    CAIRN_RETURN_IF_ERROR(PullForStep());
   } else {
     std::swap(parameters_, incoming_);
     versions_ = std::move(versions);

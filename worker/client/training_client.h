@@ -89,7 +89,8 @@ class TrainingClient {
 
   // --- Steps ---
 
-  // Values of one version, in the variables' order. Constant between FinishStep and FinishStep.
+  // Values of one version, in the variables' order; after a join and a step, as they travel in this job (Job.wire).
+  // Constant between FinishStep and FinishStep.
   absl::Span<const float> parameters() const { return parameters_.span(); }
   // Where parameters() lie, now or later, for as long as this object lives.
   std::array<absl::Span<const float>, 2> parameter_buffers() const {
@@ -125,7 +126,7 @@ class TrainingClient {
   // values that there are then. UNAVAILABLE, saying what is missing, when the step's limit is over.
   absl::Status AwaitWork();
 
-  // Pulls the current values: of one version on all servers, but in an asynchronous job whose optimizer takes
+  // Pulls the current values, exact whatever the job's wire is: of one version on all servers, but in an asynchronous job whose optimizer takes
   // no norms.
   absl::Status Pull();
 
@@ -193,7 +194,9 @@ class TrainingClient {
   // Sends it, numbered, to every server that sequences.
   absl::Status Amend(const v1::Amendment& amendment);
   // Reads everything into incoming_ and swaps it in. UNAVAILABLE when a stream broke.
-  absl::Status PullOnce();
+  absl::Status PullOnce(v1::Encoding encoding);
+  // Pull(), as the answers to pushes bring the values.
+  absl::Status PullForStep();
   absl::StatusOr<StepResult> AwaitAnswers();
   // Ends the streams of a step that failed: nothing of it is sent or received any more.
   void DropSessions() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -214,6 +217,7 @@ class TrainingClient {
 
   // The calling thread's.
   AlignedBuffer parameters_, incoming_;
+  std::vector<AlignedBuffer> encoded_;  // [server] gradients on their way, unless they travel as they are
   std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
   bool finished_ = false;
   v1::Work work_;

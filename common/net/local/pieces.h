@@ -8,6 +8,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "cairn/v1/session.pb.h"
 #include "common/net/frame.h"
 #include "common/net/local/stream.h"
 
@@ -26,8 +27,12 @@ void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
   }
   Header of_piece = header;
   size_t run = 0, at = 0;  // where the next piece begins
+  const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;  // in 16 bits
+  int64_t count = header.chunk().count();
   while (left > 0) {
     const int64_t floats = std::min(left, LocalStream::kPieceFloats);
+    const int64_t elements = encoded ? std::min(floats * 2, count) : floats;
+    if (encoded) of_piece.mutable_chunk()->set_count(elements);
     absl::InlinedVector<absl::Span<const float>, 4> piece;
     for (auto missing = static_cast<size_t>(floats); missing > 0;) {
       const auto part = payload[run].subspan(at, missing);
@@ -40,8 +45,9 @@ void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
       }
     }
     stream.Send(of_piece.SerializeAsString(), piece, owner);
-    of_piece.mutable_chunk()->set_offset(of_piece.chunk().offset() + floats);
+    of_piece.mutable_chunk()->set_offset(of_piece.chunk().offset() + elements);
     left -= floats;
+    count -= elements;
   }
 }
 

@@ -13,6 +13,12 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
+v1::Chunk At(int64_t offset) {
+  v1::Chunk chunk;
+  chunk.set_offset(offset);
+  return chunk;
+}
+
 // Servers hold [a: 4 rows of 2 | split after row 3 | the rest on ps/1] and [b: 2 elements].
 class ExtentsTest : public testing::Test {
  protected:
@@ -54,7 +60,7 @@ TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
         const size_t from = begin * sizeof(float), to = end * sizeof(float);
         const size_t at = std::min(std::max(cut, from), to);
         const absl::Span<const char> runs[] = {{bytes + from, at - from}, {bytes + at, to - at}};
-        ASSERT_EQ(receive(static_cast<int64_t>(begin), runs), absl::OkStatus());
+        ASSERT_EQ(receive(At(static_cast<int64_t>(begin)), runs), absl::OkStatus());
       };
       deliver(chunk_end, 9);
       deliver(0, chunk_end);
@@ -68,11 +74,11 @@ TEST_F(ExtentsTest, ChunksThatAreNoneOfOursChangeNothing) {
   std::vector<float> buffer(10, -1.0f);
   const ServerSession::OnChunk receive = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
   const absl::Span<const char> six_bytes("123456", 6), eight_bytes("12345678", 8);
-  EXPECT_EQ(receive(0, {&six_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(receive(At(0), {&six_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
   for (int64_t offset : {int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
-    EXPECT_EQ(receive(offset, {&eight_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(receive(At(offset), {&eight_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(receive(100, {&eight_bytes, 1}), absl::OkStatus()) << "beyond what we know";
+  EXPECT_EQ(receive(At(100), {&eight_bytes, 1}), absl::OkStatus()) << "beyond what we know";
   EXPECT_THAT(buffer, Each(-1));
 }
 
@@ -80,8 +86,8 @@ TEST_F(ExtentsTest, ChunksThatAreNoneOfOursChangeNothing) {
 class RecordingStub final : public ServerStub {
  public:
   struct Sent {
-    int64_t offset;
-    std::vector<float> values;
+    v1::Chunk chunk;
+    std::vector<float> values;  // of the payload, as if it were float32
     size_t runs;
   };
   class Stream final : public FrameStream {
@@ -90,7 +96,7 @@ class RecordingStub final : public ServerStub {
     ~Stream() override { handler_.OnClosed(absl::OkStatus()); }
     void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
       if (!header.has_chunk()) return;
-      Sent sent = {header.chunk().offset(), {}, payload.size()};
+      Sent sent = {header.chunk(), {}, payload.size()};
       for (const auto& run : payload) sent.values.insert(sent.values.end(), run.begin(), run.end());
       stub_.chunks.push_back(std::move(sent));
     }
@@ -126,10 +132,10 @@ TEST_F(ExtentsTest, ExtentsThatTouchOnTheServerShareAChunk) {
   const net::Extent extents[] = {{0, 0, 4, 2}, {0, 2, 9, 1}, {0, 5, 0, 1}};
   SendExtents(session, 1, extents, buffer);
   ASSERT_EQ(stub.chunks.size(), 2u);
-  EXPECT_EQ(stub.chunks[0].offset, 0);
+  EXPECT_EQ(stub.chunks[0].chunk.offset(), 0);
   EXPECT_THAT(stub.chunks[0].values, ElementsAre(4, 5, 9));
   EXPECT_EQ(stub.chunks[0].runs, 2u);
-  EXPECT_EQ(stub.chunks[1].offset, 5);
+  EXPECT_EQ(stub.chunks[1].chunk.offset(), 5);
   EXPECT_THAT(stub.chunks[1].values, ElementsAre(0));
 }
 
@@ -141,9 +147,30 @@ TEST(SendExtents, CutsAtTheLargestPayload) {
   const net::Extent extent = {0, 10, 0, count};
   SendExtents(session, 1, {&extent, 1}, buffer);
   ASSERT_EQ(stub.chunks.size(), 3u);
-  EXPECT_EQ(stub.chunks[1].offset, 10 + net::kMaxPayloadFloats);
+  EXPECT_EQ(stub.chunks[1].chunk.offset(), 10 + net::kMaxPayloadFloats);
   EXPECT_EQ(static_cast<int64_t>(stub.chunks[1].values.size()), net::kMaxPayloadFloats);
   EXPECT_EQ(stub.chunks[2].values.size(), 7u);
+}
+
+TEST_F(ExtentsTest, In16BitsChunksAreOfOneRunAndComeBack) {
+  RecordingStub stub;
+  ServerSession session(stub);
+  std::vector<float> buffer(10), room(9), received(10, -1.0f);
+  std::iota(buffer.begin(), buffer.end(), 0.0f);
+  const net::Extent extents[] = {{0, 0, 4, 2}, {0, 2, 9, 1}, {0, 5, 0, 1}};
+  SendExtents(session, 1, extents, buffer, {.encoding = v1::ENCODING_BFLOAT16, .room = absl::MakeSpan(room)});
+  ASSERT_EQ(stub.chunks.size(), 2u);
+  EXPECT_EQ(stub.chunks[0].runs, 1u);
+  EXPECT_EQ(stub.chunks[0].chunk.count(), 3);
+  EXPECT_EQ(stub.chunks[0].values.size(), 2u);
+  EXPECT_EQ(stub.chunks[1].chunk.count(), 1);
+  const ServerSession::OnChunk receive = ReceiveInto(extents, absl::MakeSpan(received));
+  for (const RecordingStub::Sent& sent : stub.chunks) {
+    const absl::Span<const char> run(reinterpret_cast<const char*>(sent.values.data()),
+                                     sent.values.size() * sizeof(float));
+    EXPECT_EQ(receive(sent.chunk, {&run, 1}), absl::OkStatus());
+  }
+  EXPECT_THAT(received, ElementsAre(0, -1, -1, -1, 4, 5, -1, -1, -1, 9));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cairn/v1/session.pb.h"
 #include "common/net/frame.h"
 #include "common/net/placement.h"
 #include "ps/optim/optimizer.h"
@@ -25,6 +26,12 @@ class Bytes {
   const std::vector<float> values_;
   absl::Span<const char> run_;
 };
+
+inline v1::Chunk At(int64_t offset) {
+  v1::Chunk chunk;
+  chunk.set_offset(offset);
+  return chunk;
+}
 
 // Whole vectors of the given sizes, one after another.
 inline std::vector<net::Slice> Vectors(const std::vector<std::pair<std::string, int64_t>>& sizes) {

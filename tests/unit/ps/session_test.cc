@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"
@@ -14,6 +15,13 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+
+// Two numbers as they travel: in the place of one float.
+float InBfloat16(std::vector<float> two) {
+  float bits = 0;
+  net::CodecOf(v1::ENCODING_BFLOAT16)->Encode(two, reinterpret_cast<char*>(&bits));
+  return bits;
+}
 
 class RecordingSink final : public SessionSink {
  public:
@@ -97,6 +105,48 @@ TEST_F(SessionTest, APushIsAnsweredWithTheValuesThatItLeft) {
   EXPECT_EQ(Last().version(), 1);
   EXPECT_TRUE(Last().has_values());
   EXPECT_THAT(sink_->values, ElementsAre(9, 18));
+}
+
+TEST_F(SessionTest, APushAndItsAnswerMayTravelIn16Bits) {
+  v1::ClientHeader push = PushHeader(1);
+  push.mutable_push()->set_values_encoding(v1::ENCODING_BFLOAT16);
+  ASSERT_TRUE(session_.OnFrame(push, {}).ok());
+  v1::ClientHeader header = Header(1);
+  header.mutable_chunk()->set_encoding(v1::ENCODING_BFLOAT16);
+  header.mutable_chunk()->set_count(2);
+  ASSERT_TRUE(session_.OnFrame(header, Bytes({InBfloat16({1, 2})})).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_EQ(Last().outcome(), v1::OUTCOME_ACCEPTED);
+  EXPECT_TRUE(Last().has_values());
+  EXPECT_THAT(sink_->values, ElementsAre(InBfloat16({9, 18})));
+}
+
+TEST_F(SessionTest, ValuesMayBeReadIn16BitsAllAtOnce) {
+  v1::ClientHeader read = Header(1);
+  read.mutable_read()->set_layout(layout_);
+  read.mutable_read()->set_encoding(v1::ENCODING_BFLOAT16);
+  ASSERT_TRUE(session_.OnFrame(read, {}).ok());
+  EXPECT_EQ(Last().code(), 0);
+  EXPECT_THAT(sink_->values, ElementsAre(InBfloat16({10, 20})));
+  read = Header(2);
+  read.mutable_read()->set_layout(layout_);
+  read.mutable_read()->set_encoding(v1::ENCODING_BFLOAT16);
+  read.mutable_read()->set_count(1);
+  ASSERT_TRUE(session_.OnFrame(read, {}).ok());
+  EXPECT_THAT(Last().message(), HasSubstr("are read as float32"));
+}
+
+TEST_F(SessionTest, AnUnknownEncodingIsAnswered) {
+  v1::ClientHeader push = PushHeader(1);
+  push.mutable_push()->set_values_encoding(static_cast<v1::Encoding>(9));
+  ASSERT_TRUE(session_.OnFrame(push, {}).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_THAT(Last().message(), HasSubstr("encoding 9 is unknown"));
+  v1::ClientHeader read = Header(2);
+  read.mutable_read()->set_layout(layout_);
+  read.mutable_read()->set_encoding(static_cast<v1::Encoding>(9));
+  ASSERT_TRUE(session_.OnFrame(read, {}).ok());
+  EXPECT_THAT(Last().message(), HasSubstr("encoding 9 is unknown"));
 }
 
 TEST_F(SessionTest, FramesOfRequestsThatAreNotOpenEndTheStream) {

@@ -46,7 +46,7 @@ class ShardTest : public testing::Test {
   // The answer is written into `answer` when it comes.
   void Push(const PushKey& key, std::vector<float> values, PushAnswer& answer) {
     auto push = shard_.BeginPush({.gradient = From(key), .read_values = true});
-    EXPECT_EQ(push->AddChunk(0, Bytes(std::move(values))), absl::OkStatus());
+    EXPECT_EQ(push->AddChunk(At(0), Bytes(std::move(values))), absl::OkStatus());
     shard_.FinishPush(std::move(push),
                       [&answer](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   }
@@ -241,7 +241,7 @@ TEST_F(ShardTest, AWriteTakesEffectBetweenTwoEntriesOfTheLog) {
   Push(Key(0, 1), {1, 1}, first_);
   ApplyRound(1, {Key(0, 1)});
   auto data = std::make_unique<Accumulator>(shard_.store().pool());
-  ASSERT_TRUE(data->Add(1, Bytes({50})).ok());
+  ASSERT_TRUE(data->Add(At(1), Bytes({50})).ok());
   int64_t written_at = -1;
   shard_.Write(std::move(data), [&](int64_t version) { written_at = version; });
   EXPECT_EQ(written_at, 1);
@@ -366,7 +366,7 @@ class SmallShard {
     const Gradient gradient = {.key = {0, 1, next}, .base_version = next - 1, .examples = 1};
     PushAnswer answer;
     auto push = shard.BeginPush({.gradient = gradient, .read_values = read_values});
-    if (absl::Status came = push->AddChunk(0, Bytes({1})); !came.ok()) return came;
+    if (absl::Status came = push->AddChunk(At(0), Bytes({1})); !came.ok()) return came;
     shard.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) { answer = std::move(result); });
     Decide(Apply{.version = next, .contributors = {gradient}});
     return answer;
@@ -453,7 +453,7 @@ class ClippingShardTest : public testing::Test {
                 .final_version = 0}) {
     shard_.ConnectTo(&port_);
     auto push = shard_.BeginPush({.gradient = gradient_, .read_values = true});
-    EXPECT_EQ(push->AddChunk(0, Bytes({6, 8})), absl::OkStatus());
+    EXPECT_EQ(push->AddChunk(At(0), Bytes({6, 8})), absl::OkStatus());
     shard_.FinishPush(std::move(push),
                       [this](absl::StatusOr<PushResult> result) { answer_ = std::move(result); });
   }

@@ -1,0 +1,44 @@
+// Numbers of 16 bits on the wire, in the place of float32: half the bytes, at a relative error of at most 2^-8
+// (bfloat16) or, from 6e-5 to 65504, 2^-11 (float16).
+//
+// Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "cairn/v1/session.pb.h"
+#include "common/net/frame.h"
+
+namespace cairn::net {
+
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  // What `count` elements take on the wire: whole floats.
+  static int64_t Floats(int64_t count) { return (count + 1) / 2; }
+
+  // `to`: 2 bytes for each of `values`, anywhere.
+  virtual void Encode(absl::Span<const float> values, char* to) const = 0;
+  // The other way; `from` may lie anywhere.
+  virtual void Decode(const char* from, absl::Span<float> values) const = 0;
+};
+
+// Null for float32, which needs none. INVALID_ARGUMENT is the caller's for numbers that are no encoding: see
+// CheckEncoding().
+const Codec* CodecOf(v1::Encoding encoding);
+// INVALID_ARGUMENT for an encoding that this version does not know.
+absl::Status CheckEncoding(v1::Encoding encoding);
+// "bfloat16": a flag's value.
+const char* EncodingName(v1::Encoding encoding);
+
+// How many elements a chunk brings. INVALID_ARGUMENT when it and its payload do not agree, it has none, or an
+// unknown encoding.
+absl::Status CountElements(const v1::Chunk& chunk, Payload payload, int64_t* count);
+
+// Elements [first, first + to.size()) of a chunk that CountElements() has found whole.
+void CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to);
+
+}  // namespace cairn::net
