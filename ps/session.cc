@@ -240,7 +240,12 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
     return;
   }
   WriteReply written = [answer = Answer(sink_, request_id, unanswered_), &server = server_,
-                        layout = open.job->layout(), initialise = open.initialise](int64_t version) mutable {
+                        layout = open.job->layout(),
+                        initialise = open.initialise](absl::StatusOr<int64_t> version) mutable {
+    if (!version.ok()) {
+      answer.SendFailure(version.status());
+      return;
+    }
     if (initialise) server.OnInitialised(layout);
     // Variables added meanwhile may have been copied before this write: then it must be made again.
     if (auto job = server.JobForLayout(layout); !job.ok()) {
@@ -248,7 +253,7 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
       return;
     }
     v1::Done done;
-    done.set_version(version);
+    done.set_version(*version);
     answer.SendDone(std::move(done));
   };
   if (open.state) {

@@ -167,6 +167,12 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   job.set_lease_seconds(options.lease_seconds);
   job.set_wait_for_return(options.lost_workers == "wait");
   job.set_restorable(!options.train_dir.empty());
+  if (options.ps_replication > 0 && job.servers_size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat("--ps_replication=", options.ps_replication,
+                                                   ": a copy needs another server, and the cluster has ",
+                                                   job.servers_size()));
+  }
+  job.set_ps_replication(options.ps_replication);
   return job;
 }
 

@@ -36,7 +36,8 @@ ToyWorker::ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker)
                                         .cluster_hash = 0,
                                         .connect_timeout = std::chrono::seconds(10),
                                         .say = nullptr,
-                                        .stop = nullptr})
+                                        .stop = nullptr,
+                                        .at_place = cluster.AtPlace(TaskName(worker))})
                   .value(),
               toy.variables,
               {.worker = worker,
