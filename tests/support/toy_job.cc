@@ -37,7 +37,9 @@ ToyWorker::ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker)
                                         .connect_timeout = std::chrono::seconds(10),
                                         .say = nullptr,
                                         .stop = nullptr,
-                                        .at_place = cluster.AtPlace(TaskName(worker))})
+                                        .at_place = toy.job.ps_replication() > 0
+                                                        ? cluster.AtPlace(TaskName(worker))
+                                                        : client::ConnectionOptions::PlaceStub()})
                   .value(),
               toy.variables,
               {.worker = worker,

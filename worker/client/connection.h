@@ -36,7 +36,8 @@ struct ConnectionOptions {
   // Asked several times a second while it waits; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
   // How to reach server `part`'s part of a job where server `place` has its copy. Null: copies are not looked for.
-  std::function<std::unique_ptr<ServerStub>(int part, int place)> at_place{};
+  using PlaceStub = std::function<std::unique_ptr<ServerStub>(int part, int place)>;
+  PlaceStub at_place{};
 };
 
 class Connection {

@@ -214,6 +214,7 @@ absl::StatusOr<float> TrainingClient::LearningRate() {
 }
 
 absl::StatusOr<v1::ConnectResponse> TrainingClient::DescribeLeader() {
+  if (!connection_->replicated()) return connection_->Describe(0);
   absl::StatusOr<v1::ConnectResponse> response = absl::UnavailableError("not asked");
   const absl::Status status = Persist([&] {
     response = connection_->Describe(0);

@@ -189,7 +189,7 @@ class TrainingClient {
   // Repeats `attempt` while it ends with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's limit.
   // ABORTED when a server has been restarted.
   absl::Status Persist(absl::FunctionRef<absl::Status()> attempt);
-  // Connection::Describe(0), again until the step's limit.
+  // Connection::Describe(0); where there are copies, again until the step's limit.
   absl::StatusOr<v1::ConnectResponse> DescribeLeader();
   // Of all parts.
   int Moves() const;
