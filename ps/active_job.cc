@@ -66,10 +66,6 @@ absl::Status CheckJob(const v1::Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("job: ", job.ps_replication(), " copies of each part on ",
                                                    job.servers_size(), " servers"));
   }
-  if (job.ps_replication() > 0 && job.dynamic_sharding()) {
-    return absl::InvalidArgumentError(
-        "job: --ps_replication with --data_sharding=dynamic is not supported: what is handed out has no copy");
-  }
   if (job.generation() < 0 || job.resumed().version() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("job: generation ", job.generation(), ", resumed at version ", job.resumed().version()));

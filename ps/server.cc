@@ -201,12 +201,21 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
               absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
         });
       } else {
+        if (request.condition() == v1::CONDITION_WORK) reply = ToldWhenHeld(std::move(reply));
         waiters_.Add(request, now, std::move(reply));
       }
       CollectWaiters(now, calls);
     }
   }
   for (auto& call : calls) call();
+}
+
+Reply<v1::WaitResponse> Server::ToldWhenHeld(Reply<v1::WaitResponse> reply) const {
+  if (job_ == nullptr || job_->replicator() == nullptr) return reply;
+  return [job = std::weak_ptr<ActiveJob>(job_),
+          reply = std::move(reply)](absl::StatusOr<v1::WaitResponse> response) mutable {
+    AnswerWhenHeld<v1::WaitResponse>(job.lock(), std::move(reply), std::move(response));
+  };
 }
 
 bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const {

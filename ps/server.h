@@ -164,6 +164,8 @@ class Server {
           reply(lost.ok() ? std::move(answer) : absl::StatusOr<Response>(lost));
         });
   }
+  // What a call of Wait is told comes of what the copy knows too.
+  Reply<v1::WaitResponse> ToldWhenHeld(Reply<v1::WaitResponse> reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose time is up at `now`, to `calls`.

@@ -220,13 +220,27 @@ void Session::End(uint64_t request_id, Open open) {
     done.set_duplicate(result->duplicate);
     done.set_staleness(result->staleness);
     done.set_finished(result->finished);
-    if (const auto job = hands_out.lock()) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
-    if (result->values.data != nullptr) {
-      answer.SendElements(result->values.data, 0, result->values.data->size());
-      sent.Add(result->values.data->size() * kElementBytes);
-      done.set_has_values(true);
+    const auto job = hands_out.lock();
+    if (job != nullptr) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
+    auto send = [answer = std::move(answer), &sent, done = std::move(done),
+                 values = std::move(result->values.data)](const absl::Status& lost) mutable {
+      if (!lost.ok()) {
+        answer.SendFailure(lost);
+        return;
+      }
+      if (values != nullptr) {
+        answer.SendElements(values, 0, values->size());
+        sent.Add(values->size() * kElementBytes);
+        done.set_has_values(true);
+      }
+      answer.SendDone(std::move(done));
+    };
+    // What it has to do may come of what the copy has not heard of yet.
+    if (job != nullptr && job->replicator() != nullptr) {
+      job->replicator()->WhenHeld(std::move(send));
+    } else {
+      send(absl::OkStatus());
     }
-    answer.SendDone(std::move(done));
   });
 }
 

@@ -455,11 +455,6 @@ absl::Status Validate(const TrainOptions& options) {
     return absl::InvalidArgumentError(
         "--replicas_to_aggregate does not go with dynamic sharding: no worker's examples are left out");
   }
-  if (options.dynamic_sharding() && options.ps_replication > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--ps_replication=", options.ps_replication,
-                                                   " does not go with dynamic sharding (--data_sharding "
-                                                   "dynamic, --elastic)"));
-  }
   if (options.dynamic_sharding() && options.shard_tail != "exact") {
     return absl::InvalidArgumentError(
         absl::StrCat("--shard_tail ", options.shard_tail,
