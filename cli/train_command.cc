@@ -119,7 +119,8 @@ class TrainCommand final : public Command {
                                 num_workers_, " workers"));
     }
     if (options_.ps_replication > 0 && num_servers_ < 2) {
-      return Fault(absl::StrCat("--ps_replication=", options_.ps_replication, ": a copy needs another server: --ps 2"));
+      return Fault(absl::StrCat("--ps_replication=", options_.ps_replication,
+                                ": a copy needs another server: --ps 2"));
     }
     if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) return Fault(status.message());
     if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {

@@ -170,8 +170,7 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
       ": two versions of the values ", InGiB(needs.values), ", ", num_slots,
       trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ", InGiB(needs.slots),
       ", a gradient of each of ", std::max(job.workers_size(), job.max_workers()),
-      " workers and one that arrives ", InGiB(needs.gradients), ", a snapshot's copy ",
-      InGiB(needs.snapshot),
+      " workers and one that arrives ", InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot),
       replicated ? absl::StrCat(", what is sent to the copy ", InGiB(needs.replication)) : ""));
 }
 
@@ -215,12 +214,13 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
     return absl::InvalidArgumentError("job: this server keeps no copies");
   }
   std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout, host));
-  Shard::Options shard = {.slices = std::move(slices),
-                          .optimizer = nullptr,
-                          .final_version = job.final_version(),
-                          .staleness_aware_learning_rate = job.staleness_aware_learning_rate(),
-                          .initial_version = job.resumed().version(),
-                          .memory_limit = job.ps_replication() > 0 ? host.memory_limit / 2 : host.memory_limit};
+  Shard::Options shard = {
+      .slices = std::move(slices),
+      .optimizer = nullptr,
+      .final_version = job.final_version(),
+      .staleness_aware_learning_rate = job.staleness_aware_learning_rate(),
+      .initial_version = job.resumed().version(),
+      .memory_limit = job.ps_replication() > 0 ? host.memory_limit / 2 : host.memory_limit};
   if (job.dynamic_sharding() && IsDone(job))
     shard.final_version = std::max<int64_t>(1, shard.initial_version);
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
@@ -278,23 +278,25 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
   origin.set_layout(layout_);
   origin.set_incarnation(host_.incarnation);
   origin.set_epoch(epoch);
-  replicator_ = std::make_unique<Replicator>(Replicator::Options{
-      .part = absl::StrCat("ps/", host_.index),
-      .copy = copy_name(),
-      .origin = std::move(origin),
-      .dial = [this, address = job_.servers(other)](
-                  CopyStreamHandler& handler) { return host_.connect_to_copy(address, host_.index, handler); },
-      .capture =
-          [this] {
-            if (sequencer_ != nullptr) {
-              sequencer_->Capture();
-            } else {
-              replicator_->SendState(Replicator::Part::kSequencer, CopyItem());
-            }
-            host_.capture_members(*replicator_);
-            shard_->Capture();
-          },
-      .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes()});
+  replicator_ = std::make_unique<Replicator>(
+      Replicator::Options{.part = absl::StrCat("ps/", host_.index),
+                          .copy = copy_name(),
+                          .origin = std::move(origin),
+                          .dial =
+                              [this, address = job_.servers(other)](CopyStreamHandler& handler) {
+                                return host_.connect_to_copy(address, host_.index, handler);
+                              },
+                          .capture =
+                              [this] {
+                                if (sequencer_ != nullptr) {
+                                  sequencer_->Capture();
+                                } else {
+                                  replicator_->SendState(Replicator::Part::kSequencer, CopyItem());
+                                }
+                                host_.capture_members(*replicator_);
+                                shard_->Capture();
+                              },
+                          .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes()});
   shard_->ReplicateTo(replicator_.get());
   if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);
 }

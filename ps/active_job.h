@@ -29,7 +29,8 @@ namespace cairn::ps {
 //          + (1 + S) V  a snapshot's copy: a version that is still read, and its slots
 //          + (3 + S) V  with ps_replication: means on their way to the copy on another server, and a state
 //
-// With ps_replication a job may take half of the memory: the other half is for the copy of another server's part.
+// With ps_replication a job may take half of the memory: the other half is for the copy of another server's
+// part.
 struct MemoryNeeds {
   double values = 0, slots = 0, gradients = 0, snapshot = 0, replication = 0;  // bytes
   double total() const { return values + slots + gradients + snapshot + replication; }
@@ -42,9 +43,10 @@ using CopyDialer = std::function<std::unique_ptr<CopyStream>(const std::string& 
 
 class ActiveJob {
  public:
-  // Makes the port to the job's sequencer for a server that is not the sequencer. `epoch`: as Subscribe.epoch.
-  using LeaderConnector = std::function<std::unique_ptr<SequencerPort>(
-      const v1::Job&, std::shared_ptr<Shard>, int64_t epoch)>;
+  // Makes the port to the job's sequencer for a server that is not the sequencer. `epoch`: as
+  // Subscribe.epoch.
+  using LeaderConnector =
+      std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>, int64_t epoch)>;
   // The server that the job is on.
   struct Host {
     int index = 0;                        // of the part
@@ -54,10 +56,10 @@ class ActiveJob {
     FaultPoints* faults = nullptr;        // as Shard::Options
     Meters* meters = nullptr;             // likewise
     // Where the job has ps_replication:
-    int place = 0;                    // index of the server that the part is on
-    uint64_t incarnation = 0;         // of the part
-    int64_t epoch = 0;                // likewise
-    CopyDialer connect_to_copy{};     // needed
+    int place = 0;                                       // index of the server that the part is on
+    uint64_t incarnation = 0;                            // of the part
+    int64_t epoch = 0;                                   // likewise
+    CopyDialer connect_to_copy{};                        // needed
     std::function<void(Replicator&)> capture_members{};  // has the members' state sent
   };
   // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when MemoryNeeds go

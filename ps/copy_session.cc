@@ -28,7 +28,8 @@ absl::Status CopySession::Take(const v1::CopyHeader& header, net::Payload payloa
   switch (header.kind_case()) {
     case v1::CopyHeader::kText: {
       if (text_.size() + header.text().size() > kLongestText) {
-        return absl::ResourceExhaustedError(absl::StrCat("copy: a body of more than ", kLongestText, " bytes"));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("copy: a body of more than ", kLongestText, " bytes"));
       }
       text_ += header.text();
       return absl::OkStatus();
@@ -53,7 +54,8 @@ absl::Status CopySession::OnItem(const v1::CopyItem& item) {
   const std::string text = absl::StrCat(std::exchange(text_, std::string()), item.text());
   const std::unique_ptr<Accumulator> floats = std::move(floats_);
   const int64_t received = floats == nullptr ? 0 : floats->received();
-  if (received != item.floats() || (floats != nullptr && !floats->complete()) || !body.ParseFromString(text)) {
+  if (received != item.floats() || (floats != nullptr && !floats->complete()) ||
+      !body.ParseFromString(text)) {
     return absl::InvalidArgumentError(absl::StrCat("copy: item ", item.number(), " of ", item.floats(),
                                                    " values came with ", received, ", or is none"));
   }
@@ -69,10 +71,10 @@ absl::Status CopySession::OnItem(const v1::CopyItem& item) {
   return absl::OkStatus();
 }
 
-void SplitIntoFrames(uint64_t number, const CopyItem& item,
-                     absl::FunctionRef<void(const v1::CopyHeader&, net::FloatSpans,
-                                            const std::shared_ptr<const void>&)>
-                         send) {
+void SplitIntoFrames(
+    uint64_t number, const CopyItem& item,
+    absl::FunctionRef<void(const v1::CopyHeader&, net::FloatSpans, const std::shared_ptr<const void>&)>
+        send) {
   v1::CopyHeader header;
   int64_t offset = 0;
   for (const auto& part : item.floats) {

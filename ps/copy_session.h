@@ -1,5 +1,5 @@
-// The frames of one stream of Replicate (replicate.proto), put together to items at the server that keeps the copy;
-// and an item taken apart to frames.
+// The frames of one stream of Replicate (replicate.proto), put together to items at the server that keeps the
+// copy; and an item taken apart to frames.
 //
 // Made and owned by the transport, for as long as the stream lives. OnFrame() from one thread at a time.
 #pragma once
@@ -23,8 +23,8 @@ class CopySession {
   CopySession(Server& server, std::shared_ptr<CopySink> sink) : server_(server), sink_(std::move(sink)) {}
   ~CopySession() { server_.CopyClosed(sink_.get()); }
 
-  // What ends the stream, if it is not OK: ABORTED, the copy has taken the place of who sends; FAILED_PRECONDITION,
-  // there is no copy of it here.
+  // What ends the stream, if it is not OK: ABORTED, the copy has taken the place of who sends;
+  // FAILED_PRECONDITION, there is no copy of it here.
   absl::Status OnFrame(const v1::CopyHeader& header, net::Payload payload);
 
  private:

@@ -219,11 +219,12 @@ class LeaderStream final : public grpc::ClientBidiReactor<v1::FollowerMessage, v
   absl::Status result_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Keeps a stream to the leader open from a thread of its own. Where the leader has a copy, that may have taken its place.
+// Keeps a stream to the leader open from a thread of its own. Where the leader has a copy, that may have
+// taken its place.
 class LeaderLink final : public SequencerPort {
  public:
-  LeaderLink(std::vector<std::string> addresses, std::shared_ptr<grpc::ChannelCredentials> credentials, int index,
-             int64_t epoch, const v1::Job& job, std::shared_ptr<Shard> shard)
+  LeaderLink(std::vector<std::string> addresses, std::shared_ptr<grpc::ChannelCredentials> credentials,
+             int index, int64_t epoch, const v1::Job& job, std::shared_ptr<Shard> shard)
       : addresses_(std::move(addresses)),
         credentials_(std::move(credentials)),
         index_(index),
@@ -290,8 +291,8 @@ class LeaderLink final : public SequencerPort {
       }
       for (const Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
       if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
-      // The stream lasts as long as the job. A dead peer ends it by keepalive, or has a copy that has taken its
-      // place; the destructor ends it by Cancel.
+      // The stream lasts as long as the job. A dead peer ends it by keepalive, or has a copy that has taken
+      // its place; the destructor ends it by Cancel.
       while (!stream->WaitForEnd(std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
         const size_t other = (here + 1) % stubs.size();
         if (other != here && Leads(*stubs[other])) stream->Cancel();
@@ -359,7 +360,8 @@ ActiveJob::LeaderConnector ConnectByGrpc(int index, std::shared_ptr<grpc::Channe
                                                        int64_t epoch) {
     std::vector<std::string> addresses = {job.servers(0)};
     if (job.ps_replication() > 0) addresses.push_back(job.servers(1));
-    return std::make_unique<LeaderLink>(std::move(addresses), credentials, index, epoch, job, std::move(shard));
+    return std::make_unique<LeaderLink>(std::move(addresses), credentials, index, epoch, job,
+                                        std::move(shard));
   };
 }
 

@@ -18,7 +18,8 @@ absl::StatusOr<Server*> Parts::ForCopy(int part) {
     other_part_ = part;
   }
   if (other_ == nullptr || part != other_part_) {
-    return absl::FailedPreconditionError(absl::StrCat("ps/", own_part_, " keeps no copy of ps/", part, "'s part"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("ps/", own_part_, " keeps no copy of ps/", part, "'s part"));
   }
   return other_.get();
 }

@@ -1,5 +1,6 @@
-// The parts of a job that one process holds: its own, and where jobs have ps_replication the copy of the part of the
-// server before it, which it may come to serve. Owned by main; its servers live as long as it does. Thread-safe.
+// The parts of a job that one process holds: its own, and where jobs have ps_replication the copy of the part
+// of the server before it, which it may come to serve. Owned by main; its servers live as long as it does.
+// Thread-safe.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,8 @@ class Parts {
   // For its copy. FAILED_PRECONDITION for a second part that is not the process' own.
   absl::StatusOr<Server*> ForCopy(int part) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // As those of Server, of all of them. The process is done when its own server is, and has failed when one has.
+  // As those of Server, of all of them. The process is done when its own server is, and has failed when one
+  // has.
   void Tick();
   void WokeUp();
   std::optional<ExitCode> ended() const;

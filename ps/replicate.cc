@@ -32,7 +32,8 @@ absl::StatusOr<v1::CopyAnswer> Decode(const grpc::ByteBuffer& message) {
   return answer;
 }
 
-class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>, public CopySink {
+class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                           public CopySink {
  public:
   static ServerStream* Start(Server& server) {
     auto stream = std::make_shared<ServerStream>();
@@ -112,11 +113,12 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
 
 class ClientStream final : public CopyStream, grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  ClientStream(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials, int part,
-               CopyStreamHandler& handler)
+  ClientStream(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+               int part, CopyStreamHandler& handler)
       : handler_(handler), channel_(net::MakeChannel(address, credentials)), stub_(channel_) {
     context_.AddMetadata(net::kPartMetadata, absl::StrCat(part));
-    stub_.PrepareBidiStreamingCall(&context_, "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(), this);
+    stub_.PrepareBidiStreamingCall(&context_, "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
+                                   this);
     AddHold();  // for writes that come from other threads, until Close()
     StartRead(&incoming_);
     StartCall();
@@ -158,7 +160,8 @@ class ClientStream final : public CopyStream, grpc::ClientBidiReactor<grpc::Byte
   }
   void OnDone(const grpc::Status& status) override {
     absl::Status result = net::FromGrpc(status);
-    if (result.ok() || absl::IsCancelled(result)) result = absl::UnavailableError("the copy's server closed the stream");
+    if (result.ok() || absl::IsCancelled(result))
+      result = absl::UnavailableError("the copy's server closed the stream");
     handler_.OnClosed(result);
     MutexLock lock(mutex_);
     outgoing_.clear();
@@ -194,7 +197,8 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeCopy(Server& s
 }
 
 CopyDialer DialCopyByGrpc(std::shared_ptr<grpc::ChannelCredentials> credentials) {
-  return [credentials = std::move(credentials)](const std::string& address, int part, CopyStreamHandler& handler) {
+  return [credentials = std::move(credentials)](const std::string& address, int part,
+                                                CopyStreamHandler& handler) {
     return std::make_unique<ClientStream>(address, credentials, part, handler);
   };
 }

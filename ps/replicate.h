@@ -13,8 +13,8 @@ namespace cairn::ps {
 // The copy's end of one stream, for the service. Belongs to gRPC.
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeCopy(Server& server);
 
-// The other end. `credentials`: net::ChannelCredentialsOf(). Each stream has a channel of its own, so that what is
-// said of it is said of now.
+// The other end. `credentials`: net::ChannelCredentialsOf(). Each stream has a channel of its own, so that
+// what is said of it is said of now.
 CopyDialer DialCopyByGrpc(std::shared_ptr<grpc::ChannelCredentials> credentials);
 
 }  // namespace cairn::ps

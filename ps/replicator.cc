@@ -21,8 +21,8 @@ TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-// Its process answers that it keeps no copy of this part, so it will not take our place. Only CopySession and the
-// service say so.
+// Its process answers that it keeps no copy of this part, so it will not take our place. Only CopySession and
+// the service say so.
 bool KeepsNone(const absl::Status& end) {
   return absl::IsFailedPrecondition(end);
 }
@@ -120,8 +120,7 @@ Replicator::Calls Replicator::Due() {
       over ? absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"))
            : absl::OkStatus();
   const bool all = !HeldBack();
-  while (!waiting_.empty() &&
-         (all || (state_ != State::kUnsure && waiting_.front().first <= held_))) {
+  while (!waiting_.empty() && (all || (state_ != State::kUnsure && waiting_.front().first <= held_))) {
     calls.emplace_back(std::move(waiting_.front().second), lost);
     waiting_.pop_front();
   }
@@ -200,7 +199,8 @@ absl::Status Replicator::Serve() {
     *origin.body.mutable_origin() = options_.origin;
     first = SendNow(std::move(origin));
   }
-  const bool agreed = Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return held_ >= first; }, std::nullopt);
+  const bool agreed =
+      Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return held_ >= first; }, std::nullopt);
   if (agreed) {
     Calls calls;
     {
@@ -268,7 +268,8 @@ void Replicator::Conclude(const absl::Status& end) {
 }
 
 void Replicator::Run() {
-  net::Backoff backoff(StreamOf(options_.part), std::chrono::milliseconds(20), std::chrono::milliseconds(1000));
+  net::Backoff backoff(StreamOf(options_.part), std::chrono::milliseconds(20),
+                       std::chrono::milliseconds(1000));
   TimePoint last_said = Now();
   for (;;) {
     const TimePoint opened = Now();

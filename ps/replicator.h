@@ -1,5 +1,5 @@
-// The serving side of a part's live copy on another server: sends what happens, and holds back what clients are
-// told until the copy has it too (README.md, "A copy on another server").
+// The serving side of a part's live copy on another server: sends what happens, and holds back what clients
+// are told until the copy has it too (README.md, "A copy on another server").
 //
 //            ┌──────────────── the copy is not there, or keeps none ◄─────────────┐
 //            ▼                                                                     │
@@ -13,8 +13,8 @@
 // process is gone (connection refused), when it agrees to begin anew, or when its right to take our place is
 // over (kRight after our last echo).
 //
-// One per job and server, owned by the ActiveJob. Thread-safe; callbacks of WhenHeld() run outside its lock, in
-// the caller's thread or a stream's, and must not block. Knows no gRPC.
+// One per job and server, owned by the ActiveJob. Thread-safe; callbacks of WhenHeld() run outside its lock,
+// in the caller's thread or a stream's, and must not block. Knows no gRPC.
 #pragma once
 
 #include <array>
@@ -133,11 +133,11 @@ class Replicator final : private CopyStreamHandler {
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAlone;
   bool was_whole_ ABSL_GUARDED_BY(mutex_) = false;
   bool said_alone_ ABSL_GUARDED_BY(mutex_) = true;
-  CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of Serve()
+  CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;        // of Serve()
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // the stream has ended
   std::array<bool, kParts> sent_state_ ABSL_GUARDED_BY(mutex_){};
-  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;  // item sent, over all streams
-  uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;  // item that the copy has
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;                                // item sent, over all streams
+  uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;                                // item that the copy has
   std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);  // (item, its bytes), not held
   int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::pair<uint64_t, Held>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be held

@@ -194,7 +194,8 @@ void Sequencer::Release(int64_t index) {
     released_ = index;
     Hand();
     for (size_t i = 0; i < servers_.size(); ++i) {
-      if (servers_[i].sink != nullptr && static_cast<int>(i) != own_server_) sinks.push_back(servers_[i].sink);
+      if (servers_[i].sink != nullptr && static_cast<int>(i) != own_server_)
+        sinks.push_back(servers_[i].sink);
     }
   }
   FlushAll(sinks);

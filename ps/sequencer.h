@@ -13,9 +13,9 @@
 // flight make, each worker's last, because no push counts without that server; clients' calls, of which there
 // may be any number, are refused from kMostUnexecuted entries on.
 //
-// With a copy on another server (replicator.h), the copy's sequencer is told what this one is told, in the same
-// order, and so decides the same (sequencer_copy.cc). Followers get an entry when the copy knows it: none has executed
-// what a sequencer that takes this one's place has not decided.
+// With a copy on another server (replicator.h), the copy's sequencer is told what this one is told, in the
+// same order, and so decides the same (sequencer_copy.cc). Followers get an entry when the copy knows it:
+// none has executed what a sequencer that takes this one's place has not decided.
 //
 // One per job, on ps/0 (or, asynchronously, on each server). Thread-safe.
 #pragma once
@@ -132,8 +132,8 @@ class Sequencer {
   absl::Status Amend(uint64_t incarnation, int64_t number, const Amendment& amendment)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Where the copy is kept up, and the server whose shard is beside this sequencer. Once, before anybody subscribes;
-  // outlives the sequencer's use.
+  // Where the copy is kept up, and the server whose shard is beside this sequencer. Once, before anybody
+  // subscribes; outlives the sequencer's use.
   void ReplicateTo(Replicator* replicator, int own_server) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sends the replicator all that this is.
   void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -243,8 +243,8 @@ class Sequencer {
   std::deque<LogEntry> log_ ABSL_GUARDED_BY(mutex_);  // entries that some server has not executed
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   Replicator* replicator_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: no copy is kept up
-  int own_server_ ABSL_GUARDED_BY(mutex_) = -1;               // with a replicator: executes before the copy knows
-  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;              // index of the last entry for the other servers
+  int own_server_ ABSL_GUARDED_BY(mutex_) = -1;   // with a replicator: executes before the copy knows
+  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the last entry for the other servers
   std::optional<Measuring> measuring_ ABSL_GUARDED_BY(mutex_);
   std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);  // decided, and waiting for that update
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,4 +1,5 @@
-// A sequencer and its copy on another server: all that it is, and the events that the copy hears of (sequencer.h).
+// A sequencer and its copy on another server: all that it is, and the events that the copy hears of
+// (sequencer.h).
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -151,7 +152,8 @@ absl::Status Sequencer::Replay(const v1::SequencerEvent& event) {
     case v1::SequencerEvent::kMark:
       return WriteMark({.token = event.mark().token(), .snapshot = event.mark().snapshot()}).status();
     case v1::SequencerEvent::kAmend:
-      return Amend(event.amend().incarnation(), event.amend().number(), AmendmentOf(event.amend().amendment()));
+      return Amend(event.amend().incarnation(), event.amend().number(),
+                   AmendmentOf(event.amend().amendment()));
     default:
       break;
   }

@@ -210,14 +210,6 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
   for (auto& call : calls) call();
 }
 
-Reply<v1::WaitResponse> Server::ToldWhenHeld(Reply<v1::WaitResponse> reply) const {
-  if (job_ == nullptr || job_->replicator() == nullptr) return reply;
-  return [job = std::weak_ptr<ActiveJob>(job_),
-          reply = std::move(reply)](absl::StatusOr<v1::WaitResponse> response) mutable {
-    AnswerWhenHeld<v1::WaitResponse>(job.lock(), std::move(reply), std::move(response));
-  };
-}
-
 bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const {
   std::string* const missing = response->mutable_missing();
   switch (request.condition()) {

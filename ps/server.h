@@ -6,8 +6,8 @@
 //                             ▲                        │
 //                             └─Create, a generation on┘
 //
-// With ps_replication (server_copy.cc), a Server is one part of the job in one process, and another process has another
-// Server for the same part:
+// With ps_replication (server_copy.cc), a Server is one part of the job in one process, and another process
+// has another Server for the same part:
 //
 //   EMPTY ──OpenCopy──► COPY ──Promote──► READY ── the copy has taken its place ──► EMPTY
 //
@@ -83,9 +83,10 @@ class Server {
   void Promote(const v1::PromoteRequest& request, Reply<v1::PromoteResponse> reply);
 
   // --- The copy of another process' part: for the streams of Replicate ---
-  // Begins the copy anew. ABORTED when it has taken the caller's place; FAILED_PRECONDITION when something else is
-  // here, INVALID_ARGUMENT and RESOURCE_EXHAUSTED as Create().
-  absl::StatusOr<std::shared_ptr<ActiveJob>> OpenCopy(const v1::CopyOrigin& origin, std::shared_ptr<CopySink> sink)
+  // Begins the copy anew. ABORTED when it has taken the caller's place; FAILED_PRECONDITION when something
+  // else is here, INVALID_ARGUMENT and RESOURCE_EXHAUSTED as Create().
+  absl::StatusOr<std::shared_ptr<ActiveJob>> OpenCopy(const v1::CopyOrigin& origin,
+                                                      std::shared_ptr<CopySink> sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // An item of the stream that `sink` is of: has it, says so, and carries it out. An error ends the stream.
   absl::Status OnCopied(const CopySink* sink, uint64_t number, const v1::CopyBody& body,
@@ -142,7 +143,8 @@ class Server {
   bool IsBehind(const v1::CopyOrigin& origin) const ABSL_LOCKS_EXCLUDED(mutex_);
   // UNAVAILABLE where this is a copy, or not what it was.
   absl::Status CheckServes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status TakePlace(const v1::PromoteRequest& request, int64_t* epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status TakePlace(const v1::PromoteRequest& request, int64_t* epoch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Restore(const v1::CopyBody& body, const std::shared_ptr<const AlignedBuffer>& floats)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendMember(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -165,7 +167,8 @@ class Server {
         });
   }
   // What a call of Wait is told comes of what the copy knows too.
-  Reply<v1::WaitResponse> ToldWhenHeld(Reply<v1::WaitResponse> reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Reply<v1::WaitResponse> ToldWhenHeld(Reply<v1::WaitResponse> reply) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose time is up at `now`, to `calls`.

@@ -48,13 +48,22 @@ ActiveJob::Host Server::HostFor(uint64_t incarnation) {
 
 absl::Status Server::CheckServes() const {
   if (state_ == v1::STATE_COPY) {
-    return absl::UnavailableError(absl::StrCat("ps/", place(), " holds the copy of ", name(),
-                                               "'s part, and does not serve it"));
+    return absl::UnavailableError(
+        absl::StrCat("ps/", place(), " holds the copy of ", name(), "'s part, and does not serve it"));
   }
   if (job_ == nullptr && drops_ > 0) {
-    return absl::UnavailableError(absl::StrCat("ps/", place(), " does not serve ", name(), "'s part any more"));
+    return absl::UnavailableError(
+        absl::StrCat("ps/", place(), " does not serve ", name(), "'s part any more"));
   }
   return absl::OkStatus();
+}
+
+Reply<v1::WaitResponse> Server::ToldWhenHeld(Reply<v1::WaitResponse> reply) const {
+  if (job_ == nullptr || job_->replicator() == nullptr) return reply;
+  return [job = std::weak_ptr<ActiveJob>(job_),
+          reply = std::move(reply)](absl::StatusOr<v1::WaitResponse> response) mutable {
+    AnswerWhenHeld<v1::WaitResponse>(job.lock(), std::move(reply), std::move(response));
+  };
 }
 
 void Server::SendMember(int worker) {
@@ -105,7 +114,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   }
   if (copy && same_run && copying_.epoch > origin.epoch() &&
       job_->job().generation() >= origin.job().generation()) {
-    return absl::AbortedError(absl::StrCat("ps/", place(), " keeps the copy of who took the place of ", name()));
+    return absl::AbortedError(
+        absl::StrCat("ps/", place(), " keeps the copy of who took the place of ", name()));
   }
   copying_.whole = false;  // whatever comes of it, the caller begins anew
   CAIRN_ASSIGN_OR_RETURN(auto job, ActiveJob::CreateCopy(origin.job(), std::move(slices), origin.layout(),
@@ -114,9 +124,9 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   replaced = std::exchange(job_, job);
   state_ = v1::STATE_COPY;
   incarnation_ = origin.incarnation();
-  members_ = Membership({job->job().workers().begin(), job->job().workers().end()},
-                        static_cast<uint64_t>(job->job().generation()) << kGenerationShift,
-                        job->job().elastic());
+  members_ =
+      Membership({job->job().workers().begin(), job->job().workers().end()},
+                 static_cast<uint64_t>(job->job().generation()) << kGenerationShift, job->job().elastic());
   copying_ = {.sink = std::move(sink), .epoch = origin.epoch(), .heard = clock_.Now()};
   if (old != nullptr) old->Close(absl::FailedPreconditionError("another stream keeps this copy now"));
   return job;
@@ -142,7 +152,8 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
 
 absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<const AlignedBuffer>& floats) {
   const auto put = [this](const v1::CopiedMember& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    members_.Put({member.worker(), member.incarnation(), member.live(), member.step(), member.task()}, clock_.Now());
+    members_.Put({member.worker(), member.incarnation(), member.live(), member.step(), member.task()},
+                 clock_.Now());
   };
   switch (body.what_case()) {
     case v1::CopyBody::kShard:
@@ -285,7 +296,8 @@ void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
         if (std::none_of(members.begin(), members.end(), is_it)) gone.push_back(members_.NameOf(key.worker));
       }
       if (!gone.empty()) {
-        lost = absl::StrCat("an update needs gradients of ", absl::StrJoin(gone, ", "), ", lost with ", name());
+        lost =
+            absl::StrCat("an update needs gradients of ", absl::StrJoin(gone, ", "), ", lost with ", name());
       }
     }
   }
@@ -309,7 +321,8 @@ void Server::Drop(const std::string& why) {
     members_ = Membership({});
   }
   LogWarning("drops ", name(), "'s part: ", why);
-  const absl::Status gone = absl::UnavailableError(absl::StrCat(name(), "'s part is not served here any more"));
+  const absl::Status gone =
+      absl::UnavailableError(absl::StrCat(name(), "'s part is not served here any more"));
   if (sink != nullptr) sink->Close(gone);
   if (job == nullptr) return;
   job->StopReplicating();

@@ -234,7 +234,8 @@ class Service final : public CallbackService {
     const std::optional<int> part = PartOf(context);
     if (!part.has_value()) return &parts_.own();
     Server* const server = parts_.Find(*part);
-    if (server == nullptr) return absl::NotFoundError(absl::StrCat("nothing of ps/", *part, "'s part is here"));
+    if (server == nullptr)
+      return absl::NotFoundError(absl::StrCat("nothing of ps/", *part, "'s part is here"));
     return server;
   }
 

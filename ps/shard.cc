@@ -260,17 +260,6 @@ void Shard::ExecuteQueue() {
   if (executed > reported) ReportExecuted(executed);
 }
 
-std::optional<std::variant<Shard::PendingEntry, Shard::PendingTask>> Shard::Next() {
-  if (queue_.empty()) return std::nullopt;
-  if (auto* pending = std::get_if<PendingEntry>(&queue_.front()); pending != nullptr && took_place_) {
-    missing_ = MissingFor(pending->entry);
-    if (!missing_.empty() && failure_.ok()) return std::nullopt;
-  }
-  std::variant<PendingEntry, PendingTask> next = std::move(queue_.front());
-  queue_.pop_front();
-  return next;
-}
-
 void Shard::Execute(const LogEntry& entry, Replies& replies) {
   if (const auto* measure = std::get_if<Measure>(&entry.what)) {
     ExecuteMeasure(entry, *measure);

@@ -9,10 +9,10 @@
 // Where the optimizer needs norms, a Measure comes before each Apply: this shard's sums of squares go to the
 // sequencer, and those over all servers come back with the next entry.
 //
-// With a copy on another server (replicator.h), each entry is sent there with the mean that it takes, and what
-// clients are told waits until it is there too. A shard that is such a copy executes these (shard_copy.cc); when
-// it takes the place of the one that it is the copy of, entries wait for gradients that their workers must send
-// again.
+// With a copy on another server (replicator.h), each entry is sent there with the mean that it takes, and
+// what clients are told waits until it is there too. A shard that is such a copy executes these
+// (shard_copy.cc); when it takes the place of the one that it is the copy of, entries wait for gradients that
+// their workers must send again.
 //
 // Thread-safe. The log is executed by whichever thread finds it not being executed (Flush, FinishPush);
 // arithmetic runs outside the lock, under the `executing_` flag. Replies are called outside the lock, by the
@@ -119,7 +119,8 @@ class Shard final : public LogSink {
 
   // Where staged pushes are reported. Once, before the first push; `port` outlives the shard's use.
   void ConnectTo(SequencerPort* port) { port_ = port; }
-  // Where the copy is kept up. Once, before anybody is answered; outlives the shard's use. Null: there is none.
+  // Where the copy is kept up. Once, before anybody is answered; outlives the shard's use. Null: there is
+  // none.
   void ReplicateTo(Replicator* replicator) { replicator_ = replicator; }
 
   VariableStore& store() { return store_; }
@@ -160,7 +161,8 @@ class Shard final : public LogSink {
   // The other side: `state` is of the store's state_pool(). Flush() executes what these queue.
   absl::Status RestoreCopied(const v1::CopiedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION for an entry out of order. `mean`: null where the entry brings none, or is of no example.
+  // FAILED_PRECONDITION for an entry out of order. `mean`: null where the entry brings none, or is of no
+  // example.
   absl::Status AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
                             std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
   void WriteCopied(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -218,7 +220,8 @@ class Shard final : public LogSink {
   // What is done between two entries.
   using PendingTask = absl::AnyInvocable<void(Replies&)>;
 
-  void WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
+  void WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteReply done)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteQueue() ABSL_LOCKS_EXCLUDED(mutex_);
   void Execute(const LogEntry& entry, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   // The next thing to execute; none when there is none, or it waits for gradients.

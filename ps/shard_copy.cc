@@ -192,6 +192,17 @@ std::vector<PushKey> Shard::MissingFor(const LogEntry& entry) const {
   return missing;
 }
 
+std::optional<std::variant<Shard::PendingEntry, Shard::PendingTask>> Shard::Next() {
+  if (queue_.empty()) return std::nullopt;
+  if (auto* pending = std::get_if<PendingEntry>(&queue_.front()); pending != nullptr && took_place_) {
+    missing_ = MissingFor(pending->entry);
+    if (!missing_.empty() && failure_.ok()) return std::nullopt;
+  }
+  std::variant<PendingEntry, PendingTask> next = std::move(queue_.front());
+  queue_.pop_front();
+  return next;
+}
+
 std::vector<PushKey> Shard::Missing() const {
   MutexLock lock(mutex_);
   return missing_;

@@ -92,7 +92,8 @@ class VariableStore {
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> CopySlots();
   // Likewise, beyond the budget if need be: for the copy on another server.
   std::shared_ptr<const AlignedBuffer> TakeSlotsCopy();
-  // What another store had at `version`: `state` is of state_pool(); null where there are no values. As Write().
+  // What another store had at `version`: `state` is of state_pool(); null where there are no values. As
+  // Write().
   void Restore(int64_t version, const AlignedBuffer* state);
   // What SetLearningRate() said last. Any thread.
   std::optional<float> amended_learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -17,8 +17,8 @@ namespace cairn::net {
 // Raised when a frame or a call changes its meaning.
 inline constexpr int kProtocolVersion = 4;
 
-// Call metadata: the index of the server whose part of the job is meant, where that is not the called server's own
-// (parameter_server.proto).
+// Call metadata: the index of the server whose part of the job is meant, where that is not the called
+// server's own (parameter_server.proto).
 inline constexpr char kPartMetadata[] = "cairn-part";
 
 absl::Status FromGrpc(const grpc::Status& status);

@@ -34,10 +34,8 @@ std::vector<Decision> AsyncPolicy::OnEnd() {
 }
 
 PolicyState AsyncPolicy::Save() const {
-  return {.version = version_,
-          .final_version = final_version_,
-          .roster = roster_.Save(),
-          .counters = counters_};
+  return {
+      .version = version_, .final_version = final_version_, .roster = roster_.Save(), .counters = counters_};
 }
 
 void AsyncPolicy::Restore(const PolicyState& state) {

@@ -118,11 +118,11 @@ struct PolicyState {
   };
   int64_t version = 0;
   std::optional<int64_t> final_version{};
-  std::map<int, Worker> roster{};      // [worker]
-  std::vector<Gradient> staged{};      // sync: for the open round, in order of arrival
-  std::map<int, int64_t> clocks{};     // ssp: [worker]
-  int64_t slowest = 0;                 // ssp
-  std::map<int, PushKey> held{};       // ssp: [worker]
+  std::map<int, Worker> roster{};   // [worker]
+  std::vector<Gradient> staged{};   // sync: for the open round, in order of arrival
+  std::map<int, int64_t> clocks{};  // ssp: [worker]
+  int64_t slowest = 0;              // ssp
+  std::map<int, PushKey> held{};    // ssp: [worker]
   // Where data is handed out, and where it is counted.
   struct Queue {
     struct Member {

@@ -56,8 +56,8 @@ class WorkQueue {
   };
   // All that a queue knows beside its configuration.
   struct State {
-    int64_t next = 0;              // example that was never handed out, through all epochs
-    std::set<Ticket> returned{};   // before it
+    int64_t next = 0;                 // example that was never handed out, through all epochs
+    std::set<Ticket> returned{};      // before it
     std::map<int, Holder> holders{};  // [worker]
   };
   struct Config {

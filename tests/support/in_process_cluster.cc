@@ -93,8 +93,9 @@ std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int part, int place, ui
           },
       .connect_to_copy =
           [this, place, delay](const std::string&, int of, ps::CopyStreamHandler& handler) {
-            return DialCopyInProcess(place == of ? *copies_[static_cast<size_t>(of)] : *slots_[static_cast<size_t>(of)],
-                                     delay, handler);
+            return DialCopyInProcess(
+                place == of ? *copies_[static_cast<size_t>(of)] : *slots_[static_cast<size_t>(of)], delay,
+                handler);
           },
       .memory_limit = options_.memory_limit};
   return std::make_shared<ps::Server>(std::move(options), clock_);
@@ -106,7 +107,8 @@ std::vector<std::unique_ptr<client::ServerStub>> InProcessCluster::Stubs(const s
   return stubs;
 }
 
-std::function<std::unique_ptr<client::ServerStub>(int, int)> InProcessCluster::AtPlace(const std::string& client) {
+std::function<std::unique_ptr<client::ServerStub>(int, int)> InProcessCluster::AtPlace(
+    const std::string& client) {
   return [this, client](int part, int) { return copy_link(client, part).NewStub(); };
 }
 

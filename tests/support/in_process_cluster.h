@@ -69,7 +69,8 @@ class InProcessCluster {
  private:
   int After(int server) const { return (server + 1) % options_.servers; }
   std::shared_ptr<ps::Server> MakeServer(int part, int place, uint64_t incarnation);
-  Link& LinkTo(const std::string& client, int key, const ServerSlot& slot, int place) ABSL_LOCKS_EXCLUDED(mutex_);
+  Link& LinkTo(const std::string& client, int key, const ServerSlot& slot, int place)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ClusterOptions options_;
   const SteadyClock steady_;

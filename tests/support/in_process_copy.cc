@@ -71,15 +71,15 @@ class InProcessCopyStream final : public ps::CopyStream {
     while (const std::optional<CopyWire::Up> up = wire_->up.Pop()) {
       wait.Wait();
       absl::Status status;
-      ps::SplitIntoFrames(up->number, up->item,
-                          [&](const v1::CopyHeader& header, net::FloatSpans payload,
-                              const std::shared_ptr<const void>&) {
-                            std::vector<absl::Span<const char>> runs;
-                            for (const auto& run : payload) {
-                              runs.emplace_back(reinterpret_cast<const char*>(run.data()), run.size() * sizeof(float));
-                            }
-                            if (status.ok()) status = session.OnFrame(header, runs);
-                          });
+      ps::SplitIntoFrames(
+          up->number, up->item,
+          [&](const v1::CopyHeader& header, net::FloatSpans payload, const std::shared_ptr<const void>&) {
+            std::vector<absl::Span<const char>> runs;
+            for (const auto& run : payload) {
+              runs.emplace_back(reinterpret_cast<const char*>(run.data()), run.size() * sizeof(float));
+            }
+            if (status.ok()) status = session.OnFrame(header, runs);
+          });
       if (!status.ok()) wire_->Close(std::move(status));
     }
   }

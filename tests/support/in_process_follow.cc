@@ -150,8 +150,10 @@ class FollowLink final : public ps::SequencerPort {
 
 std::unique_ptr<ps::SequencerPort> FollowInProcess(std::vector<const ServerSlot*> leaders, int index,
                                                    const v1::Job& job, std::shared_ptr<ps::Shard> shard,
-                                                   int64_t epoch, DelayOptions delay, FollowBreaker& breaker) {
-  return std::make_unique<FollowLink>(std::move(leaders), index, job, std::move(shard), epoch, delay, breaker);
+                                                   int64_t epoch, DelayOptions delay,
+                                                   FollowBreaker& breaker) {
+  return std::make_unique<FollowLink>(std::move(leaders), index, job, std::move(shard), epoch, delay,
+                                      breaker);
 }
 
 }  // namespace cairn::test

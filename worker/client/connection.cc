@@ -143,7 +143,8 @@ absl::StatusOr<v1::ConnectResponse> Connection::LookElsewhere(int server, bool a
     CAIRN_RETURN_IF_ERROR(part(server).at(!away).Promote(request, &promoted, kProbe));
     CAIRN_RETURN_IF_ERROR(Handshake(server, !away, kProbe, &response));
   }
-  if (!Serves(response, known)) return absl::NotFoundError(absl::StrCat("ps/", server, "'s part is not there"));
+  if (!Serves(response, known))
+    return absl::NotFoundError(absl::StrCat("ps/", server, "'s part is not there"));
   return response;
 }
 

@@ -1,5 +1,5 @@
-// All servers of a cluster: reached, shaken hands with, and watched for restarts. Where the job has copies of their
-// parts on other servers (ps_replication), a part is followed to where it is served.
+// All servers of a cluster: reached, shaken hands with, and watched for restarts. Where the job has copies of
+// their parts on other servers (ps_replication), a part is followed to where it is served.
 //
 // Owned by the clients of this folder. Calls block, each with a limit; thread-safe after Open().
 #pragma once
@@ -35,7 +35,8 @@ struct ConnectionOptions {
   std::function<void(const std::string&)> say{};
   // Asked several times a second while it waits; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
-  // How to reach server `part`'s part of a job where server `place` has its copy. Null: copies are not looked for.
+  // How to reach server `part`'s part of a job where server `place` has its copy. Null: copies are not looked
+  // for.
   using PlaceStub = std::function<std::unique_ptr<ServerStub>(int part, int place)>;
   PlaceStub at_place{};
 };
@@ -103,8 +104,8 @@ class Connection {
   void Settle(int server, bool away, const v1::ConnectResponse& response) ABSL_LOCKS_EXCLUDED(mutex_);
   // It serves the part as we know it, or as none is known.
   static bool Serves(const v1::ConnectResponse& response, const Known& known);
-  // Asks at the other place than `away`, where a copy takes the place if it can. NOT_FOUND and ABORTED: the part is
-  // not there.
+  // Asks at the other place than `away`, where a copy takes the place if it can. NOT_FOUND and ABORTED: the
+  // part is not there.
   absl::StatusOr<v1::ConnectResponse> LookElsewhere(int server, bool away, const Known& known);
   // For Reach(): where the part is, or would be.
   absl::Status Find(int server);

@@ -146,8 +146,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
     for (int server = 0; server < connection_->num_servers(); ++server) {
       if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) return lost;
     }
-    const bool transient =
-        IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || Moves() != moves;
+    const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || Moves() != moves;
     if (!transient || Now() >= deadline) return status;
     if (Now() >= next_said) {
       next_said += kSayEvery;
@@ -447,7 +446,8 @@ absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
       }
     }
     if (Now() >= deadline) return unanswered.failure;
-    if (!IsWorthRepeating(unanswered.failure)) {  // perhaps only there, and another server serves the part now
+    if (!IsWorthRepeating(
+            unanswered.failure)) {  // perhaps only there, and another server serves the part now
       const int moves = Moves();
       for (int server : unanswered.failed) {
         if (connection_->replicated()) (void)connection_->Describe(server);
@@ -586,7 +586,8 @@ absl::Status TrainingClient::Finish() {
     for (;;) {
       v1::FinishResponse response;
       status = stub.Finish(v1::FinishRequest(), &response, kCallTimeout);
-      // A server whose part another has served since may be about to be started again: it would wait for work.
+      // A server whose part another has served since may be about to be started again: it would wait for
+      // work.
       const bool again = absl::IsUnavailable(status) && connection_->replicated();
       if (!again || Now() >= deadline) break;
       std::this_thread::sleep_for(backoff.Next());

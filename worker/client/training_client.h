@@ -170,7 +170,7 @@ class TrainingClient {
     std::vector<net::Extent> announced;  // not sent yet
     int64_t announced_elements = 0;
     uint64_t request_id = 0;
-    int moves = 0;  // Connection::moves() of the session
+    int moves = 0;                                 // Connection::moves() of the session
     std::optional<absl::StatusOr<v1::Done>> done;  // guarded by mutex_
   };
 

@@ -13,7 +13,8 @@ namespace {
 ToyJob Replicated(int workers, int servers, v1::Mode mode, int64_t elements = 4) {
   std::vector<ToyVariable> variables;
   for (int i = 0; i < servers; ++i) {
-    variables.push_back({absl::StrCat("v", i), Shape({elements}), std::vector<float>(static_cast<size_t>(elements), 0)});
+    variables.push_back(
+        {absl::StrCat("v", i), Shape({elements}), std::vector<float>(static_cast<size_t>(elements), 0)});
   }
   ToyJob toy(workers, std::move(variables));
   toy.job.set_mode(mode);
@@ -55,7 +56,8 @@ struct Case {
 };
 
 std::string NameOf(const testing::TestParamInfo<Case>& info) {
-  return absl::StrCat(v1::Mode_Name(info.param.mode).substr(5), "_ps", info.param.killed, "_of_", info.param.servers);
+  return absl::StrCat(v1::Mode_Name(info.param.mode).substr(5), "_ps", info.param.killed, "_of_",
+                      info.param.servers);
 }
 
 class Replication : public testing::TestWithParam<Case> {};

@@ -21,7 +21,8 @@ PolicyConfig ConfigOf(const Way& way) {
   PolicyConfig config = {.mode = way.mode, .expected_workers = 3};
   if (way.mode == "ssp") config.max_staleness = 1;
   if (way.data) {
-    config.data = HandedOut{.queue = {.num_examples = 10, .batch_size = 3, .epochs = 2}, .elsewhere = way.elsewhere};
+    config.data =
+        HandedOut{.queue = {.num_examples = 10, .batch_size = 3, .epochs = 2}, .elsewhere = way.elsewhere};
   }
   return config;
 }
@@ -30,7 +31,8 @@ PolicyConfig ConfigOf(const Way& way) {
 std::vector<Decision> PushAll(UpdatePolicy& policy, const std::vector<int>& workers, int64_t step) {
   std::vector<Decision> all;
   for (int worker : workers) {
-    Gradient gradient = {.key = {worker, 1, step}, .base_version = policy.version(), .examples = 3, .position = 3 * step};
+    Gradient gradient = {
+        .key = {worker, 1, step}, .base_version = policy.version(), .examples = 3, .position = 3 * step};
     if (const auto work = policy.WorkOf(worker); work.has_value() && !work->tickets.empty()) {
       gradient.examples = work->tickets[0].count;
       gradient.position = work->tickets[0].epoch * 10 + work->tickets[0].first;
@@ -42,8 +44,9 @@ std::vector<Decision> PushAll(UpdatePolicy& policy, const std::vector<int>& work
 
 class PolicyCopy : public testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Of, PolicyCopy,
-                         testing::Values(Way{"sync", false, false}, Way{"sync", true, false}, Way{"async", false, false},
-                                         Way{"async", true, false}, Way{"async", true, true}, Way{"ssp", false, false},
+                         testing::Values(Way{"sync", false, false}, Way{"sync", true, false},
+                                         Way{"async", false, false}, Way{"async", true, false},
+                                         Way{"async", true, true}, Way{"ssp", false, false},
                                          Way{"ssp", true, false}),
                          [](const auto& info) {
                            return absl::StrCat(info.param.mode, info.param.data ? "_data" : "",

@@ -78,12 +78,12 @@ INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
 TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   test::FakeClock clock;
   net::LocalListener listener = net::ListenLocally().value();
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0,
-                                                       .incarnation = 5,
-                                                       .connect_to_leader = nullptr,
-                                                       .local_socket = listener.name},
-                                       clock),
-              0, nullptr);
+  Parts parts(
+      std::make_unique<Server>(
+          Server::Options{
+              .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = listener.name},
+          clock),
+      0, nullptr);
   Server& server = parts.own();
   LocalService local(server, std::move(listener), {.incarnation = 5});
   v1::CreateRequest create;
