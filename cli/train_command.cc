@@ -90,7 +90,8 @@ class TrainCommand final : public Command {
         ->group(group);
     app.add_flag("--verbose", verbose_, "Show what all tasks tell, not only warnings")->group(group);
     app.add_option(FlagNames("max_restarts"), max_restarts_,
-                   "How often each task is started again when it was lost; a server only with --train_dir")
+                   "How often each task is started again when it was lost; a server only with --train_dir or "
+                   "--ps_replication")
         ->check(WholeNumberFrom(0))
         ->capture_default_str()
         ->type_name("N")
@@ -116,6 +117,10 @@ class TrainCommand final : public Command {
     if (options_.replicas_to_aggregate > num_workers_) {
       return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
                                 num_workers_, " workers"));
+    }
+    if (options_.ps_replication > 0 && num_servers_ < 2) {
+      return Fault(absl::StrCat("--ps_replication=", options_.ps_replication,
+                                ": a copy needs another server: --ps 2"));
     }
     if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) return Fault(status.message());
     if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
@@ -154,8 +159,8 @@ class TrainCommand final : public Command {
         .log_level = LogLevel(app),
         .log_format = options_.log_format,
         .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
-        // Without snapshots nothing can give a new server what the one before had.
-        .server_restarts = options_.train_dir.empty() ? 0 : max_restarts_,
+        // Without snapshots or copies nothing can give a new server what the one before had.
+        .server_restarts = options_.train_dir.empty() && options_.ps_replication == 0 ? 0 : max_restarts_,
         .worker_restarts = max_restarts_,
         .elastic = options_.elastic,
         .environment = OurEnvironment(),

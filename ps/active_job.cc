@@ -62,6 +62,10 @@ absl::Status CheckJob(const v1::Job& job) {
     return absl::InvalidArgumentError(
         absl::StrCat("job: ", job.min_workers(), " to ", job.max_workers(), " workers"));
   }
+  if (job.ps_replication() != 0 && (job.ps_replication() != 1 || job.servers_size() < 2)) {
+    return absl::InvalidArgumentError(absl::StrCat("job: ", job.ps_replication(), " copies of each part on ",
+                                                   job.servers_size(), " servers"));
+  }
   if (job.generation() < 0 || job.resumed().version() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("job: generation ", job.generation(), ", resumed at version ", job.resumed().version()));
@@ -154,28 +158,32 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
   }
   const bool trains = shard.optimizer != nullptr;
   const int num_slots = trains ? static_cast<int>(shard.optimizer->slot_names().size()) : 0;
+  const bool replicated = job.ps_replication() > 0;
   MemoryNeeds needs =
-      MemoryNeedsOf(value_bytes, num_slots, std::max(job.workers_size(), job.max_workers()));
+      MemoryNeedsOf(value_bytes, num_slots, std::max(job.workers_size(), job.max_workers()), replicated);
   // What travels of the current version and, to somebody slow, of one before: 16 bits each.
   if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
   if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the job needs ", InGiB(needs.total()), " and may take ",
-                   InGiB(static_cast<double>(shard.memory_limit)),
-                   " (--memory_limit): two versions of the values ", InGiB(needs.values), ", ", num_slots,
-                   trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ",
-                   InGiB(needs.slots), ", a gradient of each of ",
-                   std::max(job.workers_size(), job.max_workers()), " workers and one that arrives ",
-                   InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot)));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the job needs ", InGiB(needs.total()), " and may take ",
+      InGiB(static_cast<double>(shard.memory_limit)),
+      replicated ? " (half of --memory_limit: the other is for the copy of another server's part)"
+                 : " (--memory_limit)",
+      ": two versions of the values ", InGiB(needs.values), ", ", num_slots,
+      trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ", InGiB(needs.slots),
+      ", a gradient of each of ", std::max(job.workers_size(), job.max_workers()),
+      " workers and one that arrives ", InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot),
+      replicated ? absl::StrCat(", what is sent to the copy ", InGiB(needs.replication)) : ""));
 }
 
 }  // namespace
 
-MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers) {
+MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated) {
   return {.values = 2 * value_bytes,
           .slots = num_slots * value_bytes,
           .gradients = (num_workers + 1.0) * value_bytes,
-          .snapshot = (1.0 + num_slots) * value_bytes};
+          .snapshot = (1.0 + num_slots) * value_bytes,
+          .replication = replicated ? (3.0 + num_slots) * value_bytes : 0};
 }
 
 int ActiveJob::most_workers() const {
@@ -185,14 +193,36 @@ int ActiveJob::most_workers() const {
 absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
                                                              std::vector<net::Slice> slices, uint64_t layout,
                                                              const Host& host) {
+  CAIRN_ASSIGN_OR_RETURN(auto active, Make(job, std::move(slices), layout, host));
+  if (job.mode() == v1::MODE_VARIABLES) return active;
+  active->MakeReplicator(host.epoch);
+  CAIRN_RETURN_IF_ERROR(active->Serve(/*first_index=*/1, host.epoch));
+  return active;
+}
+
+absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::CreateCopy(const v1::Job& job,
+                                                                 std::vector<net::Slice> slices,
+                                                                 uint64_t layout, const Host& host) {
+  if (job.mode() == v1::MODE_VARIABLES || job.ps_replication() == 0) {
+    return absl::InvalidArgumentError("job: its parts have no copies");
+  }
+  return Make(job, std::move(slices), layout, host);
+}
+
+absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, std::vector<net::Slice> slices,
+                                                           uint64_t layout, const Host& host) {
   CAIRN_RETURN_IF_ERROR(CheckJob(job));
+  if (job.ps_replication() > 0 && host.connect_to_copy == nullptr) {
+    return absl::InvalidArgumentError("job: this server keeps no copies");
+  }
   std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout, host));
-  Shard::Options shard = {.slices = std::move(slices),
-                          .optimizer = nullptr,
-                          .final_version = job.final_version(),
-                          .staleness_aware_learning_rate = job.staleness_aware_learning_rate(),
-                          .initial_version = job.resumed().version(),
-                          .memory_limit = host.memory_limit};
+  Shard::Options shard = {
+      .slices = std::move(slices),
+      .optimizer = nullptr,
+      .final_version = job.final_version(),
+      .staleness_aware_learning_rate = job.staleness_aware_learning_rate(),
+      .initial_version = job.resumed().version(),
+      .memory_limit = job.ps_replication() > 0 ? host.memory_limit / 2 : host.memory_limit};
   if (job.dynamic_sharding() && IsDone(job))
     shard.final_version = std::max<int64_t>(1, shard.initial_version);
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
@@ -207,6 +237,11 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
 
   CAIRN_ASSIGN_OR_RETURN(shard.optimizer, MakeOptimizer(OptimizerOf(job)));
   CAIRN_RETURN_IF_ERROR(CheckNorms(shard));
+  if (job.ps_replication() > 0 && !shard.optimizer->norms().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: --ps_replication with ", shard.optimizer->name(),
+                     " and norms (clipnorm, global_clipnorm, LAMB) is not supported"));
+  }
   CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
   // Norms are of all servers, so these make an update together, also of an asynchronous push.
   const std::vector<Norms> norms(shard.optimizer->norms().begin(), shard.optimizer->norms().end());
@@ -216,17 +251,81 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
     CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job, host.index)));
     active->sequencer_ = std::make_unique<Sequencer>(
         std::move(policy), sequences_itself ? 1 : job.servers_size(), norms, ProgressOf(job.resumed()));
-    active->port_ = std::make_unique<LocalPort>(*active->sequencer_, 0);
-    active->shard_->ConnectTo(active->port_.get());
-    CAIRN_CHECK(active->sequencer_->Subscribe(0, 1, active->shard_));
-  } else {
-    active->port_ = host.connect_to_leader(job, active->shard_);
-    active->shard_->ConnectTo(active->port_.get());
   }
   return active;
 }
 
+absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
+  if (sequencer_ != nullptr) {  // its first server, or the only one
+    port_ = std::make_unique<LocalPort>(*sequencer_, 0);
+    shard_->ConnectTo(port_.get());
+    if (!sequencer_->Subscribe(0, first_index, shard_, epoch)) {
+      return absl::InternalError(
+          absl::StrCat("ps/", host_.index, " stands at entry ", first_index, ", which its log lacks"));
+    }
+    if (auto sums = shard_->UnansweredSums()) port_->ReportSums(*std::move(sums));
+  } else {
+    port_ = host_.connect_to_leader(job_, shard_, epoch);
+    shard_->ConnectTo(port_.get());
+  }
+  return absl::OkStatus();
+}
+
+void ActiveJob::MakeReplicator(int64_t epoch) {
+  if (job_.ps_replication() == 0) return;
+  const int other = host_.place == host_.index ? (host_.index + 1) % job_.servers_size() : host_.index;
+  v1::CopyOrigin origin;
+  *origin.mutable_job() = job_;
+  for (const net::Slice& slice : shard_->store().slices()) *origin.add_slices() = slice.ToProto();
+  origin.set_layout(layout_);
+  origin.set_incarnation(host_.incarnation);
+  origin.set_epoch(epoch);
+  replicator_ = std::make_unique<Replicator>(
+      Replicator::Options{.part = absl::StrCat("ps/", host_.index),
+                          .copy = copy_name(),
+                          .origin = std::move(origin),
+                          .dial =
+                              [this, address = job_.servers(other)](CopyStreamHandler& handler) {
+                                return host_.connect_to_copy(address, host_.index, handler);
+                              },
+                          .capture =
+                              [this] {
+                                if (sequencer_ != nullptr) {
+                                  sequencer_->Capture();
+                                } else {
+                                  replicator_->SendState(Replicator::Part::kSequencer, CopyItem());
+                                }
+                                host_.capture_members(*replicator_);
+                                shard_->Capture();
+                              },
+                          .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes()});
+  shard_->ReplicateTo(replicator_.get());
+  if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);
+}
+
+std::string ActiveJob::copy_name() const {
+  const int other = host_.place == host_.index ? (host_.index + 1) % job_.servers_size() : host_.index;
+  return absl::StrCat("ps/", other, " at ", job_.servers(other));
+}
+
+absl::Status ActiveJob::TakePlace(int64_t epoch) {
+  shard_->TakePlace();
+  MakeReplicator(epoch);
+  CAIRN_RETURN_IF_ERROR(Serve(shard_->next_index(), epoch));
+  StartReplicating();
+  return absl::OkStatus();
+}
+
+void ActiveJob::StartReplicating() {
+  if (replicator_ != nullptr) replicator_->Start();
+}
+
+void ActiveJob::StopReplicating() {
+  if (replicator_ != nullptr) replicator_->Stop();
+}
+
 ActiveJob::~ActiveJob() {
+  StopReplicating();
   port_.reset();  // ends the link to a leader before what it calls goes away
 }
 

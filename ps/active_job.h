@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
 #include "common/net/placement.h"
+#include "ps/replicator.h"
 #include "ps/sequencer.h"
 #include "ps/shard.h"
 
@@ -25,31 +27,61 @@ namespace cairn::ps {
 //          + S V        the optimizer's slots
 //          + (W + 1) V  a gradient of each worker, and one that arrives
 //          + (1 + S) V  a snapshot's copy: a version that is still read, and its slots
+//          + (3 + S) V  with ps_replication: means on their way to the copy on another server, and a state
+//
+// With ps_replication a job may take half of the memory: the other half is for the copy of another server's
+// part.
 struct MemoryNeeds {
-  double values = 0, slots = 0, gradients = 0, snapshot = 0;  // bytes
-  double total() const { return values + slots + gradients + snapshot; }
+  double values = 0, slots = 0, gradients = 0, snapshot = 0, replication = 0;  // bytes
+  double total() const { return values + slots + gradients + snapshot + replication; }
 };
-MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers);
+MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated = false);
+
+// Opens a stream to the server that keeps the copy of `part`.
+using CopyDialer = std::function<std::unique_ptr<CopyStream>(const std::string& address, int part,
+                                                             CopyStreamHandler& handler)>;
 
 class ActiveJob {
  public:
-  // Makes the port to the job's sequencer for a server that is not the sequencer.
+  // Makes the port to the job's sequencer for a server that is not the sequencer. `epoch`: as
+  // Subscribe.epoch.
   using LeaderConnector =
-      std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>)>;
+      std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>, int64_t epoch)>;
   // The server that the job is on.
   struct Host {
-    int index = 0;
+    int index = 0;                        // of the part
     LeaderConnector connect_to_leader{};  // needed where index > 0 and something is trained
     int64_t memory_limit = 0;             // bytes, of what the job takes: MemoryNeeds
     Crew* crew = nullptr;                 // likewise
     FaultPoints* faults = nullptr;        // as Shard::Options
     Meters* meters = nullptr;             // likewise
+    // Where the job has ps_replication:
+    int place = 0;                                       // index of the server that the part is on
+    uint64_t incarnation = 0;                            // of the part
+    int64_t epoch = 0;                                   // likewise
+    CopyDialer connect_to_copy{};                        // needed
+    std::function<void(Replicator&)> capture_members{};  // has the members' state sent
   };
   // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when MemoryNeeds go
   // beyond the limit, naming both and what needs how much.
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
                                                            uint64_t layout, const Host& host);
+  // The same part of the same job, as a copy: it decides and answers nothing before TakePlace().
+  static absl::StatusOr<std::shared_ptr<ActiveJob>> CreateCopy(const v1::Job& job,
+                                                               std::vector<net::Slice> slices,
+                                                               uint64_t layout, const Host& host);
   ~ActiveJob();
+
+  // A copy's, once: goes on where the server was that it is the copy of, and keeps up a copy elsewhere.
+  // INTERNAL, without effect, for a copy that is at odds with itself.
+  absl::Status TakePlace(int64_t epoch);
+  // Begins to keep up a copy, once there are values. Null where there is none.
+  void StartReplicating();
+  Replicator* replicator() { return replicator_.get(); }
+  // Nobody is answered any more who would have to wait for the copy. Blocks; repeats do nothing.
+  void StopReplicating();
+  // "ps/0 at host:2222": where the copy of this part is kept, or would be.
+  std::string copy_name() const;
 
   const v1::Job& job() const { return job_; }
   // By its sequencer.
@@ -63,15 +95,25 @@ class ActiveJob {
   Sequencer* sequencer() { return sequencer_.get(); }
 
  private:
-  ActiveJob(v1::Job job, uint64_t layout, const Host& host)
-      : job_(std::move(job)), layout_(layout), index_(host.index), memory_limit_(host.memory_limit) {}
+  ActiveJob(v1::Job job, uint64_t layout, Host host)
+      : job_(std::move(job)),
+        layout_(layout),
+        index_(host.index),
+        memory_limit_(host.memory_limit),
+        host_(std::move(host)) {}
+  static absl::StatusOr<std::shared_ptr<ActiveJob>> Make(const v1::Job& job, std::vector<net::Slice> slices,
+                                                         uint64_t layout, const Host& host);
+  absl::Status Serve(int64_t first_index, int64_t epoch);
+  void MakeReplicator(int64_t epoch);
 
   const v1::Job job_;
   const uint64_t layout_;
   const int index_;             // of the server
   const int64_t memory_limit_;  // as Host
+  const Host host_;
   std::shared_ptr<Shard> shard_;
   std::unique_ptr<Sequencer> sequencer_;
+  std::unique_ptr<Replicator> replicator_;
   std::unique_ptr<SequencerPort> port_;
 };
 

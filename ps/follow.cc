@@ -77,8 +77,12 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
                                                        (*job)->job().servers_size(), " servers"));
       }
       follower_ = message.subscribe().server();
+      if ((*job)->sequencer()->Outdated(follower_, message.subscribe().epoch())) {
+        return absl::UnavailableError(absl::StrCat("a copy has taken the place of ps/", follower_));
+      }
       job_ = *std::move(job);
-      if (!job_->sequencer()->Subscribe(follower_, message.subscribe().next_index(), self_)) {
+      if (!job_->sequencer()->Subscribe(follower_, message.subscribe().next_index(), self_,
+                                        message.subscribe().epoch())) {
         return absl::FailedPreconditionError(absl::StrCat("ps/", follower_, " asks for the log from entry ",
                                                           message.subscribe().next_index(),
                                                           ", which is not kept any more"));
@@ -138,6 +142,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
 class LeaderStream final : public grpc::ClientBidiReactor<v1::FollowerMessage, v1::LeaderMessage> {
  public:
   LeaderStream(v1::ParameterServer::Stub& stub, Shard& shard) : shard_(shard) {
+    context_.AddMetadata(net::kPartMetadata, "0");
     stub.async()->Follow(&context_, this);
     AddHold();  // for writes that come from other threads, until Close
     StartRead(&incoming_);
@@ -214,14 +219,16 @@ class LeaderStream final : public grpc::ClientBidiReactor<v1::FollowerMessage, v
   absl::Status result_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Keeps a stream to the leader open from a thread of its own.
+// Keeps a stream to the leader open from a thread of its own. Where the leader has a copy, that may have
+// taken its place.
 class LeaderLink final : public SequencerPort {
  public:
-  LeaderLink(const std::string& address, std::shared_ptr<grpc::ChannelCredentials> credentials, int index,
-             const v1::Job& job, std::shared_ptr<Shard> shard)
-      : address_(address),
+  LeaderLink(std::vector<std::string> addresses, std::shared_ptr<grpc::ChannelCredentials> credentials,
+             int index, int64_t epoch, const v1::Job& job, std::shared_ptr<Shard> shard)
+      : addresses_(std::move(addresses)),
         credentials_(std::move(credentials)),
         index_(index),
+        epoch_(epoch),
         run_id_(job.run_id()),
         generation_(job.generation()),
         shard_(std::move(shard)) {
@@ -260,18 +267,22 @@ class LeaderLink final : public SequencerPort {
   }
 
   void Run() {
-    const auto channel = net::MakeChannel(address_, credentials_);
-    const auto stub = v1::ParameterServer::NewStub(channel);
+    std::vector<std::unique_ptr<v1::ParameterServer::Stub>> stubs;  // [addresses_]
+    for (const std::string& address : addresses_) {
+      stubs.push_back(v1::ParameterServer::NewStub(net::MakeChannel(address, credentials_)));
+    }
     net::Backoff backoff(static_cast<uint64_t>(index_));
     TimePoint last_said = std::chrono::steady_clock::now();
-    for (;;) {
+    for (size_t attempt = 0;; ++attempt) {
+      const size_t here = attempt % stubs.size();
       const TimePoint opened = std::chrono::steady_clock::now();
-      auto stream = std::make_shared<LeaderStream>(*stub, *shard_);
+      auto stream = std::make_shared<LeaderStream>(*stubs[here], *shard_);
       v1::FollowerMessage subscribe;
       subscribe.mutable_subscribe()->set_server(index_);
       subscribe.mutable_subscribe()->set_run_id(run_id_);
       subscribe.mutable_subscribe()->set_generation(generation_);
       subscribe.mutable_subscribe()->set_next_index(shard_->next_index());
+      subscribe.mutable_subscribe()->set_epoch(epoch_);
       stream->Send(std::move(subscribe));
       {
         MutexLock lock(mutex_);
@@ -280,8 +291,11 @@ class LeaderLink final : public SequencerPort {
       }
       for (const Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
       if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
-      // The stream lasts as long as the job. A dead peer ends it by keepalive, the destructor by Cancel.
+      // The stream lasts as long as the job. A dead peer ends it by keepalive, or has a copy that has taken
+      // its place; the destructor ends it by Cancel.
       while (!stream->WaitForEnd(std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
+        const size_t other = (here + 1) % stubs.size();
+        if (other != here && Leads(*stubs[other])) stream->Cancel();
       }
       const absl::Status result = stream->result();
       if (absl::IsFailedPrecondition(
@@ -295,19 +309,35 @@ class LeaderLink final : public SequencerPort {
       const TimePoint now = std::chrono::steady_clock::now();
       if (now - last_said > std::chrono::seconds(10) && !stopping_) {
         last_said = now;
-        LogWarning("waiting for ps/0 at ", address_, ": ", net::WhyUnreachable(result));
+        LogWarning("waiting for ps/0 at ", addresses_[here], ": ", net::WhyUnreachable(result));
       }
       if (now - opened > std::chrono::seconds(5)) backoff.Reset();  // it worked for a while
-      const TimePoint next_try = now + backoff.Next();
+      // The other place at once; then again the one, a little later.
+      const bool other_next = here + 1 < stubs.size() && !absl::IsFailedPrecondition(result);
+      const TimePoint next_try = now + (other_next ? std::chrono::milliseconds(0) : backoff.Next());
       while (!stopping_ && changed_.WaitUntil(mutex_, next_try)) {
       }
       if (stopping_) return;
     }
   }
 
-  const std::string address_;
+  // The copy of ps/0's part has taken its place there.
+  bool Leads(v1::ParameterServer::Stub& stub) const {
+    grpc::ClientContext context;
+    net::SetDeadline(context, std::chrono::milliseconds(500));
+    context.AddMetadata(net::kPartMetadata, "0");
+    v1::ConnectRequest request;
+    request.set_protocol(net::kProtocolVersion);
+    request.set_client(absl::StrCat("ps/", index_));
+    v1::ConnectResponse response;
+    return stub.Connect(&context, request, &response).ok() && response.state() == v1::STATE_READY &&
+           response.job().run_id() == run_id_ && response.job().generation() == generation_;
+  }
+
+  const std::vector<std::string> addresses_;  // where the leader's part is served, first as a rule
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const int index_;
+  const int64_t epoch_;
   const std::string run_id_;
   const int64_t generation_;
   const std::shared_ptr<Shard> shard_;
@@ -326,8 +356,12 @@ grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(S
 }
 
 ActiveJob::LeaderConnector ConnectByGrpc(int index, std::shared_ptr<grpc::ChannelCredentials> credentials) {
-  return [index, credentials = std::move(credentials)](const v1::Job& job, std::shared_ptr<Shard> shard) {
-    return std::make_unique<LeaderLink>(job.servers(0), credentials, index, job, std::move(shard));
+  return [index, credentials = std::move(credentials)](const v1::Job& job, std::shared_ptr<Shard> shard,
+                                                       int64_t epoch) {
+    std::vector<std::string> addresses = {job.servers(0)};
+    if (job.ps_replication() > 0) addresses.push_back(job.servers(1));
+    return std::make_unique<LeaderLink>(std::move(addresses), credentials, index, epoch, job,
+                                        std::move(shard));
   };
 }
 

@@ -11,7 +11,6 @@
 #include "ps/shard.h"
 
 namespace cairn::ps {
-namespace {
 
 v1::PushKey ToProto(const PushKey& key) {
   v1::PushKey proto;
@@ -24,6 +23,15 @@ v1::PushKey ToProto(const PushKey& key) {
 PushKey FromProto(const v1::PushKey& proto) {
   return {.worker = proto.worker(), .incarnation = proto.incarnation(), .step = proto.step()};
 }
+
+v1::Amendment ToProto(const Amendment& amendment) {
+  v1::Amendment proto;
+  if (amendment.learning_rate.has_value()) proto.set_learning_rate(*amendment.learning_rate);
+  proto.set_end(amendment.end);
+  return proto;
+}
+
+namespace {
 
 v1::SliceSquares ToProto(const std::string& variable, int64_t row_begin, absl::Span<const Squares> bands) {
   v1::SliceSquares proto;
@@ -149,11 +157,7 @@ v1::Decision ToProto(const LogEntry& entry) {
     decision.mutable_mark()->set_token(mark->token);
     decision.mutable_mark()->set_snapshot(mark->snapshot);
   } else {
-    const auto& amendment = std::get<Amendment>(entry.what);
-    if (amendment.learning_rate.has_value()) {
-      decision.mutable_amendment()->set_learning_rate(*amendment.learning_rate);
-    }
-    decision.mutable_amendment()->set_end(amendment.end);
+    *decision.mutable_amendment() = ToProto(std::get<Amendment>(entry.what));
   }
   return decision;
 }

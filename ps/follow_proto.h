@@ -10,6 +10,9 @@ namespace cairn::ps {
 v1::StagedGradient ToProto(const Gradient& gradient);
 // As CheckGradient().
 absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto);
+v1::PushKey ToProto(const PushKey& key);
+PushKey FromProto(const v1::PushKey& proto);
+v1::Amendment ToProto(const Amendment& amendment);
 v1::Sums ToProto(const Sums& sums);
 Sums FromProto(const v1::Sums& proto);
 v1::Decision ToProto(const LogEntry& entry);

@@ -28,4 +28,28 @@ void Ledger::Decide(const PushKey& key, v1::Outcome outcome, int64_t version, in
   if (key.step > entry.last.step) entry.last = {key.step, outcome, version, staleness};
 }
 
+void Ledger::Save(google::protobuf::RepeatedPtrField<v1::LedgerEntry>& entries) const {
+  for (const auto& [worker, entry] : entries_) {
+    v1::LedgerEntry& saved = *entries.Add();
+    saved.set_worker(worker);
+    saved.set_incarnation(entry.incarnation);
+    saved.set_step(entry.last.step);
+    saved.set_outcome(entry.last.outcome);
+    saved.set_version(entry.last.version);
+    saved.set_staleness(entry.last.staleness);
+  }
+}
+
+void Ledger::Restore(const google::protobuf::RepeatedPtrField<v1::LedgerEntry>& entries) {
+  entries_.clear();
+  for (const v1::LedgerEntry& saved : entries) {
+    entries_[saved.worker()] = {.incarnation = saved.incarnation(),
+                                .staged_step = {},
+                                .last = {.step = saved.step(),
+                                         .outcome = saved.outcome(),
+                                         .version = saved.version(),
+                                         .staleness = saved.staleness()}};
+  }
+}
+
 }  // namespace cairn::ps

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "cairn/v1/replicate.pb.h"
 #include "cairn/v1/session.pb.h"
 #include "ps/policy/policy.h"
 
@@ -40,6 +41,10 @@ class Ledger {
   void Stage(const PushKey& key);
   // Also for a push that this server has not seen yet: it will be kDecided when it comes.
   void Decide(const PushKey& key, v1::Outcome outcome, int64_t version, int64_t staleness);
+
+  // The decisions, for the copy on another server; of pushes under way it hears from their workers.
+  void Save(google::protobuf::RepeatedPtrField<v1::LedgerEntry>& entries) const;
+  void Restore(const google::protobuf::RepeatedPtrField<v1::LedgerEntry>& entries);
 
  private:
   struct Entry {

@@ -71,6 +71,26 @@ bool Membership::AllOthersLeft(int worker, std::string* missing) const {
   return others.empty();
 }
 
+std::vector<Membership::Entry> Membership::All() const {
+  std::vector<Entry> all;
+  for (const auto& [worker, member] : members_) {
+    all.push_back({worker, member.incarnation, member.state == State::kLive, member.step, NameOf(worker)});
+  }
+  return all;
+}
+
+void Membership::Put(const Entry& entry, TimePoint now) {
+  if (elastic_) SetName(entry.worker, entry.task);
+  members_[entry.worker] = {.incarnation = entry.incarnation,
+                            .state = entry.live ? State::kLive : State::kLeft,
+                            .last_heard = now,
+                            .step = entry.step};
+}
+
+void Membership::HearAll(TimePoint now) {
+  for (auto& [worker, member] : members_) member.last_heard = now;
+}
+
 std::string Membership::NameOf(int worker) const {
   const bool known =
       worker >= 0 && worker < static_cast<int>(tasks_.size()) && !tasks_[static_cast<size_t>(worker)].empty();

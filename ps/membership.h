@@ -56,6 +56,19 @@ class Membership {
   // joined)".
   bool AllOthersLeft(int worker, std::string* missing) const;
 
+  // --- The copy on another server ---
+  struct Entry {
+    int worker;
+    uint64_t incarnation;
+    bool live;
+    int64_t step;
+    std::string task;  // its name
+  };
+  std::vector<Entry> All() const;
+  void Put(const Entry& entry, TimePoint now);
+  // Nobody's lease runs out for having been heard of elsewhere.
+  void HearAll(TimePoint now);
+
   // "worker/1"
   std::string NameOf(int worker) const;
 

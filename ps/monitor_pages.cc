@@ -204,7 +204,7 @@ std::string MetricsOf(const v1::ServerStatus& status, const Meters& meters) {
   Exposition out;
   out.Gauge("cairn_ps_state", "1 for the state that the server is in.");
   for (const auto state : {v1::STATE_EMPTY, v1::STATE_INITIALISING, v1::STATE_READY, v1::STATE_FINISHED,
-                           v1::STATE_FAILED}) {
+                           v1::STATE_FAILED, v1::STATE_COPY}) {
     out.Sample({{"state", net::NameOf(state)}}, status.state() == state ? 1 : 0);
   }
   AddUpdates(status, meters, out);

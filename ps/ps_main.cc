@@ -34,6 +34,8 @@
 #include "ps/follow.h"
 #include "ps/local_service.h"
 #include "ps/monitor.h"
+#include "ps/parts.h"
+#include "ps/replicate.h"
 #include "ps/server.h"
 #include "ps/service.h"
 
@@ -43,6 +45,8 @@ namespace {
 constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
+// A tick comes ten times a second, unless the process is stopped or has no processor.
+constexpr auto kStoodStill = std::chrono::seconds(1);
 
 // Threads that share an update without being told: more find the memory busy.
 constexpr int kMostThreads = 4;
@@ -115,26 +119,31 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   Crew crew(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
   const uint64_t incarnation = DrawIncarnation();
   net::LocalListener local = ListenLocally(flags);
-  Server server(
-      {
-          .index = index,
-          .cluster_hash = cluster.spec.Hash(),
-          .incarnation = incarnation,
-          .connect_to_leader = ConnectByGrpc(index, net::ChannelCredentialsOf(flags.tls)),
-          .memory_limit = memory_limit,
-          .crew = &crew,
-          .faults = &faults,
-          .local_socket = local.name,
-      },
-      clock);
-  const auto service = MakeService(server);
+  const auto make_server = [&, credentials = net::ChannelCredentialsOf(flags.tls)](int part) {
+    return std::make_unique<Server>(
+        Server::Options{
+            .index = part,
+            .place = index,
+            .cluster_hash = cluster.spec.Hash(),
+            .incarnation = incarnation,
+            .connect_to_leader = ConnectByGrpc(part, credentials),
+            .connect_to_copy = DialCopyByGrpc(credentials),
+            .memory_limit = memory_limit,
+            .crew = &crew,
+            .faults = &faults,
+            .local_socket = part == index ? local.name : std::string(),
+        },
+        clock);
+  };
+  Parts parts(make_server(index), index, make_server);
+  const auto service = MakeService(parts);
   net::OfferHealthAndReflection();
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, flags.reuse_port);
   int port = 0;
   builder.AddListeningPort(address, net::ServerCredentialsOf(flags.tls), &port);
   builder.RegisterService(service.get());
-  Monitor monitor(server, clock, self.ToString());
+  Monitor monitor(parts.own(), clock, self.ToString());
   const auto inspector = monitor.MakeService();
   builder.RegisterService(inspector.get());
   std::unique_ptr<net::HttpServer> http;
@@ -152,7 +161,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   std::optional<LocalService> local_service;
   if (local.socket.valid()) {
     local_service.emplace(
-        server, std::move(local),
+        parts.own(), std::move(local),
         LocalService::Options{.incarnation = incarnation, .shared_memory = flags.transport != "unix"});
   }
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
@@ -164,18 +173,21 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 
   faults.Pass("started");
   std::optional<ExitCode> end;
+  TimePoint last_tick = clock.Now();
   while (!end.has_value()) {
-    server.Tick();
+    const TimePoint now = clock.Now();
+    if (now - std::exchange(last_tick, now) > kStoodStill) parts.WokeUp();
+    parts.Tick();
     monitor.Sample();
-    net::SetReady(*grpc_server, server.ready());
-    end = server.ended();
+    net::SetReady(*grpc_server, parts.own().ready());
+    end = parts.ended();
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(100))) {
       LogInfo("stopping on signal ", *signal);
       end = signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
     }
   }
   net::StopServing(*grpc_server);
-  server.Shutdown();
+  parts.Shutdown();
   if (local_service.has_value()) local_service->Stop(kDrain);
   Drain(*grpc_server, signals);
   if (end == ExitCode::kDone) LogInfo("training is over");

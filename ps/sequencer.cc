@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "ps/follow_proto.h"
 
 namespace cairn::ps {
 namespace {
@@ -33,44 +34,62 @@ Sequencer::Sequencer(std::unique_ptr<UpdatePolicy> policy, int num_servers, absl
       servers_(static_cast<size_t>(num_servers)) {}
 
 void Sequencer::Join(int worker, uint64_t incarnation) {
-  std::vector<std::shared_ptr<LogSink>> sinks;
+  Change change;
   {
     MutexLock lock(mutex_);
     Worker& known = workers_[worker];
     if (incarnation <= known.incarnation) return;  // overtaken by a later life
+    if (copied()) {
+      v1::SequencerEvent event;
+      event.mutable_join()->set_worker(worker);
+      event.mutable_join()->set_incarnation(incarnation);
+      Tell(std::move(event));
+    }
     DropPartials(worker, Refuse::Reason::kOldIncarnation);
     known = {.incarnation = incarnation, .member = true};
     Decide(policy_->OnJoin(worker, incarnation));
-    sinks = Sinks();
+    change = Changed();
   }
-  FlushAll(sinks);
+  Deliver(change);
 }
 
 void Sequencer::Leave(int worker, uint64_t incarnation) {
-  std::vector<std::shared_ptr<LogSink>> sinks;
+  Change change;
   {
     MutexLock lock(mutex_);
     Worker& known = workers_[worker];
     if (incarnation < known.incarnation) return;
+    if (copied()) {
+      v1::SequencerEvent event;
+      event.mutable_leave()->set_worker(worker);
+      event.mutable_leave()->set_incarnation(incarnation);
+      Tell(std::move(event));
+    }
     known.member = false;
     DropPartials(worker, Refuse::Reason::kNotAMember);
     Decide(policy_->OnLeave(worker, incarnation));
-    sinks = Sinks();
+    change = Changed();
   }
-  FlushAll(sinks);
+  Deliver(change);
 }
 
 absl::StatusOr<Progress> Sequencer::WriteMark(const Mark& mark) {
-  std::vector<std::shared_ptr<LogSink>> sinks;
   Progress progress;
+  Change change;
   {
     MutexLock lock(mutex_);
     CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
+    if (copied()) {
+      v1::SequencerEvent event;
+      event.mutable_mark()->set_token(mark.token);
+      event.mutable_mark()->set_snapshot(mark.snapshot);
+      Tell(std::move(event));
+    }
     Append(mark);
     progress = ProgressNow();
-    sinks = Sinks();
+    change = Changed();
   }
-  FlushAll(sinks);
+  Deliver(change);
   return progress;
 }
 
@@ -94,7 +113,7 @@ Progress Sequencer::ProgressNow() const {
 }
 
 absl::Status Sequencer::Amend(uint64_t incarnation, int64_t number, const Amendment& amendment) {
-  std::vector<std::shared_ptr<LogSink>> sinks;
+  Change change;
   {
     MutexLock lock(mutex_);
     Worker& chief = workers_[kChief];
@@ -104,27 +123,82 @@ absl::Status Sequencer::Amend(uint64_t incarnation, int64_t number, const Amendm
     }
     if (number <= chief.last_amendment) return absl::OkStatus();
     CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
+    if (copied()) {
+      v1::SequencerEvent event;
+      event.mutable_amend()->set_incarnation(incarnation);
+      event.mutable_amend()->set_number(number);
+      *event.mutable_amend()->mutable_amendment() = ToProto(amendment);
+      Tell(std::move(event));
+    }
     chief.last_amendment = number;
     Append(amendment);
     if (amendment.end) Decide(policy_->OnEnd());
-    sinks = Sinks();
+    change = Changed();
   }
-  FlushAll(sinks);
+  Deliver(change);
   return absl::OkStatus();
 }
 
-bool Sequencer::Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink) {
+bool Sequencer::Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch) {
   {
     MutexLock lock(mutex_);
     const int64_t first = log_.empty() ? next_index_ : log_.front().index;
-    if (ended_ || next_index < first || next_index > next_index_) return false;
-    for (const LogEntry& entry : log_) {
-      if (entry.index >= next_index) sink->Append(entry);
-    }
-    servers_[static_cast<size_t>(server)].sink = sink;
+    Server& subscriber = servers_[static_cast<size_t>(server)];
+    if (ended_ || next_index < first || next_index > next_index_ || epoch < subscriber.epoch) return false;
+    subscriber.epoch = epoch;
+    subscriber.sink = sink;
+    subscriber.sent = next_index - 1;
+    Hand();
   }
   sink->Flush();
   return true;
+}
+
+bool Sequencer::Outdated(int server, int64_t epoch) const {
+  MutexLock lock(mutex_);
+  return epoch < servers_[static_cast<size_t>(server)].epoch;
+}
+
+const LogEntry& Sequencer::EntryAt(int64_t index) const {
+  return log_[static_cast<size_t>(index - log_.front().index)];
+}
+
+void Sequencer::Hand() {
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    Server& server = servers_[i];
+    if (server.sink == nullptr) continue;
+    const bool at_once = replicator_ == nullptr || static_cast<int>(i) == own_server_;
+    const int64_t last = at_once ? next_index_ - 1 : released_;
+    for (; server.sent < last; ++server.sent) server.sink->Append(EntryAt(server.sent + 1));
+  }
+}
+
+Sequencer::Change Sequencer::Changed() const {
+  return {.sinks = Sinks(), .replicator = replicator_, .written = next_index_ - 1};
+}
+
+void Sequencer::Deliver(const Change& change) {
+  if (change.replicator != nullptr) {
+    change.replicator->WhenHeld([this, written = change.written](const absl::Status& lost) {
+      if (lost.ok()) Release(written);
+    });
+  }
+  FlushAll(change.sinks);
+}
+
+void Sequencer::Release(int64_t index) {
+  std::vector<std::shared_ptr<LogSink>> sinks;
+  {
+    MutexLock lock(mutex_);
+    if (index <= released_) return;
+    released_ = index;
+    Hand();
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      if (servers_[i].sink != nullptr && static_cast<int>(i) != own_server_)
+        sinks.push_back(servers_[i].sink);
+    }
+  }
+  FlushAll(sinks);
 }
 
 void Sequencer::Unsubscribe(int server, const LogSink* sink) {
@@ -146,9 +220,15 @@ void Sequencer::End() {
 }
 
 void Sequencer::OnStaged(int server, const Gradient& gradient) {
-  std::vector<std::shared_ptr<LogSink>> sinks;
+  Change change;
   {
     MutexLock lock(mutex_);
+    if (copied()) {
+      v1::SequencerEvent event;
+      event.mutable_staged()->set_server(server);
+      *event.mutable_staged()->mutable_gradient() = ToProto(gradient);
+      Tell(std::move(event));
+    }
     Worker& worker = workers_[gradient.key.worker];
     if (gradient.key.incarnation != worker.incarnation || !worker.member) {
       if (!CheckLogHasRoom().ok()) return;
@@ -173,16 +253,22 @@ void Sequencer::OnStaged(int server, const Gradient& gradient) {
       partials_.erase(gradient.key);
       Decide(policy_->OnGradient(whole));
     }
-    sinks = Sinks();
+    change = Changed();
   }
-  FlushAll(sinks);
+  Deliver(change);
 }
 
 void Sequencer::OnSums(int server, Sums sums) {
-  std::vector<std::shared_ptr<LogSink>> sinks;
+  Change change;
   {
     MutexLock lock(mutex_);
     if (!measuring_.has_value() || measuring_->index != sums.index) return;
+    if (copied()) {
+      v1::SequencerEvent event;
+      event.mutable_sums()->set_server(server);
+      *event.mutable_sums()->mutable_sums() = ToProto(sums);
+      Tell(std::move(event));
+    }
     if (!measuring_->sums.emplace(server, std::move(sums)).second) return;
     if (measuring_->sums.size() < servers_.size()) return;
     std::vector<SliceSquares> slices;
@@ -196,9 +282,9 @@ void Sequencer::OnSums(int server, Sums sums) {
       behind_.pop_front();
       Append(std::move(next));
     }
-    sinks = Sinks();
+    change = Changed();
   }
-  FlushAll(sinks);
+  Deliver(change);
 }
 
 absl::Status Sequencer::CheckMeasuring(TimePoint now) {
@@ -223,6 +309,12 @@ std::vector<int> Sequencer::UnmeasuredServers() const {
 
 void Sequencer::OnExecuted(int server, int64_t index) {
   MutexLock lock(mutex_);
+  if (copied()) {
+    v1::SequencerEvent event;
+    event.mutable_executed()->set_server(server);
+    event.mutable_executed()->set_index(index);
+    Tell(std::move(event));
+  }
   int64_t& executed = servers_[static_cast<size_t>(server)].executed;
   executed = std::max(executed, index);
   int64_t all = executed;
@@ -317,9 +409,8 @@ void Sequencer::WriteMeasured(VariableSquares known) {
 
 void Sequencer::Write(LogEntry::What what, VariableSquares known) {
   log_.push_back({next_index_++, std::move(what), std::move(known)});
-  for (Server& server : servers_) {
-    if (server.sink != nullptr) server.sink->Append(log_.back());
-  }
+  if (replicator_ == nullptr) released_ = next_index_ - 1;
+  Hand();
 }
 
 void Sequencer::DropPartials(int worker, Refuse::Reason reason) {

@@ -13,6 +13,10 @@
 // flight make, each worker's last, because no push counts without that server; clients' calls, of which there
 // may be any number, are refused from kMostUnexecuted entries on.
 //
+// With a copy on another server (replicator.h), the copy's sequencer is told what this one is told, in the
+// same order, and so decides the same (sequencer_copy.cc). Followers get an entry when the copy knows it:
+// none has executed what a sequencer that takes this one's place has not decided.
+//
 // One per job, on ps/0 (or, asynchronously, on each server). Thread-safe.
 #pragma once
 
@@ -34,6 +38,7 @@
 #include "common/core/mutex.h"
 #include "ps/optim/optimizer.h"
 #include "ps/policy/policy.h"
+#include "ps/replicator.h"
 #include "ps/squares.h"
 
 namespace cairn::ps {
@@ -127,9 +132,20 @@ class Sequencer {
   absl::Status Amend(uint64_t incarnation, int64_t number, const Amendment& amendment)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Where the copy is kept up, and the server whose shard is beside this sequencer. Once, before anybody
+  // subscribes; outlives the sequencer's use.
+  void ReplicateTo(Replicator* replicator, int own_server) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends the replicator all that this is.
+  void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The other side. INVALID_ARGUMENT for what does not fit the job.
+  absl::Status RestoreCopied(const v1::CopiedSequencer& copied) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Replay(const v1::SequencerEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. False when the
-  // log does not reach back so far, or has ended.
-  bool Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink) ABSL_LOCKS_EXCLUDED(mutex_);
+  // log does not reach back so far, or has ended. `epoch`: of the server's part; one that is below what has
+  // subscribed before has lost its place, and is not heard either.
+  bool Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Outdated(int server, int64_t epoch) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Only if `sink` is still the one subscribed.
   void Unsubscribe(int server, const LogSink* sink) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -174,6 +190,8 @@ class Sequencer {
   struct Server {
     std::shared_ptr<LogSink> sink;
     int64_t executed = 0;
+    int64_t sent = 0;   // index of the last entry that the sink has
+    int64_t epoch = 0;  // of who subscribed
   };
   // The update whose Measure is the last entry of the log.
   struct Measuring {
@@ -194,8 +212,24 @@ class Sequencer {
   // The next entry of the update that is being measured: a Measure, or at last the Apply.
   void WriteMeasured(VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<int> UnmeasuredServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the sinks the entries that they may have.
+  void Hand() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the copy knows of, up to this entry, is for followers too.
+  void Release(int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Who is to hear of a change, taken with it; and tells them, outside the lock.
+  struct Change {
+    std::vector<std::shared_ptr<LogSink>> sinks;
+    Replicator* replicator = nullptr;  // null: no copy is kept up
+    int64_t written = 0;               // index of the last entry
+  };
+  Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Before each change: the copy shall make the same. Whether an event is wanted at all.
+  bool copied() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Tell(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<LogSink>> Sinks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const LogEntry& EntryAt(int64_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::vector<Norms> norms_;
   const UpdateCounters counters_before_;
@@ -208,6 +242,9 @@ class Sequencer {
   std::vector<Server> servers_ ABSL_GUARDED_BY(mutex_);
   std::deque<LogEntry> log_ ABSL_GUARDED_BY(mutex_);  // entries that some server has not executed
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
+  Replicator* replicator_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: no copy is kept up
+  int own_server_ ABSL_GUARDED_BY(mutex_) = -1;   // with a replicator: executes before the copy knows
+  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the last entry for the other servers
   std::optional<Measuring> measuring_ ABSL_GUARDED_BY(mutex_);
   std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);  // decided, and waiting for that update
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -31,7 +31,11 @@ Duration Seconds(double seconds) {
 
 Server::Server(Options options, const Clock& clock)
     // Layouts of different processes differ, so what is meant for the one before this is not taken.
-    : options_(std::move(options)), clock_(clock), started_(clock.Now()), last_layout_(options_.incarnation) {}
+    : options_(std::move(options)),
+      clock_(clock),
+      started_(clock.Now()),
+      last_layout_(options_.incarnation),
+      incarnation_(options_.incarnation) {}
 
 Server::~Server() {
   Shutdown();
@@ -59,12 +63,21 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   }
   v1::ConnectResponse response;
   response.set_protocol(net::kProtocolVersion);
-  response.set_incarnation(options_.incarnation);
   response.set_local_socket(options_.local_socket);
   std::shared_ptr<ActiveJob> job;
+  bool outdated;
+  {
+    MutexLock lock(mutex_);
+    outdated = job_ != nullptr && state_ != v1::STATE_COPY && request.incarnation() == incarnation_ &&
+               request.epoch() > epoch_;
+  }
+  if (outdated) Drop(absl::StrCat(request.client(), " knows that a copy has taken the place of ", name()));
   {
     MutexLock lock(mutex_);
     response.set_state(state_);
+    response.set_incarnation(incarnation_);
+    if (incarnation_ != options_.incarnation) response.set_process(options_.incarnation);
+    response.set_epoch(epoch_);
     response.set_failure(std::string(failure_.message()));
     response.set_failure_code(static_cast<int>(failure_.code()));
     job = job_;
@@ -95,6 +108,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   std::shared_ptr<ActiveJob> replaced;  // ends outside the lock
   absl::Status status;
   v1::CreateResponse response;
+  std::shared_ptr<CopySink> copied;  // its job begins anew
   Calls calls;
   {
     MutexLock lock(mutex_);
@@ -107,13 +121,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
     } else if (status = CheckReplaceable(request.job()); status.ok()) {
       const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
       auto job = ActiveJob::Create(request.job(), variables_only ? std::vector<net::Slice>() : *slices,
-                                   last_layout_ + 1,
-                                   {.index = options_.index,
-                                    .connect_to_leader = options_.connect_to_leader,
-                                    .memory_limit = options_.memory_limit,
-                                    .crew = options_.crew,
-                                    .faults = options_.faults,
-                                    .meters = &meters_});
+                                   last_layout_ + 1, HostFor(incarnation_));
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
@@ -124,6 +132,9 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
                                 static_cast<uint64_t>(job_->job().generation()) << kGenerationShift,
                                 job_->job().elastic());
           state_ = variables_only ? v1::STATE_READY : v1::STATE_INITIALISING;
+          initialised_ = false;
+          if (copying_.sink != nullptr) copied = copying_.sink;
+          copying_ = {};
           CollectWaiters(clock_.Now(), calls);
         } else {
           job_.swap(replaced);
@@ -133,9 +144,11 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
     if (status.ok()) response.set_layout(job_->layout());
   }
   for (auto& call : calls) call();
+  if (copied != nullptr) copied->Close(absl::FailedPreconditionError("the job is being created anew"));
   // Followers that were ready before this server is created anew are of the same run: they find the new
   // sequencer.
   if (status.ok() && replaced != nullptr && replaced->sequencer() != nullptr) replaced->sequencer()->End();
+  if (status.ok() && replaced != nullptr) replaced->StopReplicating();
   if (status.ok() && replaced != nullptr && replaced->job().mode() != v1::MODE_VARIABLES) {
     replaced->shard().Fail(
         absl::AbortedError(absl::StrCat("the variables of ", name(), " have been set back")));
@@ -157,6 +170,10 @@ absl::Status Server::CheckReplaceable(const v1::Job& job) const {
                                                       " is under way"));
   }
   const bool goes_on = same_run && job.generation() > job_->job().generation();
+  if (state_ == v1::STATE_COPY) {
+    const bool served = copying_.sink != nullptr && clock_.Now() - copying_.heard < kSilent;
+    return goes_on || (!same_run && !served) ? absl::OkStatus() : CheckServes();
+  }
   if (state_ == v1::STATE_INITIALISING || (state_ == v1::STATE_READY && goes_on)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "job ", job_->job().run_id(), " is under way, at version ", job_->shard().store().current().version));
@@ -174,6 +191,8 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
     MutexLock lock(mutex_);
     if (shut_down_) {
       calls.push_back([&reply] { reply(absl::UnavailableError("the server is stopping")); });
+    } else if (const absl::Status serves = CheckServes(); !serves.ok()) {
+      calls.push_back([&reply, serves] { reply(serves); });
     } else {
       const TimePoint now = clock_.Now();
       if (waiters_.full()) {
@@ -182,6 +201,7 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
               absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
         });
       } else {
+        if (request.condition() == v1::CONDITION_WORK) reply = ToldWhenHeld(std::move(reply));
         waiters_.Add(request, now, std::move(reply));
       }
       CollectWaiters(now, calls);
@@ -195,9 +215,14 @@ bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) c
   switch (request.condition()) {
     case v1::CONDITION_READY:
       *missing = state_ == v1::STATE_EMPTY ? "the chief has not declared the job"
-                                           : "the chief has not written the variables";
+                 : !initialised_           ? "the chief has not written the variables"
+                                 : absl::StrCat("the copy on ", job_->copy_name(), " is not whole yet");
       return state_ == v1::STATE_READY || state_ == v1::STATE_FINISHED;
     case v1::CONDITION_ALL_OTHERS_LEFT:
+      if (state_ == v1::STATE_EMPTY) {  // whoever was here was here with another server
+        *missing = "the job: this server has none";
+        return false;
+      }
       return members_.AllOthersLeft(request.worker(), missing);
     case v1::CONDITION_WORK:
       return HasWork(request, response);
@@ -236,6 +261,7 @@ void Server::CollectWaiters(TimePoint now, Calls& calls) {
 absl::Status Server::CheckReady() const {
   if (shut_down_) return absl::UnavailableError(absl::StrCat(name(), " is stopping"));
   if (state_ == v1::STATE_FAILED) return failure_;
+  CAIRN_RETURN_IF_ERROR(CheckServes());
   if (job_ == nullptr || state_ == v1::STATE_INITIALISING) {
     return absl::FailedPreconditionError(absl::StrCat(name(), " has no variables yet"));
   }
@@ -262,6 +288,7 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
                                                  request.incarnation(), " is not its newest"));
       }
       job = job_;
+      SendMember(response.worker());
     }
   }
   if (!status.ok()) {
@@ -275,7 +302,7 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
     response.set_clock(job->sequencer()->ClockOf(response.worker()));
   }
   if (job->hands_out_data()) *response.mutable_work() = ToProto(*job->sequencer()->WorkOf(response.worker()));
-  reply(std::move(response));
+  AnswerWhenHeld<v1::JoinResponse>(job, std::move(reply), std::move(response));
 }
 
 absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
@@ -309,6 +336,7 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
     MutexLock lock(mutex_);
     if (shut_down_) {
       status = absl::UnavailableError(absl::StrCat(name(), " is stopping"));
+    } else if (status = CheckServes(); !status.ok()) {
     } else if (job_ == nullptr ||
                !members_.Heartbeat(request.worker(), request.incarnation(), request.step(), clock_.Now())) {
       status =
@@ -320,7 +348,7 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
       response.set_failure(std::string(failure_.message()));
       response.set_failure_code(static_cast<int>(failure_.code()));
       response.set_version(job_->shard().store().current().version);
-      response.set_server_incarnation(options_.incarnation);
+      response.set_server_incarnation(incarnation_);
       if (job_->sequencer() != nullptr) response.set_waiting_for(WaitingFor(*job_->sequencer()));
     }
   }
@@ -334,16 +362,23 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
 void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply) {
   std::shared_ptr<ActiveJob> job;
   std::string task;
+  absl::Status serves;
   Calls calls;
   {
     MutexLock lock(mutex_);
-    if (job_ != nullptr && members_.Leave(request.worker(), request.incarnation())) {
+    serves = CheckServes();
+    if (serves.ok() && job_ != nullptr && members_.Leave(request.worker(), request.incarnation())) {
       job = job_;
       task = members_.NameOf(request.worker());
+      SendMember(request.worker());
     }
     CollectWaiters(clock_.Now(), calls);
   }
   for (auto& call : calls) call();
+  if (!serves.ok()) {
+    reply(std::move(serves));
+    return;
+  }
   if (job != nullptr) {
     LogInfo(task, " left", request.message().empty() ? "" : ": ", request.message());
     if (job->sequencer() != nullptr) job->sequencer()->Leave(request.worker(), request.incarnation());
@@ -351,7 +386,7 @@ void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> rep
       Fail(absl::InternalError(absl::StrCat(task, " failed: ", request.message())));
     }
   }
-  reply(v1::LeaveResponse());
+  AnswerWhenHeld<v1::LeaveResponse>(job, std::move(reply), v1::LeaveResponse());
 }
 
 absl::StatusOr<std::shared_ptr<ActiveJob>> Server::SequencedJob() const {
@@ -382,7 +417,7 @@ void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply)
   }
   v1::MarkResponse response;
   if (request.snapshot()) *response.mutable_progress() = ProgressOf(**job, *progress, options_.index);
-  reply(std::move(response));
+  AnswerWhenHeld<v1::MarkResponse>(*job, std::move(reply), std::move(response));
 }
 
 void Server::Amend(const v1::AmendRequest& request, Reply<v1::AmendResponse> reply) {
@@ -394,7 +429,7 @@ void Server::Amend(const v1::AmendRequest& request, Reply<v1::AmendResponse> rep
         (*job)->sequencer()->Amend(request.incarnation(), request.number(), AmendmentOf(request.amendment()));
   }
   if (status.ok()) {
-    reply(v1::AmendResponse());
+    AnswerWhenHeld<v1::AmendResponse>(*job, std::move(reply), v1::AmendResponse());
   } else {
     reply(Annotate(status, name()));
   }
@@ -415,6 +450,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobForLayout(uint64_t layout)
   MutexLock lock(mutex_);
   if (shut_down_) return absl::UnavailableError(absl::StrCat(name(), " is stopping"));
   if (state_ == v1::STATE_FAILED) return failure_;
+  CAIRN_RETURN_IF_ERROR(CheckServes());
   if (job_ == nullptr) {
     return absl::AbortedError(absl::StrCat(name(), " has been restarted and has no variables: layout ",
                                            layout, " is not known here"));
@@ -431,6 +467,10 @@ void Server::OnInitialised(uint64_t layout) {
   {
     MutexLock lock(mutex_);
     if (state_ != v1::STATE_INITIALISING || job_->layout() != layout) return;
+    if (job_->replicator() != nullptr) {  // TickCopies() goes on
+      if (!std::exchange(initialised_, true)) job_->StartReplicating();
+      return;
+    }
     state_ = v1::STATE_READY;
     ready_at_ = clock_.Now();
     CollectWaiters(ready_at_, calls);
@@ -447,18 +487,19 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobToFollow(const std::string
                                                                int64_t generation) const {
   MutexLock lock(mutex_);
   if (shut_down_ || job_ == nullptr || job_->job().run_id() != run_id ||
-      job_->job().generation() != generation || job_->sequencer() == nullptr) {
+      job_->job().generation() != generation || job_->sequencer() == nullptr || state_ == v1::STATE_COPY) {
     return absl::UnavailableError(
         absl::StrCat(name(), " does not sequence generation ", generation, " of job ", run_id));
   }
   return job_;
 }
 
-void Server::Fail(absl::Status failure) {
+void Server::Fail(absl::Status failure, const ActiveJob* of) {
   std::shared_ptr<ActiveJob> job;
   Calls calls;
   {
     MutexLock lock(mutex_);
+    if (of != nullptr && of != job_.get()) return;
     if (state_ == v1::STATE_FAILED || state_ == v1::STATE_FINISHED) return;
     LogError("the job failed: ", failure.message());
     state_ = v1::STATE_FAILED;
@@ -497,10 +538,16 @@ void Server::Tick() {
   {
     MutexLock lock(mutex_);
     job = job_;
-    if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) expired = CollectExpired(now, reasons);
+    if (state_ == v1::STATE_COPY) {
+      job = nullptr;  // who serves it looks after it
+    } else if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) {
+      expired = CollectExpired(now, reasons);
+      for (const Membership::Expired& gone : expired) SendMember(gone.worker);
+    }
     CollectWaiters(now, calls);
   }
   for (auto& call : calls) call();
+  TickCopies(now, job);
   for (size_t i = 0; i < expired.size(); ++i) {
     const bool wait = job->job().wait_for_return();
     LogWarning(reasons[i], wait ? ": the job waits for its return" : ": it leaves the job");
@@ -511,7 +558,7 @@ void Server::Tick() {
   if (job != nullptr) {
     absl::Status failure = job->shard().failure();
     if (job->sequencer() != nullptr) failure.Update(job->sequencer()->CheckMeasuring(now));
-    if (!failure.ok()) Fail(std::move(failure));
+    if (!failure.ok()) Fail(std::move(failure), job.get());
   }
 }
 
@@ -528,15 +575,21 @@ std::optional<ExitCode> Server::ended() const {
 
 void Server::Shutdown() {
   std::shared_ptr<ActiveJob> job;
+  std::shared_ptr<CopySink> copied;
   Calls calls;
   {
     MutexLock lock(mutex_);
     if (shut_down_) return;
     shut_down_ = true;
     job = job_;
+    copied = std::exchange(copying_.sink, nullptr);
     waiters_.Fail(absl::UnavailableError(absl::StrCat(name(), " is stopping")), calls);
   }
   for (auto& call : calls) call();
+  if (copied != nullptr) copied->Close(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
+  if (job != nullptr) job->StopReplicating();
+  // A follower may be a part in this very process, which ends after us.
+  if (job != nullptr && job->sequencer() != nullptr) job->sequencer()->End();
   if (job != nullptr) job->shard().Fail(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
 }
 

@@ -1,8 +1,10 @@
 #include "ps/service.h"
 
 #include <atomic>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/mutex.h"
 #include "common/net/frame.h"
@@ -10,6 +12,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "ps/follow.h"
 #include "ps/outbox.h"
+#include "ps/replicate.h"
 #include "ps/session.h"
 
 namespace cairn::ps {
@@ -112,6 +115,24 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
+// A stream that ends at once.
+template <typename Request, typename Response>
+class RefusedStream final : public grpc::ServerBidiReactor<Request, Response> {
+ public:
+  explicit RefusedStream(const absl::Status& reason) { this->Finish(net::ToGrpc(reason)); }
+  void OnDone() override { delete this; }
+};
+
+// The part that a call is about; none where the metadata names none.
+std::optional<int> PartOf(const grpc::CallbackServerContext& context) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(net::kPartMetadata);
+  int part = -1;
+  if (found == metadata.end()) return std::nullopt;
+  if (!absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &part)) part = -1;
+  return part;
+}
+
 // Session is served as raw bytes, because frames are taken apart without copies; the rest as protobuf.
 using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
     v1::ParameterServer::WithCallbackMethod_Connect<v1::ParameterServer::WithCallbackMethod_Create<
@@ -120,11 +141,13 @@ using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
                 v1::ParameterServer::WithCallbackMethod_Mark<v1::ParameterServer::WithCallbackMethod_Finish<
                     v1::ParameterServer::WithCallbackMethod_Amend<
                         v1::ParameterServer::WithCallbackMethod_Follow<
-                            v1::ParameterServer::Service>>>>>>>>>>>;
+                            v1::ParameterServer::WithRawCallbackMethod_Replicate<
+                                v1::ParameterServer::WithCallbackMethod_Promote<
+                                    v1::ParameterServer::Service>>>>>>>>>>>>>;
 
 class Service final : public CallbackService {
  public:
-  explicit Service(Server& server) : server_(server) {}
+  explicit Service(Parts& parts) : parts_(parts) {}
 
   grpc::ServerUnaryReactor* Connect(grpc::CallbackServerContext* context, const v1::ConnectRequest* request,
                                     v1::ConnectResponse* response) override {
@@ -163,13 +186,29 @@ class Service final : public CallbackService {
                                    v1::FinishResponse* response) override {
     return Call(context, &Server::Finish, request, response);
   }
+  grpc::ServerUnaryReactor* Promote(grpc::CallbackServerContext* context, const v1::PromoteRequest* request,
+                                    v1::PromoteResponse* response) override {
+    return Call(context, &Server::Promote, request, response);
+  }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
-      grpc::CallbackServerContext*) override {
-    return SessionStream::Start(server_, sessions_);
+      grpc::CallbackServerContext* context) override {
+    auto server = Find(*context);
+    if (!server.ok()) return new RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
+    return SessionStream::Start(**server, sessions_);
   }
   grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* Follow(
-      grpc::CallbackServerContext*) override {
-    return ServeFollower(server_);
+      grpc::CallbackServerContext* context) override {
+    auto server = Find(*context);
+    if (!server.ok()) return new RefusedStream<v1::FollowerMessage, v1::LeaderMessage>(server.status());
+    return ServeFollower(**server);
+  }
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Replicate(
+      grpc::CallbackServerContext* context) override {
+    const std::optional<int> part = PartOf(*context);
+    absl::StatusOr<Server*> server = absl::FailedPreconditionError("a copy of no part");
+    if (part.has_value()) server = parts_.ForCopy(*part);
+    if (!server.ok()) return new RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
+    return ServeCopy(**server);
   }
 
  private:
@@ -178,21 +217,36 @@ class Service final : public CallbackService {
                                  void (Server::*method)(const Request&, Reply<Response>),
                                  const Request* request, Response* response) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    (server_.*method)(*request, [reactor, response](absl::StatusOr<Response> result) {
+    auto server = Find(*context);
+    if (!server.ok()) {
+      reactor->Finish(net::ToGrpc(server.status()));
+      return reactor;
+    }
+    ((*server)->*method)(*request, [reactor, response](absl::StatusOr<Response> result) {
       if (result.ok()) *response = *std::move(result);
       reactor->Finish(net::ToGrpc(result.status()));
     });
     return reactor;
   }
 
-  Server& server_;
+  // NOT_FOUND where nothing of the part is here.
+  absl::StatusOr<Server*> Find(const grpc::CallbackServerContext& context) const {
+    const std::optional<int> part = PartOf(context);
+    if (!part.has_value()) return &parts_.own();
+    Server* const server = parts_.Find(*part);
+    if (server == nullptr)
+      return absl::NotFoundError(absl::StrCat("nothing of ps/", *part, "'s part is here"));
+    return server;
+  }
+
+  Parts& parts_;
   std::atomic<int> sessions_{0};
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeService(Server& server) {
-  return std::make_unique<Service>(server);
+std::unique_ptr<grpc::Service> MakeService(Parts& parts) {
+  return std::make_unique<Service>(parts);
 }
 
 }  // namespace cairn::ps

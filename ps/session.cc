@@ -260,14 +260,29 @@ void Session::End(uint64_t request_id, Open open) {
     done.set_duplicate(result->duplicate);
     done.set_staleness(result->staleness);
     done.set_finished(result->finished);
-    if (const auto job = hands_out.lock()) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
-    // Where there is no room for them the worker reads them later, as where there is none to hold them.
-    if (result->values.data != nullptr) {
-      const auto bytes = answer.SendValues(result->values.data, encoding, *encoded);
-      if (bytes.ok()) sent.Add(*bytes);
-      done.set_has_values(bytes.ok());
+    const auto job = hands_out.lock();
+    if (job != nullptr) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
+    auto send = [answer = std::move(answer), &sent, done = std::move(done),
+                 values = std::move(result->values.data), encoding,
+                 encoded = std::move(encoded)](const absl::Status& lost) mutable {
+      if (!lost.ok()) {
+        answer.SendFailure(lost);
+        return;
+      }
+      // Where there is no room for them the worker reads them later, as where there is none to hold them.
+      if (values != nullptr) {
+        const auto bytes = answer.SendValues(values, encoding, *encoded);
+        if (bytes.ok()) sent.Add(*bytes);
+        done.set_has_values(bytes.ok());
+      }
+      answer.SendDone(std::move(done));
+    };
+    // What it has to do may come of what the copy has not heard of yet.
+    if (job != nullptr && job->replicator() != nullptr) {
+      job->replicator()->WhenHeld(std::move(send));
+    } else {
+      send(absl::OkStatus());
     }
-    answer.SendDone(std::move(done));
   });
 }
 
@@ -281,7 +296,12 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
     return;
   }
   WriteReply written = [answer = Answer(sink_, request_id, unanswered_), &server = server_,
-                        layout = open.job->layout(), initialise = open.initialise](int64_t version) mutable {
+                        layout = open.job->layout(),
+                        initialise = open.initialise](absl::StatusOr<int64_t> version) mutable {
+    if (!version.ok()) {
+      answer.SendFailure(version.status());
+      return;
+    }
     if (initialise) server.OnInitialised(layout);
     // Variables added meanwhile may have been copied before this write: then it must be made again.
     if (auto job = server.JobForLayout(layout); !job.ok()) {
@@ -289,7 +309,7 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
       return;
     }
     v1::Done done;
-    done.set_version(version);
+    done.set_version(*version);
     answer.SendDone(std::move(done));
   };
   if (open.state) {

@@ -74,7 +74,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
     return;
   }
 
-  bool staged = false;
+  bool staged = false, was_missing = false;
   absl::StatusOr<PushResult> answer = PushResult{};
   {
     MutexLock lock(mutex_);
@@ -92,6 +92,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       entry.came = std::chrono::steady_clock::now();
       entry.waiting.push_back({request.read_values, /*duplicate=*/false, std::move(reply)});
       staged = true;
+      was_missing = std::erase(missing_, key) > 0 && missing_.empty();
     } else if (const auto under_way = staged_.find(key);
                verdict.admission == Ledger::Admission::kUnderWay && under_way != staged_.end()) {
       ++duplicates_;
@@ -116,9 +117,10 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
     }
   }
   if (staged) {
-    port_->ReportStaged(request.gradient);
+    port_.load()->ReportStaged(request.gradient);
+    if (was_missing) ExecuteQueue();
   } else {
-    reply(std::move(answer));
+    AnswerWhenHeld<PushResult>(std::move(reply), std::move(answer));
   }
 }
 
@@ -153,21 +155,42 @@ void Shard::Read(const std::string& mark, ReadReply reply) {
       }
     }
   }
-  reply(std::move(answer));
+  AnswerWhenHeld<ReadResult>(std::move(reply), std::move(answer));
 }
 
 void Shard::Write(std::unique_ptr<Accumulator> data, WriteReply done) {
-  {
-    MutexLock lock(mutex_);
-    queue_.push_back(PendingWrite{.data = std::move(data), .done = std::move(done)});
-  }
-  ExecuteQueue();
+  WriteBetween(std::move(data), /*state=*/false, std::move(done));
 }
 
 void Shard::WriteState(std::unique_ptr<Accumulator> state, WriteReply done) {
+  WriteBetween(std::move(state), /*state=*/true, std::move(done));
+}
+
+void Shard::WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteReply done) {
+  PendingTask task = [this, data = std::move(data), state, done = std::move(done)](Replies& replies) mutable {
+    std::vector<VariableStore::Run> runs;
+    for (const auto& [begin, end] : data->runs()) runs.push_back({begin, end});
+    if (const auto values = data->Take(); values != nullptr) {
+      if (state) {
+        store_.WriteState(*values);
+      } else {
+        store_.Write(*values, runs);
+      }
+    }
+    const Values written = store_.current();
+    if (Replicator* const replicator = replicator_; replicator != nullptr) {
+      CopyItem item;
+      item.body.set_written(written.version);
+      item.floats = {written.data};
+      replicator->Send(Replicator::Part::kShard, std::move(item));
+    }
+    replies.push_back([done = std::move(done), version = written.version](const absl::Status& lost) mutable {
+      done(lost.ok() ? absl::StatusOr<int64_t>(version) : lost);
+    });
+  };
   {
     MutexLock lock(mutex_);
-    queue_.push_back(PendingWrite{.data = std::move(state), .state = true, .done = std::move(done)});
+    queue_.push_back(std::move(task));
   }
   ExecuteQueue();
 }
@@ -176,7 +199,7 @@ void Shard::Append(const LogEntry& entry) {
   MutexLock lock(mutex_);
   CAIRN_CHECK(entry.index == next_index_);
   ++next_index_;
-  queue_.push_back(entry);
+  queue_.push_back(PendingEntry{entry});
 }
 
 void Shard::Flush() {
@@ -210,46 +233,45 @@ void Shard::ExecuteQueue() {
   }
   int64_t executed = 0, reported = 0;
   for (;;) {
-    std::variant<LogEntry, PendingWrite> next;
+    std::optional<std::variant<PendingEntry, PendingTask>> next;
     {
       MutexLock lock(mutex_);
-      if (queue_.empty()) {
+      next = Next();
+      if (!next.has_value()) {
         executing_ = false;
         break;
       }
-      next = std::move(queue_.front());
-      queue_.pop_front();
     }
     Replies replies;
-    if (auto* write = std::get_if<PendingWrite>(&next)) {
-      std::vector<VariableStore::Run> runs;
-      for (const auto& [begin, end] : write->data->runs()) runs.push_back({begin, end});
-      if (const auto data = write->data->Take(); data != nullptr) {
-        if (write->state) {
-          store_.WriteState(*data);
-        } else {
-          store_.Write(*data, runs);
-        }
-      }
-      replies.push_back(
-          [done = std::move(write->done), version = store_.current().version]() mutable { done(version); });
+    if (auto* task = std::get_if<PendingTask>(&*next)) {
+      (*task)(replies);
     } else {
-      const LogEntry& entry = std::get<LogEntry>(next);
-      if (const auto* measure = std::get_if<Measure>(&entry.what)) ExecuteMeasure(entry, *measure);
-      if (const auto* apply = std::get_if<Apply>(&entry.what)) ExecuteApply(entry, *apply, replies);
-      if (const auto* refuse = std::get_if<Refuse>(&entry.what)) ExecuteRefuse(*refuse, replies);
-      if (const auto* release = std::get_if<Release>(&entry.what)) ExecuteRelease(*release, replies);
-      if (const auto* mark = std::get_if<Mark>(&entry.what)) ExecuteMark(*mark, replies);
-      if (const auto* amendment = std::get_if<Amendment>(&entry.what)) ExecuteAmendment(*amendment);
-      executed = entry.index;
+      PendingEntry& pending = std::get<PendingEntry>(*next);
+      if (pending.mean.has_value()) mean_ = std::move(pending.mean);
+      Execute(pending.entry, replies);
+      executed = executed_ = pending.entry.index;
     }
-    for (auto& reply : replies) reply();
+    for (Reply& reply : replies) WhenHeld(std::move(reply));
     if (executed - reported >= kReportEvery) {
-      port_->ReportExecuted(executed);
+      ReportExecuted(executed);
       reported = executed;
     }
   }
-  if (executed > reported) port_->ReportExecuted(executed);
+  if (executed > reported) ReportExecuted(executed);
+}
+
+void Shard::Execute(const LogEntry& entry, Replies& replies) {
+  if (const auto* measure = std::get_if<Measure>(&entry.what)) {
+    ExecuteMeasure(entry, *measure);
+  } else if (const auto* apply = std::get_if<Apply>(&entry.what)) {
+    ExecuteApply(entry, *apply, replies);
+  } else {
+    SendEntry(entry, /*with_mean=*/false);
+    if (const auto* refuse = std::get_if<Refuse>(&entry.what)) ExecuteRefuse(*refuse, replies);
+    if (const auto* release = std::get_if<Release>(&entry.what)) ExecuteRelease(*release, replies);
+    if (const auto* mark = std::get_if<Mark>(&entry.what)) ExecuteMark(*mark, replies);
+    if (const auto* amendment = std::get_if<Amendment>(&entry.what)) ExecuteAmendment(*amendment);
+  }
 }
 
 absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
@@ -257,7 +279,11 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
   std::vector<WeightedGradient> gradients;
   std::vector<std::shared_ptr<const AlignedBuffer>> held;
   int64_t staleness = 0;
-  {
+  for (const Gradient& gradient : contributors) {
+    staleness = std::max(staleness, version - 1 - gradient.base_version);
+  }
+  const bool known = mean_.has_value() && mean_->version == version;
+  if (!known) {
     MutexLock lock(mutex_);
     for (const Gradient& gradient : contributors) {
       const auto found = staged_.find(gradient.key);
@@ -266,7 +292,6 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
                                                 ", which this server does not hold"));
       }
       held.push_back(found->second.data);
-      staleness = std::max(staleness, version - 1 - gradient.base_version);
       if (held.back() == nullptr && gradient.examples != 0 && store_.size() > 0) {
         return absl::InternalError(absl::StrCat("version ", version, " takes the ", Describe(gradient.key),
                                                 ", for one of ", gradient.examples,
@@ -274,6 +299,14 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
       }
       gradients.push_back({held.back() == nullptr ? nullptr : held.back()->data(), gradient.examples});
     }
+  }
+  Replicator* const replicator = replicator_;
+  const bool copied = replicator != nullptr && replicator->wants(Replicator::Part::kShard);
+  if (copied && !known) mean_ = MeanOf(version, gradients, held);
+  if (copied) SendEntry(entry, /*with_mean=*/!known);
+  if (mean_.has_value() && mean_->version == version) {
+    const bool none = mean_->data == nullptr;
+    gradients = {{none ? nullptr : mean_->data->data(), none ? 0 : 1}};
   }
   // Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", equation 6.
   const float divisor =
@@ -294,11 +327,12 @@ void Shard::ExecuteMeasure(const LogEntry& entry, const Measure& measure) {
     Fail(std::move(status));
     return;
   }
+  measuring_ = true;
   {
     MutexLock lock(mutex_);
     unanswered_ = sums;
   }
-  port_->ReportSums(std::move(sums));
+  if (SequencerPort* const port = port_; port != nullptr) port->ReportSums(std::move(sums));
 }
 
 void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) {
@@ -312,6 +346,12 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
     return;
   }
   Pass("applied");
+  mean_.reset();
+  measuring_ = false;
+  if (std::exchange(capture_wanted_, false)) {
+    MutexLock lock(mutex_);
+    queue_.push_front([this](Replies&) { SendState(); });
+  }
   const Values values = store_.current();
   MutexLock lock(mutex_);
   unanswered_.reset();
@@ -319,9 +359,11 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
   for (const Gradient& gradient : apply.contributors) {
     const int64_t staleness = apply.version - 1 - gradient.base_version;
     if (apply.held) {
-      Staged& staged = staged_.at(gradient.key);
+      Staged& staged = staged_[gradient.key];  // of a copy it is not here
+      staged.gradient = gradient;
       staged.applied_staleness = staleness;
       staged.data.reset();
+      if (ledger_.Admit(gradient.key).admission == Ledger::Admission::kNew) ledger_.Stage(gradient.key);
     } else {
       Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, replies);
     }
@@ -375,6 +417,11 @@ void Shard::MakeRoom() {
 }
 
 void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
+  if (port_ == nullptr) {  // a copy: who reads there after all comes again with a new mark
+    MutexLock lock(mutex_);
+    RememberMark({mark.token, mark.snapshot, WentWith(mark.token)});
+    return;
+  }
   {
     MutexLock lock(mutex_);
     if (mark.snapshot) {  // nobody has come for the one before
@@ -388,19 +435,25 @@ void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
   MutexLock lock(mutex_);
   const auto waiting = awaiting_mark_.find(mark.token);
   if (waiting == awaiting_mark_.end()) {
-    marks_.push_back({mark.token, mark.snapshot, result});
-    if (marks_.size() > kKeptMarks) {
-      KeptMark& old = marks_[marks_.size() - 1 - kKeptMarks];
-      if (old.result.ok()) old.result = NotKept(old.token);
-    }
-    if (marks_.size() > kRememberedMarks) marks_.pop_front();
+    RememberMark({mark.token, mark.snapshot, result});
     return;
   }
   for (ReadReply& reply : waiting->second) {
-    replies.push_back([reply = std::move(reply), result]() mutable { reply(std::move(result)); });
+    replies.push_back([reply = std::move(reply), result](const absl::Status& lost) mutable {
+      reply(lost.ok() ? std::move(result) : lost);
+    });
   }
   num_awaiting_ -= waiting->second.size();
   awaiting_mark_.erase(waiting);
+}
+
+void Shard::RememberMark(KeptMark mark) {
+  marks_.push_back(std::move(mark));
+  if (marks_.size() > kKeptMarks) {
+    KeptMark& old = marks_[marks_.size() - 1 - kKeptMarks];
+    if (old.result.ok()) old.result = NotKept(old.token);
+  }
+  if (marks_.size() > kRememberedMarks) marks_.pop_front();
 }
 
 void Shard::ExecuteAmendment(const Amendment& amendment) {
@@ -427,9 +480,10 @@ void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, c
                          .finished = finished(values.version),
                          .values = {}};
     if (waiting.read_values && room) result.values = values;
-    replies.push_back([reply = std::move(waiting.reply), result = std::move(result)]() mutable {
-      reply(std::move(result));
-    });
+    replies.push_back(
+        [reply = std::move(waiting.reply), result = std::move(result)](const absl::Status& lost) mutable {
+          reply(lost.ok() ? absl::StatusOr<PushResult>(std::move(result)) : lost);
+        });
   }
   staged_.erase(found);
 }
@@ -442,20 +496,22 @@ void Shard::Fail(absl::Status failure) {
     failure_ = failure;
     for (auto& [id, staged] : staged_) {
       for (Staged::Waiting& waiting : staged.waiting) {
-        replies.push_back([reply = std::move(waiting.reply), failure]() mutable { reply(failure); });
+        replies.push_back(
+            [reply = std::move(waiting.reply), failure](const absl::Status&) mutable { reply(failure); });
       }
     }
     staged_.clear();
     for (auto& [token, readers] : awaiting_mark_) {
       for (ReadReply& reader : readers) {
-        replies.push_back([reply = std::move(reader), failure]() mutable { reply(failure); });
+        replies.push_back(
+            [reply = std::move(reader), failure](const absl::Status&) mutable { reply(failure); });
       }
     }
     awaiting_mark_.clear();
     num_awaiting_ = 0;
     marks_.clear();
   }
-  for (auto& reply : replies) reply();
+  for (Reply& reply : replies) reply(absl::OkStatus());  // nothing of it is lost with this server
 }
 
 absl::Status Shard::failure() const {

@@ -9,6 +9,11 @@
 // Where the optimizer needs norms, a Measure comes before each Apply: this shard's sums of squares go to the
 // sequencer, and those over all servers come back with the next entry.
 //
+// With a copy on another server (replicator.h), each entry is sent there with the mean that it takes, and
+// what clients are told waits until it is there too. A shard that is such a copy executes these
+// (shard_copy.cc); when it takes the place of the one that it is the copy of, entries wait for gradients that
+// their workers must send again.
+//
 // Thread-safe. The log is executed by whichever thread finds it not being executed (Flush, FinishPush);
 // arithmetic runs outside the lock, under the `executing_` flag. Replies are called outside the lock, by the
 // executing thread; they must not block.
@@ -37,6 +42,7 @@
 #include "ps/accumulator.h"
 #include "ps/ledger.h"
 #include "ps/meters.h"
+#include "ps/replicator.h"
 #include "ps/sequencer.h"
 #include "ps/variable_store.h"
 
@@ -69,7 +75,7 @@ struct ReadResult {
 
 using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
 using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
-using WriteReply = absl::AnyInvocable<void(int64_t version)>;
+using WriteReply = absl::AnyInvocable<void(absl::StatusOr<int64_t> version)>;
 
 // A push whose chunks are arriving. Owned by the session; one thread.
 class OpenPush {
@@ -113,6 +119,9 @@ class Shard final : public LogSink {
 
   // Where staged pushes are reported. Once, before the first push; `port` outlives the shard's use.
   void ConnectTo(SequencerPort* port) { port_ = port; }
+  // Where the copy is kept up. Once, before anybody is answered; outlives the shard's use. Null: there is
+  // none.
+  void ReplicateTo(Replicator* replicator) { replicator_ = replicator; }
 
   VariableStore& store() { return store_; }
   const VariableStore& store() const { return store_; }
@@ -145,6 +154,22 @@ class Shard final : public LogSink {
   std::vector<Gradient> StagedGradients() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The last sums that were reported, while no entry that needs them has been executed.
   std::optional<Sums> UnansweredSums() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // --- The copy on another server ---
+  // Sends the replicator all that this is, between two updates.
+  void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The other side: `state` is of the store's state_pool(). Flush() executes what these queue.
+  absl::Status RestoreCopied(const v1::CopiedShard& shard, std::shared_ptr<const AlignedBuffer> state)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // FAILED_PRECONDITION for an entry out of order. `mean`: null where the entry brings none, or is of no
+  // example.
+  absl::Status AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
+                            std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
+  void WriteCopied(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
+  // From now on this serves: an update whose gradients are not here waits for them.
+  void TakePlace() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The pushes that the log waits for, since they went with another server.
+  std::vector<PushKey> Missing() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the job: everything that waits and all that comes is answered with `failure`. The first failure
   // stays.
@@ -180,15 +205,45 @@ class Shard final : public LogSink {
     };
     std::vector<Waiting> waiting;
   };
-  struct PendingWrite {
-    std::unique_ptr<Accumulator> data;
-    bool state = false;
-    WriteReply done;
+  // What an update is made of, once it is known: the mean of its contributors.
+  struct UpdateMean {
+    int64_t version = 0;
+    std::shared_ptr<const AlignedBuffer> data;  // null: of no example
   };
-  // Calls to make when the lock is released.
-  using Replies = std::vector<absl::AnyInvocable<void()>>;
+  // Calls to make when the lock is released and the copy has what they tell; `lost`: it never will.
+  using Reply = absl::AnyInvocable<void(const absl::Status& lost)>;
+  using Replies = std::vector<Reply>;
+  struct PendingEntry {
+    LogEntry entry;
+    std::optional<UpdateMean> mean{};  // of a copied one
+  };
+  // What is done between two entries.
+  using PendingTask = absl::AnyInvocable<void(Replies&)>;
 
+  void WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteReply done)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteQueue() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Execute(const LogEntry& entry, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The next thing to execute; none when there is none, or it waits for gradients.
+  std::optional<std::variant<PendingEntry, PendingTask>> Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of an entry's contributors, those that are not here.
+  std::vector<PushKey> MissingFor(const LogEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Now, or when the copy has what has been sent.
+  void WhenHeld(Reply reply);
+  template <typename Result>
+  void AnswerWhenHeld(absl::AnyInvocable<void(absl::StatusOr<Result>)> reply, absl::StatusOr<Result> answer) {
+    if (replicator_.load() == nullptr) {
+      reply(std::move(answer));
+      return;
+    }
+    WhenHeld([reply = std::move(reply), answer = std::move(answer)](const absl::Status& lost) mutable {
+      reply(lost.ok() ? std::move(answer) : absl::StatusOr<Result>(lost));
+    });
+  }
+  void ReportExecuted(int64_t index);
+  void SendState();
+  // Sends the entry that is about to be executed, with the mean where it is the first to take it.
+  void SendEntry(const LogEntry& entry, bool with_mean);
   void ExecuteMeasure(const LogEntry& entry, const Measure& measure) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls use(what the update to `version` is made of). INTERNAL when a push of the contributors is not held,
@@ -197,6 +252,9 @@ class Shard final : public LogSink {
                         absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Count(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The mean of these as a buffer of its own, or the one gradient that it is.
+  UpdateMean MeanOf(int64_t version, absl::Span<const WeightedGradient> gradients,
+                    absl::Span<const std::shared_ptr<const AlignedBuffer>> held);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteMark(const Mark& mark, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -219,14 +277,22 @@ class Shard final : public LogSink {
   const bool staleness_aware_learning_rate_;
   std::atomic<int64_t> final_version_;  // the log may lower it
   VariableStore store_;
-  SequencerPort* port_ = nullptr;  // constant after ConnectTo()
+  std::atomic<SequencerPort*> port_{nullptr};     // of a copy null, until it takes the place
+  std::atomic<Replicator*> replicator_{nullptr};  // null: no copy is kept up
+  // The executing thread's.
+  std::optional<UpdateMean> mean_;  // of the update under way
+  bool measuring_ = false;          // a Measure was executed, its Apply not
+  bool capture_wanted_ = false;     // after that Apply
+  int64_t executed_ = 0;            // index of the last entry
 
   mutable Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Ledger ledger_ ABSL_GUARDED_BY(mutex_);
   std::map<PushKey, Staged> staged_ ABSL_GUARDED_BY(mutex_);
   std::optional<Sums> unanswered_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::variant<LogEntry, PendingWrite>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::variant<PendingEntry, PendingTask>> queue_ ABSL_GUARDED_BY(mutex_);
+  bool took_place_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front waits for them
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
   // What is kept for readers of a mark that have not come yet, oldest first, or why it is not any more; and
@@ -236,6 +302,9 @@ class Shard final : public LogSink {
     bool snapshot;
     absl::StatusOr<ReadResult> result;
   };
+  void RememberMark(KeptMark mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // UNAVAILABLE: the values at a mark that another server kept.
+  static absl::Status WentWith(const std::string& mark);
   std::deque<KeptMark> marks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<ReadReply>> awaiting_mark_ ABSL_GUARDED_BY(mutex_);
   size_t num_awaiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in awaiting_mark_

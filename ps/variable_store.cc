@@ -161,10 +161,26 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> VariableStore::CopySlots() 
     copy = slots_pool_.TryAcquire();
   }
   if (copy == nullptr) return slots_pool_.Refusal("the slots of a snapshot");
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    std::copy_n(slots_[slot].data(), size(), copy->data() + static_cast<int64_t>(slot) * size());
-  }
+  FillSlotsCopy(*copy);
   return copy;
+}
+
+std::shared_ptr<const AlignedBuffer> VariableStore::TakeSlotsCopy() {
+  if (slots_.empty()) return nullptr;
+  std::shared_ptr<AlignedBuffer> copy = slots_pool_.Acquire();
+  FillSlotsCopy(*copy);
+  return copy;
+}
+
+void VariableStore::FillSlotsCopy(AlignedBuffer& copy) const {
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    std::copy_n(slots_[slot].data(), size(), copy.data() + static_cast<int64_t>(slot) * size());
+  }
+}
+
+void VariableStore::Restore(int64_t version, const AlignedBuffer* state) {
+  if (state != nullptr) WriteState(*state);
+  Publish({.version = version, .data = current().data});
 }
 
 std::optional<float> VariableStore::amended_learning_rate() const {

@@ -93,11 +93,17 @@ class VariableStore {
   // All slots now, one after another; null where there are none. RESOURCE_EXHAUSTED when there is no room for
   // them. As Write().
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> CopySlots();
+  // Likewise, beyond the budget if need be: for the copy on another server.
+  std::shared_ptr<const AlignedBuffer> TakeSlotsCopy();
+  // What another store had at `version`: `state` is of state_pool(); null where there are no values. As
+  // Write().
+  void Restore(int64_t version, const AlignedBuffer* state);
   // What SetLearningRate() said last. Any thread.
   std::optional<float> amended_learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void Publish(Values next) ABSL_LOCKS_EXCLUDED(mutex_);
+  void FillSlotsCopy(AlignedBuffer& copy) const;
   // Calls body(update of `old` into next_, which it acquires first if need be).
   template <typename Body>
   auto WithUpdate(const Values& old, const Mean& mean, Body body);

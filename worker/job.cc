@@ -122,6 +122,29 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
   return config;
 }
 
+namespace {
+
+absl::Status CheckReplication(const v1::Job& job) {
+  if (job.ps_replication() == 0) return absl::OkStatus();
+  const std::string flag = absl::StrCat("--ps_replication=", job.ps_replication());
+  if (job.servers_size() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": a copy needs another server, and the cluster has ", job.servers_size()));
+  }
+  for (const char* norm : {"clipnorm", "global_clipnorm"}) {
+    if (job.optimizer().hyperparameters().count(norm) == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " does not go with ", norm, ": it takes norms over all servers"));
+  }
+  if (job.optimizer().name() == "lamb") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " does not go with the optimizer lamb, which takes norms over all servers"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model,
                                 const net::ClusterSpec& cluster, int64_t num_examples) {
   v1::Job job;
@@ -172,6 +195,8 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   job.set_lease_seconds(options.lease_seconds);
   job.set_wait_for_return(options.lost_workers == "wait");
   job.set_restorable(!options.train_dir.empty());
+  job.set_ps_replication(options.ps_replication);
+  CAIRN_RETURN_IF_ERROR(CheckReplication(job));
   return job;
 }
 

@@ -360,6 +360,12 @@ void AddCheckpoints(CLI::App& app, TrainOptions& options) {
       ->capture_default_str()
       ->type_name("leave|wait")
       ->group(group);
+  app.add_option(FlagNames("ps_replication"), options.ps_replication,
+                 "1: each server's part has a live copy on another, which takes its place when it is lost")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str()
+      ->type_name("0|1")
+      ->group(group);
   app.add_option(FlagNames("lease"), options.lease_seconds,
                  "A worker that is not heard of for so long is lost")
       ->check(NumberAbove(0))

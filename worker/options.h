@@ -91,6 +91,7 @@ struct TrainOptions {
   int64_t max_to_keep = 5;             // --max_to_keep: the newest checkpoints; 0: all
   std::string resume = "auto";         // --resume auto|never|DIR
   std::string lost_workers = "leave";  // --lost_workers leave|wait: what a round does without them
+  int ps_replication = 0;              // --ps_replication: live copies of each server's part, 0 or 1
   double lease_seconds = 10;           // --lease: a worker that is not heard of for so long is lost
 
   // What it tells.

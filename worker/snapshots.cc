@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <numeric>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,7 @@ namespace {
 
 // For a server's answer to the reading of its state.
 constexpr auto kReadLimit = std::chrono::seconds(60);
+constexpr auto kBetweenTries = std::chrono::milliseconds(100);
 
 void SaySkipped(const absl::Status& damage) {
   LogWarning("passed over: ", damage.message());
@@ -287,8 +289,14 @@ absl::Status Snapshots::SaveNow(client::TrainingClient& client, Duration limit) 
   const absl::Status before = wait();
   if (absl::IsDeadlineExceeded(before)) return before;
   if (before.ok() && client.version() == marked_version_) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(Mark(client));
-  return wait();
+  for (;;) {  // a server that kept the snapshot may be lost, and its copy take its place
+    absl::Status status = Mark(client);
+    if (status.ok()) status = wait();
+    const bool again = absl::IsUnavailable(status) && client.connection().replicated();
+    if (!again || std::chrono::steady_clock::now() >= deadline) return status;
+    std::this_thread::sleep_for(kBetweenTries);
+    CAIRN_RETURN_IF_ERROR(client.connection().DescribeAll().status());
+  }
 }
 
 void Snapshots::Run() {

@@ -243,12 +243,19 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                            }}));
   }
   StopOnSignal stop(signals);
+  client::ConnectionOptions::PlaceStub at_place;
+  if (job->ps_replication() > 0) {
+    at_place = [&](int part, int place) {
+      return client::MakeGrpcStub(job->servers(place), credentials, part);
+    };
+  }
   auto connection =
       client::Connection::Open(std::move(stubs), {.task = cluster.self.ToString(),
                                                   .cluster_hash = cluster.spec.Hash(),
                                                   .connect_timeout = Seconds(options.connect_timeout_seconds),
                                                   .say = [](const std::string& text) { LogWarning(text); },
-                                                  .stop = [&stop] { return stop.received() != 0; }});
+                                                  .stop = [&stop] { return stop.received() != 0; },
+                                                  .at_place = std::move(at_place)});
   if (!connection.ok()) return static_cast<int>(Report(connection.status(), stop.received()));
 
   client::TrainingClient client(*std::move(connection), VariablesOf(model),

@@ -17,6 +17,10 @@ namespace cairn::net {
 // Raised when a frame or a call changes its meaning.
 inline constexpr int kProtocolVersion = 5;
 
+// Call metadata: the index of the server whose part of the job is meant, where that is not the called
+// server's own (parameter_server.proto).
+inline constexpr char kPartMetadata[] = "cairn-part";
+
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 

@@ -209,6 +209,16 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
   return kAllFinite;
 }
 
+void WriteMean(absl::Span<const WeightedGradient> gradients, int64_t count, float* mean, Isa isa) {
+  const Mean of = ReduceWeights(gradients);
+  CAIRN_CHECK(!of.terms.empty());
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t size = std::min(kBlock, count - begin);
+    const float* block = MeanOfBlock(of, begin, size, isa, mean + begin);
+    if (block != mean + begin) std::copy_n(block, size, mean + begin);
+  }
+}
+
 int64_t ApplyMovingAverage(float momentum, absl::Span<const WeightedGradient> gradients,
                            const UpdateRange& range, Isa isa) {
   CAIRN_CHECK(!gradients.empty());

@@ -44,6 +44,11 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
                   absl::Span<const WeightedGradient> gradients, const UpdateRange& range,
                   Isa isa = WidestIsa());
 
+// The mean alone, as ApplyMean() takes it: a single gradient of these values then makes the same update to
+// the bit. At least one gradient with an example.
+void WriteMean(absl::Span<const WeightedGradient> gradients, int64_t count, float* mean,
+               Isa isa = WidestIsa());
+
 // new = momentum * old + (1 - momentum) * mean, without any optimizer: for statistics that workers push in
 // place of a gradient. Without an example nothing changes. At a momentum of 1 nothing changes either, and the
 // gradients are not read. Returns as ApplyMean().

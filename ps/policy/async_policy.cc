@@ -33,4 +33,16 @@ std::vector<Decision> AsyncPolicy::OnEnd() {
   return {};
 }
 
+PolicyState AsyncPolicy::Save() const {
+  return {
+      .version = version_, .final_version = final_version_, .roster = roster_.Save(), .counters = counters_};
+}
+
+void AsyncPolicy::Restore(const PolicyState& state) {
+  version_ = state.version;
+  final_version_ = state.final_version;
+  roster_.Restore(state.roster);
+  counters_ = state.counters;
+}
+
 }  // namespace cairn::ps

@@ -22,6 +22,8 @@ class AsyncPolicy final : public UpdatePolicy {
   int64_t version() const override { return version_; }
   std::vector<int> WaitingFor() const override { return {}; }
   const UpdateCounters& counters() const override { return counters_; }
+  PolicyState Save() const override;
+  void Restore(const PolicyState& state) override;
 
  private:
   VersionWindow Window() const { return {version_, final_version_, config_.max_staleness}; }

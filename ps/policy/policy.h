@@ -16,6 +16,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -108,6 +109,36 @@ struct Work {
   bool over = false;            // there will be no more
 };
 
+// All that a policy knows beside its configuration: another one of the same mode goes on with it.
+struct PolicyState {
+  struct Worker {
+    uint64_t incarnation = 0;
+    int64_t last_step = std::numeric_limits<int64_t>::min();  // of this incarnation
+    bool live = false;
+  };
+  int64_t version = 0;
+  std::optional<int64_t> final_version{};
+  std::map<int, Worker> roster{};   // [worker]
+  std::vector<Gradient> staged{};   // sync: for the open round, in order of arrival
+  std::map<int, int64_t> clocks{};  // ssp: [worker]
+  int64_t slowest = 0;              // ssp
+  std::map<int, PushKey> held{};    // ssp: [worker]
+  // Where data is handed out, and where it is counted.
+  struct Queue {
+    struct Member {
+      uint64_t incarnation = 0;
+      int64_t last_step = 0;
+      bool idle = false;  // was answered, and has no ticket
+    };
+    WorkQueue::State work{};
+    std::map<int, Member> members{};  // [worker]
+    bool ended = false;
+  };
+  std::optional<Queue> queue{};
+  std::optional<WorkPosition> tally{};
+  UpdateCounters counters{};
+};
+
 class UpdatePolicy {
  public:
   virtual ~UpdatePolicy() = default;
@@ -140,6 +171,10 @@ class UpdatePolicy {
   // Which examples are in updates that this policy decided; where it is told.
   virtual std::optional<WorkPosition> position() const { return std::nullopt; }
   virtual const UpdateCounters& counters() const = 0;
+
+  virtual PolicyState Save() const = 0;
+  // Goes on from there: the same events then have the same decisions.
+  virtual void Restore(const PolicyState& state) = 0;
 };
 
 // Data that is handed out.

@@ -113,4 +113,18 @@ std::optional<Work> QueuedPolicy::WorkOf(int worker) const {
   return work;
 }
 
+PolicyState QueuedPolicy::Save() const {
+  PolicyState state = policy_->Save();
+  state.queue = {.work = queue_.Save(), .members = members_, .ended = ended_};
+  return state;
+}
+
+void QueuedPolicy::Restore(const PolicyState& state) {
+  policy_->Restore(state);
+  if (!state.queue.has_value()) return;
+  queue_.Restore(state.queue->work);
+  members_ = state.queue->members;
+  ended_ = state.queue->ended;
+}
+
 }  // namespace cairn::ps

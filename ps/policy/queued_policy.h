@@ -44,13 +44,12 @@ class QueuedPolicy final : public UpdatePolicy {
   const UpdateCounters& counters() const override { return policy_->counters(); }
   std::optional<Work> WorkOf(int worker) const override;
   std::optional<WorkPosition> position() const override { return queue_.position(); }
+  PolicyState Save() const override;
+  void Restore(const PolicyState& state) override;
 
  private:
-  struct Member {
-    uint64_t incarnation = 0;
-    int64_t last_step = 0;
-    bool idle = false;  // was answered, and has no ticket
-  };
+  using Member = PolicyState::Queue::Member;
+
   // What decisions mean for the queue; they may become more.
   std::vector<Decision> Followed(std::vector<Decision> decisions);
   void GiveTo(int worker);

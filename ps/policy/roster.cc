@@ -1,9 +1,11 @@
 #include "ps/policy/roster.h"
 
+#include <utility>
+
 namespace cairn::ps {
 
 void Roster::Join(int worker, uint64_t incarnation) {
-  Worker& entry = workers_[worker];
+  PolicyState::Worker& entry = workers_[worker];
   if (entry.incarnation != incarnation) {
     entry.incarnation = incarnation;
     entry.last_step = std::numeric_limits<int64_t>::min();
@@ -13,7 +15,7 @@ void Roster::Join(int worker, uint64_t incarnation) {
 }
 
 bool Roster::Leave(int worker, uint64_t incarnation) {
-  Worker& entry = workers_[worker];
+  PolicyState::Worker& entry = workers_[worker];
   if (!entry.live) return true;
   if (entry.incarnation != incarnation) return false;
   entry.live = false;
@@ -41,6 +43,11 @@ std::optional<Refuse> Roster::Admit(const Gradient& gradient, const VersionWindo
     return Refuse{key, Refuse::Reason::kStale, staleness};
   }
   return std::nullopt;
+}
+
+void Roster::Restore(std::map<int, PolicyState::Worker> workers) {
+  workers_ = std::move(workers);
+  num_live_ = static_cast<int>(LiveWorkers().size());
 }
 
 std::vector<int> Roster::LiveWorkers() const {

@@ -39,13 +39,11 @@ class Roster {
   int num_live() const { return num_live_; }
   std::vector<int> LiveWorkers() const;  // ascending
 
+  const std::map<int, PolicyState::Worker>& Save() const { return workers_; }
+  void Restore(std::map<int, PolicyState::Worker> workers);
+
  private:
-  struct Worker {
-    uint64_t incarnation = 0;
-    int64_t last_step = std::numeric_limits<int64_t>::min();  // of this incarnation
-    bool live = false;
-  };
-  std::map<int, Worker> workers_;  // [worker], all ever heard of
+  std::map<int, PolicyState::Worker> workers_;  // [worker], all ever heard of
   int num_live_ = 0;
 };
 

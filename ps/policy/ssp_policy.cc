@@ -103,4 +103,24 @@ void SspPolicy::ReleaseAnswers(std::vector<Decision>& decisions) {
   }
 }
 
+PolicyState SspPolicy::Save() const {
+  return {.version = version_,
+          .final_version = final_version_,
+          .roster = roster_.Save(),
+          .clocks = clocks_,
+          .slowest = slowest_,
+          .held = held_,
+          .counters = counters_};
+}
+
+void SspPolicy::Restore(const PolicyState& state) {
+  version_ = state.version;
+  final_version_ = state.final_version;
+  roster_.Restore(state.roster);
+  clocks_ = state.clocks;
+  slowest_ = state.slowest;
+  held_ = state.held;
+  counters_ = state.counters;
+}
+
 }  // namespace cairn::ps

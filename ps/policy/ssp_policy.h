@@ -38,6 +38,8 @@ class SspPolicy final : public UpdatePolicy {
   std::vector<int> WaitingFor() const override;
   int64_t ClockOf(int worker) const override;
   const UpdateCounters& counters() const override { return counters_; }
+  PolicyState Save() const override;
+  void Restore(const PolicyState& state) override;
 
  private:
   VersionWindow Window() const { return {version_, final_version_, /*max_staleness=*/std::nullopt}; }

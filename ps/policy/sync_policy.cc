@@ -114,4 +114,20 @@ std::vector<Decision> SyncPolicy::Counted(std::vector<Decision> decisions) {
   return decisions;
 }
 
+PolicyState SyncPolicy::Save() const {
+  return {.version = version_,
+          .final_version = final_version_,
+          .roster = roster_.Save(),
+          .staged = staged_,
+          .counters = counters_};
+}
+
+void SyncPolicy::Restore(const PolicyState& state) {
+  version_ = state.version;
+  final_version_ = state.final_version;
+  roster_.Restore(state.roster);
+  staged_ = state.staged;
+  counters_ = state.counters;
+}
+
 }  // namespace cairn::ps

@@ -30,6 +30,8 @@ class SyncPolicy final : public UpdatePolicy {
   int64_t version() const override { return version_; }
   std::vector<int> WaitingFor() const override;
   const UpdateCounters& counters() const override { return counters_; }
+  PolicyState Save() const override;
+  void Restore(const PolicyState& state) override;
 
  private:
   VersionWindow Window() const { return {version_, final_version_, /*max_staleness=*/0}; }

@@ -47,4 +47,19 @@ std::optional<WorkPosition> TalliedPolicy::position() const {
   return position;
 }
 
+PolicyState TalliedPolicy::Save() const {
+  PolicyState state = policy_->Save();
+  state.tally = position();
+  return state;
+}
+
+void TalliedPolicy::Restore(const PolicyState& state) {
+  policy_->Restore(state);
+  if (!state.tally.has_value()) return;
+  next_ = state.tally->next;
+  gaps_.clear();
+  for (const WorkPosition::Run& run : state.tally->open) gaps_[run.begin] = run.begin + run.count;
+  repeated_ = state.tally->repeated;
+}
+
 }  // namespace cairn::ps

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace cairn::ps {
 
@@ -132,6 +133,12 @@ WorkPosition WorkQueue::position() const {
     position.open.pop_back();
   }
   return position;
+}
+
+void WorkQueue::Restore(State state) {
+  next_ = state.next;
+  returned_ = std::move(state.returned);
+  holders_ = std::move(state.holders);
 }
 
 }  // namespace cairn::ps

@@ -51,6 +51,15 @@ struct WorkPosition {
 
 class WorkQueue {
  public:
+  struct Holder {
+    std::optional<Ticket> current, ahead;
+  };
+  // All that a queue knows beside its configuration.
+  struct State {
+    int64_t next = 0;                 // example that was never handed out, through all epochs
+    std::set<Ticket> returned{};      // before it
+    std::map<int, Holder> holders{};  // [worker]
+  };
   struct Config {
     int64_t num_examples = 1;  // of each epoch
     int64_t batch_size = 1;    // a ticket's examples, fewer at an epoch's end
@@ -80,13 +89,12 @@ class WorkQueue {
   // Nothing is left, in the queue or with anybody.
   bool exhausted() const;
   WorkPosition position() const;
+  State Save() const { return {next_, returned_, holders_}; }
+  void Restore(State state);
   // The number of a ticket's first example through all epochs.
   int64_t BeginOf(const Ticket& ticket) const { return ticket.epoch * config_.num_examples + ticket.first; }
 
  private:
-  struct Holder {
-    std::optional<Ticket> current, ahead;
-  };
   // The first of the queue; none when that is empty.
   std::optional<Ticket> First() const;
   std::optional<Ticket> Take();

@@ -27,6 +27,8 @@ LASTING = ["--save_secs=0", "--save_steps=10", f"--lease={LEASE}", "--lost_worke
 # Of a server: started, no job yet; the first pull; the middle of a push; between an update and its answer; while it
 # keeps a snapshot; the last step.
 SERVER = ["started:1", "read:1", "push:15", "applied:15", "snapshot:2", f"applied:{STEPS}"]
+# Of a server whose part has a copy: the first pull; the middle of a push; between an update and its answer.
+COPIED = ["read:2", "push:15", "applied:15"]
 # Of a worker: started; before its first step; with a part of its gradients sent; with all of them; after an answer; the
 # last step.
 WORKER = ["started:1", "joined:1", "announced:100", "computed:15", "answered:15", f"computed:{STEPS}"]
@@ -94,6 +96,31 @@ class FaultMatrixTest(IntegrationTest):
             ended.set()
             watch.join()
         self.assertEqual(len(stopped), sum(map(len, TASKS.values())))
+
+    def test_servers_with_copies_lose_nothing_and_nothing_is_set_back(self):
+        """No --train_dir: there is nothing to be set back to."""
+        sha = self.undisturbed()
+        failures = []
+
+        def run(case):
+            name = "copies-" + "-".join(case).replace("/", "").replace(":", "-")
+            run = self.job(name, "--ps_replication=1", "--lost_workers=wait", f"--fault={':'.join(case)}:KILL")
+            if not run.wait(60):
+                failures.append(f"{case}: still runs\n{run.story()}")
+            elif run.code != DONE:
+                failures.append(f"{case}: ended with {run.code}\n{run.story()}")
+            elif self.sha_of(name) != sha:
+                failures.append(f"{case}: other parameters\n{run.story()}")
+            elif "was killed by SIGKILL: starting it again (1 of 100)" not in run.stderr:
+                failures.append(f"{case}: nothing was killed\n{run.story()}")
+            elif "takes the place of" not in run.stderr:
+                failures.append(f"{case}: no copy took the place\n{run.story()}")
+
+        cases = [(f"ps/{server}", point) for server in (0, 1) for point in COPIED]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(run, cases))
+        self.assertEqual(failures, [], "\n".join(failures))
+        self.assert_nothing_runs()
 
     def test_a_terminated_task_ends_the_cluster_with_its_code_and_what_was_saved_is_gone_on_from(self):
         sha = self.undisturbed()

@@ -1,6 +1,6 @@
 """Trains while tasks are killed and paused at random, and proves by the result that each update counted once.
 
-    python3 tests/fault/soak.py --mode sync --seconds 600 --seed 1
+    python3 tests/fault/soak.py --mode sync --seconds 600 --seed 1 [--ps_replication]
 
 A job of 2 servers and 4 workers under `cairn train`; every few seconds a random task, servers and chief included, gets
 SIGKILL, or SIGSTOP and some seconds later SIGCONT. When the time is over the job may finish. Ends with 0 when all of
@@ -11,6 +11,10 @@ these hold:
                variable is exactly -1, and with SGD at rate 1 every element is the number of updates made
   the summary  its counters fit each other and the variables
   the memory   no process grows once it is warm, until the faults end: the last epoch's end may take what none did before
+
+With --ps_replication each server's part has a copy on the other, and nothing is saved before the end. Then only servers are
+killed and paused, the next one when both parts have had whole copies again: no update may be missing, none be made twice, and
+nothing be set back.
 
 The seed decides on the faults, not on what the scheduler makes of them: the same seed need not fail again.
 """
@@ -38,6 +42,7 @@ INPUTS = 1024
 LEASE = 3  # seconds: some pauses are shorter, some longer
 BETWEEN_FAULTS = (1.0, 5.0)  # seconds
 PAUSES = (1.0, 8.0)
+AFTER_PAUSE = 30  # seconds from a pause's begin until both parts have whole copies again, at the latest
 CALM = 0.8  # so much of what an undisturbed job does in the time is asked for: the faults must not outlast it
 WARM_UP = 10  # seconds of a process' life until its memory is what it needs; shorter runs do not look
 MOST_GROWTH = 24 << 10  # KiB: one arena of glibc's more, TuneMalloc()'s padding
@@ -131,23 +136,25 @@ class Memory:
 class Faults:
     """Kills and pauses, and what was done so far."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, servers_only=False):
         self._random = random.Random(seed)
+        self._servers_only = servers_only
         self._start = time.monotonic()
         self._next = self._start + BETWEEN_FAULTS[1]
         self._paused = {}  # pid: when it goes on
         self.kills = []  # names of tasks
         self.pauses = []  # seconds
 
-    def step(self, tasks):
-        """Does what is due; `tasks`: names by pid."""
+    def step(self, tasks, calm=True):
+        """Does what is due; `tasks`: names by pid. Unless it is calm, nothing new."""
         now = time.monotonic()
         for pid in [pid for pid, until in self._paused.items() if until <= now]:
             self._resume(pid)
-        if now < self._next:
+        if now < self._next or not calm or (self._servers_only and self._paused):
             return
         self._next = now + self._random.uniform(*BETWEEN_FAULTS)
-        name = self._random.choice([f"ps/{i}" for i in range(SERVERS)] + [f"worker/{i}" for i in range(WORKERS)])
+        servers, workers = [f"ps/{i}" for i in range(SERVERS)], [f"worker/{i}" for i in range(WORKERS)]
+        name = self._random.choice(servers if self._servers_only else servers + workers)
         kill, pause = self._random.random() < 0.5, self._random.uniform(*PAUSES)
         pid = next((pid for pid, task in tasks.items() if task == name and pid not in self._paused), None)
         if pid is None:  # paused, or about to be started again
@@ -177,12 +184,14 @@ class Faults:
 
 class Soak(IntegrationTest):
     options = None  # of the command line
+    _faults_seen = _kills_seen = _whole_before = _whole_last = 0
+    _killed, _calm_since = False, 0.0
 
     def test_every_update_counts_once_whatever_is_killed(self):
         self.model = write_model(self.directory / "model.json")
         self.data = write_data(self.directory / "data")
         epochs = self.epochs()
-        faults, memory = Faults(self.options.seed), Memory()
+        faults, memory = Faults(self.options.seed, self.options.ps_replication), Memory()
         job = self.start_job(epochs)
         if self.options.log:
             self.addCleanup(lambda: pathlib.Path(self.options.log).write_text(job.stderr))
@@ -201,6 +210,10 @@ class Soak(IntegrationTest):
               f"{summary['seconds']:.0f} s", file=sys.stderr)
         self.check_values(summary, epochs, faults)
         self.check_counters(summary, epochs)
+        if self.options.ps_replication:
+            self.assertNotRegex(job.stderr, "going on from step|begins anew|have been set back")
+            if self.options.mode == "async":
+                self.assertEqual(summary["global_step"], epochs * BATCHES * WORKERS)
         self.assertLess(most[0], MOST_GROWTH, f"KiB that processes grew: {growth[:5]}")
 
     def flags(self, epochs):
@@ -218,8 +231,8 @@ class Soak(IntegrationTest):
 
     def start_job(self, epochs):
         (self.directory / "tmp").mkdir()
-        return self.start("cairn", "train", *self.flags(epochs), "--train_dir=train", "--save_secs=1",
-                          f"--lease={LEASE}", "--summary=summary.json", "--verbose",
+        saves = ["--ps_replication=1", "--save_secs=0"] if self.options.ps_replication else ["--save_secs=1"]
+        return self.start("cairn", "train", *self.flags(epochs), "--train_dir=train", *saves, f"--lease={LEASE}", "--summary=summary.json", "--verbose",
                           env={"TMPDIR": str(self.directory / "tmp")})
 
     def tasks(self):
@@ -243,9 +256,23 @@ class Soak(IntegrationTest):
                 with contextlib.suppress(OSError):
                     ports |= set(re.findall(r"--listen=127\.0\.0\.1:(\d+)", pathlib.Path(f"/proc/{pid}/cmdline").read_text()))
             memory.look(named)
-            faults.step(named)
+            faults.step(named, calm=not self.options.ps_replication or self.copies_are_whole(job, faults))
             job.wait_for(r"^\0", 0.1)  # for the end, or so long
         return ports
+
+    def copies_are_whole(self, job, faults):
+        """Of both parts, as the log tells: since a server was killed, and at last after one was paused."""
+        told = job.stderr.splitlines()
+        whole = [line for line in told if "'s part has a whole copy on" in line]
+        if len(faults.kills) + len(faults.pauses) != self._faults_seen:
+            self._faults_seen = len(faults.kills) + len(faults.pauses)
+            self._killed = len(faults.kills) > self._kills_seen
+            self._kills_seen = len(faults.kills)
+            self._whole_before, self._calm_since = self._whole_last, time.monotonic()
+        self._whole_last = len(whole)  # before the fault that may follow
+        if self._killed:
+            return len(whole) >= self._whole_before + SERVERS
+        return len(whole) >= SERVERS and time.monotonic() - self._calm_since > AFTER_PAUSE
 
     def watch_to_the_end(self, job, seconds):
         deadline = time.monotonic() + seconds
@@ -270,7 +297,7 @@ class Soak(IntegrationTest):
         tensors = read_safetensors(self.directory / "all.safetensors")
         self.assertEqual(sorted(tensors), ["left/bias", "left/kernel", "right/bias", "right/kernel"])
         updates = {name: sorted(set(values)) for name, values in tensors.items()}
-        if self.options.mode != "async":  # one log for all
+        if self.options.mode != "async" or self.options.ps_replication:  # one log for all, or nothing is set back
             self.assertEqual(updates, {name: [summary["global_step"]] for name in updates})
             return
         # Each server counts for itself. What only one had when a snapshot was marked is not repeated on the other.
@@ -317,6 +344,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="how long there are faults")
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     parser.add_argument("--data_sharding", choices=["static", "dynamic"], default="static")
+    parser.add_argument("--ps_replication", action="store_true", help="with a copy of each server's part on the other")
     parser.add_argument("--log", help="a file for what all tasks tell")
     Soak.options = parser.parse_args()
     result = unittest.TextTestRunner(verbosity=2).run(unittest.defaultTestLoader.loadTestsFromTestCase(Soak))

@@ -85,7 +85,7 @@ ServerPlayer::ServerPlayer(int index)
     : server_({.index = index,
                .incarnation = 1,
                .connect_to_leader =
-                   [this](const v1::Job&, std::shared_ptr<ps::Shard> shard) {
+                   [this](const v1::Job&, std::shared_ptr<ps::Shard> shard, int64_t) {
                      follower_shard_ = std::move(shard);
                      return std::make_unique<NowherePort>();
                    }},

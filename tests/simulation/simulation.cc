@@ -123,7 +123,7 @@ class World {
           ps::Server::Options{.index = s,
                               .incarnation = 1,
                               .connect_to_leader =
-                                  [this, s](const v1::Job&, std::shared_ptr<ps::Shard> shard) {
+                                  [this, s](const v1::Job&, std::shared_ptr<ps::Shard> shard, int64_t) {
                                     auto link = std::make_unique<FollowLink>(*this, s, std::move(shard));
                                     links[static_cast<size_t>(s)] = link.get();
                                     return link;

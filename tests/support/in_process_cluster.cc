@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/random.h"
+#include "tests/support/in_process_copy.h"
 
 namespace cairn::test {
 namespace {
@@ -16,6 +17,7 @@ InProcessCluster::InProcessCluster(ClusterOptions options)
     : options_(options), clock_(options.clock != nullptr ? *options.clock : steady_) {
   for (int i = 0; i < options_.servers; ++i) {
     slots_.push_back(std::make_unique<ServerSlot>());
+    copies_.push_back(std::make_unique<ServerSlot>());
     breakers_.push_back(std::make_unique<FollowBreaker>());
   }
   for (int i = 0; i < options_.servers; ++i) Restart(i);
@@ -41,17 +43,22 @@ InProcessCluster::~InProcessCluster() {
 }
 
 void InProcessCluster::Kill(int server) {
+  const int copied = (server + options_.servers - 1) % options_.servers;
   const std::shared_ptr<ps::Server> gone = slots_[static_cast<size_t>(server)]->Set(nullptr);
+  const std::shared_ptr<ps::Server> gone_too = copies_[static_cast<size_t>(copied)]->Set(nullptr);
   if (gone == nullptr) return;
   {
     MutexLock lock(mutex_);
     for (auto& [way, link] : links_) {
-      if (way.second == server) link->Break();
+      if (way.second == server || way.second == options_.servers + copied) link->Break();
     }
   }
-  if (server > 0) BreakFollower(server);
-  for (int follower = 1; server == 0 && follower < options_.servers; ++follower) BreakFollower(follower);
+  const bool may_lead = server == 0 || copied == 0;
+  for (int follower = 0; follower < options_.servers; ++follower) {
+    if (may_lead || follower == server || follower == copied) BreakFollower(follower);
+  }
   gone->Shutdown();
+  if (gone_too != nullptr) gone_too->Shutdown();
 }
 
 void InProcessCluster::Restart(int server) {
@@ -62,19 +69,36 @@ void InProcessCluster::Restart(int server) {
     // Far apart, as the random ones of real processes are.
     incarnation = ++last_incarnation_ << 32;
   }
-  const DelayOptions delay = {.seed = options_.seed + static_cast<uint64_t>(server),
+  const int copied = (server + options_.servers - 1) % options_.servers;
+  if (copied != server) {
+    copies_[static_cast<size_t>(copied)]->Set(MakeServer(copied, server, incarnation));
+  }
+  slots_[static_cast<size_t>(server)]->Set(MakeServer(server, server, incarnation));
+}
+
+std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int part, int place, uint64_t incarnation) {
+  const DelayOptions delay = {.seed = options_.seed + static_cast<uint64_t>(part),
                               .longest = options_.longest_delay};
   ps::Server::Options options = {
-      .index = server,
+      .index = part,
+      .place = place,
       .cluster_hash = 0,
       .incarnation = incarnation,
       .connect_to_leader =
-          [this, server, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard) {
-            return FollowInProcess(*slots_[0], server, job, std::move(shard), delay,
-                                   *breakers_[static_cast<size_t>(server)]);
+          [this, part, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
+            std::vector<const ServerSlot*> leaders = {slots_[0].get()};
+            if (job.ps_replication() > 0) leaders.push_back(copies_[0].get());
+            return FollowInProcess(std::move(leaders), part, job, std::move(shard), epoch, delay,
+                                   *breakers_[static_cast<size_t>(part)]);
+          },
+      .connect_to_copy =
+          [this, place, delay](const std::string&, int of, ps::CopyStreamHandler& handler) {
+            return DialCopyInProcess(
+                place == of ? *copies_[static_cast<size_t>(of)] : *slots_[static_cast<size_t>(of)], delay,
+                handler);
           },
       .memory_limit = options_.memory_limit};
-  slots_[static_cast<size_t>(server)]->Set(std::make_shared<ps::Server>(std::move(options), clock_));
+  return std::make_shared<ps::Server>(std::move(options), clock_);
 }
 
 std::vector<std::unique_ptr<client::ServerStub>> InProcessCluster::Stubs(const std::string& client) {
@@ -83,20 +107,35 @@ std::vector<std::unique_ptr<client::ServerStub>> InProcessCluster::Stubs(const s
   return stubs;
 }
 
+std::function<std::unique_ptr<client::ServerStub>(int, int)> InProcessCluster::AtPlace(
+    const std::string& client) {
+  return [this, client](int part, int) { return copy_link(client, part).NewStub(); };
+}
+
 Link& InProcessCluster::link(const std::string& client, int server) {
+  return LinkTo(client, server, *slots_[static_cast<size_t>(server)], server);
+}
+
+Link& InProcessCluster::copy_link(const std::string& client, int part) {
+  return LinkTo(client, options_.servers + part, *copies_[static_cast<size_t>(part)], After(part));
+}
+
+Link& InProcessCluster::LinkTo(const std::string& client, int key, const ServerSlot& slot, int place) {
   MutexLock lock(mutex_);
-  std::unique_ptr<Link>& link = links_[{client, server}];
+  std::unique_ptr<Link>& link = links_[{client, key}];
   if (link == nullptr) {
-    const uint64_t seed = options_.seed ^ StreamOf(absl::StrCat(client, "/", server));
-    link = std::make_unique<Link>(*slots_[static_cast<size_t>(server)], absl::StrCat("host", server, ":2222"),
+    const uint64_t seed = options_.seed ^ StreamOf(absl::StrCat(client, "/", key));
+    link = std::make_unique<Link>(slot, absl::StrCat("host", place, ":2222"),
                                   DelayOptions{.seed = seed, .longest = options_.longest_delay});
   }
   return *link;
 }
 
 void InProcessCluster::Tick() {
-  for (const auto& slot : slots_) {
-    if (const std::shared_ptr<ps::Server> server = slot->Get()) server->Tick();
+  for (const auto* slots : {&slots_, &copies_}) {
+    for (const auto& slot : *slots) {
+      if (const std::shared_ptr<ps::Server> server = slot->Get()) server->Tick();
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,9 +42,13 @@ class InProcessCluster {
 
   int num_servers() const { return options_.servers; }
   std::shared_ptr<ps::Server> server(int index) { return slots_[static_cast<size_t>(index)]->Get(); }
+  // Where the process after `part`'s has its copy, or serves it since.
+  std::shared_ptr<ps::Server> copy_of(int part) { return copies_[static_cast<size_t>(part)]->Get(); }
 
   // [server]: how `client` ("worker/0") reaches the servers. Every call gives stubs over the same links.
   std::vector<std::unique_ptr<client::ServerStub>> Stubs(const std::string& client);
+  // client::ConnectionOptions::at_place.
+  std::function<std::unique_ptr<client::ServerStub>(int, int)> AtPlace(const std::string& client);
   // The way from `client` to a server, for its faults.
   Link& link(const std::string& client, int server) ABSL_LOCKS_EXCLUDED(mutex_);
   // The way from a follower to ps/0.
@@ -51,6 +56,8 @@ class InProcessCluster {
   void LoseSums(int server, bool lose) { breakers_[static_cast<size_t>(server)]->LoseSums(lose); }
   int lost_sums(int server) const { return breakers_[static_cast<size_t>(server)]->lost_sums(); }
 
+  // The way from `client` to the copy of a part.
+  Link& copy_link(const std::string& client, int part) ABSL_LOCKS_EXCLUDED(mutex_);
   // The process ends without a word; all streams to it break.
   void Kill(int server);
   // A new process at the same address, which knows nothing.
@@ -60,10 +67,16 @@ class InProcessCluster {
   void Tick();
 
  private:
+  int After(int server) const { return (server + 1) % options_.servers; }
+  std::shared_ptr<ps::Server> MakeServer(int part, int place, uint64_t incarnation);
+  Link& LinkTo(const std::string& client, int key, const ServerSlot& slot, int place)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   const ClusterOptions options_;
   const SteadyClock steady_;
   const Clock& clock_;
   std::vector<std::unique_ptr<ServerSlot>> slots_;        // [server]
+  std::vector<std::unique_ptr<ServerSlot>> copies_;       // [part], in the process after it
   std::vector<std::unique_ptr<FollowBreaker>> breakers_;  // [server]
 
   Mutex mutex_;

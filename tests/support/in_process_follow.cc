@@ -40,10 +40,11 @@ void FollowBreaker::Break() {
 
 class FollowLink final : public ps::SequencerPort {
  public:
-  FollowLink(const ServerSlot& leader, int index, const v1::Job& job, std::shared_ptr<ps::Shard> shard,
-             DelayOptions delay, FollowBreaker& breaker)
-      : leader_(leader),
+  FollowLink(std::vector<const ServerSlot*> leaders, int index, const v1::Job& job,
+             std::shared_ptr<ps::Shard> shard, int64_t epoch, DelayOptions delay, FollowBreaker& breaker)
+      : leaders_(std::move(leaders)),
         index_(index),
+        epoch_(epoch),
         run_id_(job.run_id()),
         generation_(job.generation()),
         shard_(std::move(shard)),
@@ -74,7 +75,7 @@ class FollowLink final : public ps::SequencerPort {
 
   void Run() {
     for (uint64_t attempt = 0;; ++attempt) {
-      const std::shared_ptr<ps::Server> server = leader_.Get();
+      const std::shared_ptr<ps::Server> server = leaders_[attempt % leaders_.size()]->Get();
       if (server != nullptr) {
         if (auto job = server->JobToFollow(run_id_, generation_); job.ok()) Follow(**job, attempt);
       }
@@ -114,7 +115,7 @@ class FollowLink final : public ps::SequencerPort {
         }
       }
     });
-    if (sequencer.Subscribe(index_, shard_->next_index(), stream)) {
+    if (sequencer.Subscribe(index_, shard_->next_index(), stream, epoch_)) {
       for (const ps::Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
       if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
       Delay delay(delay_.seed, 2 * attempt + 1, delay_.longest);
@@ -131,8 +132,9 @@ class FollowLink final : public ps::SequencerPort {
     stream_ = nullptr;
   }
 
-  const ServerSlot& leader_;
+  const std::vector<const ServerSlot*> leaders_;
   const int index_;
+  const int64_t epoch_;
   const std::string run_id_;
   const int64_t generation_;
   const std::shared_ptr<ps::Shard> shard_;
@@ -146,10 +148,12 @@ class FollowLink final : public ps::SequencerPort {
   Thread thread_;
 };
 
-std::unique_ptr<ps::SequencerPort> FollowInProcess(const ServerSlot& leader, int index, const v1::Job& job,
-                                                   std::shared_ptr<ps::Shard> shard, DelayOptions delay,
+std::unique_ptr<ps::SequencerPort> FollowInProcess(std::vector<const ServerSlot*> leaders, int index,
+                                                   const v1::Job& job, std::shared_ptr<ps::Shard> shard,
+                                                   int64_t epoch, DelayOptions delay,
                                                    FollowBreaker& breaker) {
-  return std::make_unique<FollowLink>(leader, index, job, std::move(shard), delay, breaker);
+  return std::make_unique<FollowLink>(std::move(leaders), index, job, std::move(shard), epoch, delay,
+                                      breaker);
 }
 
 }  // namespace cairn::test

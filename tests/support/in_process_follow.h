@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/core/mutex.h"
 #include "ps/server.h"
@@ -31,9 +32,9 @@ class FollowBreaker {
   std::atomic<int> lost_sums_{0};
 };
 
-// `leader` and `breaker` must outlive the port.
-std::unique_ptr<ps::SequencerPort> FollowInProcess(const ServerSlot& leader, int index, const v1::Job& job,
-                                                   std::shared_ptr<ps::Shard> shard, DelayOptions delay,
-                                                   FollowBreaker& breaker);
+// Follows whoever of `leaders` leads. These and `breaker` must outlive the port.
+std::unique_ptr<ps::SequencerPort> FollowInProcess(std::vector<const ServerSlot*> leaders, int index,
+                                                   const v1::Job& job, std::shared_ptr<ps::Shard> shard,
+                                                   int64_t epoch, DelayOptions delay, FollowBreaker& breaker);
 
 }  // namespace cairn::test

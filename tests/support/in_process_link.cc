@@ -185,6 +185,10 @@ class InProcessStub final : public client::ServerStub {
                       client::Timeout timeout) override {
     return Call(&ps::Server::Finish, request, response, timeout);
   }
+  absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,
+                       client::Timeout timeout) override {
+    return Call(&ps::Server::Promote, request, response, timeout);
+  }
   std::unique_ptr<client::FrameStream> OpenStream(client::FrameHandler& handler) override {
     return std::make_unique<InProcessStream>(link_, handler);
   }

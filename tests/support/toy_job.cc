@@ -31,12 +31,15 @@ std::string TaskName(int worker) {
 
 ToyWorker::ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker)
     : num_variables_(static_cast<int>(toy.variables.size())),
-      client_(client::Connection::Open(cluster.Stubs(TaskName(worker)),
-                                       {.task = TaskName(worker),
-                                        .cluster_hash = 0,
-                                        .connect_timeout = std::chrono::seconds(10),
-                                        .say = nullptr,
-                                        .stop = nullptr})
+      client_(client::Connection::Open(
+                  cluster.Stubs(TaskName(worker)),
+                  {.task = TaskName(worker),
+                   .cluster_hash = 0,
+                   .connect_timeout = std::chrono::seconds(10),
+                   .say = nullptr,
+                   .stop = nullptr,
+                   .at_place = toy.job.ps_replication() > 0 ? cluster.AtPlace(TaskName(worker))
+                                                            : client::ConnectionOptions::PlaceStub()})
                   .value(),
               toy.variables,
               {.worker = worker,

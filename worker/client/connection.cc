@@ -15,6 +15,8 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
+// For the answer of one of two servers, when the other may have it too.
+constexpr Timeout kProbe = std::chrono::seconds(1);
 constexpr auto kFirstTry = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
 constexpr auto kSayEvery = std::chrono::seconds(10);
@@ -27,7 +29,22 @@ bool IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
+// Perhaps it is at the other place: this one cannot be reached, or has been started again.
+bool IsElsewhere(const absl::Status& status) {
+  return IsTransient(status) || absl::IsNotFound(status);
+}
+
 }  // namespace
+
+Connection::Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options)
+    : options_(std::move(options)), known_(stubs.size()) {
+  const int count = static_cast<int>(stubs.size());
+  for (int server = 0; server < count; ++server) {
+    Part& part = parts_.emplace_back();
+    part.home = std::move(stubs[static_cast<size_t>(server)]);
+    if (options_.at_place && count > 1) part.copy = options_.at_place(server, (server + 1) % count);
+  }
+}
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::unique_ptr<ServerStub>> stubs,
                                                              ConnectionOptions options) {
@@ -48,12 +65,9 @@ absl::Status Connection::Reach() {
     std::vector<int> still;
     std::vector<std::string> reasons;
     for (int server : unreached) {
-      v1::ConnectResponse response;
-      const absl::Status status = Handshake(server, &response);
-      if (status.ok()) {
-        MutexLock lock(mutex_);
-        incarnations_[static_cast<size_t>(server)] = response.incarnation();
-      } else if (IsTransient(status)) {
+      const absl::Status status = Find(server);
+      if (status.ok()) continue;
+      if (IsTransient(status)) {
         still.push_back(server);
         std::string& reason = reason_of[static_cast<size_t>(server)];
         reason = net::WhyUnreachable(status, reason);
@@ -78,23 +92,109 @@ absl::Status Connection::Reach() {
   }
 }
 
-absl::Status Connection::Handshake(int server, v1::ConnectResponse* response) {
+Connection::Known Connection::KnownOf(int server) {
+  MutexLock lock(mutex_);
+  return known_[static_cast<size_t>(server)];
+}
+
+absl::Status Connection::Handshake(int server, bool away, Timeout timeout, v1::ConnectResponse* response) {
+  const Known known = KnownOf(server);
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   request.set_cluster_hash(options_.cluster_hash);
   request.set_server(server);
   request.set_client(options_.task);
-  return stub(server).Connect(request, response, kCallTimeout);
+  request.set_incarnation(known.incarnation);
+  request.set_epoch(known.epoch);
+  CAIRN_RETURN_IF_ERROR(part(server).at(away).Connect(request, response, timeout));
+  if (response->job().ps_replication() > 0) replicated_ = true;
+  return absl::OkStatus();
+}
+
+bool Connection::Serves(const v1::ConnectResponse& response, const Known& known) {
+  if (response.state() == v1::STATE_COPY) return false;
+  if (known.incarnation == 0) return response.state() != v1::STATE_EMPTY;
+  return response.incarnation() == known.incarnation && response.epoch() >= known.epoch;
+}
+
+void Connection::Settle(int server, bool away, const v1::ConnectResponse& response) {
+  Part& settled = part(server);
+  {
+    MutexLock lock(mutex_);
+    Known& known = known_[static_cast<size_t>(server)];
+    // Another thread has heard of who serves it since.
+    if (known.incarnation == response.incarnation() && response.epoch() < known.epoch) return;
+    known = {response.incarnation(), response.epoch()};
+    if (settled.away == away) return;
+    settled.away = away;
+    ++settled.moves;
+  }
+  Say(absl::StrCat("ps/", server, "'s part is served by ", settled.at(away).address(), " now"));
+}
+
+absl::StatusOr<v1::ConnectResponse> Connection::LookElsewhere(int server, bool away, const Known& known) {
+  v1::ConnectResponse response;
+  CAIRN_RETURN_IF_ERROR(Handshake(server, !away, kProbe, &response));
+  const bool same = known.incarnation == 0 || response.incarnation() == known.incarnation;
+  if (response.state() == v1::STATE_COPY && same) {
+    v1::PromoteRequest request;
+    request.set_incarnation(known.incarnation);
+    v1::PromoteResponse promoted;
+    CAIRN_RETURN_IF_ERROR(part(server).at(!away).Promote(request, &promoted, kProbe));
+    CAIRN_RETURN_IF_ERROR(Handshake(server, !away, kProbe, &response));
+  }
+  if (!Serves(response, known))
+    return absl::NotFoundError(absl::StrCat("ps/", server, "'s part is not there"));
+  return response;
+}
+
+absl::Status Connection::Find(int server) {
+  const bool away = part(server).away;
+  v1::ConnectResponse response;
+  const absl::Status status = Handshake(server, away, kCallTimeout, &response);
+  if (!status.ok() && !IsElsewhere(status)) return status;
+  const bool serves = status.ok() && Serves(response, {});
+  if (!serves && part(server).copy != nullptr) {
+    const auto elsewhere = LookElsewhere(server, away, {});
+    if (elsewhere.ok()) {
+      Settle(server, !away, *elsewhere);
+      return absl::OkStatus();
+    }
+    // Whoever has a copy alone is not the one to be asked before the other is.
+    const bool gone = !IsTransient(elsewhere.status());
+    if (status.ok() && response.state() == v1::STATE_COPY && !gone) return elsewhere.status();
+    if (away) {  // it begins anew at home
+      v1::ConnectResponse home;
+      CAIRN_RETURN_IF_ERROR(Handshake(server, false, kCallTimeout, &home));
+      Settle(server, false, home);
+      return absl::OkStatus();
+    }
+  }
+  CAIRN_RETURN_IF_ERROR(status);
+  Settle(server, away, response);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
+  const bool away = part(server).away;
+  const Known known = KnownOf(server);
+  const bool has_copy = part(server).copy != nullptr && replicated_;
   v1::ConnectResponse response;
-  CAIRN_RETURN_IF_ERROR(Annotate(Handshake(server, &response), NameOf(server)));
-  MutexLock lock(mutex_);
-  if (response.incarnation() != incarnations_[static_cast<size_t>(server)]) {
-    return absl::AbortedError(absl::StrCat(NameOf(server), " has been restarted and has lost its variables"));
+  absl::Status status = Handshake(server, away, has_copy ? kProbe : kCallTimeout, &response);
+  if (status.ok() && Serves(response, known)) {
+    Settle(server, away, response);
+    return response;
   }
-  return response;
+  if (has_copy && (status.ok() || IsElsewhere(status))) {
+    auto elsewhere = LookElsewhere(server, away, known);
+    if (elsewhere.ok()) {
+      Settle(server, !away, *elsewhere);
+      return elsewhere;
+    }
+    if (!IsTransient(status) && IsTransient(elsewhere.status())) status = elsewhere.status();
+  }
+  if (!absl::IsNotFound(status)) CAIRN_RETURN_IF_ERROR(Annotate(status, NameOf(server)));
+  return absl::AbortedError(absl::StrCat(NameOf(server), " has been restarted and has lost its variables"));
 }
 
 absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
@@ -132,7 +232,8 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
       if (answer != nullptr) *answer = std::move(response);
       return absl::OkStatus();
     }
-    if (IsTransient(status)) {
+    if (replicated_) (void)Describe(server);  // its copy may have taken its place
+    if (replicated_ ? IsElsewhere(status) : IsTransient(status)) {
       missing = absl::StrCat(NameOf(server), ": ", net::WhyUnreachable(status));
       std::this_thread::sleep_for(backoff.Next());
     } else if (!status.ok()) {
@@ -152,7 +253,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
 }
 
 std::string Connection::NameOf(int server) const {
-  return absl::StrCat("ps/", server, " at ", stubs_[static_cast<size_t>(server)]->address());
+  return absl::StrCat("ps/", server, " at ", part(server).here().address());
 }
 
 absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(

@@ -1,10 +1,13 @@
-// All servers of a cluster: reached, shaken hands with, and watched for restarts.
+// All servers of a cluster: reached, shaken hands with, and watched for restarts. Where the job has copies of
+// their parts on other servers (ps_replication), a part is followed to where it is served.
 //
 // Owned by the clients of this folder. Calls block, each with a limit; thread-safe after Open().
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,6 +35,10 @@ struct ConnectionOptions {
   std::function<void(const std::string&)> say{};
   // Asked several times a second while it waits; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
+  // How to reach server `part`'s part of a job where server `place` has its copy. Null: copies are not looked
+  // for.
+  using PlaceStub = std::function<std::unique_ptr<ServerStub>(int part, int place)>;
+  PlaceStub at_place{};
 };
 
 class Connection {
@@ -43,12 +50,20 @@ class Connection {
   // Likewise again: from now on the processes that are there now are the right ones.
   absl::Status Reach() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  int num_servers() const { return static_cast<int>(stubs_.size()); }
-  ServerStub& stub(int server) { return *stubs_[static_cast<size_t>(server)]; }
+  int num_servers() const { return static_cast<int>(parts_.size()); }
+  // Where the part of this server is served, as far as is known; home(): at the server itself.
+  ServerStub& stub(int server) { return part(server).here(); }
+  ServerStub& home(int server) { return *part(server).home; }
+  bool away(int server) const { return part(server).away; }
+  // How often the place has changed: what was asked elsewhere before will not be answered.
+  int moves(int server) const { return part(server).moves; }
+  // The job has copies.
+  bool replicated() const { return replicated_; }
   const ConnectionOptions& options() const { return options_; }
 
   // What a server says of itself now. ABORTED when it is not the process that we reached: it has been
-  // restarted and has lost its variables.
+  // restarted and has lost its variables. Where these have a copy that is as good, and the server is not
+  // there, the copy takes its place, and says so; UNAVAILABLE while that is not clear.
   absl::StatusOr<v1::ConnectResponse> Describe(int server) ABSL_LOCKS_EXCLUDED(mutex_);
   // Tries again while a server cannot be reached, at most for connect_timeout.
   absl::StatusOr<std::vector<v1::ConnectResponse>> DescribeAll();
@@ -65,15 +80,41 @@ class Connection {
   }
 
  private:
-  Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options)
-      : stubs_(std::move(stubs)), options_(std::move(options)), incarnations_(stubs_.size(), 0) {}
-  bool stopped() const { return options_.stop && options_.stop(); }
-  absl::Status Handshake(int server, v1::ConnectResponse* response);
+  struct Part {
+    ServerStub& at(bool elsewhere) const { return elsewhere ? *copy : *home; }
+    ServerStub& here() const { return at(away); }
 
-  const std::vector<std::unique_ptr<ServerStub>> stubs_;  // [server]
+    std::unique_ptr<ServerStub> home;
+    std::unique_ptr<ServerStub> copy{};  // the other place; null: none
+    std::atomic<bool> away{false};       // it is served at the other place
+    std::atomic<int> moves{0};
+  };
+  struct Known {
+    uint64_t incarnation = 0;
+    int64_t epoch = 0;
+  };
+
+  Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options);
+  Part& part(int server) { return parts_[static_cast<size_t>(server)]; }
+  const Part& part(int server) const { return parts_[static_cast<size_t>(server)]; }
+  bool stopped() const { return options_.stop && options_.stop(); }
+  absl::Status Handshake(int server, bool away, Timeout timeout, v1::ConnectResponse* response)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  Known KnownOf(int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Settle(int server, bool away, const v1::ConnectResponse& response) ABSL_LOCKS_EXCLUDED(mutex_);
+  // It serves the part as we know it, or as none is known.
+  static bool Serves(const v1::ConnectResponse& response, const Known& known);
+  // Asks at the other place than `away`, where a copy takes the place if it can. NOT_FOUND and ABORTED: the
+  // part is not there.
+  absl::StatusOr<v1::ConnectResponse> LookElsewhere(int server, bool away, const Known& known);
+  // For Reach(): where the part is, or would be.
+  absl::Status Find(int server);
+
   const ConnectionOptions options_;
+  std::deque<Part> parts_;  // [server]; constant but for what is atomic
+  std::atomic<bool> replicated_{false};
   Mutex mutex_;
-  std::vector<uint64_t> incarnations_ ABSL_GUARDED_BY(mutex_);  // [server]
+  std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // [server]
 };
 
 // The slices that servers describe. Fails as net::Slice::FromProto does.

@@ -3,6 +3,7 @@
 #include <deque>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cairn/v1/parameter_server.grpc.pb.h"
 #include "common/core/mutex.h"
 #include "common/net/grpc_util.h"
@@ -14,7 +15,8 @@ namespace {
 // The stream's messages are raw bytes (net::EncodeFrame), so it goes through the generic stub.
 class GrpcStream final : public FrameStream, grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  GrpcStream(grpc::GenericStub& stub, FrameHandler& handler) : handler_(handler) {
+  GrpcStream(grpc::GenericStub& stub, const std::string& part, FrameHandler& handler) : handler_(handler) {
+    if (!part.empty()) context_.AddMetadata(net::kPartMetadata, part);
     stub.PrepareBidiStreamingCall(&context_, "/cairn.v1.ParameterServer/Session", grpc::StubOptions(), this);
     AddHold();  // for writes that come from other threads, until Close()
     StartRead(&incoming_);
@@ -108,8 +110,10 @@ class GrpcStream final : public FrameStream, grpc::ClientBidiReactor<grpc::ByteB
 
 class GrpcStub final : public ServerStub {
  public:
-  GrpcStub(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+  GrpcStub(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+           std::optional<int> part)
       : address_(address),
+        part_(part.has_value() ? absl::StrCat(*part) : ""),
         channel_(net::MakeChannel(address, credentials)),
         stub_(v1::ParameterServer::NewStub(channel_)),
         generic_stub_(channel_) {}
@@ -145,8 +149,12 @@ class GrpcStub final : public ServerStub {
                       Timeout timeout) override {
     return Call(&v1::ParameterServer::Stub::Finish, request, response, timeout);
   }
+  absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,
+                       Timeout timeout) override {
+    return Call(&v1::ParameterServer::Stub::Promote, request, response, timeout);
+  }
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
-    return std::make_unique<GrpcStream>(generic_stub_, handler);
+    return std::make_unique<GrpcStream>(generic_stub_, part_, handler);
   }
   std::string address() const override { return address_; }
 
@@ -157,6 +165,7 @@ class GrpcStub final : public ServerStub {
                     const Request& request, Response* response, Timeout timeout) {
     grpc::ClientContext context;
     net::SetDeadline(context, timeout);
+    if (!part_.empty()) context.AddMetadata(net::kPartMetadata, part_);
     absl::Status status = net::FromGrpc((stub_.get()->*method)(&context, request, response));
     // We cancel no call, but a server that stops cancels those it has not answered.
     if (absl::IsCancelled(status)) status = absl::UnavailableError("the server ended the call");
@@ -164,6 +173,7 @@ class GrpcStub final : public ServerStub {
   }
 
   const std::string address_;
+  const std::string part_;  // empty: the called server's own
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ParameterServer::Stub> stub_;
   grpc::GenericStub generic_stub_;
@@ -172,8 +182,9 @@ class GrpcStub final : public ServerStub {
 }  // namespace
 
 std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address,
-                                         const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-  return std::make_unique<GrpcStub>(address, credentials);
+                                         const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                                         std::optional<int> part) {
+  return std::make_unique<GrpcStub>(address, credentials, part);
 }
 
 }  // namespace cairn::client

@@ -77,6 +77,8 @@ absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
   Compare("epochs", absl::StrCat(ours.epochs()), absl::StrCat(theirs.epochs()), &differences);
   Compare("waits for a lost worker's return", ours.wait_for_return() ? "yes" : "no",
           theirs.wait_for_return() ? "yes" : "no", &differences);
+  Compare("live copies of each server's part", absl::StrCat(ours.ps_replication()),
+          absl::StrCat(theirs.ps_replication()), &differences);
   Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
   Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
   const auto here = SettingsOf(ours.optimizer()), there = SettingsOf(theirs.optimizer());

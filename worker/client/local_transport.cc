@@ -17,7 +17,7 @@ namespace {
 struct Way {
   Transport transport = Transport::kTcp;
   std::string socket;
-  uint64_t incarnation = 0;
+  uint64_t incarnation = 0;  // of the process
 };
 
 // Where a server is, and what ways there have been seen to work.
@@ -32,10 +32,11 @@ class Place {
   // What the server said of itself now.
   void Learn(const v1::ConnectResponse& response) {
     MutexLock lock(mutex_);
-    if (response.local_socket() == way_.socket && response.incarnation() == way_.incarnation) return;
+    const uint64_t process = response.process() != 0 ? response.process() : response.incarnation();
+    if (response.local_socket() == way_.socket && process == way_.incarnation) return;
     way_ = {.transport = response.local_socket().empty() ? Transport::kTcp : options_.transport,
             .socket = response.local_socket(),
-            .incarnation = response.incarnation()};
+            .incarnation = process};
   }
   // No stream can be had this way: the next ones take the next best.
   void Fail(const Way& way) {
@@ -136,6 +137,10 @@ class LocalStub final : public ServerStub {
   absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                       Timeout timeout) override {
     return other_->Finish(request, response, timeout);
+  }
+  absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,
+                       Timeout timeout) override {
+    return other_->Promote(request, response, timeout);
   }
   std::string address() const override { return other_->address(); }
 

@@ -18,6 +18,8 @@ namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr auto kSayEvery = std::chrono::seconds(10);
+// How long a server that is lost when training is over has to come back, to be told.
+constexpr auto kReturnAtEnd = std::chrono::seconds(10);
 // Gradients are sent when so many elements of a server have been announced (256 KiB). Each sending wakes
 // threads on both sides that take the core from the computation: with 64 KiB a cluster of small networks was
 // a tenth slower.
@@ -148,13 +150,14 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
   TimePoint next_said = Now() + kSayEvery;
   net::Backoff backoff(StreamOf(options_.task));
   for (;;) {
+    const int moves = Moves();
     const absl::Status status = attempt();
     if (status.ok()) return status;
     // A server that was restarted has lost its variables, whatever this attempt was told.
     for (int server = 0; server < connection_->num_servers(); ++server) {
       if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) return lost;
     }
-    const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status);
+    const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || Moves() != moves;
     if (!transient || Now() >= deadline) return status;
     if (Now() >= next_said) {
       next_said += kSayEvery;
@@ -217,8 +220,24 @@ absl::Status TrainingClient::AwaitWork() {
 }
 
 absl::StatusOr<float> TrainingClient::LearningRate() {
-  CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse response, connection_->Describe(0));
+  CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse response, DescribeLeader());
   return response.learning_rate();
+}
+
+absl::StatusOr<v1::ConnectResponse> TrainingClient::DescribeLeader() {
+  if (!connection_->replicated()) return connection_->Describe(0);
+  absl::StatusOr<v1::ConnectResponse> response = absl::UnavailableError("not asked");
+  const absl::Status status = Persist([&] {
+    response = connection_->Describe(0);
+    return response.status();
+  });
+  return status.ok() ? response : status;
+}
+
+int TrainingClient::Moves() const {
+  int moves = 0;
+  for (int server = 0; server < connection_->num_servers(); ++server) moves += connection_->moves(server);
+  return moves;
 }
 
 absl::Status TrainingClient::SetLearningRate(float rate) {
@@ -304,8 +323,9 @@ void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t exampl
   ++attempt_;
   for (int server = 0; server < connection_->num_servers(); ++server) {
     Push& push = pushes_[static_cast<size_t>(server)];
-    if (push.session == nullptr || !push.session->status().ok()) {
+    if (push.session == nullptr || !push.session->status().ok() || push.moves != connection_->moves(server)) {
       broken.push_back(std::move(push.session));
+      push.moves = connection_->moves(server);
       push.session = std::make_unique<ServerSession>(connection_->stub(server));
     }
     StartPush(server);
@@ -391,7 +411,13 @@ TrainingClient::Unanswered TrainingClient::FindUnanswered() const {
   Unanswered unanswered;
   for (int server = 0; server < connection_->num_servers(); ++server) {
     const auto& done = pushes_[static_cast<size_t>(server)].done;
-    if (!done.has_value()) {
+    const bool answered = done.has_value() && done->ok();
+    if (!answered && pushes_[static_cast<size_t>(server)].moves != connection_->moves(server)) {
+      unanswered.failed.push_back(server);
+      if (unanswered.failure.ok()) {
+        unanswered.failure = absl::UnavailableError(absl::StrCat("ps/", server, "'s part has moved"));
+      }
+    } else if (!done.has_value()) {
       unanswered.waiting.push_back(server);
     } else if (!done->ok()) {
       unanswered.failed.push_back(server);
@@ -433,7 +459,15 @@ absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
         return answers;
       }
     }
-    if (!IsWorthRepeating(unanswered.failure) || Now() >= deadline) return unanswered.failure;
+    if (Now() >= deadline) return unanswered.failure;
+    if (!IsWorthRepeating(
+            unanswered.failure)) {  // perhaps only there, and another server serves the part now
+      const int moves = Moves();
+      for (int server : unanswered.failed) {
+        if (connection_->replicated()) (void)connection_->Describe(server);
+      }
+      if (Moves() == moves) return unanswered.failure;
+    }
     if (Now() >= next_complaint) {
       next_complaint = Now() + kSayEvery;
       connection_->Say(
@@ -451,10 +485,18 @@ absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
 absl::Status TrainingClient::RepeatPush(int server) {
   // A server that was restarted has lost what it held: nothing to repeat.
   CAIRN_RETURN_IF_ERROR(connection_->Describe(server).status());
+  const int moves = connection_->moves(server);
+  std::unique_ptr<ServerSession> old;
+  {
+    MutexLock lock(mutex_);
+    old = std::move(pushes_[static_cast<size_t>(server)].session);
+  }
+  old.reset();  // what it has to say about this push, where it has not been heard of for a while, is said now
   auto session = std::make_unique<ServerSession>(connection_->stub(server));
   MutexLock lock(mutex_);
   Push& push = pushes_[static_cast<size_t>(server)];
-  session.swap(push.session);  // what the old one had to say about this push has been said
+  push.moves = moves;
+  push.session = std::move(session);
   StartPush(server);
   if (examples_ > 0) {
     const auto extents = job_.layout.extents_on(server);
@@ -488,12 +530,18 @@ void TrainingClient::Heartbeats() {
       if (failed) {
         status = absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
       }
+      const int moves = connection_->moves(server);
       if (absl::IsAborted(status)) {  // perhaps it does not know us because it is new itself
         if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) status = lost;
+      } else if (!status.ok() && !failed && connection_->replicated()) {
+        if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) status = lost;
       }
+      const bool moved = connection_->moves(server) != moves;
       MutexLock lock(mutex_);
       if (status.ok()) {
         if (server == 0) waiting_for_ = response.waiting_for();
+      } else if (moved) {  // what was asked of it must be asked elsewhere
+        changed_.NotifyAll();
       } else if (failed || absl::IsAborted(status)) {
         failure_.Update(status);
         changed_.NotifyAll();
@@ -523,6 +571,9 @@ void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
   request.set_message(message);
   for (int server = 0; server < connection_->num_servers(); ++server) {
     v1::LeaveResponse response;
+    const absl::Status left = connection_->stub(server).Leave(request, &response, std::chrono::seconds(2));
+    if (left.ok() || !connection_->replicated()) continue;
+    if (!connection_->Describe(server).ok()) continue;  // where it is served now
     (void)connection_->stub(server).Leave(request, &response, std::chrono::seconds(2));
   }
   MutexLock lock(mutex_);
@@ -542,12 +593,30 @@ absl::Status TrainingClient::WaitForOthers(Duration timeout) {
 
 absl::Status TrainingClient::Finish() {
   absl::Status first;
+  const TimePoint deadline = Now() + kReturnAtEnd;
+  const auto finish = [&](int server, ServerStub& stub) {
+    net::Backoff backoff(StreamOf(options_.task));
+    absl::Status status;
+    for (;;) {
+      v1::FinishResponse response;
+      status = stub.Finish(v1::FinishRequest(), &response, kCallTimeout);
+      // A server whose part another has served since may be about to be started again: it would wait for
+      // work.
+      const bool again = absl::IsUnavailable(status) && connection_->replicated();
+      if (!again || Now() >= deadline) break;
+      std::this_thread::sleep_for(backoff.Next());
+    }
+    first.Update(Annotate(status, absl::StrCat("ending ", connection_->NameOf(server))));
+  };
+  // A process ends with its own part: what it serves of another's comes before.
   for (int server = 0; server < connection_->num_servers(); ++server) {
-    v1::FinishResponse response;
-    first.Update(Annotate(connection_->stub(server).Finish(v1::FinishRequest(), &response, kCallTimeout),
-                          absl::StrCat("ending ", connection_->NameOf(server))));
+    if (connection_->away(server)) finish(server, connection_->stub(server));
   }
-  return first;
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    finish(server, connection_->home(server));
+  }
+  // Training is over, and all of it is with us: a server that is lost now takes nothing with it.
+  return connection_->replicated() && absl::IsUnavailable(first) ? absl::OkStatus() : first;
 }
 
 absl::StatusOr<v1::DataPosition> TrainingClient::UsedData() {
@@ -560,7 +629,7 @@ absl::StatusOr<v1::DataPosition> TrainingClient::UsedData() {
 }
 
 absl::StatusOr<v1::Counters> TrainingClient::ServerCounters() {
-  CAIRN_ASSIGN_OR_RETURN(v1::ConnectResponse response, connection_->Describe(0));
+  CAIRN_ASSIGN_OR_RETURN(v1::ConnectResponse response, DescribeLeader());
   return response.counters();
 }
 

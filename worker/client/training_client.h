@@ -171,6 +171,7 @@ class TrainingClient {
     std::vector<net::Extent> announced;  // not sent yet
     int64_t announced_elements = 0;
     uint64_t request_id = 0;
+    int moves = 0;                                 // Connection::moves() of the session
     std::optional<absl::StatusOr<v1::Done>> done;  // guarded by mutex_
   };
 
@@ -189,6 +190,10 @@ class TrainingClient {
   // Repeats `attempt` while it ends with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's limit.
   // ABORTED when a server has been restarted.
   absl::Status Persist(absl::FunctionRef<absl::Status()> attempt);
+  // Connection::Describe(0); where there are copies, again until the step's limit.
+  absl::StatusOr<v1::ConnectResponse> DescribeLeader();
+  // Of all parts.
+  int Moves() const;
   // A repetition after a lost answer is one more incarnation, which nobody has used.
   absl::Status JoinOnce();
   // Sends it, numbered, to every server that sequences.

@@ -52,6 +52,8 @@ class ServerStub {
                              Timeout timeout) = 0;
   virtual absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                               Timeout timeout) = 0;
+  virtual absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,
+                               Timeout timeout) = 0;
 
   // `handler` must outlive the stream.
   virtual std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) = 0;

@@ -194,6 +194,26 @@ TEST_P(DynamicSharding, WorkersComeAndGo) {
   }
 }
 
+// Who has which ticket is known to the copy of ps/0's part too.
+TEST_P(DynamicSharding, ACopyThatTakesAPlaceKnowsWhoHasWhat) {
+  for (const int killed : {0, 1}) {
+    InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
+    ToyJob toy = Job(GetParam(), 3, /*elastic=*/false);
+    toy.job.set_ps_replication(1);
+    client::FirstValues first(toy.initial);
+    Hand chief(cluster, toy, 0, &first), second(cluster, toy, 1), third(cluster, toy, 2);
+    InParallel(3, [&](int worker) {
+      Hand& hand = worker == 0 ? chief : worker == 1 ? second : third;
+      ASSERT_EQ(hand.Enter(), absl::OkStatus());
+      hand.Work([&](int steps) {
+        if (worker == 0 && steps == 3) cluster.Kill(killed);
+        return false;
+      });
+    });
+    ExpectEachOnce(chief, rounds());
+  }
+}
+
 // What is open at a snapshot is used after it, by other workers of other servers.
 TEST_P(DynamicSharding, GoesOnFromASnapshotWithOthers) {
   const ToyJob toy = Job(GetParam(), 3, /*elastic=*/false);

@@ -115,6 +115,7 @@ class RecordingStub final : public ServerStub {
   absl::Status Mark(const v1::MarkRequest&, v1::MarkResponse*, Timeout) override { return {}; }
   absl::Status Amend(const v1::AmendRequest&, v1::AmendResponse*, Timeout) override { return {}; }
   absl::Status Finish(const v1::FinishRequest&, v1::FinishResponse*, Timeout) override { return {}; }
+  absl::Status Promote(const v1::PromoteRequest&, v1::PromoteResponse*, Timeout) override { return {}; }
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
     return std::make_unique<Stream>(*this, handler);
   }

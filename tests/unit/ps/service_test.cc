@@ -82,8 +82,13 @@ INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
 TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   test::FakeClock clock;
   net::LocalListener listener = net::ListenLocally().value();
-  Server server({.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = listener.name},
-                clock);
+  Parts parts(
+      std::make_unique<Server>(
+          Server::Options{
+              .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = listener.name},
+          clock),
+      0, nullptr);
+  Server& server = parts.own();
   LocalService local(server, std::move(listener), {.incarnation = 5});
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
@@ -93,7 +98,7 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   server.Create(create,
                 [&](absl::StatusOr<v1::CreateResponse> response) { layout = response.value().layout(); });
 
-  const auto service = MakeService(server);
+  const auto service = MakeService(parts);
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, /*reuse_port=*/false);
   int port = 0;

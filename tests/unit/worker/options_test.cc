@@ -54,6 +54,7 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
                                                                   {"max_to_keep", "2"},
                                                                   {"resume", "never"},
                                                                   {"lost_workers", "wait"},
+                                                                  {"ps_replication", "1"},
                                                                   {"lease", "3.5"},
                                                                   {"optimizer", "sgd"},
                                                                   {"replicas_to_aggregate", "2"},
@@ -133,6 +134,7 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
     EXPECT_EQ(options.max_to_keep, 2);
     EXPECT_EQ(options.resume, "never");
     EXPECT_EQ(options.lost_workers, "wait");
+    EXPECT_EQ(options.ps_replication, 1);
     EXPECT_EQ(options.lease_seconds, 3.5);
     EXPECT_EQ(options.optimizer, "sgd");
     EXPECT_EQ(options.learning_rate, 0.25);
@@ -225,6 +227,7 @@ TEST_F(Options, BadValuesAreRefusedByName) {
                                "--save_secs=-1",
                                "--max_to_keep=-1",
                                "--lost_workers=stay",
+                               "--ps_replication=2",
                                "--lease=0",
                                "--learning_rate=-0.1",
                                "--learning_rate=nan",

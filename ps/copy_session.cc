@@ -1,0 +1,104 @@
+#include "ps/copy_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::ps {
+namespace {
+
+// A job's description, or a sequencer's state with a full log: some MiB.
+constexpr size_t kLongestText = size_t{256} << 20;
+// Of a body in one frame: a header has to hold it.
+constexpr size_t kTextOfFrame = size_t{32} << 10;
+
+}  // namespace
+
+absl::Status CopySession::OnFrame(const v1::CopyHeader& header, net::Payload payload) {
+  absl::Status status = Take(header, payload);
+  if (status.ok() || absl::IsAborted(status)) return status;
+  // The sender goes on without a copy when it hears of this, so this must not take its place any more.
+  server_.CopyClosed(sink_.get(), /*spoilt=*/true);
+  return absl::FailedPreconditionError(status.message());
+}
+
+absl::Status CopySession::Take(const v1::CopyHeader& header, net::Payload payload) {
+  switch (header.kind_case()) {
+    case v1::CopyHeader::kText: {
+      if (text_.size() + header.text().size() > kLongestText) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("copy: a body of more than ", kLongestText, " bytes"));
+      }
+      text_ += header.text();
+      return absl::OkStatus();
+    }
+    case v1::CopyHeader::kFloats: {
+      if (job_ == nullptr) return absl::InvalidArgumentError("copy: values before the origin");
+      VariableStore& store = job_->shard().store();
+      if (floats_ == nullptr) {
+        floats_ = std::make_unique<Accumulator>(header.floats().state() ? store.state_pool() : store.pool());
+      }
+      v1::Chunk chunk;
+      chunk.set_offset(header.floats().offset());
+      return floats_->Add(chunk, payload);
+    }
+    case v1::CopyHeader::kItem:
+      return OnItem(header.item());
+    default:
+      return absl::InvalidArgumentError("copy: a frame of no known kind");
+  }
+}
+
+absl::Status CopySession::OnItem(const v1::CopyItem& item) {
+  v1::CopyBody body;
+  const std::string text = absl::StrCat(std::exchange(text_, std::string()), item.text());
+  const std::unique_ptr<Accumulator> floats = std::move(floats_);
+  const int64_t received = floats == nullptr ? 0 : floats->received();
+  if (received != item.floats() || (floats != nullptr && !floats->complete()) ||
+      !body.ParseFromString(text)) {
+    return absl::InvalidArgumentError(absl::StrCat("copy: item ", item.number(), " of ", item.floats(),
+                                                   " values came with ", received, ", or is none"));
+  }
+  if (!body.has_origin()) {
+    if (job_ == nullptr) return absl::InvalidArgumentError("copy: the origin must come first");
+    return server_.OnCopied(sink_.get(), item.number(), body, floats == nullptr ? nullptr : floats->Take());
+  }
+  if (job_ != nullptr) return absl::InvalidArgumentError("copy: a second origin on one stream");
+  CAIRN_ASSIGN_OR_RETURN(job_, server_.OpenCopy(body.origin(), sink_));
+  v1::CopyAnswer answer;
+  answer.set_held(item.number());
+  sink_->Answer(answer);
+  return absl::OkStatus();
+}
+
+void SplitIntoFrames(
+    uint64_t number, const CopyItem& item,
+    absl::FunctionRef<void(const v1::CopyHeader&, net::FloatSpans, const std::shared_ptr<const void>&)>
+        send) {
+  v1::CopyHeader header;
+  int64_t offset = 0;
+  for (const auto& part : item.floats) {
+    for (int64_t begin = 0; begin < part->size(); begin += net::kMaxPayloadFloats) {
+      const int64_t count = std::min(net::kMaxPayloadFloats, part->size() - begin);
+      header.mutable_floats()->set_offset(offset + begin);
+      header.mutable_floats()->set_state(item.state);
+      const absl::Span<const float> chunk(part->data() + begin, static_cast<size_t>(count));
+      send(header, {&chunk, 1}, part);
+    }
+    offset += part->size();
+  }
+  const std::string text = item.body.SerializeAsString();
+  absl::string_view rest = text;
+  for (; rest.size() > kTextOfFrame; rest.remove_prefix(kTextOfFrame)) {
+    header.set_text(std::string(rest.substr(0, kTextOfFrame)));
+    send(header, {}, nullptr);
+  }
+  header.mutable_item()->set_number(number);
+  header.mutable_item()->set_text(std::string(rest));
+  header.mutable_item()->set_floats(offset);
+  send(header, {}, nullptr);
+}
+
+}  // namespace cairn::ps

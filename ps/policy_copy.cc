@@ -1,0 +1,138 @@
+#include "ps/policy_copy.h"
+
+#include <utility>
+
+#include "common/core/status.h"
+#include "ps/follow_proto.h"
+#include "ps/work_proto.h"
+
+namespace cairn::ps {
+namespace {
+
+void Save(const UpdateCounters& counters, v1::PolicyCounters& proto) {
+  proto.set_accepted(counters.accepted);
+  proto.set_examples(counters.examples);
+  proto.set_stale(counters.stale);
+  proto.set_refused_other(counters.refused_other);
+  proto.set_duplicate(counters.duplicate);
+  proto.set_staleness_max(counters.staleness_max);
+  proto.mutable_staleness_histogram()->Add(counters.staleness_histogram.begin(),
+                                           counters.staleness_histogram.end());
+}
+
+UpdateCounters Read(const v1::PolicyCounters& proto) {
+  UpdateCounters counters = {.accepted = proto.accepted(),
+                             .examples = proto.examples(),
+                             .stale = proto.stale(),
+                             .refused_other = proto.refused_other(),
+                             .duplicate = proto.duplicate(),
+                             .staleness_max = proto.staleness_max()};
+  auto& histogram = counters.staleness_histogram;
+  for (int i = 0; i < proto.staleness_histogram_size() && i < static_cast<int>(histogram.size()); ++i) {
+    histogram[static_cast<size_t>(i)] = proto.staleness_histogram(i);
+  }
+  return counters;
+}
+
+void Save(const Ticket& ticket, v1::Ticket& proto) {
+  proto.set_epoch(ticket.epoch);
+  proto.set_first(ticket.first);
+  proto.set_count(ticket.count);
+}
+
+Ticket Read(const v1::Ticket& proto) {
+  return {.epoch = proto.epoch(), .first = proto.first(), .count = proto.count()};
+}
+
+void Save(const PolicyState::Queue& queue, v1::CopiedQueue& proto) {
+  proto.set_next(queue.work.next);
+  for (const Ticket& ticket : queue.work.returned) Save(ticket, *proto.add_returned());
+  for (const auto& [worker, holder] : queue.work.holders) {
+    v1::CopiedQueue::Holder& saved = *proto.add_holders();
+    saved.set_worker(worker);
+    if (holder.current.has_value()) Save(*holder.current, *saved.mutable_current());
+    if (holder.ahead.has_value()) Save(*holder.ahead, *saved.mutable_ahead());
+  }
+  for (const auto& [worker, member] : queue.members) {
+    v1::CopiedQueue::Member& saved = *proto.add_members();
+    saved.set_worker(worker);
+    saved.set_incarnation(member.incarnation);
+    saved.set_last_step(member.last_step);
+    saved.set_idle(member.idle);
+  }
+  proto.set_ended(queue.ended);
+}
+
+PolicyState::Queue Read(const v1::CopiedQueue& proto) {
+  PolicyState::Queue queue = {.work = {.next = proto.next()}};
+  for (const v1::Ticket& ticket : proto.returned()) queue.work.returned.insert(Read(ticket));
+  for (const v1::CopiedQueue::Holder& saved : proto.holders()) {
+    WorkQueue::Holder& holder = queue.work.holders[saved.worker()];
+    if (saved.has_current()) holder.current = Read(saved.current());
+    if (saved.has_ahead()) holder.ahead = Read(saved.ahead());
+  }
+  for (const v1::CopiedQueue::Member& saved : proto.members()) {
+    queue.members[saved.worker()] = {
+        .incarnation = saved.incarnation(), .last_step = saved.last_step(), .idle = saved.idle()};
+  }
+  queue.ended = proto.ended();
+  return queue;
+}
+
+void Save(const WorkPosition& position, v1::DataPosition& proto) {
+  proto.set_next(position.next);
+  for (const WorkPosition::Run& run : position.open) {
+    v1::DataPosition::Run& saved = *proto.add_open();
+    saved.set_begin(run.begin);
+    saved.set_count(run.count);
+  }
+  proto.set_repeated(position.repeated);
+}
+
+}  // namespace
+
+v1::CopiedPolicy ToProto(const PolicyState& state) {
+  v1::CopiedPolicy proto;
+  proto.set_version(state.version);
+  if (state.final_version.has_value()) proto.set_final_version(*state.final_version);
+  for (const auto& [worker, entry] : state.roster) {
+    v1::RosterEntry& saved = *proto.add_roster();
+    saved.set_worker(worker);
+    saved.set_incarnation(entry.incarnation);
+    saved.set_last_step(entry.last_step);
+    saved.set_live(entry.live);
+  }
+  for (const Gradient& gradient : state.staged) *proto.add_staged() = ToProto(gradient);
+  Save(state.counters, *proto.mutable_counters());
+  proto.mutable_clocks()->insert(state.clocks.begin(), state.clocks.end());
+  proto.set_slowest(state.slowest);
+  for (const auto& [worker, key] : state.held) *proto.add_held() = ToProto(key);
+  if (state.queue.has_value()) Save(*state.queue, *proto.mutable_queue());
+  if (state.tally.has_value()) Save(*state.tally, *proto.mutable_tally());
+  return proto;
+}
+
+absl::StatusOr<PolicyState> FromProto(const v1::CopiedPolicy& proto) {
+  PolicyState state = {.version = proto.version()};
+  if (proto.has_final_version()) state.final_version = proto.final_version();
+  for (const v1::RosterEntry& saved : proto.roster()) {
+    state.roster[saved.worker()] = {
+        .incarnation = saved.incarnation(), .last_step = saved.last_step(), .live = saved.live()};
+  }
+  for (const v1::StagedGradient& saved : proto.staged()) {
+    CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(saved));
+    state.staged.push_back(gradient);
+  }
+  state.counters = Read(proto.counters());
+  state.clocks.insert(proto.clocks().begin(), proto.clocks().end());
+  state.slowest = proto.slowest();
+  for (const v1::PushKey& key : proto.held()) state.held[key.worker()] = FromProto(key);
+  if (proto.has_queue()) state.queue = Read(proto.queue());
+  if (proto.has_tally()) {
+    state.tally = FromProto(proto.tally());
+    state.tally->repeated = proto.tally().repeated();
+  }
+  return state;
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,14 @@
+// All that a policy knows, as messages for the copy on another server (replicate.proto).
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "cairn/v1/replicate.pb.h"
+#include "ps/policy/policy.h"
+
+namespace cairn::ps {
+
+v1::CopiedPolicy ToProto(const PolicyState& state);
+// Fails as CheckGradient() of what is staged.
+absl::StatusOr<PolicyState> FromProto(const v1::CopiedPolicy& proto);
+
+}  // namespace cairn::ps

@@ -1,0 +1,149 @@
+// The serving side of a part's live copy on another server: sends what happens, and holds back what clients
+// are told until the copy has it too (README.md, "A copy on another server").
+//
+//            ┌──────────────── the copy is not there, or keeps none ◄─────────────┐
+//            ▼                                                                     │
+//   kAlone ──► kCatchingUp ── all of the state has come ──► kWhole ── broken ──► kUnsure
+//   ▲   answers at once   │                                   answers are held back │
+//   └──── broken ─────────┘◄────────────── the copy agrees to begin anew ───────────┘
+//
+//   any ── the copy says that it has taken our place ──► kDeposed: nobody is told anything any more
+//
+// In kUnsure the copy may be about to take our place, so silence tells nothing: answers go out again when its
+// process is gone (connection refused), when it agrees to begin anew, or when its right to take our place is
+// over (kRight after our last echo).
+//
+// One per job and server, owned by the ActiveJob. Thread-safe; callbacks of WhenHeld() run outside its lock,
+// in the caller's thread or a stream's, and must not block. Knows no gRPC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "cairn/v1/replicate.pb.h"
+#include "common/core/aligned_buffer.h"
+#include "common/core/clock.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+
+namespace cairn::ps {
+
+// A copy may take the place of its server for so long after the last beat that came back as an echo ...
+inline constexpr auto kRight = std::chrono::seconds(10);
+// ... and a server that hears nothing of its copy goes on without it so long after its last echo.
+inline constexpr auto kAloneAfter = std::chrono::seconds(12);
+// A copy that has not heard of its server for so long may take its place.
+inline constexpr auto kSilent = std::chrono::seconds(1);
+
+// One thing that happened. The floats are one after another.
+struct CopyItem {
+  v1::CopyBody body;
+  std::vector<std::shared_ptr<const AlignedBuffer>> floats{};
+  bool state = false;  // the floats are a whole state
+};
+
+// Called by a stream's threads, one call at a time; must not block.
+class CopyStreamHandler {
+ public:
+  virtual ~CopyStreamHandler() = default;
+  virtual void OnAnswer(const v1::CopyAnswer& answer) = 0;
+  // The last call: why the stream ended.
+  virtual void OnClosed(const absl::Status& status) = 0;
+};
+
+// One way to the copy, from its opening to its end.
+class CopyStream {
+ public:
+  // Closes, and returns after OnClosed().
+  virtual ~CopyStream() = default;
+  // Queues; does not block. After the end nothing is sent.
+  virtual void Send(uint64_t number, CopyItem item) = 0;
+};
+
+class Replicator final : private CopyStreamHandler {
+ public:
+  // `lost` is not OK when it will never be known whether the copy has it: clients are told that.
+  using Held = absl::AnyInvocable<void(const absl::Status& lost)>;
+  // What sends items; each sends its state first, on every stream.
+  enum class Part { kShard, kSequencer, kMembers };
+  static constexpr size_t kParts = 3;
+
+  struct Options {
+    std::string part;  // "ps/1", for messages
+    std::string copy;  // "ps/0 at host:2222"
+    v1::CopyOrigin origin;
+    std::function<std::unique_ptr<CopyStream>(CopyStreamHandler&)> dial;
+    // Has each part SendState(), soon. Called from the replicator's thread until Stop().
+    std::function<void()> capture;
+    int64_t most_behind_bytes = 0;  // while a copy catches up, workers wait beyond it
+  };
+  explicit Replicator(Options options) : options_(std::move(options)) {}
+  ~Replicator() override;
+
+  void Start();
+  // What waits is told that the server is stopping. Blocks until the thread has ended; repeats do nothing.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whether items of this part are wanted now: its state has been sent. What is sent while they are not is
+  // dropped.
+  bool wants(Part part) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendState(Part part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Send(Part part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls `then` when the copy has all that was sent before; at once where there is none to wait for.
+  void WhenHeld(Held then) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The copy has been whole at least once.
+  bool was_whole() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The copy has taken our place: the owner drops the part.
+  bool deposed() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  enum class State { kAlone, kCatchingUp, kWhole, kUnsure, kDeposed, kStopped };
+  using Calls = std::vector<std::pair<Held, absl::Status>>;
+
+  void OnAnswer(const v1::CopyAnswer& answer) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnClosed(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  // One stream, from dialling to its end, which it returns.
+  absl::Status Serve() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the end of a stream tells: sets the state.
+  void Conclude(const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t SendNow(CopyItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until `done` or the end of the stream, at most until `deadline`; false but for `done`.
+  template <typename Done>
+  bool Await(Done done, std::optional<TimePoint> deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool HeldBack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Moves what need not wait any more.
+  Calls Due() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void Make(Calls calls);
+
+  const Options options_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kAlone;
+  bool was_whole_ ABSL_GUARDED_BY(mutex_) = false;
+  bool said_alone_ ABSL_GUARDED_BY(mutex_) = true;
+  CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;        // of Serve()
+  std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // the stream has ended
+  std::array<bool, kParts> sent_state_ ABSL_GUARDED_BY(mutex_){};
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;                                // item sent, over all streams
+  uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;                                // item that the copy has
+  std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);  // (item, its bytes), not held
+  int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<std::pair<uint64_t, Held>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be held
+  TimePoint last_answer_ ABSL_GUARDED_BY(mutex_);
+  TimePoint last_echo_ ABSL_GUARDED_BY(mutex_);
+  Thread thread_;
+};
+
+}  // namespace cairn::ps

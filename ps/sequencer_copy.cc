@@ -1,0 +1,163 @@
+// A sequencer and its copy on another server: all that it is, and the events that the copy hears of
+// (sequencer.h).
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "ps/declaration.h"
+#include "ps/follow_proto.h"
+#include "ps/policy_copy.h"
+#include "ps/sequencer.h"
+
+namespace cairn::ps {
+namespace {
+
+// A decision without a place in the log.
+v1::Decision Save(const LogEntry::What& what) {
+  return ToProto(LogEntry{.index = 0, .what = what});
+}
+
+}  // namespace
+
+void Sequencer::ReplicateTo(Replicator* replicator, int own_server) {
+  MutexLock lock(mutex_);
+  replicator_ = replicator;
+  own_server_ = own_server;
+}
+
+bool Sequencer::copied() const {
+  return replicator_ != nullptr && replicator_->wants(Replicator::Part::kSequencer);
+}
+
+void Sequencer::Tell(v1::SequencerEvent event) {
+  CopyItem item;
+  *item.body.mutable_event() = std::move(event);
+  replicator_->Send(Replicator::Part::kSequencer, std::move(item));
+}
+
+void Sequencer::Capture() {
+  MutexLock lock(mutex_);
+  if (replicator_ == nullptr) return;
+  CopyItem item;
+  v1::CopiedSequencer& state = *item.body.mutable_sequencer();
+  *state.mutable_policy() = ToProto(policy_->Save());
+  state.mutable_positions()->insert(positions_.begin(), positions_.end());
+  for (const auto& [key, partial] : partials_) {
+    v1::CopiedPartial& saved = *state.add_partials();
+    *saved.mutable_gradient() = ToProto(partial.gradient);
+    saved.mutable_servers()->Add(partial.servers.begin(), partial.servers.end());
+  }
+  for (const auto& [worker, entry] : workers_) {
+    v1::CopiedWorker& saved = *state.add_workers();
+    saved.set_worker(worker);
+    saved.set_incarnation(entry.incarnation);
+    saved.set_member(entry.member);
+    saved.set_last_step(entry.last_step);
+    saved.set_last_amendment(entry.last_amendment);
+  }
+  for (const Server& server : servers_) state.add_executed(server.executed);
+  for (const LogEntry& entry : log_) *state.add_log() = ToProto(entry);
+  state.set_next_index(next_index_);
+  if (measuring_.has_value()) {
+    v1::CopiedMeasuring& saved = *state.mutable_measuring();
+    *saved.mutable_apply() = Save(LogEntry::What(measuring_->apply)).apply();
+    saved.set_norms(static_cast<int64_t>(measuring_->norms));
+    saved.set_index(measuring_->index);
+    for (const auto& [server, sums] : measuring_->sums) (*saved.mutable_sums())[server] = ToProto(sums);
+  }
+  for (const LogEntry::What& what : behind_) *state.add_behind() = Save(what);
+  replicator_->SendState(Replicator::Part::kSequencer, std::move(item));
+}
+
+absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
+  CAIRN_ASSIGN_OR_RETURN(const PolicyState policy, FromProto(copied.policy()));
+  std::map<PushKey, Partial> partials;
+  for (const v1::CopiedPartial& saved : copied.partials()) {
+    CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(saved.gradient()));
+    partials[gradient.key] = {gradient, {saved.servers().begin(), saved.servers().end()}};
+  }
+  std::deque<LogEntry> log;
+  for (const v1::Decision& decision : copied.log()) {
+    CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
+    if (entry.index != copied.next_index() - copied.log_size() + static_cast<int64_t>(log.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("a copied log with a gap at entry ", entry.index));
+    }
+    log.push_back(std::move(entry));
+  }
+  std::optional<Measuring> measuring;
+  if (copied.has_measuring()) {
+    v1::Decision decision;
+    *decision.mutable_apply() = copied.measuring().apply();
+    CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
+    measuring.emplace(std::get<Apply>(std::move(entry.what)));
+    measuring->norms = static_cast<size_t>(copied.measuring().norms());
+    measuring->index = copied.measuring().index();
+    for (const auto& [server, sums] : copied.measuring().sums()) measuring->sums[server] = FromProto(sums);
+  }
+  std::deque<LogEntry::What> behind;
+  for (const v1::Decision& decision : copied.behind()) {
+    CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
+    behind.push_back(std::move(entry.what));
+  }
+  MutexLock lock(mutex_);
+  if (copied.executed_size() != static_cast<int>(servers_.size()) || copied.next_index() < 1 ||
+      (measuring.has_value() && measuring->norms >= norms_.size())) {
+    return absl::InvalidArgumentError("a copied log that does not fit the job");
+  }
+  policy_->Restore(policy);
+  positions_ = {copied.positions().begin(), copied.positions().end()};
+  partials_ = std::move(partials);
+  workers_.clear();
+  for (const v1::CopiedWorker& saved : copied.workers()) {
+    workers_[saved.worker()] = {.incarnation = saved.incarnation(),
+                                .member = saved.member(),
+                                .last_step = saved.last_step(),
+                                .last_amendment = saved.last_amendment()};
+  }
+  for (size_t i = 0; i < servers_.size(); ++i) servers_[i].executed = copied.executed(static_cast<int>(i));
+  log_ = std::move(log);
+  next_index_ = copied.next_index();
+  released_ = next_index_ - 1;
+  measuring_ = std::move(measuring);
+  behind_ = std::move(behind);
+  return absl::OkStatus();
+}
+
+absl::Status Sequencer::Replay(const v1::SequencerEvent& event) {
+  const auto known = [this](int server) {
+    MutexLock lock(mutex_);
+    return server >= 0 && server < static_cast<int>(servers_.size());
+  };
+  switch (event.what_case()) {
+    case v1::SequencerEvent::kJoin:
+      Join(event.join().worker(), event.join().incarnation());
+      return absl::OkStatus();
+    case v1::SequencerEvent::kLeave:
+      Leave(event.leave().worker(), event.leave().incarnation());
+      return absl::OkStatus();
+    case v1::SequencerEvent::kStaged: {
+      CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(event.staged().gradient()));
+      if (!known(event.staged().server())) break;
+      OnStaged(event.staged().server(), gradient);
+      return absl::OkStatus();
+    }
+    case v1::SequencerEvent::kSums:
+      if (!known(event.sums().server())) break;
+      OnSums(event.sums().server(), FromProto(event.sums().sums()));
+      return absl::OkStatus();
+    case v1::SequencerEvent::kExecuted:
+      if (!known(event.executed().server())) break;
+      OnExecuted(event.executed().server(), event.executed().index());
+      return absl::OkStatus();
+    case v1::SequencerEvent::kMark:
+      return WriteMark({.token = event.mark().token(), .snapshot = event.mark().snapshot()}).status();
+    case v1::SequencerEvent::kAmend:
+      return Amend(event.amend().incarnation(), event.amend().number(),
+                   AmendmentOf(event.amend().amendment()));
+    default:
+      break;
+  }
+  return absl::InvalidArgumentError("an event of no known kind, or of a server that the job lacks");
+}
+
+}  // namespace cairn::ps

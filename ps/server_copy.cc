@@ -1,0 +1,333 @@
+// A server whose part of the job has a live copy in another process, and one that is that copy (server.h).
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "ps/declaration.h"
+#include "ps/follow_proto.h"
+#include "ps/server.h"
+
+namespace cairn::ps {
+namespace {
+
+constexpr auto kBeat = std::chrono::milliseconds(200);
+// Of each generation the incarnations are above those before (server.cc).
+constexpr int kGenerationShift = 32;
+
+std::string Milliseconds(Duration duration) {
+  return absl::StrCat(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count(), " ms");
+}
+
+void Save(const Membership::Entry& entry, v1::CopiedMember& member) {
+  member.set_worker(entry.worker);
+  member.set_incarnation(entry.incarnation);
+  member.set_live(entry.live);
+  member.set_step(entry.step);
+  member.set_task(entry.task);
+}
+
+}  // namespace
+
+ActiveJob::Host Server::HostFor(uint64_t incarnation) {
+  return {.index = options_.index,
+          .connect_to_leader = options_.connect_to_leader,
+          .memory_limit = options_.memory_limit,
+          .crew = options_.crew,
+          .faults = options_.faults,
+          .meters = &meters_,
+          .place = place(),
+          .incarnation = incarnation,
+          .epoch = epoch_,
+          .connect_to_copy = options_.connect_to_copy,
+          .capture_members = [this](Replicator& replicator) { CaptureMembers(replicator); }};
+}
+
+absl::Status Server::CheckServes() const {
+  if (state_ == v1::STATE_COPY) {
+    return absl::UnavailableError(
+        absl::StrCat("ps/", place(), " holds the copy of ", name(), "'s part, and does not serve it"));
+  }
+  if (job_ == nullptr && drops_ > 0) {
+    return absl::UnavailableError(
+        absl::StrCat("ps/", place(), " does not serve ", name(), "'s part any more"));
+  }
+  return absl::OkStatus();
+}
+
+Reply<v1::WaitResponse> Server::ToldWhenHeld(Reply<v1::WaitResponse> reply) const {
+  if (job_ == nullptr || job_->replicator() == nullptr) return reply;
+  return [job = std::weak_ptr<ActiveJob>(job_),
+          reply = std::move(reply)](absl::StatusOr<v1::WaitResponse> response) mutable {
+    AnswerWhenHeld<v1::WaitResponse>(job.lock(), std::move(reply), std::move(response));
+  };
+}
+
+void Server::SendMember(int worker) {
+  if (job_ == nullptr || job_->replicator() == nullptr) return;
+  for (const Membership::Entry& entry : members_.All()) {
+    if (entry.worker != worker) continue;
+    CopyItem item;
+    Save(entry, *item.body.mutable_member());
+    job_->replicator()->Send(Replicator::Part::kMembers, std::move(item));
+  }
+}
+
+void Server::CaptureMembers(Replicator& replicator) {
+  MutexLock lock(mutex_);
+  CopyItem item;
+  v1::CopiedMembers& members = *item.body.mutable_members();
+  for (const Membership::Entry& entry : members_.All()) {
+    Save(entry, *members.add_members());
+  }
+  replicator.SendState(Replicator::Part::kMembers, std::move(item));
+}
+
+bool Server::IsBehind(const v1::CopyOrigin& origin) const {
+  MutexLock lock(mutex_);
+  const bool serves = state_ == v1::STATE_READY || state_ == v1::STATE_INITIALISING;
+  if (!serves || job_->job().run_id() != origin.job().run_id()) return false;
+  return std::pair(job_->job().generation(), epoch_) < std::pair(origin.job().generation(), origin.epoch());
+}
+
+absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin& origin,
+                                                            std::shared_ptr<CopySink> sink) {
+  v1::CreateRequest declared;
+  *declared.mutable_slices() = origin.slices();
+  CAIRN_ASSIGN_OR_RETURN(std::vector<net::Slice> slices, ReadSlices(declared));
+  if (IsBehind(origin)) Drop(absl::StrCat("a copy has taken the place of ", name()));
+  std::shared_ptr<ActiveJob> replaced;  // ends outside the lock
+  std::shared_ptr<CopySink> old;
+  MutexLock lock(mutex_);
+  if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", place(), " is stopping"));
+  const bool same_run = job_ != nullptr && job_->job().run_id() == origin.job().run_id();
+  const bool copy = state_ == v1::STATE_COPY;
+  const bool ended = state_ == v1::STATE_FINISHED || state_ == v1::STATE_FAILED;
+  if (state_ != v1::STATE_EMPTY && !copy && (ended || !same_run)) {
+    return absl::FailedPreconditionError(absl::StrCat("ps/", place(), " serves another job, or has ended"));
+  }
+  if (state_ != v1::STATE_EMPTY && !copy) {
+    return absl::AbortedError(absl::StrCat("ps/", place(), " has taken the place of ", name()));
+  }
+  if (copy && same_run && copying_.epoch > origin.epoch() &&
+      job_->job().generation() >= origin.job().generation()) {
+    return absl::AbortedError(
+        absl::StrCat("ps/", place(), " keeps the copy of who took the place of ", name()));
+  }
+  copying_.whole = false;  // whatever comes of it, the caller begins anew
+  CAIRN_ASSIGN_OR_RETURN(auto job, ActiveJob::CreateCopy(origin.job(), std::move(slices), origin.layout(),
+                                                         HostFor(origin.incarnation())));
+  old = std::exchange(copying_.sink, nullptr);
+  replaced = std::exchange(job_, job);
+  state_ = v1::STATE_COPY;
+  incarnation_ = origin.incarnation();
+  members_ =
+      Membership({job->job().workers().begin(), job->job().workers().end()},
+                 static_cast<uint64_t>(job->job().generation()) << kGenerationShift, job->job().elastic());
+  copying_ = {.sink = std::move(sink), .epoch = origin.epoch(), .heard = clock_.Now()};
+  if (old != nullptr) old->Close(absl::FailedPreconditionError("another stream keeps this copy now"));
+  return job;
+}
+
+absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::CopyBody& body,
+                              std::shared_ptr<const AlignedBuffer> floats) {
+  std::shared_ptr<ActiveJob> job;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != v1::STATE_COPY || copying_.sink.get() != sink) {
+      return absl::AbortedError(absl::StrCat("ps/", place(), " has taken the place of ", name()));
+    }
+    CAIRN_RETURN_IF_ERROR(Restore(body, floats));
+    job = job_;
+    v1::CopyAnswer answer;
+    answer.set_held(number);
+    copying_.sink->Answer(answer);
+  }
+  job->shard().Flush();
+  return absl::OkStatus();
+}
+
+absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<const AlignedBuffer>& floats) {
+  const auto put = [this](const v1::CopiedMember& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    members_.Put({member.worker(), member.incarnation(), member.live(), member.step(), member.task()},
+                 clock_.Now());
+  };
+  switch (body.what_case()) {
+    case v1::CopyBody::kShard:
+      return job_->shard().RestoreCopied(body.shard(), floats);
+    case v1::CopyBody::kSequencer:
+      if (job_->sequencer() == nullptr) break;
+      return job_->sequencer()->RestoreCopied(body.sequencer());
+    case v1::CopyBody::kMembers:
+      for (const v1::CopiedMember& member : body.members().members()) put(member);
+      return absl::OkStatus();
+    case v1::CopyBody::kWhole:
+      copying_.whole = true;
+      LogInfo("holds a whole copy of ", name(), "'s part");
+      return absl::OkStatus();
+    case v1::CopyBody::kEntry: {
+      CAIRN_ASSIGN_OR_RETURN(const LogEntry entry, FromProto(body.entry().decision()));
+      return job_->shard().AppendCopied(entry, body.entry(), floats);
+    }
+    case v1::CopyBody::kEvent:
+      if (job_->sequencer() == nullptr) break;
+      return job_->sequencer()->Replay(body.event());
+    case v1::CopyBody::kMember:
+      put(body.member());
+      return absl::OkStatus();
+    case v1::CopyBody::kWritten:
+      job_->shard().WriteCopied(floats);
+      return absl::OkStatus();
+    case v1::CopyBody::kEcho:
+      while (!copying_.beats.empty() && copying_.beats.front().first <= body.echo()) {
+        copying_.heard = copying_.beats.front().second;
+        copying_.beats.pop_front();
+      }
+      return absl::OkStatus();
+    default:  // of a part that has no state here
+      return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(name(), " has no log of its own to be copied"));
+}
+
+void Server::WokeUp() {
+  MutexLock lock(mutex_);
+  members_.HearAll(clock_.Now());
+}
+
+bool Server::copy_whole() const {
+  MutexLock lock(mutex_);
+  return state_ == v1::STATE_COPY && copying_.whole;
+}
+
+void Server::CopyClosed(const CopySink* sink, bool spoilt) {
+  MutexLock lock(mutex_);
+  if (state_ != v1::STATE_COPY || copying_.sink.get() != sink) return;
+  copying_.sink = nullptr;
+  if (spoilt) copying_.whole = false;
+}
+
+void Server::Promote(const v1::PromoteRequest& request, Reply<v1::PromoteResponse> reply) {
+  absl::Status status;
+  int64_t epoch = 0;
+  std::shared_ptr<ActiveJob> job;
+  std::shared_ptr<CopySink> old;
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    old = copying_.sink;
+    status = TakePlace(request, &epoch);
+    job = job_;
+    if (status.ok()) CollectWaiters(clock_.Now(), calls);
+  }
+  for (auto& call : calls) call();
+  if (!status.ok()) {
+    reply(std::move(status));
+    return;
+  }
+  if (old != nullptr) old->Close(absl::AbortedError(absl::StrCat("a copy has taken the place of ", name())));
+  job->shard().Flush();
+  v1::PromoteResponse response;
+  response.set_epoch(epoch);
+  reply(std::move(response));
+}
+
+absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch) {
+  if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", place(), " is stopping"));
+  const bool same = job_ != nullptr && (request.incarnation() == 0 || request.incarnation() == incarnation_);
+  if (same && state_ == v1::STATE_READY) {
+    *epoch = epoch_;
+    return absl::OkStatus();
+  }
+  if (!same || state_ != v1::STATE_COPY || !copying_.whole) {
+    return absl::AbortedError(absl::StrCat("ps/", place(), " has no whole copy of ", name(), "'s part"));
+  }
+  const Duration silent = clock_.Now() - copying_.heard;
+  if (copying_.sink != nullptr && silent <= kSilent) {
+    return absl::UnavailableError(
+        absl::StrCat(name(), " is there: ps/", place(), " has heard of it ", Milliseconds(silent), " ago"));
+  }
+  if (silent > kRight) {
+    return absl::AbortedError(absl::StrCat("ps/", place(), " has not heard of ", name(), " for ",
+                                           Milliseconds(silent), ": it may have gone on without its copy"));
+  }
+  const int64_t next = copying_.epoch + 1;
+  CAIRN_RETURN_IF_ERROR(job_->TakePlace(next));
+  epoch_ = *epoch = next;
+  state_ = v1::STATE_READY;
+  ready_at_ = clock_.Now();
+  members_.HearAll(ready_at_);
+  copying_ = {};
+  LogWarning("ps/", place(), " takes the place of ", name(), ", at version ",
+             job_->shard().store().current().version);
+  return absl::OkStatus();
+}
+
+void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
+  Calls calls;
+  std::string lost;
+  {
+    MutexLock lock(mutex_);
+    const bool due = copying_.beats.empty() || now - copying_.beats.back().second >= kBeat;
+    if (state_ == v1::STATE_COPY && copying_.sink != nullptr && due) {
+      copying_.beats.emplace_back(++copying_.last_beat, now);
+      v1::CopyAnswer answer;
+      answer.set_beat(copying_.last_beat);
+      copying_.sink->Answer(answer);
+    }
+    if (job == nullptr || job != job_ || job->replicator() == nullptr) return;
+    if (state_ == v1::STATE_INITIALISING && initialised_ && job->replicator()->was_whole()) {
+      state_ = v1::STATE_READY;
+      ready_at_ = now;
+      CollectWaiters(now, calls);
+    }
+    if (job->replicator()->deposed()) {
+      lost = absl::StrCat(job->copy_name(), " has taken the place of ", name());
+    } else {
+      std::vector<std::string> gone;
+      for (const PushKey& key : job->shard().Missing()) {
+        const auto members = members_.All();
+        const auto is_it = [&](const Membership::Entry& entry) {
+          return entry.worker == key.worker && entry.incarnation == key.incarnation && entry.live;
+        };
+        if (std::none_of(members.begin(), members.end(), is_it)) gone.push_back(members_.NameOf(key.worker));
+      }
+      if (!gone.empty()) {
+        lost =
+            absl::StrCat("an update needs gradients of ", absl::StrJoin(gone, ", "), ", lost with ", name());
+      }
+    }
+  }
+  for (auto& call : calls) call();
+  if (!lost.empty()) Drop(lost);
+}
+
+void Server::Drop(const std::string& why) {
+  std::shared_ptr<ActiveJob> job;
+  std::shared_ptr<CopySink> sink;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == v1::STATE_FINISHED || state_ == v1::STATE_FAILED) return;
+    job = std::exchange(job_, nullptr);
+    sink = std::exchange(copying_.sink, nullptr);
+    copying_ = {};
+    state_ = v1::STATE_EMPTY;
+    incarnation_ = options_.incarnation + ++drops_;
+    epoch_ = 0;
+    initialised_ = false;
+    members_ = Membership({});
+  }
+  LogWarning("drops ", name(), "'s part: ", why);
+  const absl::Status gone =
+      absl::UnavailableError(absl::StrCat(name(), "'s part is not served here any more"));
+  if (sink != nullptr) sink->Close(gone);
+  if (job == nullptr) return;
+  job->StopReplicating();
+  if (job->sequencer() != nullptr) job->sequencer()->End();
+  job->shard().Fail(gone);
+}
+
+}  // namespace cairn::ps

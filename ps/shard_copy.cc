@@ -1,0 +1,211 @@
+// A shard and its copy on another server: what the one sends and the other executes (shard.h).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "ps/follow_proto.h"
+#include "ps/shard.h"
+
+namespace cairn::ps {
+namespace {
+
+absl::Span<const Gradient> ContributorsOf(const LogEntry& entry) {
+  if (const auto* apply = std::get_if<Apply>(&entry.what)) return apply->contributors;
+  if (const auto* measure = std::get_if<Measure>(&entry.what)) return measure->contributors;
+  return {};
+}
+
+int64_t VersionOf(const LogEntry& entry) {
+  if (const auto* apply = std::get_if<Apply>(&entry.what)) return apply->version;
+  if (const auto* measure = std::get_if<Measure>(&entry.what)) return measure->version;
+  return 0;
+}
+
+}  // namespace
+
+absl::Status Shard::WentWith(const std::string& mark) {
+  return absl::UnavailableError(
+      absl::StrCat("the values at mark ", mark, " went with the server that kept them"));
+}
+
+void Shard::WhenHeld(Reply reply) {
+  if (Replicator* const replicator = replicator_; replicator != nullptr) {
+    replicator->WhenHeld(std::move(reply));
+  } else {
+    reply(absl::OkStatus());
+  }
+}
+
+void Shard::ReportExecuted(int64_t index) {
+  SequencerPort* const port = port_;
+  if (port == nullptr) return;
+  // What the copy does not have must stay in the log: the copy would ask for it.
+  WhenHeld([port, index](const absl::Status& lost) {
+    if (lost.ok()) port->ReportExecuted(index);
+  });
+}
+
+Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const WeightedGradient> gradients,
+                                absl::Span<const std::shared_ptr<const AlignedBuffer>> held) {
+  int counted = 0;
+  std::shared_ptr<const AlignedBuffer> only;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].examples == 0) continue;
+    ++counted;
+    only = held[i];
+  }
+  if (counted <= 1) return {version, std::move(only)};
+  std::shared_ptr<AlignedBuffer> mean = store_.pool().Acquire();
+  WriteMean(gradients, store_.size(), mean->data());
+  return {version, std::move(mean)};
+}
+
+void Shard::SendEntry(const LogEntry& entry, bool with_mean) {
+  Replicator* const replicator = replicator_;
+  if (replicator == nullptr || !replicator->wants(Replicator::Part::kShard)) return;
+  CopyItem item;
+  v1::CopiedEntry& copied = *item.body.mutable_entry();
+  *copied.mutable_decision() = ToProto(entry);
+  copied.set_mean(with_mean);
+  if (with_mean && mean_->data != nullptr) {
+    copied.set_examples(true);
+    if (store_.size() > 0) item.floats = {mean_->data};
+  }
+  replicator->Send(Replicator::Part::kShard, std::move(item));
+}
+
+void Shard::Capture() {
+  {
+    MutexLock lock(mutex_);
+    queue_.push_back([this](Replies&) {
+      if (measuring_) {
+        capture_wanted_ = true;
+      } else {
+        SendState();
+      }
+    });
+  }
+  ExecuteQueue();
+}
+
+void Shard::SendState() {
+  CopyItem item;
+  item.state = true;
+  v1::CopiedShard& state = *item.body.mutable_shard();
+  const Values values = store_.current();
+  state.set_next_index(executed_ + 1);
+  state.set_version(values.version);
+  state.set_final_version(final_version_);
+  if (const auto rate = store_.amended_learning_rate()) state.set_learning_rate(*rate);
+  item.floats = {values.data};
+  if (auto slots = store_.TakeSlotsCopy(); slots != nullptr) item.floats.push_back(std::move(slots));
+  {
+    MutexLock lock(mutex_);
+    ledger_.Save(*state.mutable_ledger());
+    for (const auto& [key, staged] : staged_) {
+      if (!staged.applied_staleness.has_value()) continue;
+      v1::HeldPush& held = *state.add_held();
+      *held.mutable_gradient() = ToProto(staged.gradient);
+      held.set_staleness(*staged.applied_staleness);
+    }
+    for (const KeptMark& mark : marks_) state.add_marks(mark.token);
+    state.set_duplicates(duplicates_);
+    state.set_rejected(rejected_);
+  }
+  Replicator* const replicator = replicator_;
+  CAIRN_CHECK(replicator != nullptr);
+  replicator->SendState(Replicator::Part::kShard, std::move(item));
+}
+
+absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr<const AlignedBuffer> state) {
+  if (copied.next_index() < 1 || copied.version() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a copy at entry ", copied.next_index(), ", version ", copied.version()));
+  }
+  std::vector<std::pair<Gradient, int64_t>> held;
+  for (const v1::HeldPush& push : copied.held()) {
+    CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(push.gradient()));
+    held.emplace_back(gradient, push.staleness());
+  }
+  MutexLock lock(mutex_);
+  next_index_ = copied.next_index();
+  ledger_.Restore(copied.ledger());
+  for (const auto& [gradient, staleness] : held) {
+    staged_[gradient.key].gradient = gradient;
+    staged_[gradient.key].applied_staleness = staleness;
+    ledger_.Stage(gradient.key);
+  }
+  for (const std::string& token : copied.marks()) RememberMark({token, false, WentWith(token)});
+  duplicates_ = copied.duplicates();
+  rejected_ = copied.rejected();
+  queue_.push_back([this, version = copied.version(), final_version = copied.final_version(),
+                    has_rate = copied.has_learning_rate(), rate = copied.learning_rate(),
+                    executed = copied.next_index() - 1, state = std::move(state)](Replies&) {
+    store_.Restore(version, state.get());
+    if (has_rate) store_.SetLearningRate(rate);
+    final_version_ = final_version;
+    executed_ = executed;
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
+                                 std::shared_ptr<const AlignedBuffer> mean) {
+  if (copied.mean() && copied.examples() && mean == nullptr && store_.size() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " came without its mean"));
+  }
+  MutexLock lock(mutex_);
+  if (entry.index != next_index_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("entry ", entry.index, " of the log, where ", next_index_, " comes next"));
+  }
+  ++next_index_;
+  PendingEntry pending = {.entry = entry};
+  if (copied.mean()) {
+    if (mean == nullptr && copied.examples()) mean = store_.pool().Acquire();  // of no elements
+    pending.mean = UpdateMean{VersionOf(entry), std::move(mean)};
+  }
+  queue_.push_back(std::move(pending));
+  return absl::OkStatus();
+}
+
+void Shard::WriteCopied(std::shared_ptr<const AlignedBuffer> values) {
+  MutexLock lock(mutex_);
+  queue_.push_back([this, values = std::move(values)](Replies&) {
+    const VariableStore::Run everything = {0, store_.size()};
+    if (values != nullptr) store_.Write(*values, {&everything, 1});
+  });
+}
+
+void Shard::TakePlace() {
+  MutexLock lock(mutex_);
+  took_place_ = true;
+}
+
+std::vector<PushKey> Shard::MissingFor(const LogEntry& entry) const {
+  std::vector<PushKey> missing;
+  if (mean_.has_value() && mean_->version == VersionOf(entry)) return missing;
+  for (const Gradient& gradient : ContributorsOf(entry)) {
+    if (staged_.count(gradient.key) == 0) missing.push_back(gradient.key);
+  }
+  return missing;
+}
+
+std::optional<std::variant<Shard::PendingEntry, Shard::PendingTask>> Shard::Next() {
+  if (queue_.empty()) return std::nullopt;
+  if (auto* pending = std::get_if<PendingEntry>(&queue_.front()); pending != nullptr && took_place_) {
+    missing_ = MissingFor(pending->entry);
+    if (!missing_.empty() && failure_.ok()) return std::nullopt;
+  }
+  std::variant<PendingEntry, PendingTask> next = std::move(queue_.front());
+  queue_.pop_front();
+  return next;
+}
+
+std::vector<PushKey> Shard::Missing() const {
+  MutexLock lock(mutex_);
+  return missing_;
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,111 @@
+// Parts of a job with a live copy on another server: what is answered is never lost with one server.
+#include <chrono>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/toy_job.h"
+
+namespace cairn::test {
+namespace {
+
+// A variable for each server, of `elements`.
+ToyJob Replicated(int workers, int servers, v1::Mode mode, int64_t elements = 4) {
+  std::vector<ToyVariable> variables;
+  for (int i = 0; i < servers; ++i) {
+    variables.push_back(
+        {absl::StrCat("v", i), Shape({elements}), std::vector<float>(static_cast<size_t>(elements), 0)});
+  }
+  ToyJob toy(workers, std::move(variables));
+  toy.job.set_mode(mode);
+  toy.job.set_ps_replication(1);
+  if (mode == v1::MODE_SSP) toy.job.set_max_staleness(2);
+  return toy;
+}
+
+std::vector<float> Ones(const ToyJob& toy) {
+  return std::vector<float>(toy.initial.size(), -1.0f);  // at rate 1 each update adds one
+}
+
+// Waits until `holds`, within a limit that no machine needs.
+template <typename Holds>
+void Await(Holds holds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!holds()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "it did not come to it";
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+// Every worker makes `steps` pushes at its own pace; `at(worker, step)` runs before each.
+template <typename At>
+void TrainEach(ToyWorkers& workers, const ToyJob& toy, int steps, At at) {
+  InParallel(static_cast<int>(workers.size()), [&](int worker) {
+    for (int step = 0; step < steps; ++step) {
+      at(worker, step);
+      const auto result = workers[static_cast<size_t>(worker)]->Push(Ones(toy));
+      ASSERT_EQ(result.status(), absl::OkStatus()) << "worker " << worker << ", step " << step;
+    }
+  });
+}
+
+struct Case {
+  v1::Mode mode;
+  int servers;
+  int killed;
+};
+
+std::string NameOf(const testing::TestParamInfo<Case>& info) {
+  return absl::StrCat(v1::Mode_Name(info.param.mode).substr(5), "_ps", info.param.killed, "_of_",
+                      info.param.servers);
+}
+
+class Replication : public testing::TestWithParam<Case> {};
+
+TEST_P(Replication, AServerThatIsKilledTakesNoUpdateWithIt) {
+  constexpr int kWorkers = 2, kSteps = 60;
+  InProcessCluster cluster({.servers = GetParam().servers, .longest_delay = std::chrono::microseconds(300)});
+  const ToyJob toy = Replicated(kWorkers, GetParam().servers, GetParam().mode);
+  ToyWorkers workers = StartAll(cluster, toy);
+  TrainEach(workers, toy, kSteps, [&](int worker, int step) {
+    if (worker == 0 && step == kSteps / 2) cluster.Kill(GetParam().killed);
+  });
+  const int updates = GetParam().mode == v1::MODE_SYNC ? kSteps : kSteps * kWorkers;
+  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+  EXPECT_EQ(workers[0]->Values(), std::vector<float>(toy.initial.size(), static_cast<float>(updates)));
+  EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
+}
+
+TEST_P(Replication, ARestartedServerBecomesTheCopyAndThenTheOtherMayBeKilled) {
+  constexpr int kWorkers = 2, kSteps = 20;
+  InProcessCluster cluster({.servers = GetParam().servers, .longest_delay = std::chrono::microseconds(100)});
+  const ToyJob toy = Replicated(kWorkers, GetParam().servers, GetParam().mode);
+  ToyWorkers workers = StartAll(cluster, toy);
+  const int killed = GetParam().killed;
+  const int other = (killed + 1) % GetParam().servers;
+  const auto train = [&] { TrainEach(workers, toy, kSteps, [](int, int) {}); };
+  train();
+  cluster.Kill(killed);
+  train();
+  cluster.Restart(killed);
+  const int before = (killed + GetParam().servers - 1) % GetParam().servers;
+  Await([&] {  // its own part, served by the other, and the copy of the part before it
+    return cluster.server(killed)->copy_whole() && cluster.copy_of(before)->copy_whole();
+  });
+  train();
+  cluster.Kill(other);
+  train();
+  const int updates = 4 * kSteps * (GetParam().mode == v1::MODE_SYNC ? 1 : kWorkers);
+  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+  EXPECT_EQ(workers[0]->Values(), std::vector<float>(toy.initial.size(), static_cast<float>(updates)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Replication,
+                         testing::Values(Case{v1::MODE_SYNC, 2, 0}, Case{v1::MODE_SYNC, 2, 1},
+                                         Case{v1::MODE_SYNC, 3, 0}, Case{v1::MODE_SYNC, 3, 1},
+                                         Case{v1::MODE_ASYNC, 2, 0}, Case{v1::MODE_ASYNC, 2, 1},
+                                         Case{v1::MODE_SSP, 2, 0}, Case{v1::MODE_SSP, 2, 1}),
+                         NameOf);
+
+}  // namespace
+}  // namespace cairn::test

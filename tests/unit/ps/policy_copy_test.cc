@@ -1,0 +1,89 @@
+// A policy that goes on where another was, which it knows by messages alone.
+#include "ps/policy_copy.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::ps {
+namespace {
+
+struct Way {
+  std::string mode;
+  bool data;       // is handed out ...
+  bool elsewhere;  // ... by another server
+};
+
+PolicyConfig ConfigOf(const Way& way) {
+  PolicyConfig config = {.mode = way.mode, .expected_workers = 3};
+  if (way.mode == "ssp") config.max_staleness = 1;
+  if (way.data) {
+    config.data =
+        HandedOut{.queue = {.num_examples = 10, .batch_size = 3, .epochs = 2}, .elsewhere = way.elsewhere};
+  }
+  return config;
+}
+
+// A push of each worker of `workers` in turn: of its ticket, where it has one.
+std::vector<Decision> PushAll(UpdatePolicy& policy, const std::vector<int>& workers, int64_t step) {
+  std::vector<Decision> all;
+  for (int worker : workers) {
+    Gradient gradient = {
+        .key = {worker, 1, step}, .base_version = policy.version(), .examples = 3, .position = 3 * step};
+    if (const auto work = policy.WorkOf(worker); work.has_value() && !work->tickets.empty()) {
+      gradient.examples = work->tickets[0].count;
+      gradient.position = work->tickets[0].epoch * 10 + work->tickets[0].first;
+    }
+    for (Decision& decision : policy.OnGradient(gradient)) all.push_back(std::move(decision));
+  }
+  return all;
+}
+
+class PolicyCopy : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Of, PolicyCopy,
+                         testing::Values(Way{"sync", false, false}, Way{"sync", true, false},
+                                         Way{"async", false, false}, Way{"async", true, false},
+                                         Way{"async", true, true}, Way{"ssp", false, false},
+                                         Way{"ssp", true, false}),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.mode, info.param.data ? "_data" : "",
+                                               info.param.elsewhere ? "_elsewhere" : "");
+                         });
+
+TEST_P(PolicyCopy, DecidesAsTheOneThatItIsTheCopyOf) {
+  const auto policy = MakePolicy(ConfigOf(GetParam())).value();
+  for (int worker : {0, 1, 2}) policy->OnJoin(worker, 1);
+  PushAll(*policy, {0, 1, 2}, 1);
+  PushAll(*policy, {0, 1}, 2);  // the round is open; with bounded staleness answers are held
+  const auto state = FromProto(ToProto(policy->Save()));
+  ASSERT_TRUE(state.ok()) << state.status();
+  const auto copy = MakePolicy(ConfigOf(GetParam())).value();
+  copy->Restore(*state);
+
+  const auto same = [&] {
+    EXPECT_EQ(copy->version(), policy->version());
+    EXPECT_EQ(copy->WaitingFor(), policy->WaitingFor());
+    EXPECT_EQ(copy->counters().accepted, policy->counters().accepted);
+    EXPECT_EQ(copy->position(), policy->position());
+    for (int worker : {0, 1, 2}) {
+      EXPECT_EQ(copy->ClockOf(worker), policy->ClockOf(worker));
+      const auto theirs = policy->WorkOf(worker), ours = copy->WorkOf(worker);
+      ASSERT_EQ(ours.has_value(), theirs.has_value());
+      if (ours.has_value()) EXPECT_EQ(ours->tickets, theirs->tickets);
+    }
+  };
+  same();
+  EXPECT_GT(policy->version(), 0);
+  EXPECT_EQ(PushAll(*copy, {2}, 2), PushAll(*policy, {2}, 2));
+  same();
+  EXPECT_EQ(copy->OnLeave(1, 1), policy->OnLeave(1, 1));
+  EXPECT_EQ(PushAll(*copy, {0, 2}, 3), PushAll(*policy, {0, 2}, 3));
+  EXPECT_EQ(copy->OnEnd(), policy->OnEnd());
+  same();
+}
+
+}  // namespace
+}  // namespace cairn::ps
