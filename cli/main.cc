@@ -26,6 +26,8 @@ constexpr Row kCommands[] = {
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},
+    {"export", "Write a trained model as .onnx or .safetensors", MakeExportCommand},
+    {"predict", "Score examples with a trained model", MakePredictCommand},
     {"cluster", "Write the files of a cluster: ClusterSpec, shell, Compose, Kubernetes", MakeClusterCommand},
     {"health", "Ask a server whether it is well, for health checks of containers", MakeHealthCommand},
     {"status", "Show a cluster at work: tasks, rates, who waits for whom", MakeStatusCommand},
