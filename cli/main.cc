@@ -18,7 +18,8 @@ struct Row {
 
 constexpr Row kCommands[] = {
     {"train", "Train on this machine: starts servers and workers and shows their progress", MakeTrainCommand},
-    {"check", "Look whether a job could start, seen from here: names, servers, clocks, data, disk", MakeCheckCommand},
+    {"check", "Look whether a job could start, seen from here: names, servers, clocks, data, disk",
+     MakeCheckCommand},
     {"model", "Show a model's layers and parameters", MakeModelCommand},
     {"devices", "List the devices of this machine, or why there is no GPU", MakeDevicesCommand},
     {"matpow", "Compute A^n + B^n, the powers on one or two devices and the sum on another",

@@ -44,21 +44,26 @@ std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs) {
   if (nn::IsClassification(loss.kind) && outputs.size() == 1) {
     return absl::StrCat(outputs[0] > 0.5f ? 1 : 0, "\t", Number(outputs[0]));
   }
-  return absl::StrJoin(outputs, "\t", [](std::string* out, float value) { absl::StrAppend(out, Number(value)); });
+  return absl::StrJoin(outputs, "\t",
+                       [](std::string* out, float value) { absl::StrAppend(out, Number(value)); });
 }
 
 // What a trained model makes of examples that it need not know.
 class PredictCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("WEIGHTS", weights_, "A --train_dir, the directory of one checkpoint, .safetensors or .npz")
+    app.add_option("WEIGHTS", weights_,
+                   "A --train_dir, the directory of one checkpoint, .safetensors or .npz")
         ->required()
         ->type_name("DIR|FILE");
-    app.add_option("INPUTS", inputs_, "The examples: .npy or IDX, plain or .gz; one file for each input of the model")
+    app.add_option("INPUTS", inputs_,
+                   "The examples: .npy or IDX, plain or .gz; one file for each input of the model")
         ->required()
         ->type_name("FILE");
-    app.add_option("--labels", labels_, "What is true, .npy or IDX: loss and metrics are told")->type_name("FILE");
-    app.add_option("-o,--output", output_, "Write the model's outputs, float32, instead of a line for each example")
+    app.add_option("--labels", labels_, "What is true, .npy or IDX: loss and metrics are told")
+        ->type_name("FILE");
+    app.add_option("-o,--output", output_,
+                   "Write the model's outputs, float32, instead of a line for each example")
         ->type_name("FILE.npy");
     app.add_option("--model", options_.model, "Keras' JSON, or a .keras file; a checkpoint has its own")
         ->type_name("FILE");
@@ -97,10 +102,11 @@ class PredictCommand final : public Command {
 
   absl::StatusOr<std::unique_ptr<data::RowSource>> ReadInputs(const nn::Model& model) const {
     if (inputs_.size() != model.inputs().size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "INPUTS: ", inputs_.size(), " files; the model takes ", model.inputs().size(), ": ",
-          absl::StrJoin(model.inputs(), ", ",
-                        [](std::string* out, const nn::ModelInput& input) { absl::StrAppend(out, input.name); })));
+      return absl::InvalidArgumentError(
+          absl::StrCat("INPUTS: ", inputs_.size(), " files; the model takes ", model.inputs().size(), ": ",
+                       absl::StrJoin(model.inputs(), ", ", [](std::string* out, const nn::ModelInput& input) {
+                         absl::StrAppend(out, input.name);
+                       })));
     }
     std::vector<std::unique_ptr<data::RowSource>> parts;
     for (const std::string& path : inputs_) {
@@ -112,7 +118,8 @@ class PredictCommand final : public Command {
   }
 
   absl::Status PredictAndTell() {
-    CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained, worker::LoadTrainedModel(weights_, options_.model));
+    CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained,
+                           worker::LoadTrainedModel(weights_, options_.model));
     const nn::Model& model = trained.model;
     CAIRN_ASSIGN_OR_RETURN(const auto inputs, ReadInputs(model));
     // Without labels a model that was never compiled has outputs all the same.
@@ -143,15 +150,17 @@ class PredictCommand final : public Command {
     return absl::OkStatus();
   }
 
-  absl::Status TellOutputs(const nn::Model& model, const nn::LossSpec& loss, worker::Prediction& prediction) const {
+  absl::Status TellOutputs(const nn::Model& model, const nn::LossSpec& loss,
+                           worker::Prediction& prediction) const {
     if (!output_.empty()) {
       Shape shape = {prediction.examples};
       for (const int64_t extent : model.output_shape().dims()) shape.Append(extent);
       return data::WriteNpy(output_, shape, prediction.outputs);
     }
     if (model.output_shape().rank() > 1) {
-      return absl::InvalidArgumentError(absl::StrCat("outputs ", model.output_shape().ToString(),
-                                                     " are no line for each example: --output FILE.npy takes them"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("outputs ", model.output_shape().ToString(),
+                       " are no line for each example: --output FILE.npy takes them"));
     }
     const int64_t width = model.output_shape().num_elements();
     worker::ToProbabilities(loss, width, absl::MakeSpan(prediction.outputs));

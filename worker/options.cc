@@ -359,7 +359,8 @@ void AddCheckpoints(CLI::App& app, TrainOptions& options) {
       ->type_name("auto|never|DIR")
       ->group(group);
   app.add_option(FlagNames("init_from"), options.init_from,
-                 "Begin with the values of .safetensors or .npz under Keras' names, or of another run's newest checkpoint, "
+                 "Begin with the values of .safetensors or .npz under Keras' names, or of another run's "
+                 "newest checkpoint, "
                  "where there is nothing to go on from")
       ->type_name("FILE|DIR")
       ->group(group);

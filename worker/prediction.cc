@@ -18,8 +18,9 @@ constexpr int64_t kBatch = 256;
 
 absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& loss) {
   if (request.inputs.row_shape().num_elements() != request.model.input_shape().num_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat("examples have shape ", request.inputs.row_shape().ToString(),
-                                                   ", the model takes ", request.model.input_shape().ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("examples have shape ", request.inputs.row_shape().ToString(), ", the model takes ",
+                     request.model.input_shape().ToString()));
   }
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, request.model.output_shape()));
   if (request.targets == nullptr) return absl::OkStatus();
@@ -27,8 +28,9 @@ absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& 
     return absl::InvalidArgumentError(
         absl::StrCat(request.targets->size(), " labels for ", request.inputs.size(), " examples"));
   }
-  return CheckTargets(loss, request.model.output_shape(),
-                      {.num_targets = request.targets->per_example, .num_classes = request.targets->num_classes});
+  return CheckTargets(
+      loss, request.model.output_shape(),
+      {.num_targets = request.targets->per_example, .num_classes = request.targets->num_classes});
 }
 
 }  // namespace

@@ -129,7 +129,8 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
   }
   if (!options.init_from.empty()) {
     const auto values = LoadWeights(options.init_from, model);
-    if (!values.ok()) return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
+    if (!values.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
   }
   std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
@@ -244,7 +245,8 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
 
 absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) {
   if (found_.has_value()) return found_->Load(variables_, slots, into);
-  if (options_.init_from.empty()) return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
+  if (options_.init_from.empty())
+    return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
   CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(options_.init_from, model_));
   LogInfo("variables begin with the values of ", options_.init_from);
   return client::FirstValues(std::move(values)).Load(slots, into);

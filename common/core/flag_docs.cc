@@ -38,7 +38,8 @@ bool TakesValue(const CLI::Option& option) {
   return option.get_items_expected_max() > 0;
 }
 
-// What the value is: the words of a check, as in "TEXT:sync|async", or else the name of its type, as in "HOST:PORT".
+// What the value is: the words of a check, as in "TEXT:sync|async", or else the name of its type, as in
+// "HOST:PORT".
 std::string TypeOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::string check = type.substr(type.rfind(':') + 1);
@@ -51,7 +52,8 @@ std::vector<std::string> Words(const CLI::Option& option) {
   const std::string type = TypeOf(option);
   if (!absl::StrContains(type, "|")) return words;
   for (absl::string_view word : absl::StrSplit(type, '|')) {
-    if (std::all_of(word.begin(), word.end(), [](char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c); })) {
+    if (std::all_of(word.begin(), word.end(),
+                    [](char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c); })) {
       words.emplace_back(word);
     }
   }
@@ -67,7 +69,8 @@ bool TakesFiles(const CLI::Option& option) {
 
 std::string Troff(absl::string_view text) {
   std::string escaped = absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}});
-  if (absl::StartsWith(escaped, ".") || absl::StartsWith(escaped, "'")) escaped = absl::StrCat("\\&", escaped);
+  if (absl::StartsWith(escaped, ".") || absl::StartsWith(escaped, "'"))
+    escaped = absl::StrCat("\\&", escaped);
   return absl::StrReplaceAll(escaped, {{"\n.", "\n\\&."}, {"\n'", "\n\\&'"}});
 }
 
@@ -75,8 +78,8 @@ void AppendOption(const CLI::Option& option, std::string& page) {
   std::vector<std::string> names = Spellings(option);
   if (names.empty()) names = {option.get_name(/*positional=*/true)};
   absl::StrAppend(&page, ".TP\n", absl::StrJoin(names, ", ", [](std::string* out, const std::string& name) {
-                    absl::StrAppend(out, "\\fB", Troff(name), "\\fR");
-                  }));
+    absl::StrAppend(out, "\\fB", Troff(name), "\\fR");
+  }));
   if (TakesValue(option) && !option.get_positional() && !TypeOf(option).empty()) {
     absl::StrAppend(&page, " \\fI", Troff(TypeOf(option)), "\\fR");
   }
@@ -134,7 +137,8 @@ template <typename Visit>
 void ForEachCommand(const CLI::App& app, const std::string& path, Visit visit) {
   visit(path, app);
   for (const CLI::App* command : CommandsOf(app)) {
-    ForEachCommand(*command, path.empty() ? command->get_name() : absl::StrCat(path, " ", command->get_name()), visit);
+    ForEachCommand(*command,
+                   path.empty() ? command->get_name() : absl::StrCat(path, " ", command->get_name()), visit);
   }
 }
 
@@ -165,9 +169,10 @@ std::string ZshValue(const CLI::Option& option) {
 
 std::string ManPage(const CLI::App& app, absl::string_view version) {
   const std::string name = app.get_name();
-  std::string page = absl::StrCat(".TH ", absl::AsciiStrToUpper(Troff(name)), " 1 \"\" \"cairn ", version,
-                                  "\" \"Cairn\"\n.SH NAME\n", Troff(name), " \\- ", Troff(app.get_description()),
-                                  "\n.SH SYNOPSIS\n", Synopsis(app, name), ".SH OPTIONS\n");
+  std::string page =
+      absl::StrCat(".TH ", absl::AsciiStrToUpper(Troff(name)), " 1 \"\" \"cairn ", version,
+                   "\" \"Cairn\"\n.SH NAME\n", Troff(name), " \\- ", Troff(app.get_description()),
+                   "\n.SH SYNOPSIS\n", Synopsis(app, name), ".SH OPTIONS\n");
   AppendOptions(app, page);
   if (!CommandsOf(app).empty()) {
     absl::StrAppend(&page, ".SH COMMANDS\n");
@@ -179,16 +184,17 @@ std::string ManPage(const CLI::App& app, absl::string_view version) {
 
 std::string BashCompletion(const CLI::App& app) {
   const std::string name = app.get_name(), function = absl::StrCat("_", Identifier(name));
-  std::string script = absl::StrCat("# Completes ", name, ", for bash. Generated from its tables of flags.\n", function,
-                                    "() {\n"
-                                    "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-                                    "  local path='' next candidates i\n"
-                                    "  COMPREPLY=()\n"
-                                    "  if [[ $word == '=' ]]; then word=''; fi\n"
-                                    "  if [[ $before == '=' ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
-                                    "  for ((i = 1; i < COMP_CWORD; ++i)); do\n"
-                                    "    next=\"${path:+$path }${COMP_WORDS[i]}\"\n"
-                                    "    case $next in\n");
+  std::string script =
+      absl::StrCat("# Completes ", name, ", for bash. Generated from its tables of flags.\n", function,
+                   "() {\n"
+                   "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+                   "  local path='' next candidates i\n"
+                   "  COMPREPLY=()\n"
+                   "  if [[ $word == '=' ]]; then word=''; fi\n"
+                   "  if [[ $before == '=' ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+                   "  for ((i = 1; i < COMP_CWORD; ++i)); do\n"
+                   "    next=\"${path:+$path }${COMP_WORDS[i]}\"\n"
+                   "    case $next in\n");
   std::string commands, values, candidates;
   ForEachCommand(app, "", [&](const std::string& path, const CLI::App& command) {
     if (!path.empty()) absl::StrAppend(&commands, "      ", Quoted(path), ") path=$next ;;\n");
@@ -203,20 +209,23 @@ std::string BashCompletion(const CLI::App& app) {
       });
       const std::vector<std::string> taken = Words(*option);
       absl::StrAppend(&values, "    ", patterns, ") ",
-                      TakesFiles(*option) ? "COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
-                                          : absl::StrCat("COMPREPLY=($(compgen -W ", Quoted(absl::StrJoin(taken, " ")),
-                                                         " -- \"$word\")); return ;;\n"));
+                      TakesFiles(*option)
+                          ? "COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+                          : absl::StrCat("COMPREPLY=($(compgen -W ", Quoted(absl::StrJoin(taken, " ")),
+                                         " -- \"$word\")); return ;;\n"));
     }
-    absl::StrAppend(&candidates, "    ", Quoted(path), ") candidates=", Quoted(absl::StrJoin(words, " ")), " ;;\n");
+    absl::StrAppend(&candidates, "    ", Quoted(path), ") candidates=", Quoted(absl::StrJoin(words, " ")),
+                    " ;;\n");
   });
-  absl::StrAppend(&script, commands, "    esac\n  done\n  case \"$path:$before\" in\n", values,
-                  "  esac\n  case $path in\n", candidates,
-                  "  esac\n"
-                  "  COMPREPLY=($(compgen -W \"$candidates\" -- \"$word\"))\n"
-                  "  if [[ ${#COMPREPLY[@]} -eq 0 && $word != -* ]]; then COMPREPLY=($(compgen -f -- \"$word\")); fi\n"
-                  "}\n"
-                  "complete -o filenames -F ",
-                  function, " ", name, "\n");
+  absl::StrAppend(
+      &script, commands, "    esac\n  done\n  case \"$path:$before\" in\n", values,
+      "  esac\n  case $path in\n", candidates,
+      "  esac\n"
+      "  COMPREPLY=($(compgen -W \"$candidates\" -- \"$word\"))\n"
+      "  if [[ ${#COMPREPLY[@]} -eq 0 && $word != -* ]]; then COMPREPLY=($(compgen -f -- \"$word\")); fi\n"
+      "}\n"
+      "complete -o filenames -F ",
+      function, " ", name, "\n");
   return script;
 }
 
@@ -225,9 +234,11 @@ std::string ZshCompletion(const CLI::App& app) {
   std::string script = absl::StrCat("#compdef ", name, "\n# Completes ", name,
                                     ", for zsh. Generated from its tables of flags.\n");
   ForEachCommand(app, "", [&](const std::string& path, const CLI::App& command) {
-    absl::StrAppend(&script, path.empty() ? function : absl::StrCat(function, "_", Identifier(path)), "() {\n");
+    absl::StrAppend(&script, path.empty() ? function : absl::StrCat(function, "_", Identifier(path)),
+                    "() {\n");
     const std::vector<const CLI::App*> subs = CommandsOf(command);
-    if (!subs.empty()) absl::StrAppend(&script, "  local context state state_descr line\n  typeset -A opt_args\n");
+    if (!subs.empty())
+      absl::StrAppend(&script, "  local context state state_descr line\n  typeset -A opt_args\n");
     absl::StrAppend(&script, "  _arguments", subs.empty() ? "" : " -C");
     for (const CLI::Option* option : OptionsOf(command, /*positional=*/false)) {
       for (const std::string& spelling : Spellings(*option)) {
@@ -245,7 +256,8 @@ std::string ZshCompletion(const CLI::App& app) {
       absl::StrAppend(&script, "\n}\n");
       return;
     }
-    absl::StrAppend(&script, " \\\n    '1: :->command' '*:: :->rest'\n  case $state in\n    command) _values command");
+    absl::StrAppend(&script,
+                    " \\\n    '1: :->command' '*:: :->rest'\n  case $state in\n    command) _values command");
     for (const CLI::App* sub : subs) {
       absl::StrAppend(&script, " \\\n      ",
                       Quoted(absl::StrCat(sub->get_name(), "[", ZshText(sub->get_description()), "]")));

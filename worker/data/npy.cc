@@ -166,8 +166,8 @@ absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
 
 absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<const float> values) {
   CAIRN_CHECK(shape.num_elements() == static_cast<int64_t>(values.size()));
-  std::string text = absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (", absl::StrJoin(shape.dims(), ", "),
-                                  shape.rank() == 1 ? ",), }" : "), }");
+  std::string text = absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (",
+                                  absl::StrJoin(shape.dims(), ", "), shape.rank() == 1 ? ",), }" : "), }");
   // The values begin at a multiple of 64 bytes, magic number and length counted in.
   constexpr size_t kBefore = 10, kAlignment = 64;
   text.append(kAlignment - 1 - (kBefore + text.size()) % kAlignment, ' ');

@@ -33,7 +33,8 @@ absl::Status CheckModelFile(const std::string& path) {
   return status.ok() ? status : absl::InvalidArgumentError(status.message());
 }
 
-absl::Status WriteModelFile(const std::string& path, const nn::Model& model, absl::Span<const float> parameters,
+absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
+                            absl::Span<const float> parameters,
                             const std::map<std::string, std::string>& metadata) {
   if (absl::EndsWith(path, ".safetensors")) {
     std::map<std::string, std::string> with_format = metadata;
@@ -48,15 +49,16 @@ absl::Status WriteModelFile(const std::string& path, const nn::Model& model, abs
 absl::Status PrepareModelDirectory(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat("cannot create '", directory, "': ", error.message()));
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat("cannot create '", directory, "': ", error.message()));
   return CheckModelFile(absl::StrCat(directory, "/model.onnx"));
 }
 
 absl::Status WriteModelDirectory(const std::string& directory, const nn::Model& model,
                                  absl::Span<const float> parameters,
                                  const std::map<std::string, std::string>& metadata) {
-  CAIRN_RETURN_IF_ERROR(
-      WriteFileAtomically(absl::StrCat(directory, "/model.json"), absl::StrCat(model.canonical_json(), "\n")));
+  CAIRN_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(directory, "/model.json"),
+                                            absl::StrCat(model.canonical_json(), "\n")));
   for (const char* name : {"model.safetensors", "model.onnx"}) {
     CAIRN_RETURN_IF_ERROR(WriteModelFile(absl::StrCat(directory, "/", name), model, parameters, metadata));
   }

@@ -13,16 +13,17 @@
 
 namespace cairn::worker {
 
-// All variables under Keras' names, in the order of these; values borrowed from `parameters`, which is in the model's
-// flat order.
+// All variables under Keras' names, in the order of these; values borrowed from `parameters`, which is in the
+// model's flat order.
 std::vector<NamedTensor> TensorsOf(const nn::Model& model, absl::Span<const float> parameters);
 
 // INVALID_ARGUMENT unless `path` ends as a format that WriteModelFile() knows, and can be written.
 absl::Status CheckModelFile(const std::string& path);
 
-// By its ending: .onnx, or .safetensors, which has the values in Keras' layouts alone. Atomically; errors name the path.
-// What the model cannot be expressed in is OnnxFile()'s error.
-absl::Status WriteModelFile(const std::string& path, const nn::Model& model, absl::Span<const float> parameters,
+// By its ending: .onnx, or .safetensors, which has the values in Keras' layouts alone. Atomically; errors
+// name the path. What the model cannot be expressed in is OnnxFile()'s error.
+absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
+                            absl::Span<const float> parameters,
                             const std::map<std::string, std::string>& metadata);
 
 // Makes `directory`. INVALID_ARGUMENT where that fails, or where nothing can be written there.

@@ -86,9 +86,9 @@ absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const fl
   }
   for (const nn::OnnxTensor& tensor : graph.constants) SetTensor(tensor, *to.add_initializer());
   if (file.ByteSizeLong() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("an .onnx file holds 2 GiB at most, and the model's ", model.num_parameters(),
-                     " parameters take more; .safetensors holds them"));
+    return absl::FailedPreconditionError(absl::StrCat("an .onnx file holds 2 GiB at most, and the model's ",
+                                                      model.num_parameters(),
+                                                      " parameters take more; .safetensors holds them"));
   }
   return file.SerializeAsString();
 }

@@ -23,8 +23,8 @@ namespace cairn::worker {
 namespace {
 
 constexpr char kHowToConvert[] =
-    "HDF5 is not read; in Python, with the model loaded: numpy.savez('weights.npz', **{f'{l.name}/{w.name}': "
-    "numpy.array(w) for l in model.layers for w in l.weights})";
+    "HDF5 is not read; with the model loaded by Keras 3: numpy.savez('weights.npz', **{f'{l.name}/{w.name}': "
+    "w.numpy() for l in model.layers for w in l.weights})";
 
 absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
@@ -34,7 +34,8 @@ absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
   uint64_t header = 0;
   for (int i = 7; i >= 0; --i) header = header << 8 | static_cast<unsigned char>(length[i]);
   if (header > kMaxSafetensorsHeader || header + sizeof(length) > file.size()) {
-    return absl::DataLossError(absl::StrCat("its header is of ", header, " bytes, the file of ", file.size()));
+    return absl::DataLossError(
+        absl::StrCat("its header is of ", header, " bytes, the file of ", file.size()));
   }
   std::string head(header + sizeof(length), '\0');
   CAIRN_RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(head), crc));
@@ -44,7 +45,8 @@ absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
     WeightArray& array = arrays[tensor.name];
     array.shape = tensor.shape;
     array.values.resize(static_cast<size_t>(tensor.shape.num_elements()));
-    const absl::Span<char> bytes(reinterpret_cast<char*>(array.values.data()), array.values.size() * sizeof(float));
+    const absl::Span<char> bytes(reinterpret_cast<char*>(array.values.data()),
+                                 array.values.size() * sizeof(float));
     CAIRN_RETURN_IF_ERROR(file.ReadAt(tensor.offset, bytes, crc));
   }
   return arrays;
@@ -56,8 +58,8 @@ absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
   for (const std::string& name : file.Names()) {
     CAIRN_ASSIGN_OR_RETURN(const data::Array array, file.Read(name));
     if (data::IsInteger(array.type)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": ", name, ": is of ", data::NameOf(array.type),
-                                                     ", not of floating point"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", name, ": is of ", data::NameOf(array.type), ", not of floating point"));
     }
     WeightArray& weights = arrays[name];
     weights.shape = array.shape;
@@ -89,7 +91,8 @@ absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path) {
   if (absl::EndsWith(path, ".npz")) return ReadNpz(path);
   if (absl::EndsWith(path, ".safetensors")) {
     auto arrays = ReadSafetensors(path);
-    if (!arrays.ok() && !absl::StrContains(arrays.status().message(), path)) return Annotate(arrays.status(), path);
+    if (!arrays.ok() && !absl::StrContains(arrays.status().message(), path))
+      return Annotate(arrays.status(), path);
     return arrays;
   }
   if (absl::EndsWith(path, ".keras") || absl::EndsWith(path, ".h5")) {
@@ -107,11 +110,10 @@ absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, cons
     wanted.insert(variable.name);
     const auto found = arrays.find(variable.name);
     if (found == arrays.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(source, ": has no '", variable.name, "'; it has ",
-                       absl::StrJoin(arrays, ", ", [](std::string* out, const auto& array) {
-                         absl::StrAppend(out, array.first);
-                       })));
+      return absl::InvalidArgumentError(absl::StrCat(
+          source, ": has no '", variable.name, "'; it has ",
+          absl::StrJoin(arrays, ", ",
+                        [](std::string* out, const auto& array) { absl::StrAppend(out, array.first); })));
     }
     if (found->second.shape != variable.shape) {
       return absl::InvalidArgumentError(absl::StrCat(source, ": '", variable.name, "' has shape ",
@@ -146,16 +148,17 @@ absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, con
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file) {
   if (!IsDirectory(path)) {
     if (model_file.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("--model: ", path, " holds values alone: of which model?"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--model: ", path, " holds values alone: of which model?"));
     }
     CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(model_file));
     CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(path, model));
     return TrainedModel{std::move(model), std::move(parameters), std::nullopt};
   }
   CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
-  auto model = model_file.empty()
-                   ? nn::Model::FromJson(checkpoint.model_json(), absl::StrCat(checkpoint.directory(), "/model.json"))
-                   : nn::Model::FromFile(model_file);
+  auto model = model_file.empty() ? nn::Model::FromJson(checkpoint.model_json(),
+                                                        absl::StrCat(checkpoint.directory(), "/model.json"))
+                                  : nn::Model::FromFile(model_file);
   CAIRN_RETURN_IF_ERROR(model);
   CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(checkpoint, *model));
   return TrainedModel{*std::move(model), std::move(parameters), checkpoint.run().global_step};

@@ -10,16 +10,19 @@ namespace cairn::nn {
 namespace {
 
 // `values` of `shape` with their axes in another order: output axis i is input axis permutation[i].
-std::vector<float> Permuted(absl::Span<const float> values, const Shape& shape, absl::Span<const int> permutation) {
+std::vector<float> Permuted(absl::Span<const float> values, const Shape& shape,
+                            absl::Span<const int> permutation) {
   const size_t rank = permutation.size();
   std::vector<int64_t> strides(rank, 1);  // [input axis]
-  for (size_t axis = rank - 1; axis-- > 0;) strides[axis] = strides[axis + 1] * shape[static_cast<int>(axis) + 1];
+  for (size_t axis = rank - 1; axis-- > 0;)
+    strides[axis] = strides[axis + 1] * shape[static_cast<int>(axis) + 1];
   std::vector<float> permuted;
   permuted.reserve(values.size());
   std::vector<int64_t> index(rank, 0);  // [output axis]
   while (permuted.size() < values.size()) {
     int64_t from = 0;
-    for (size_t axis = 0; axis < rank; ++axis) from += index[axis] * strides[static_cast<size_t>(permutation[axis])];
+    for (size_t axis = 0; axis < rank; ++axis)
+      from += index[axis] * strides[static_cast<size_t>(permutation[axis])];
     permuted.push_back(values[static_cast<size_t>(from)]);
     for (size_t axis = rank; axis-- > 0;) {
       if (++index[axis] < shape[permutation[axis]]) break;
@@ -82,13 +85,16 @@ OnnxValue OnnxBuilder::Elementwise(absl::Span<const OnnxValue> inputs,
   bool channels_first = true;
   for (const OnnxValue input : inputs) channels_first = channels_first && IsChannelsFirst(input);
   std::vector<std::string> names;
-  for (const OnnxValue input : inputs) names.push_back(channels_first ? ChannelsFirst(input) : ChannelsLast(input));
+  for (const OnnxValue input : inputs)
+    names.push_back(channels_first ? ChannelsFirst(input) : ChannelsLast(input));
   const Shape shape = ShapeOf(inputs[0]);
   std::string output = compute(names);
-  return channels_first ? FromChannelsFirst(std::move(output), shape) : FromChannelsLast(std::move(output), shape);
+  return channels_first ? FromChannelsFirst(std::move(output), shape)
+                        : FromChannelsLast(std::move(output), shape);
 }
 
-std::string OnnxBuilder::Weights(const OnnxVariable& variable, absl::Span<const int> permutation, const Shape& shape) {
+std::string OnnxBuilder::Weights(const OnnxVariable& variable, absl::Span<const int> permutation,
+                                 const Shape& shape) {
   if (!weights_.insert(variable.name).second) return variable.name;
   names_.insert(variable.name);
   if (permutation.empty()) {
@@ -139,7 +145,8 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const flo
   for (const Node& node : model.nodes()) {
     std::vector<OnnxValue> of_node;
     for (const int input : node.inputs) {
-      of_node.push_back(input < 0 ? inputs[static_cast<size_t>(-1 - input)] : outputs[static_cast<size_t>(input)]);
+      of_node.push_back(input < 0 ? inputs[static_cast<size_t>(-1 - input)]
+                                  : outputs[static_cast<size_t>(input)]);
     }
     std::vector<OnnxVariable> variables;
     for (const int index : node.variables) {
@@ -151,7 +158,8 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const flo
     builder.layer_ = node.layer->name();
     const auto output = node.layer->ToOnnx(of_node, variables, builder);
     if (!output.ok()) {
-      return Annotate(output.status(), absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), ")"));
+      return Annotate(output.status(),
+                      absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), ")"));
     }
     outputs.push_back(*output);
   }

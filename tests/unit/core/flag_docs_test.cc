@@ -19,7 +19,9 @@ using ::testing::StartsWith;
 class FlagDocs : public testing::Test {
  protected:
   FlagDocs() {
-    app_.add_option(FlagNames("mode"), mode_, "How it goes")->check(OneOf({"sync", "async"}))->capture_default_str();
+    app_.add_option(FlagNames("mode"), mode_, "How it goes")
+        ->check(OneOf({"sync", "async"}))
+        ->capture_default_str();
     app_.add_option(FlagNames("data_dir"), text_, "Where it's [kept]")->type_name("DIR")->group("Data");
     app_.add_option("--listen", text_, "Where to listen")->type_name("HOST:PORT");
     app_.add_flag(SwitchNames("shuffle"), shuffle_, "Mix");
@@ -36,12 +38,16 @@ class FlagDocs : public testing::Test {
 
 TEST_F(FlagDocs, APageHasNameVersionFlagsAndCommands) {
   const std::string page = ManPage(app_, "1.2.3");
-  EXPECT_THAT(page, StartsWith(".TH DO\\-IT 1 \"\" \"cairn 1.2.3\" \"Cairn\"\n.SH NAME\ndo\\-it \\- Does things\n"));
+  EXPECT_THAT(
+      page, StartsWith(".TH DO\\-IT 1 \"\" \"cairn 1.2.3\" \"Cairn\"\n.SH NAME\ndo\\-it \\- Does things\n"));
   EXPECT_THAT(page, HasSubstr("\\fB\\-\\-mode\\fR \\fIsync|async\\fR\nHow it goes [sync]\n"));
   EXPECT_THAT(page, HasSubstr(".PP\nData:\n.RS\n.TP\n\\fB\\-\\-data_dir\\fR \\fIDIR\\fR\n"));
   EXPECT_THAT(page, HasSubstr("\\fB\\-\\-listen\\fR \\fIHOST:PORT\\fR\n"));
   EXPECT_THAT(page, HasSubstr("\\fB\\-\\-shuffle\\fR, \\fB\\-\\-noshuffle\\fR\nMix\n"));
-  EXPECT_THAT(page, HasSubstr(".SS do\\-it show\nShow a thing\n.PP\n\\fBdo\\-it show\\fR \\fITHING\\fR [\\fIOPTIONS\\fR]\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr(
+          ".SS do\\-it show\nShow a thing\n.PP\n\\fBdo\\-it show\\fR \\fITHING\\fR [\\fIOPTIONS\\fR]\n"));
   EXPECT_THAT(page, HasSubstr(".SH EXIT STATUS\n"));
   EXPECT_THAT(page, Not(HasSubstr("hidden\\fR")));
 }
@@ -52,7 +58,8 @@ TEST_F(FlagDocs, WhatTroffWouldTakeForARequestIsEscaped) {
 
 TEST_F(FlagDocs, BashIsToldWordsFilesAndCommands) {
   const std::string script = BashCompletion(app_);
-  EXPECT_THAT(script, AllOf(HasSubstr("\n_do_it() {\n"), HasSubstr("complete -o filenames -F _do_it do-it\n")));
+  EXPECT_THAT(script,
+              AllOf(HasSubstr("\n_do_it() {\n"), HasSubstr("complete -o filenames -F _do_it do-it\n")));
   EXPECT_THAT(script, HasSubstr("':--mode') COMPREPLY=($(compgen -W 'sync async' -- \"$word\"))"));
   EXPECT_THAT(script, HasSubstr("':--data_dir') COMPREPLY=($(compgen -f -- \"$word\"))"));
   EXPECT_THAT(script, HasSubstr("'show') path=$next ;;"));

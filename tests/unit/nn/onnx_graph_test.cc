@@ -1,5 +1,5 @@
-// The graphs that models become: operations, layouts, names and constants. That they compute the same, tests/interop
-// asks onnxruntime.
+// The graphs that models become: operations, layouts, names and constants. That they compute the same,
+// tests/interop asks onnxruntime.
 #include "worker/nn/onnx_graph.h"
 
 #include <gmock/gmock.h>
@@ -51,14 +51,16 @@ std::vector<int64_t> Ints(const OnnxNode& node, absl::string_view name) {
 }
 
 std::string Image(absl::string_view layers) {
-  return SequentialOf(
-      absl::StrCat(R"({"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [null, 4, 4, 2]}}, )", layers));
+  return SequentialOf(absl::StrCat(
+      R"({"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [null, 4, 4, 2]}}, )",
+      layers));
 }
 
 TEST(OnnxGraph, ConvolutionsAreTurnedAtTheirEndsAlone) {
   const OnnxGraph graph = GraphOf(kHandWritten);
-  EXPECT_THAT(Operations(graph), ElementsAre("Transpose", "Conv", "Relu", "MaxPool", "Conv", "Relu", "MaxPool", "Conv",
-                                             "Relu", "Transpose", "Flatten", "Gemm", "Relu", "Gemm"));
+  EXPECT_THAT(Operations(graph),
+              ElementsAre("Transpose", "Conv", "Relu", "MaxPool", "Conv", "Relu", "MaxPool", "Conv", "Relu",
+                          "Transpose", "Flatten", "Gemm", "Relu", "Gemm"));
   EXPECT_THAT(Ints(graph.nodes[0], "perm"), ElementsAre(0, 3, 1, 2));
   EXPECT_THAT(Ints(graph.nodes[9], "perm"), ElementsAre(0, 2, 3, 1));
 }

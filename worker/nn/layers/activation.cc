@@ -84,8 +84,7 @@ std::string OnnxRelu(const kernels::ActivationParams& f, const std::string& x, O
   }
   if (f.threshold == 0 && f.limit == kNoLimit) return onnx.Add("LeakyRelu", {x}, {{"alpha", f.slope}});
   const std::string threshold = onnx.Scalar("threshold", f.threshold);
-  const std::string below =
-      onnx.Add("Mul", {onnx.Add("Sub", {x, threshold}), onnx.Scalar("slope", f.slope)});
+  const std::string below = onnx.Add("Mul", {onnx.Add("Sub", {x, threshold}), onnx.Scalar("slope", f.slope)});
   const std::string above = onnx.Add("Min", {x, onnx.Scalar("limit", f.limit)});
   return onnx.Add("Where", {onnx.Add("Less", {x, threshold}), below, above});
 }
@@ -117,7 +116,8 @@ std::string OnnxFunction(const kernels::ActivationParams& f, const std::string& 
       return onnx.Add("Mul", {x, onnx.Add("Sigmoid", {x})});
     case Activation::kGelu:
       return OnnxGated(
-          x, onnx.Add("Erf", {onnx.Add("Mul", {x, onnx.Scalar("inverse_sqrt2", kernels::kInverseSqrt2)})}), onnx);
+          x, onnx.Add("Erf", {onnx.Add("Mul", {x, onnx.Scalar("inverse_sqrt2", kernels::kInverseSqrt2)})}),
+          onnx);
     case Activation::kGeluTanh: {
       const std::string cube = onnx.Add("Mul", {onnx.Add("Mul", {x, x}), x});
       const std::string sum =

@@ -132,7 +132,8 @@ class BatchNormalizationLayer final : public Layer {
                                          device);
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const Shape shape = onnx.ShapeOf(inputs[0]);
     const int64_t channels = shape[shape.rank() - 1];

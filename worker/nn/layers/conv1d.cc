@@ -62,7 +62,8 @@ class Conv1DLayer final : public Layer {
                        device);
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const OnnxConv conv = {.kernel = onnx.Weights(variables[0], {2, 1, 0}),
                            .bias = config_.conv.use_bias ? onnx.Weights(variables[1]) : "",

@@ -63,7 +63,8 @@ class Conv2DLayer final : public Layer {
     return std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias);
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const OnnxConv conv = {.kernel = onnx.Weights(variables[0], {3, 2, 0, 1}),
                            .bias = config_.conv.use_bias ? onnx.Weights(variables[1]) : "",

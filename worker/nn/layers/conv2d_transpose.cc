@@ -50,12 +50,13 @@ class Conv2DTransposeLayer final : public Layer {
                        config_.conv.activation, device);
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const Shape image = onnx.ShapeOf(inputs[0]);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
-    // The gradient of a convolution from `output` to `image`: its padding is cut off here, and what its windows
-    // do not reach is 0 at the far ends.
+    // The gradient of a convolution from `output` to `image`: its padding is cut off here, and what its
+    // windows do not reach is 0 at the far ends.
     std::vector<int64_t> before, after, unreached;
     for (int axis = 0; axis < 2; ++axis) {
       const int64_t window = config_.conv.kernel_size[static_cast<size_t>(axis)];
@@ -70,7 +71,8 @@ class Conv2DTransposeLayer final : public Layer {
     const auto pair = [](const std::array<int64_t, 2>& values) {
       return std::vector<int64_t>(values.begin(), values.end());
     };
-    std::vector<std::string> names = {onnx.ChannelsFirst(inputs[0]), onnx.Weights(variables[0], {3, 2, 0, 1})};
+    std::vector<std::string> names = {onnx.ChannelsFirst(inputs[0]),
+                                      onnx.Weights(variables[0], {3, 2, 0, 1})};
     if (config_.conv.use_bias) names.push_back(onnx.Weights(variables[1]));
     const std::string sum = onnx.Add("ConvTranspose", std::move(names),
                                      {{"kernel_shape", pair(config_.conv.kernel_size)},

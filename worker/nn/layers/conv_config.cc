@@ -105,7 +105,8 @@ OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue 
   Shape output;
   for (size_t i = 0; i < spatial.size(); ++i) {
     const size_t axis = 2 - spatial.size() + i;
-    output.Append(kernels::MakeWindow(spatial[i], kernels::Dilated(config.kernel_size[axis], config.dilation[axis]),
+    output.Append(kernels::MakeWindow(spatial[i],
+                                      kernels::Dilated(config.kernel_size[axis], config.dilation[axis]),
                                       config.strides[axis], config.padding)
                       .output);
   }

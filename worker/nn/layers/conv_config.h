@@ -47,8 +47,8 @@ struct OnnxConv {
 };
 // A convolution of `config`'s windows, without its activation; over [h, w, c], or over a sequence [w, c].
 OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue input, OnnxBuilder& onnx);
-// Attributes kernel_shape, strides and pads of windows that slide over an image or a sequence of `spatial` extents
-// (the last axes of the pairs); dilations too where they are not 1.
+// Attributes kernel_shape, strides and pads of windows that slide over an image or a sequence of `spatial`
+// extents (the last axes of the pairs); dilations too where they are not 1.
 std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::array<int64_t, 2> kernel_size,
                                        std::array<int64_t, 2> strides, std::array<int64_t, 2> dilation,
                                        kernels::Padding padding);

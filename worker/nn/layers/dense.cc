@@ -59,7 +59,8 @@ class DenseLayer final : public Layer {
                        device);
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const Shape input = onnx.ShapeOf(inputs[0]);
     const std::string x = onnx.ChannelsLast(inputs[0]), kernel = onnx.Weights(variables[0]);

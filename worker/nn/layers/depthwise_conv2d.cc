@@ -81,11 +81,12 @@ class DepthwiseConv2DLayer final : public Layer {
                        config_.conv.activation, device);
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const std::string bias = config_.conv.use_bias ? onnx.Weights(variables[1]) : "";
-    return OnnxActivation(config_.conv.activation, AddOnnxDepthwise(config_, variables[0], bias, inputs[0], onnx),
-                          onnx);
+    return OnnxActivation(config_.conv.activation,
+                          AddOnnxDepthwise(config_, variables[0], bias, inputs[0], onnx), onnx);
   }
 
  private:
@@ -144,7 +145,8 @@ class SeparableConv2DLayer final : public Layer {
     return ReluFusedOp(std::move(both), conv.activation, device);
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const OnnxValue depthwise = AddOnnxDepthwise(config_.depthwise, variables[0], "", inputs[0], onnx);
     const OnnxConv mixture = {.kernel = onnx.Weights(variables[1], {3, 2, 0, 1}),
@@ -152,7 +154,8 @@ class SeparableConv2DLayer final : public Layer {
                               .filters = config_.filters};
     ConvConfig windows;
     windows.kernel_size = windows.strides = windows.dilation = {1, 1};
-    return OnnxActivation(config_.depthwise.conv.activation, AddOnnxConv(mixture, windows, depthwise, onnx), onnx);
+    return OnnxActivation(config_.depthwise.conv.activation, AddOnnxConv(mixture, windows, depthwise, onnx),
+                          onnx);
   }
 
  private:

@@ -50,7 +50,8 @@ class EmbeddingLayer final : public Layer {
                                         std::make_unique<LinearLayerOp>(std::move(op), /*use_bias=*/false));
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     constexpr int64_t kInt64 = 7;  // TensorProto.DataType
     Shape output = onnx.ShapeOf(inputs[0]);

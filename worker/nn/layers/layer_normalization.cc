@@ -86,7 +86,8 @@ class LayerNormalizationLayer final : public Layer {
     return std::make_unique<LayerNormOp>(params.inputs[0], config_.scale, config_.center, std::move(op));
   }
 
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable> variables,
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const Shape shape = onnx.ShapeOf(inputs[0]);
     const int64_t width = shape[shape.rank() - 1];

@@ -133,7 +133,8 @@ class ConcatenateLayer final : public Layer {
 
 std::unique_ptr<Layer> MakeAdd(std::string name, ConfigReader&) {
   return std::make_unique<MergeLayer>(
-      std::move(name), "Add", [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
+      std::move(name), "Add",
+      [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
         return ops.MakeAdd(input, inputs);
       },
       "Add");
@@ -141,7 +142,8 @@ std::unique_ptr<Layer> MakeAdd(std::string name, ConfigReader&) {
 
 std::unique_ptr<Layer> MakeMultiply(std::string name, ConfigReader&) {
   return std::make_unique<MergeLayer>(
-      std::move(name), "Multiply", [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
+      std::move(name), "Multiply",
+      [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
         return ops.MakeMultiply(input, inputs);
       },
       "Mul");

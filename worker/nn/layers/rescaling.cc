@@ -45,7 +45,8 @@ class AffineLayer final : public Layer {
       return onnx.Floats(what, shape, values);
     };
     const std::string scaled = onnx.Add("Mul", {onnx.ChannelsLast(inputs[0]), constant("scale", scale_)});
-    return onnx.FromChannelsLast(onnx.Add("Add", {scaled, constant("offset", offset_)}), onnx.ShapeOf(inputs[0]));
+    return onnx.FromChannelsLast(onnx.Add("Add", {scaled, constant("offset", offset_)}),
+                                 onnx.ShapeOf(inputs[0]));
   }
 
  private:

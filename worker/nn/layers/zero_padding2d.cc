@@ -52,7 +52,8 @@ class ZeroPadding2DLayer final : public Layer {
           onnx.Ints("pads", {0, 0, frame_.top, frame_.left, 0, 0, frame_.bottom, frame_.right});
       return onnx.FromChannelsFirst(onnx.Add("Pad", {onnx.ChannelsFirst(inputs[0]), pads}), output);
     }
-    const std::string pads = onnx.Ints("pads", {0, frame_.top, frame_.left, 0, 0, frame_.bottom, frame_.right, 0});
+    const std::string pads =
+        onnx.Ints("pads", {0, frame_.top, frame_.left, 0, 0, frame_.bottom, frame_.right, 0});
     return onnx.FromChannelsLast(onnx.Add("Pad", {onnx.ChannelsLast(inputs[0]), pads}), output);
   }
 

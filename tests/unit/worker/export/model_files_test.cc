@@ -91,7 +91,8 @@ TEST(ModelFiles, ADirectoryHasAllThreeAndTheyAgree) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->model.canonical_json(), SmallModel().canonical_json());
   EXPECT_EQ(read->parameters, SmallParameters());
-  EXPECT_EQ(*ReadFile(directory + "/model.onnx"), *OnnxFile(SmallModel(), SmallParameters(), {{"global_step", "7"}}));
+  EXPECT_EQ(*ReadFile(directory + "/model.onnx"),
+            *OnnxFile(SmallModel(), SmallParameters(), {{"global_step", "7"}}));
 }
 
 TEST(ModelFiles, AnotherEndingIsRefusedWithThoseThatThereAre) {

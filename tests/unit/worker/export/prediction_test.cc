@@ -35,8 +35,8 @@ class Countdown final : public data::RowSource {
 
 TEST(Predict, GivesEveryExamplesOutputsInOrder) {
   const nn::Model model = SmallModel();
-  const auto prediction =
-      Predict({.model = model, .parameters = SmallParameters(), .inputs = Countdown(600)});  // batches, one uneven
+  const auto prediction = Predict(
+      {.model = model, .parameters = SmallParameters(), .inputs = Countdown(600)});  // batches, one uneven
   ASSERT_TRUE(prediction.ok()) << prediction.status();
   EXPECT_EQ(prediction->examples, 600);
   ASSERT_EQ(prediction->outputs.size(), 1200u);
@@ -68,14 +68,15 @@ TEST(Predict, WithTargetsTellsLossAndMetrics) {
                                    .loss = loss,
                                    .metrics = metrics});
   ASSERT_TRUE(prediction.ok()) << prediction.status();
-  EXPECT_THAT(prediction->metrics, ElementsAre(Pair("accuracy", 0.75), Pair("loss", ::testing::DoubleNear(5, 1e-5))));
+  EXPECT_THAT(prediction->metrics,
+              ElementsAre(Pair("accuracy", 0.75), Pair("loss", ::testing::DoubleNear(5, 1e-5))));
 }
 
 TEST(Predict, RefusesWhatDoesNotFit) {
   const nn::Model model = SmallModel();
   const data::Targets targets = {.values = {0, 0, 1}, .num_classes = 2};
-  const auto prediction = Predict(
-      {.model = model, .parameters = SmallParameters(), .inputs = Countdown(4), .targets = &targets});
+  const auto prediction =
+      Predict({.model = model, .parameters = SmallParameters(), .inputs = Countdown(4), .targets = &targets});
   EXPECT_TRUE(absl::IsInvalidArgument(prediction.status()));
   EXPECT_THAT(prediction.status().message(), HasSubstr("3 labels for 4 examples"));
 }
@@ -89,13 +90,15 @@ TEST(ToProbabilities, AreTheSoftmaxOfLogits) {
 
 TEST(ToProbabilities, OfBinaryLogitsEachByItself) {
   std::vector<float> outputs = {0, std::log(3.0f)};
-  ToProbabilities({.kind = kernels::LossKind::kBinaryCrossentropy, .from_logits = true}, 2, absl::MakeSpan(outputs));
+  ToProbabilities({.kind = kernels::LossKind::kBinaryCrossentropy, .from_logits = true}, 2,
+                  absl::MakeSpan(outputs));
   EXPECT_THAT(outputs, ElementsAre(FloatEq(0.5), FloatEq(0.75)));
 }
 
 TEST(ToProbabilities, LeavesWhatIsNoLogit) {
   std::vector<float> outputs = {2, 3};
-  ToProbabilities({.kind = kernels::LossKind::kMeanSquaredError, .from_logits = false}, 2, absl::MakeSpan(outputs));
+  ToProbabilities({.kind = kernels::LossKind::kMeanSquaredError, .from_logits = false}, 2,
+                  absl::MakeSpan(outputs));
   EXPECT_THAT(outputs, ElementsAre(2, 3));
 }
 

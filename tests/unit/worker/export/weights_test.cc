@@ -25,7 +25,8 @@ std::string Bytes(const std::vector<float>& values) {
 TEST(Weights, ComeByNameFromSafetensors) {
   const std::vector<float> bias = {10, -10}, kernel = {1, 2, 3, 4};
   const std::string path = Path("by_name.safetensors");
-  ASSERT_TRUE(WriteSafetensors(path, {{{"dense/bias", {2}, bias}, {"dense/kernel", {2, 2}, kernel}}}, {}).ok());
+  ASSERT_TRUE(
+      WriteSafetensors(path, {{{"dense/bias", {2}, bias}, {"dense/kernel", {2, 2}, kernel}}}, {}).ok());
   const auto values = LoadWeights(path, SmallModel());
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ(*values, SmallParameters());
@@ -34,7 +35,8 @@ TEST(Weights, ComeByNameFromSafetensors) {
 TEST(Weights, ComeByNameFromNpzAlsoAsDoubles) {
   const std::string path = Path("by_name.npz");
   const double bias[] = {10, -10};
-  data::WriteNpz(path, {{"dense/bias.npy", data::Npy("<f8", "(2,)", {reinterpret_cast<const char*>(bias), sizeof(bias)})},
+  data::WriteNpz(path, {{"dense/bias.npy",
+                         data::Npy("<f8", "(2,)", {reinterpret_cast<const char*>(bias), sizeof(bias)})},
                         {"dense/kernel.npy", data::Npy("<f4", "(2, 2)", Bytes({1, 2, 3, 4}))}});
   const auto values = LoadWeights(path, SmallModel());
   ASSERT_TRUE(values.ok()) << values.status();
@@ -76,7 +78,8 @@ TEST(Weights, ADamagedFileIsRefusedByName) {
 TEST(Weights, OfKerasArchivesItIsSaidHowToConvertThem) {
   const auto values = LoadWeights("model.keras", SmallModel());
   EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
-  EXPECT_THAT(values.status().message(), AllOf(HasSubstr("model.keras: HDF5 is not read"), HasSubstr("numpy.savez(")));
+  EXPECT_THAT(values.status().message(),
+              AllOf(HasSubstr("model.keras: HDF5 is not read"), HasSubstr("numpy.savez(")));
 }
 
 TEST(Weights, ValuesAloneNeedAModel) {
