@@ -18,7 +18,8 @@ struct Row {
 
 constexpr Row kCommands[] = {
     {"train", "Train on this machine: starts servers and workers and shows their progress", MakeTrainCommand},
-    {"check", "Look whether a job could start, seen from here: names, servers, clocks, data, disk", MakeCheckCommand},
+    {"check", "Look whether a job could start, seen from here: names, servers, clocks, data, disk",
+     MakeCheckCommand},
     {"model", "Show a model's layers and parameters", MakeModelCommand},
     {"devices", "List the devices of this machine, or why there is no GPU", MakeDevicesCommand},
     {"matpow", "Compute A^n + B^n, the powers on one or two devices and the sum on another",
@@ -27,6 +28,8 @@ constexpr Row kCommands[] = {
     {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},
+    {"export", "Write a trained model as .onnx or .safetensors", MakeExportCommand},
+    {"predict", "Score examples with a trained model", MakePredictCommand},
     {"cluster", "Write the files of a cluster: ClusterSpec, shell, Compose, Kubernetes", MakeClusterCommand},
     {"health", "Ask a server whether it is well, for health checks of containers", MakeHealthCommand},
     {"status", "Show a cluster at work: tasks, rates, who waits for whom", MakeStatusCommand},

@@ -10,6 +10,7 @@
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/export/model_files.h"
 
 namespace cairn::worker {
 namespace {
@@ -116,16 +117,9 @@ absl::StatusOr<Callbacks::Orders> Callbacks::OnEpochEnd(int64_t epoch, const Sho
 }
 
 absl::Status Callbacks::Save(int64_t epoch, double value, absl::Span<const float> parameters) {
-  std::vector<NamedTensor> tensors;
-  for (const nn::ModelVariable& variable : model_->variables()) {
-    tensors.push_back({variable.name, variable.shape,
-                       parameters.subspan(static_cast<size_t>(variable.offset),
-                                          static_cast<size_t>(variable.shape.num_elements()))});
-  }
-  std::sort(tensors.begin(), tensors.end(),
-            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
-  const absl::Status status = WriteSafetensors(
-      save_best_, tensors, {{"epoch", absl::StrCat(epoch + 1)}, {monitor_, absl::StrCat(value)}});
+  const absl::Status status =
+      WriteSafetensors(save_best_, TensorsOf(*model_, parameters),
+                       {{"epoch", absl::StrCat(epoch + 1)}, {monitor_, absl::StrCat(value)}});
   CAIRN_RETURN_IF_ERROR(Annotate(status, "--save_best"));
   if (!early_stopping_.has_value()) best_epoch_ = epoch + 1;
   return absl::OkStatus();

@@ -308,6 +308,10 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
   app.add_option(FlagNames("summary"), options.summary, "Write one JSON object about the run at its end")
       ->type_name("FILE")
       ->group(group);
+  app.add_option(FlagNames("export_dir"), options.export_dir,
+                 "Write the trained model there at the end: model.onnx, model.safetensors, model.json")
+      ->type_name("DIR")
+      ->group(group);
   app.add_option(FlagNames("histogram_freq"), options.histogram_freq,
                  "TensorBoard: histograms of weights and gradients every so many epochs; 0: none")
       ->check(WholeNumberFrom(0))
@@ -353,6 +357,12 @@ void AddCheckpoints(CLI::App& app, TrainOptions& options) {
                  "auto: go on from the newest in --train_dir; never; or another DIR, of a run or a step")
       ->capture_default_str()
       ->type_name("auto|never|DIR")
+      ->group(group);
+  app.add_option(FlagNames("init_from"), options.init_from,
+                 "Begin with the values of .safetensors or .npz under Keras' names, or of another run's "
+                 "newest checkpoint, "
+                 "where there is nothing to go on from")
+      ->type_name("FILE|DIR")
       ->group(group);
   app.add_option(FlagNames("lost_workers"), options.lost_workers,
                  "What a synchronous round does without a worker that is lost")

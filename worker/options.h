@@ -90,6 +90,7 @@ struct TrainOptions {
   double save_secs = 60;               // --save_secs: a checkpoint every so many seconds; 0: by steps alone
   int64_t max_to_keep = 5;             // --max_to_keep: the newest checkpoints; 0: all
   std::string resume = "auto";         // --resume auto|never|DIR
+  std::string init_from;  // --init_from: first values of the variables; empty: as the model's initializers say
   std::string lost_workers = "leave";  // --lost_workers leave|wait: what a round does without them
   int ps_replication = 0;              // --ps_replication: live copies of each server's part, 0 or 1
   double lease_seconds = 10;           // --lease: a worker that is not heard of for so long is lost
@@ -98,6 +99,7 @@ struct TrainOptions {
   bool validation = true;  // --validation / --novalidation: evaluate the validation set at each epoch's end
   int64_t display_every =
       0;                // --display_every: on no terminal, a line every so many steps; 0: one line per epoch
+  std::string export_dir;  // --export_dir: model.onnx, model.safetensors and model.json at the end; empty: none
   std::string summary;  // --summary FILE: one JSON object at the end
   // TensorBoard's files in --train_dir, as Keras' callback has them.
   int64_t histogram_freq = 0;  // --histogram_freq: weights and gradients every so many epochs; 0: never

@@ -15,6 +15,7 @@
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "worker/checkpoint/writer.h"
+#include "worker/export/weights.h"
 #include "worker/job.h"
 
 namespace cairn::worker {
@@ -127,6 +128,11 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
         !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--train_dir: ", status.message()));
     }
+  }
+  if (!options.init_from.empty()) {
+    const auto values = LoadWeights(options.init_from, model);
+    if (!values.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
   }
   std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
@@ -241,7 +247,11 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
 
 absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) {
   if (found_.has_value()) return found_->Load(variables_, slots, into);
-  return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
+  if (options_.init_from.empty())
+    return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
+  CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(options_.init_from, model_));
+  LogInfo("variables begin with the values of ", options_.init_from);
+  return client::FirstValues(std::move(values)).Load(slots, into);
 }
 
 bool Snapshots::Due(int64_t version) const {

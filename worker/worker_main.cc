@@ -32,6 +32,7 @@
 #include "worker/compute.h"
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
+#include "worker/export/model_files.h"
 #include "worker/hyperparameters.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
@@ -157,6 +158,17 @@ absl::Status Publish(const Summary& summary, const TrainOptions& options) {
   return status.ok() ? status : absl::UnknownError(absl::StrCat("--summary: ", status.message()));
 }
 
+// --export_dir, of the job's end.
+absl::Status Export(const Summary& summary, const TrainOptions& options, const nn::Model& model,
+                    absl::Span<const float> parameters) {
+  if (options.export_dir.empty()) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(Annotate(WriteModelDirectory(options.export_dir, model, parameters,
+                                                     {{"global_step", absl::StrCat(summary.global_step)}}),
+                                 "--export_dir"));
+  LogInfo("the model is in ", options.export_dir, ": model.onnx, model.safetensors, model.json");
+  return absl::OkStatus();
+}
+
 // Of a worker that came to an elastic job, which its own cluster need not list: none.
 std::string AddressOf(const net::ResolvedCluster& cluster) {
   const auto& tasks = cluster.spec.tasks(cluster.self.job);
@@ -197,6 +209,10 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     auto made = Callbacks::Create(options, model, metrics, data.validation != nullptr && options.validation);
     if (!made.ok()) return Fault(made.status().message());
     callbacks.emplace(*std::move(made));
+    if (!options.export_dir.empty()) {
+      const absl::Status status = PrepareModelDirectory(options.export_dir);
+      if (!status.ok()) return Fault(absl::StrCat("--export_dir: ", status.message()));
+    }
   }
 
   const SteadyClock clock;
@@ -291,7 +307,12 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .progress = progress.get(),
                    .callbacks = chief ? &*callbacks : nullptr,
                    .snapshots = snapshots.get(),
-                   .publish = [&options](const Summary& summary) { return Publish(summary, options); },
+                   .publish =
+                       [&options, &trained = model, &client](const Summary& summary) {
+                         absl::Status status = Export(summary, options, trained, client.parameters());
+                         status.Update(Publish(summary, options));
+                         return status;
+                       },
                    .board = board.get(),
                    .meters = &meters,
                    .clock = clock,

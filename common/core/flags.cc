@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/core/flag_docs.h"
 #include "common/core/memory_size.h"
 
 namespace cairn {
@@ -107,6 +108,14 @@ std::string Describe(const CLI::App& app, const CLI::ParseError& error) {
   return text;
 }
 
+// --help_as=man|bash|zsh, which the build asks for and --help does not show.
+std::optional<std::string> DocumentAs(const CLI::App& app, absl::string_view argument) {
+  if (argument == "--help_as=man") return ManPage(app, Version());
+  if (argument == "--help_as=bash") return BashCompletion(app);
+  if (argument == "--help_as=zsh") return ZshCompletion(app);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string FlagNames(absl::string_view name) {
@@ -199,6 +208,12 @@ std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* co
   app.set_version_flag("--version", absl::StrCat(app.get_name(), " ", Version()),
                        "Print the version and exit");
   UseFormatter(app, std::make_shared<OneSpelling>());
+  if (argc == 2) {
+    if (const auto text = DocumentAs(app, argv[1])) {
+      std::fwrite(text->data(), 1, text->size(), stdout);
+      return ExitCode::kDone;
+    }
+  }
   try {
     app.parse(argc, argv);
     return std::nullopt;

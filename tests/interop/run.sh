@@ -28,3 +28,5 @@ train() {
 train --epochs 2 --summary "$work/first.json" >"$work/out"
 train --epochs 4 --summary "$work/second.json" >>"$work/out" # goes on
 timeout 120 "$venv/bin/python" "$root/tests/interop/tensorboard_check.py" "$work/run" "$work/second.json" "$work/out"
+
+"$root/tests/interop/onnx.sh" "$bin"

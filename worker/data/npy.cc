@@ -10,7 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/core/files.h"
 #include "common/core/status.h"
 
 namespace cairn::data {
@@ -160,6 +162,22 @@ absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
       ReadExactly(reader, {reinterpret_cast<uint8_t*>(text.data()), text.size()}, "its npy header"));
   CAIRN_ASSIGN_OR_RETURN(const NpyHeader header, HeaderParser(text).Parse());
   return ReadElements(reader, header.type, header.shape, header.order);
+}
+
+absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<const float> values) {
+  CAIRN_CHECK(shape.num_elements() == static_cast<int64_t>(values.size()));
+  std::string text = absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (",
+                                  absl::StrJoin(shape.dims(), ", "), shape.rank() == 1 ? ",), }" : "), }");
+  // The values begin at a multiple of 64 bytes, magic number and length counted in.
+  constexpr size_t kBefore = 10, kAlignment = 64;
+  text.append(kAlignment - 1 - (kBefore + text.size()) % kAlignment, ' ');
+  text.push_back('\n');
+  std::string contents("\x93NUMPY\x01\0", 8);
+  contents.push_back(static_cast<char>(text.size() & 0xff));
+  contents.push_back(static_cast<char>(text.size() >> 8));
+  contents += text;
+  contents.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  return WriteFileAtomically(path, contents);
 }
 
 }  // namespace cairn::data

@@ -4,7 +4,12 @@
 // byte order. Refused by name: pickled objects, structures, Fortran order, other types.
 #pragma once
 
+#include <string>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/shape.h"
 #include "worker/data/array.h"
 #include "worker/data/byte_reader.h"
 
@@ -12,5 +17,8 @@ namespace cairn::data {
 
 // Header and elements, to the end of `reader`. INVALID_ARGUMENT saying what is wrong, without a name.
 absl::StatusOr<Array> ReadNpy(ByteReader& reader);
+
+// Writes `values` [shape] as float32, version 1, atomically. Errors name the path.
+absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<const float> values);
 
 }  // namespace cairn::data

@@ -17,6 +17,7 @@
 #include "common/core/shape.h"
 #include "kernels/device.h"
 #include "worker/nn/initializer.h"
+#include "worker/nn/onnx_graph.h"
 
 namespace cairn::nn {
 
@@ -103,6 +104,15 @@ class Layer {
   // Height and width of the windows of a layer that is a max pooling of windows side by side, which others
   // may do on their way out.
   virtual std::optional<std::array<int64_t, 2>> max_pooling() const { return std::nullopt; }
+
+  // Adds what the layer does in inference to `onnx` and returns its output. `variables` in the order of
+  // Variables(), borrowed for the call. UNIMPLEMENTED where ONNX has no operations for it; the caller adds the
+  // layer's name.
+  virtual absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> /*inputs*/,
+                                           absl::Span<const OnnxVariable> /*variables*/,
+                                           OnnxBuilder& /*onnx*/) const {
+    return absl::UnimplementedError("cannot be expressed in ONNX");
+  }
 
  protected:
   Layer(std::string name, std::string class_name)

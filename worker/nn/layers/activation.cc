@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "kernels/formulas.h"
 #include "worker/nn/layers/layer_ops.h"
 
 namespace cairn::nn {
@@ -71,6 +72,74 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeActivationOp(const kernels::TensorD
                                : device.ops().MakeActivation(input, activation.function);
   CAIRN_RETURN_IF_ERROR(op);
   return std::make_unique<UnaryLayerOp>(*std::move(op));
+}
+
+namespace {
+
+// A relu with all its options: below the threshold a line through it, above it the input up to the limit.
+std::string OnnxRelu(const kernels::ActivationParams& f, const std::string& x, OnnxBuilder& onnx) {
+  if (f.is_plain_relu()) return onnx.Add("Relu", {x});
+  if (f.threshold == 0 && f.slope == 0 && f.limit > 0) {
+    return onnx.Add("Clip", {x, onnx.Scalar("lowest", 0), onnx.Scalar("limit", f.limit)});
+  }
+  if (f.threshold == 0 && f.limit == kNoLimit) return onnx.Add("LeakyRelu", {x}, {{"alpha", f.slope}});
+  const std::string threshold = onnx.Scalar("threshold", f.threshold);
+  const std::string below = onnx.Add("Mul", {onnx.Add("Sub", {x, threshold}), onnx.Scalar("slope", f.slope)});
+  const std::string above = onnx.Add("Min", {x, onnx.Scalar("limit", f.limit)});
+  return onnx.Add("Where", {onnx.Add("Less", {x, threshold}), below, above});
+}
+
+// x (1 + inner) / 2.
+std::string OnnxGated(const std::string& x, const std::string& inner, OnnxBuilder& onnx) {
+  const std::string gate = onnx.Add("Add", {inner, onnx.Scalar("one", 1)});
+  return onnx.Add("Mul", {onnx.Add("Mul", {x, onnx.Scalar("half", 0.5f)}), gate});
+}
+
+// kernels::Activate() in ONNX's operations.
+std::string OnnxFunction(const kernels::ActivationParams& f, const std::string& x, OnnxBuilder& onnx) {
+  switch (f.kind) {
+    case Activation::kLinear:
+      return x;
+    case Activation::kRelu:
+      return OnnxRelu(f, x, onnx);
+    case Activation::kElu:
+      return onnx.Add("Elu", {x}, {{"alpha", f.slope}});
+    case Activation::kSelu:
+      return onnx.Add("Selu", {x}, {{"alpha", kernels::kSeluAlpha}, {"gamma", kernels::kSeluScale}});
+    case Activation::kSigmoid:
+      return onnx.Add("Sigmoid", {x});
+    case Activation::kTanh:
+      return onnx.Add("Tanh", {x});
+    case Activation::kSoftplus:
+      return onnx.Add("Softplus", {x});
+    case Activation::kSilu:
+      return onnx.Add("Mul", {x, onnx.Add("Sigmoid", {x})});
+    case Activation::kGelu:
+      return OnnxGated(
+          x, onnx.Add("Erf", {onnx.Add("Mul", {x, onnx.Scalar("inverse_sqrt2", kernels::kInverseSqrt2)})}),
+          onnx);
+    case Activation::kGeluTanh: {
+      const std::string cube = onnx.Add("Mul", {onnx.Add("Mul", {x, x}), x});
+      const std::string sum =
+          onnx.Add("Add", {x, onnx.Add("Mul", {cube, onnx.Scalar("cubic", kernels::kGeluTanhCubic)})});
+      return OnnxGated(
+          x, onnx.Add("Tanh", {onnx.Add("Mul", {sum, onnx.Scalar("scale", kernels::kGeluTanhScale)})}), onnx);
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+OnnxValue OnnxActivation(const ActivationSpec& activation, OnnxValue input, OnnxBuilder& onnx) {
+  if (activation.is_linear()) return input;
+  if (activation.softmax) {
+    return onnx.FromChannelsLast(onnx.Add("Softmax", {onnx.ChannelsLast(input)}, {{"axis", int64_t{-1}}}),
+                                 onnx.ShapeOf(input));
+  }
+  return onnx.Elementwise({input}, [&](const std::vector<std::string>& x) {
+    return OnnxFunction(activation.function, x[0], onnx);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op,

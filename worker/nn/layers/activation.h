@@ -31,6 +31,8 @@ absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op
 absl::StatusOr<std::unique_ptr<LayerOp>> ReluFusedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device);
+// `activation` of a value of a graph.
+OnnxValue OnnxActivation(const ActivationSpec& activation, OnnxValue input, OnnxBuilder& onnx);
 // The activation by itself.
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeActivationOp(const kernels::TensorDesc& input,
                                                           const ActivationSpec& activation,

@@ -34,6 +34,11 @@ class ActivationLayer final : public Layer {
     return MakeActivationOp(params.inputs[0], spec_, device);
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    return OnnxActivation(spec_, inputs[0], onnx);
+  }
+
  private:
   const ActivationSpec spec_;
 };

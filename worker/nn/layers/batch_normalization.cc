@@ -132,6 +132,24 @@ class BatchNormalizationLayer final : public Layer {
                                          device);
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    const Shape shape = onnx.ShapeOf(inputs[0]);
+    const int64_t channels = shape[shape.rank() - 1];
+    const auto constant = [&](const char* what, float value) {
+      return onnx.Floats(what, {channels}, std::vector<float>(static_cast<size_t>(channels), value));
+    };
+    size_t next = 0;
+    std::vector<std::string> names = {onnx.ChannelsFirst(inputs[0])};
+    names.push_back(config_.scale ? onnx.Weights(variables[next++]) : constant("ones", 1));
+    names.push_back(config_.center ? onnx.Weights(variables[next++]) : constant("zeros", 0));
+    names.push_back(onnx.Weights(variables[next]));
+    names.push_back(onnx.Weights(variables[next + 1]));
+    return onnx.FromChannelsFirst(
+        onnx.Add("BatchNormalization", std::move(names), {{"epsilon", config_.epsilon}}), shape);
+  }
+
  private:
   const BatchNormConfig config_;
   const std::optional<int64_t> axis_;  // counted with the batch; absent: the last

@@ -62,6 +62,16 @@ class Conv1DLayer final : public Layer {
                        device);
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    const OnnxConv conv = {.kernel = onnx.Weights(variables[0], {2, 1, 0}),
+                           .bias = config_.conv.use_bias ? onnx.Weights(variables[1]) : "",
+                           .filters = config_.filters,
+                           .groups = config_.groups};
+    return OnnxActivation(config_.conv.activation, AddOnnxConv(conv, config_.conv, inputs[0], onnx), onnx);
+  }
+
  private:
   kernels::Conv2DParams Params(kernels::TensorDesc input) const {
     return config_.conv.Params(std::move(input), config_.filters, config_.groups);

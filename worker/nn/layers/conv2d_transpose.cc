@@ -50,6 +50,38 @@ class Conv2DTransposeLayer final : public Layer {
                        config_.conv.activation, device);
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    const Shape image = onnx.ShapeOf(inputs[0]);
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
+    // The gradient of a convolution from `output` to `image`: its padding is cut off here, and what its
+    // windows do not reach is 0 at the far ends.
+    std::vector<int64_t> before, after, unreached;
+    for (int axis = 0; axis < 2; ++axis) {
+      const int64_t window = config_.conv.kernel_size[static_cast<size_t>(axis)];
+      const int64_t stride = config_.conv.strides[static_cast<size_t>(axis)];
+      const kernels::Window forward = kernels::MakeWindow(output[axis], window, stride, config_.conv.padding);
+      before.push_back(forward.pad_before);
+      after.push_back(forward.pad_after);
+      unreached.push_back(output[axis] + forward.pad_before + forward.pad_after -
+                          ((image[axis] - 1) * stride + window));
+    }
+    before.insert(before.end(), after.begin(), after.end());
+    const auto pair = [](const std::array<int64_t, 2>& values) {
+      return std::vector<int64_t>(values.begin(), values.end());
+    };
+    std::vector<std::string> names = {onnx.ChannelsFirst(inputs[0]),
+                                      onnx.Weights(variables[0], {3, 2, 0, 1})};
+    if (config_.conv.use_bias) names.push_back(onnx.Weights(variables[1]));
+    const std::string sum = onnx.Add("ConvTranspose", std::move(names),
+                                     {{"kernel_shape", pair(config_.conv.kernel_size)},
+                                      {"strides", pair(config_.conv.strides)},
+                                      {"pads", std::move(before)},
+                                      {"output_padding", std::move(unreached)}});
+    return OnnxActivation(config_.conv.activation, onnx.FromChannelsFirst(sum, output), onnx);
+  }
+
  private:
   kernels::Conv2DTransposeParams Params(kernels::TensorDesc input) const {
     const ConvConfig& conv = config_.conv;

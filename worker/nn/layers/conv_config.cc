@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/window.h"
 
 namespace cairn::nn {
 namespace {
@@ -72,6 +73,47 @@ Shape BatchOfOne(const Shape& image) {
 
 Shape WithoutBatch(const Shape& shape) {
   return Shape(shape.dims().subspan(1));
+}
+
+std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::array<int64_t, 2> kernel_size,
+                                       std::array<int64_t, 2> strides, std::array<int64_t, 2> dilation,
+                                       kernels::Padding padding) {
+  std::vector<int64_t> kernel_shape, steps, gaps, before, after;
+  for (size_t i = 0; i < spatial.size(); ++i) {
+    const size_t axis = 2 - spatial.size() + i;  // of the pairs
+    const kernels::Window window = kernels::MakeWindow(
+        spatial[i], kernels::Dilated(kernel_size[axis], dilation[axis]), strides[axis], padding);
+    kernel_shape.push_back(kernel_size[axis]);
+    steps.push_back(strides[axis]);
+    gaps.push_back(dilation[axis]);
+    before.push_back(window.pad_before);
+    after.push_back(window.pad_after);
+  }
+  before.insert(before.end(), after.begin(), after.end());
+  std::vector<OnnxAttribute> attributes = {
+      {"kernel_shape", std::move(kernel_shape)}, {"strides", std::move(steps)}, {"pads", std::move(before)}};
+  if (dilation != std::array<int64_t, 2>{1, 1}) attributes.push_back({"dilations", std::move(gaps)});
+  return attributes;
+}
+
+OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue input, OnnxBuilder& onnx) {
+  const Shape image = onnx.ShapeOf(input);
+  const absl::Span<const int64_t> spatial = image.dims().first(image.dims().size() - 1);
+  std::vector<OnnxAttribute> attributes =
+      OnnxWindows(spatial, config.kernel_size, config.strides, config.dilation, config.padding);
+  if (conv.groups != 1) attributes.push_back({"group", conv.groups});
+  Shape output;
+  for (size_t i = 0; i < spatial.size(); ++i) {
+    const size_t axis = 2 - spatial.size() + i;
+    output.Append(kernels::MakeWindow(spatial[i],
+                                      kernels::Dilated(config.kernel_size[axis], config.dilation[axis]),
+                                      config.strides[axis], config.padding)
+                      .output);
+  }
+  output.Append(conv.filters);
+  std::vector<std::string> inputs = {onnx.ChannelsFirst(input), conv.kernel};
+  if (!conv.bias.empty()) inputs.push_back(conv.bias);
+  return onnx.FromChannelsFirst(onnx.Add("Conv", std::move(inputs), std::move(attributes)), output);
 }
 
 std::vector<VariableSpec> KernelAndBias(VariableSpec kernel, int64_t filters, const ConvConfig& config) {

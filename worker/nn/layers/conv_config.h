@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,6 +38,20 @@ absl::Status CheckImage(const Shape& input);
 Shape BatchOfOne(const Shape& image);
 // Without the batch again.
 Shape WithoutBatch(const Shape& shape);
+
+// One convolution of a graph.
+struct OnnxConv {
+  std::string kernel;  // of [filters, c / groups, kernel_size]
+  std::string bias;    // of [filters]; empty: none
+  int64_t filters = 0, groups = 1;
+};
+// A convolution of `config`'s windows, without its activation; over [h, w, c], or over a sequence [w, c].
+OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue input, OnnxBuilder& onnx);
+// Attributes kernel_shape, strides and pads of windows that slide over an image or a sequence of `spatial`
+// extents (the last axes of the pairs); dilations too where they are not 1.
+std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::array<int64_t, 2> kernel_size,
+                                       std::array<int64_t, 2> strides, std::array<int64_t, 2> dilation,
+                                       kernels::Padding padding);
 
 // kernel, and bias where there is one.
 std::vector<VariableSpec> KernelAndBias(VariableSpec kernel, int64_t filters, const ConvConfig& config);

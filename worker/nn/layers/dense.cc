@@ -59,6 +59,23 @@ class DenseLayer final : public Layer {
                        device);
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    const Shape input = onnx.ShapeOf(inputs[0]);
+    const std::string x = onnx.ChannelsLast(inputs[0]), kernel = onnx.Weights(variables[0]);
+    std::string output;
+    if (input.rank() == 1) {
+      std::vector<std::string> names = {x, kernel};
+      if (config_.use_bias) names.push_back(onnx.Weights(variables[1]));
+      output = onnx.Add("Gemm", std::move(names));
+    } else {
+      output = onnx.Add("MatMul", {x, kernel});
+      if (config_.use_bias) output = onnx.Add("Add", {output, onnx.Weights(variables[1])});
+    }
+    return OnnxActivation(config_.activation, onnx.FromChannelsLast(output, WithUnits(input)), onnx);
+  }
+
  private:
   Shape WithUnits(const Shape& input) const {
     Shape output(input.dims().first(input.dims().size() - 1));

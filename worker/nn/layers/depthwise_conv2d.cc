@@ -1,5 +1,6 @@
 // DepthwiseConv2D and SeparableConv2D: a convolution of every channel by itself, kernel [kh, kw, c,
 // multiplier]; and the same with a mixture of the channels after it.
+#include <string>
 #include <utility>
 
 #include "common/core/status.h"
@@ -42,6 +43,18 @@ VariableSpec DepthwiseKernel(const char* name, const DepthwiseConfig& config, co
           .regularizer = config.regularizer};
 }
 
+// Without the activation. Filter f * multiplier + m is the m-th of channel f.
+OnnxValue AddOnnxDepthwise(const DepthwiseConfig& config, const OnnxVariable& kernel, const std::string& bias,
+                           OnnxValue input, OnnxBuilder& onnx) {
+  const int64_t channels = kernel.shape[2];
+  const Shape by_filter = {channels * config.multiplier, 1, kernel.shape[0], kernel.shape[1]};
+  return AddOnnxConv({.kernel = onnx.Weights(kernel, {2, 3, 0, 1}, by_filter),
+                      .bias = bias,
+                      .filters = channels * config.multiplier,
+                      .groups = channels},
+                     config.conv, input, onnx);
+}
+
 class DepthwiseConv2DLayer final : public Layer {
  public:
   DepthwiseConv2DLayer(std::string name, DepthwiseConfig config)
@@ -66,6 +79,14 @@ class DepthwiseConv2DLayer final : public Layer {
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
     return ReluFusedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias),
                        config_.conv.activation, device);
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    const std::string bias = config_.conv.use_bias ? onnx.Weights(variables[1]) : "";
+    return OnnxActivation(config_.conv.activation,
+                          AddOnnxDepthwise(config_, variables[0], bias, inputs[0], onnx), onnx);
   }
 
  private:
@@ -122,6 +143,19 @@ class SeparableConv2DLayer final : public Layer {
                      size_t{1} + (conv.use_bias ? 1 : 0)});
     CAIRN_ASSIGN_OR_RETURN(auto both, ChainOp::Create(std::move(links), device));
     return ReluFusedOp(std::move(both), conv.activation, device);
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    const OnnxValue depthwise = AddOnnxDepthwise(config_.depthwise, variables[0], "", inputs[0], onnx);
+    const OnnxConv mixture = {.kernel = onnx.Weights(variables[1], {3, 2, 0, 1}),
+                              .bias = config_.depthwise.conv.use_bias ? onnx.Weights(variables[2]) : "",
+                              .filters = config_.filters};
+    ConvConfig windows;
+    windows.kernel_size = windows.strides = windows.dilation = {1, 1};
+    return OnnxActivation(config_.depthwise.conv.activation, AddOnnxConv(mixture, windows, depthwise, onnx),
+                          onnx);
   }
 
  private:

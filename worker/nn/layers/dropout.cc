@@ -51,6 +51,11 @@ class DropoutLayer final : public Layer {
     return std::make_unique<DropoutOp>(input, std::move(op), device);
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder&) const override {
+    return inputs[0];
+  }
+
  private:
   const float rate_;
 };

@@ -50,6 +50,16 @@ class EmbeddingLayer final : public Layer {
                                         std::make_unique<LinearLayerOp>(std::move(op), /*use_bias=*/false));
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    constexpr int64_t kInt64 = 7;  // TensorProto.DataType
+    Shape output = onnx.ShapeOf(inputs[0]);
+    output.Append(config_.width);
+    const std::string indices = onnx.Add("Cast", {onnx.ChannelsLast(inputs[0])}, {{"to", kInt64}});
+    return onnx.FromChannelsLast(onnx.Add("Gather", {onnx.Weights(variables[0]), indices}), output);
+  }
+
  private:
   const Config config_;
 };

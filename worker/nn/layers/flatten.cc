@@ -43,6 +43,19 @@ class ReshapeLayer final : public Layer {
     return std::make_unique<ViewOp>(params.inputs[0].WithShape(std::move(with_batch)));
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    const Shape input = onnx.ShapeOf(inputs[0]);
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&input, 1}));
+    std::vector<int64_t> extents = {0};  // the batch, as it is
+    extents.insert(extents.end(), output.dims().begin(), output.dims().end());
+    const std::string name =
+        output.rank() == 1
+            ? onnx.Add("Flatten", {onnx.ChannelsLast(inputs[0])}, {{"axis", int64_t{1}}})
+            : onnx.Add("Reshape", {onnx.ChannelsLast(inputs[0]), onnx.Ints("shape", std::move(extents))});
+    return onnx.FromChannelsLast(name, output);
+  }
+
  private:
   const std::vector<int64_t> target_;
 };

@@ -33,6 +33,16 @@ class GlobalPooling2DLayer final : public Layer {
                                         std::move(layer_op));
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    const int64_t channels = onnx.ShapeOf(inputs[0])[2];
+    const std::string pooled =
+        onnx.Add(pooling_ == kernels::Pooling::kMax ? "GlobalMaxPool" : "GlobalAveragePool",
+                 {onnx.ChannelsFirst(inputs[0])});
+    if (keep_dims_) return onnx.FromChannelsFirst(pooled, {1, 1, channels});
+    return onnx.FromChannelsLast(onnx.Add("Flatten", {pooled}, {{"axis", int64_t{1}}}), {channels});
+  }
+
  private:
   const kernels::Pooling pooling_;
   const bool keep_dims_;

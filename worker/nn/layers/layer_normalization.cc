@@ -86,6 +86,21 @@ class LayerNormalizationLayer final : public Layer {
     return std::make_unique<LayerNormOp>(params.inputs[0], config_.scale, config_.center, std::move(op));
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    const Shape shape = onnx.ShapeOf(inputs[0]);
+    const int64_t width = shape[shape.rank() - 1];
+    std::vector<std::string> names = {onnx.ChannelsLast(inputs[0])};
+    names.push_back(config_.scale
+                        ? onnx.Weights(variables.front())
+                        : onnx.Floats("ones", {width}, std::vector<float>(static_cast<size_t>(width), 1)));
+    if (config_.center) names.push_back(onnx.Weights(variables.back()));
+    return onnx.FromChannelsLast(onnx.Add("LayerNormalization", std::move(names),
+                                          {{"axis", int64_t{-1}}, {"epsilon", config_.epsilon}}),
+                                 shape);
+  }
+
  private:
   const LayerNormConfig config_;
   const int64_t axis_;  // counted with the batch, or -1

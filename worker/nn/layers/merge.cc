@@ -17,8 +17,9 @@ class MergeLayer final : public Layer {
  public:
   using MakeKernel = absl::StatusOr<std::unique_ptr<kernels::NaryOp>> (*)(kernels::OpFactory&,
                                                                           const kernels::TensorDesc&, int);
-  MergeLayer(std::string name, std::string class_name, MakeKernel make)
-      : Layer(std::move(name), std::move(class_name)), make_(make) {}
+  // `onnx_op`: ONNX's name for it, of two inputs.
+  MergeLayer(std::string name, std::string class_name, MakeKernel make, const char* onnx_op)
+      : Layer(std::move(name), std::move(class_name)), make_(make), onnx_op_(onnx_op) {}
 
   bool merges() const override { return true; }
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
@@ -40,8 +41,18 @@ class MergeLayer final : public Layer {
     return std::make_unique<NaryLayerOp>(std::move(op));
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    return onnx.Elementwise(inputs, [&](const std::vector<std::string>& names) {
+      std::string all = names[0];
+      for (size_t i = 1; i < names.size(); ++i) all = onnx.Add(onnx_op_, {all, names[i]});
+      return all;
+    });
+  }
+
  private:
   const MakeKernel make_;
+  const char* const onnx_op_;  // of two inputs
 };
 
 class ConcatenateLayer final : public Layer {
@@ -91,6 +102,27 @@ class ConcatenateLayer final : public Layer {
     return std::make_unique<NaryLayerOp>(std::move(op));
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    std::vector<Shape> shapes;
+    bool channels_first = true;
+    for (const OnnxValue input : inputs) {
+      shapes.push_back(onnx.ShapeOf(input));
+      channels_first = channels_first && onnx.IsChannelsFirst(input);
+    }
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
+    const int64_t axis = AxisOf(output.rank() + 1);
+    std::vector<std::string> names;
+    for (const OnnxValue input : inputs) {
+      names.push_back(channels_first ? onnx.ChannelsFirst(input) : onnx.ChannelsLast(input));
+    }
+    if (!channels_first) {
+      return onnx.FromChannelsLast(onnx.Add("Concat", std::move(names), {{"axis", axis}}), output);
+    }
+    const int64_t turned = axis == output.rank() ? 1 : axis + 1;
+    return onnx.FromChannelsFirst(onnx.Add("Concat", std::move(names), {{"axis", turned}}), output);
+  }
+
  private:
   int64_t AxisOf(int64_t rank) const { return axis_ < 0 ? rank + axis_ : axis_; }
 
@@ -101,16 +133,20 @@ class ConcatenateLayer final : public Layer {
 
 std::unique_ptr<Layer> MakeAdd(std::string name, ConfigReader&) {
   return std::make_unique<MergeLayer>(
-      std::move(name), "Add", [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
+      std::move(name), "Add",
+      [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
         return ops.MakeAdd(input, inputs);
-      });
+      },
+      "Add");
 }
 
 std::unique_ptr<Layer> MakeMultiply(std::string name, ConfigReader&) {
   return std::make_unique<MergeLayer>(
-      std::move(name), "Multiply", [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
+      std::move(name), "Multiply",
+      [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
         return ops.MakeMultiply(input, inputs);
-      });
+      },
+      "Mul");
 }
 
 std::unique_ptr<Layer> MakeConcatenate(std::string name, ConfigReader& config) {

@@ -45,6 +45,18 @@ class Pooling2DLayer final : public Layer {
     return config_.pool_size;
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    const Shape image = onnx.ShapeOf(inputs[0]);
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
+    // What is beyond the edge counts for neither, in ONNX as in Keras.
+    const std::string name = onnx.Add(
+        config_.pooling == kernels::Pooling::kMax ? "MaxPool" : "AveragePool",
+        {onnx.ChannelsFirst(inputs[0])},
+        OnnxWindows(image.dims().first(2), config_.pool_size, config_.strides, {1, 1}, config_.padding));
+    return onnx.FromChannelsFirst(name, output);
+  }
+
  private:
   kernels::Pool2DParams Params(kernels::TensorDesc input) const {
     return {.pooling = config_.pooling,

@@ -38,6 +38,17 @@ class AffineLayer final : public Layer {
     return std::make_unique<UnaryLayerOp>(std::move(op));
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    const auto constant = [&](const char* what, const std::vector<float>& values) {
+      const Shape shape = values.size() == 1 ? Shape() : Shape({static_cast<int64_t>(values.size())});
+      return onnx.Floats(what, shape, values);
+    };
+    const std::string scaled = onnx.Add("Mul", {onnx.ChannelsLast(inputs[0]), constant("scale", scale_)});
+    return onnx.FromChannelsLast(onnx.Add("Add", {scaled, constant("offset", offset_)}),
+                                 onnx.ShapeOf(inputs[0]));
+  }
+
  private:
   const std::vector<float> scale_, offset_;
 };

@@ -42,6 +42,21 @@ class ZeroPadding2DLayer final : public Layer {
     return std::make_unique<UnaryLayerOp>(std::move(op));
   }
 
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    const Shape image = onnx.ShapeOf(inputs[0]);
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
+    // What stands before each axis, then what stands behind.
+    if (onnx.IsChannelsFirst(inputs[0])) {
+      const std::string pads =
+          onnx.Ints("pads", {0, 0, frame_.top, frame_.left, 0, 0, frame_.bottom, frame_.right});
+      return onnx.FromChannelsFirst(onnx.Add("Pad", {onnx.ChannelsFirst(inputs[0]), pads}), output);
+    }
+    const std::string pads =
+        onnx.Ints("pads", {0, frame_.top, frame_.left, 0, 0, frame_.bottom, frame_.right, 0});
+    return onnx.FromChannelsLast(onnx.Add("Pad", {onnx.ChannelsLast(inputs[0]), pads}), output);
+  }
+
  private:
   const Frame frame_;
 };

@@ -1,0 +1,61 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "common/core/flags.h"
+#include "common/core/status.h"
+#include "worker/export/model_files.h"
+#include "worker/export/weights.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn export";
+
+// What was trained, for other programs.
+class ExportCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.add_option("WEIGHTS", weights_,
+                   "A --train_dir, the directory of one checkpoint, .safetensors or .npz")
+        ->required()
+        ->type_name("DIR|FILE");
+    app.add_option("-o,--output", output_, "The file to write: .onnx or .safetensors")
+        ->required()
+        ->type_name("FILE");
+    app.add_option("--model", model_, "Keras' JSON, or a .keras file; a checkpoint has its own")
+        ->type_name("FILE");
+  }
+
+  int Run(const CLI::App&) override {
+    if (const absl::Status status = worker::CheckModelFile(output_); !status.ok()) {
+      return static_cast<int>(UsageError(kProgram, absl::StrCat("--output: ", status.message())));
+    }
+    const absl::Status status = Write();
+    if (status.ok()) return 0;
+    if (absl::IsInvalidArgument(status)) return static_cast<int>(UsageError(kProgram, status.message()));
+    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    return static_cast<int>(ExitCodeOf(status));
+  }
+
+ private:
+  absl::Status Write() const {
+    CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained, worker::LoadTrainedModel(weights_, model_));
+    std::map<std::string, std::string> metadata;
+    if (trained.global_step.has_value()) metadata["global_step"] = absl::StrCat(*trained.global_step);
+    return worker::WriteModelFile(output_, trained.model, trained.parameters, metadata);
+  }
+
+  std::string weights_, output_, model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeExportCommand() {
+  return std::make_unique<ExportCommand>();
+}
+
+}  // namespace cairn::cli

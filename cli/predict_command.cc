@@ -1,0 +1,191 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "common/core/cores.h"
+#include "common/core/files.h"
+#include "common/core/flags.h"
+#include "common/core/status.h"
+#include "worker/data/array_file.h"
+#include "worker/data/array_rows.h"
+#include "worker/data/npy.h"
+#include "worker/data/targets.h"
+#include "worker/export/weights.h"
+#include "worker/job.h"
+#include "worker/options.h"
+#include "worker/prediction.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn predict";
+
+// "0.998" for people; -o has every digit.
+std::string Number(float value) {
+  return absl::StrFormat("%.6g", value);
+}
+
+// One line of what the model makes of an example. `outputs` [width]: probabilities where they can be.
+std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs) {
+  if (nn::IsClassification(loss.kind) && loss.kind != kernels::LossKind::kBinaryCrossentropy) {
+    const auto largest = std::max_element(outputs.begin(), outputs.end());
+    return absl::StrCat(largest - outputs.begin(), "\t", Number(*largest));
+  }
+  if (nn::IsClassification(loss.kind) && outputs.size() == 1) {
+    return absl::StrCat(outputs[0] > 0.5f ? 1 : 0, "\t", Number(outputs[0]));
+  }
+  return absl::StrJoin(outputs, "\t",
+                       [](std::string* out, float value) { absl::StrAppend(out, Number(value)); });
+}
+
+// What a trained model makes of examples that it need not know.
+class PredictCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.add_option("WEIGHTS", weights_,
+                   "A --train_dir, the directory of one checkpoint, .safetensors or .npz")
+        ->required()
+        ->type_name("DIR|FILE");
+    app.add_option("INPUTS", inputs_,
+                   "The examples: .npy or IDX, plain or .gz; one file for each input of the model")
+        ->required()
+        ->type_name("FILE");
+    app.add_option("--labels", labels_, "What is true, .npy or IDX: loss and metrics are told")
+        ->type_name("FILE");
+    app.add_option("-o,--output", output_,
+                   "Write the model's outputs, float32, instead of a line for each example")
+        ->type_name("FILE.npy");
+    app.add_option("--model", options_.model, "Keras' JSON, or a .keras file; a checkpoint has its own")
+        ->type_name("FILE");
+    app.add_option("--loss", options_.loss, "By Keras' name [the model file's]")->type_name("NAME");
+    app.add_option("--metrics", options_.metrics, "By Keras' names, between commas [the model file's]")
+        ->type_name("NAMES");
+    app.add_option(FlagNames("input_scale"), options_.input_scale,
+                   "Factor of the inputs [1/255 for bytes, 1 for other numbers]")
+        ->type_name("X");
+    app.add_option("--limit", limit_, "Only the first so many examples; 0: all")
+        ->check(WholeNumberFrom(0))
+        ->type_name("N");
+    app.add_option("--threads", threads_, "Threads that compute; 0: as many as there are cores")
+        ->check(WholeNumberFrom(0))
+        ->type_name("N");
+  }
+
+  int Run(const CLI::App&) override {
+    if (!output_.empty()) {
+      if (!absl::EndsWith(output_, ".npy")) {
+        return Fault(absl::StrCat("--output: '", output_, "' does not end in .npy, as the file does"));
+      }
+      if (const absl::Status status = CheckWritable(output_); !status.ok()) {
+        return Fault(absl::StrCat("--output: ", status.message()));
+      }
+    }
+    const absl::Status status = PredictAndTell();
+    if (status.ok()) return 0;
+    if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) return Fault(status.message());
+    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    return static_cast<int>(ExitCodeOf(status));
+  }
+
+ private:
+  static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
+
+  absl::StatusOr<std::unique_ptr<data::RowSource>> ReadInputs(const nn::Model& model) const {
+    if (inputs_.size() != model.inputs().size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("INPUTS: ", inputs_.size(), " files; the model takes ", model.inputs().size(), ": ",
+                       absl::StrJoin(model.inputs(), ", ", [](std::string* out, const nn::ModelInput& input) {
+                         absl::StrAppend(out, input.name);
+                       })));
+    }
+    std::vector<std::unique_ptr<data::RowSource>> parts;
+    for (const std::string& path : inputs_) {
+      CAIRN_ASSIGN_OR_RETURN(data::Array array, data::ReadArrayFile(path));
+      CAIRN_ASSIGN_OR_RETURN(auto rows, data::MakeArrayRows(std::move(array), path, options_.input_scale));
+      parts.push_back(std::move(rows));
+    }
+    return data::JoinRows(std::move(parts), inputs_);
+  }
+
+  absl::Status PredictAndTell() {
+    CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained,
+                           worker::LoadTrainedModel(weights_, options_.model));
+    const nn::Model& model = trained.model;
+    CAIRN_ASSIGN_OR_RETURN(const auto inputs, ReadInputs(model));
+    // Without labels a model that was never compiled has outputs all the same.
+    const auto loss = worker::MakeLoss(options_, model);
+    std::optional<data::Targets> targets;
+    std::vector<nn::MetricSpec> metrics;
+    if (!labels_.empty()) {
+      CAIRN_RETURN_IF_ERROR(loss);
+      CAIRN_ASSIGN_OR_RETURN(metrics, worker::MakeMetrics(options_, model, *loss));
+      CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(labels_));
+      CAIRN_ASSIGN_OR_RETURN(targets, data::ReadTargets(array, labels_));
+    }
+    CAIRN_ASSIGN_OR_RETURN(worker::Prediction prediction,
+                           worker::Predict({.model = model,
+                                            .parameters = trained.parameters,
+                                            .inputs = *inputs,
+                                            .limit = limit_,
+                                            .targets = targets.has_value() ? &*targets : nullptr,
+                                            .loss = loss.ok() ? *loss : nn::LossSpec(),
+                                            .metrics = metrics,
+                                            .threads = threads_ > 0 ? threads_ : UsableCores()}));
+    CAIRN_RETURN_IF_ERROR(TellOutputs(model, loss.ok() ? *loss : kNumbers, prediction));
+    if (targets.has_value()) {
+      std::printf("%s\n", absl::StrJoin(prediction.metrics, " - ", [](std::string* out, const auto& metric) {
+                            absl::StrAppendFormat(out, "%s: %.6g", metric.first, metric.second);
+                          }).c_str());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TellOutputs(const nn::Model& model, const nn::LossSpec& loss,
+                           worker::Prediction& prediction) const {
+    if (!output_.empty()) {
+      Shape shape = {prediction.examples};
+      for (const int64_t extent : model.output_shape().dims()) shape.Append(extent);
+      return data::WriteNpy(output_, shape, prediction.outputs);
+    }
+    if (model.output_shape().rank() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("outputs ", model.output_shape().ToString(),
+                       " are no line for each example: --output FILE.npy takes them"));
+    }
+    const int64_t width = model.output_shape().num_elements();
+    worker::ToProbabilities(loss, width, absl::MakeSpan(prediction.outputs));
+    for (int64_t i = 0; i < prediction.examples; ++i) {
+      const auto outputs = absl::MakeConstSpan(prediction.outputs)
+                               .subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
+      std::printf("%s\t%s\n", absl::StrCat(i).c_str(), LineOf(loss, outputs).c_str());
+    }
+    return absl::OkStatus();
+  }
+
+  // What outputs are where nobody says.
+  static constexpr nn::LossSpec kNumbers = {.kind = kernels::LossKind::kMeanSquaredError};
+
+  std::string weights_, labels_, output_;
+  std::vector<std::string> inputs_;
+  worker::TrainOptions options_;
+  int64_t limit_ = 0;
+  int threads_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakePredictCommand() {
+  return std::make_unique<PredictCommand>();
+}
+
+}  // namespace cairn::cli

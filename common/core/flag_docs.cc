@@ -1,0 +1,276 @@
+#include "common/core/flag_docs.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+namespace cairn {
+namespace {
+
+std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// Those that --help shows.
+std::vector<const CLI::Option*> OptionsOf(const CLI::App& app, bool positional) {
+  return app.get_options([positional](const CLI::Option* option) {
+    return !option->get_group().empty() && option->get_positional() == positional;
+  });
+}
+
+// "--data_dir", as --help spells it; of a switch also "--noshuffle".
+std::vector<std::string> Spellings(const CLI::Option& option) {
+  std::vector<std::string> spellings;
+  for (const std::string& name : option.get_snames()) spellings.push_back(absl::StrCat("-", name));
+  if (!option.get_lnames().empty()) spellings.push_back(absl::StrCat("--", option.get_lnames()[0]));
+  if (!option.get_fnames().empty()) spellings.push_back(absl::StrCat("--no", option.get_lnames()[0]));
+  return spellings;
+}
+
+bool TakesValue(const CLI::Option& option) {
+  return option.get_items_expected_max() > 0;
+}
+
+// What the value is: the words of a check, as in "TEXT:sync|async", or else the name of its type, as in
+// "HOST:PORT".
+std::string TypeOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::string check = type.substr(type.rfind(':') + 1);
+  return absl::StrContains(check, "|") ? check : type;
+}
+
+// The words of "auto|never|DIR" and the like; those in capitals stand for something else.
+std::vector<std::string> Words(const CLI::Option& option) {
+  std::vector<std::string> words;
+  const std::string type = TypeOf(option);
+  if (!absl::StrContains(type, "|")) return words;
+  for (absl::string_view word : absl::StrSplit(type, '|')) {
+    if (std::all_of(word.begin(), word.end(),
+                    [](char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c); })) {
+      words.emplace_back(word);
+    }
+  }
+  return words;
+}
+
+bool TakesFiles(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return absl::StrContains(type, "FILE") || absl::StrContains(type, "DIR");
+}
+
+// --- man ---
+
+std::string Troff(absl::string_view text) {
+  std::string escaped = absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}});
+  if (absl::StartsWith(escaped, ".") || absl::StartsWith(escaped, "'"))
+    escaped = absl::StrCat("\\&", escaped);
+  return absl::StrReplaceAll(escaped, {{"\n.", "\n\\&."}, {"\n'", "\n\\&'"}});
+}
+
+void AppendOption(const CLI::Option& option, std::string& page) {
+  std::vector<std::string> names = Spellings(option);
+  if (names.empty()) names = {option.get_name(/*positional=*/true)};
+  absl::StrAppend(&page, ".TP\n", absl::StrJoin(names, ", ", [](std::string* out, const std::string& name) {
+    absl::StrAppend(out, "\\fB", Troff(name), "\\fR");
+  }));
+  if (TakesValue(option) && !option.get_positional() && !TypeOf(option).empty()) {
+    absl::StrAppend(&page, " \\fI", Troff(TypeOf(option)), "\\fR");
+  }
+  absl::StrAppend(&page, "\n", Troff(option.get_description()));
+  if (!option.get_default_str().empty()) absl::StrAppend(&page, " [", Troff(option.get_default_str()), "]");
+  if (option.get_required()) absl::StrAppend(&page, " (required)");
+  absl::StrAppend(&page, "\n");
+}
+
+void AppendOptions(const CLI::App& app, std::string& page) {
+  for (const CLI::Option* option : OptionsOf(app, /*positional=*/true)) AppendOption(*option, page);
+  for (const std::string& group : app.get_groups()) {
+    std::string within;
+    for (const CLI::Option* option : OptionsOf(app, /*positional=*/false)) {
+      if (option->get_group() == group) AppendOption(*option, within);
+    }
+    if (!within.empty()) absl::StrAppend(&page, ".PP\n", Troff(group), ":\n.RS\n", within, ".RE\n");
+  }
+}
+
+std::string Synopsis(const CLI::App& app, const std::string& name) {
+  std::string line = absl::StrCat("\\fB", Troff(name), "\\fR");
+  for (const CLI::Option* option : OptionsOf(app, /*positional=*/true)) {
+    const std::string shown = Troff(option->get_name(/*positional=*/true));
+    absl::StrAppend(&line, option->get_required() ? absl::StrCat(" \\fI", shown, "\\fR")
+                                                  : absl::StrCat(" [\\fI", shown, "\\fR]"));
+  }
+  if (!CommandsOf(app).empty()) absl::StrAppend(&line, " \\fICOMMAND\\fR");
+  return absl::StrCat(line, " [\\fIOPTIONS\\fR]\n");
+}
+
+void AppendCommands(const CLI::App& app, const std::string& name, std::string& page) {
+  for (const CLI::App* command : CommandsOf(app)) {
+    const std::string full = absl::StrCat(name, " ", command->get_name());
+    absl::StrAppend(&page, ".SS ", Troff(full), "\n", Troff(command->get_description()), "\n.PP\n",
+                    Synopsis(*command, full));
+    AppendOptions(*command, page);
+    AppendCommands(*command, full, page);
+  }
+}
+
+constexpr char kExitStatus[] =
+    ".SH EXIT STATUS\n"
+    ".TP\n0\ndone\n"
+    ".TP\n1\npermanent failure: bad data, a NaN\n"
+    ".TP\n2\na flag, the cluster config or the model file is wrong\n"
+    ".TP\n3\nincompatible checkpoint, model or protocol\n"
+    ".TP\n138\nworth another try: the cluster was not reached in time, or a task was lost\n"
+    ".TP\n130, 143\nstopped by SIGINT, SIGTERM\n";
+
+// --- shells ---
+
+// Calls `visit(path, app)` of the program, with an empty path, and of all commands: "checkpoint list".
+template <typename Visit>
+void ForEachCommand(const CLI::App& app, const std::string& path, Visit visit) {
+  visit(path, app);
+  for (const CLI::App* command : CommandsOf(app)) {
+    ForEachCommand(*command,
+                   path.empty() ? command->get_name() : absl::StrCat(path, " ", command->get_name()), visit);
+  }
+}
+
+std::string Identifier(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"-", "_"}, {" ", "_"}});
+}
+
+// Within single quotes.
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+// What zsh's _arguments reads between brackets.
+std::string ZshText(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"[", "\\["}, {"]", "\\]"}, {":", "\\:"}, {"\n", " "}});
+}
+
+// ":what:action" of a value.
+std::string ZshValue(const CLI::Option& option) {
+  const std::vector<std::string> words = Words(option);
+  const std::string what = ZshText(TypeOf(option).empty() ? "value" : TypeOf(option));
+  if (TakesFiles(option)) return absl::StrCat(":", what, ":_files");
+  if (!words.empty()) return absl::StrCat(":", what, ":(", absl::StrJoin(words, " "), ")");
+  return absl::StrCat(":", what, ": ");
+}
+
+}  // namespace
+
+std::string ManPage(const CLI::App& app, absl::string_view version) {
+  const std::string name = app.get_name();
+  std::string page =
+      absl::StrCat(".TH ", absl::AsciiStrToUpper(Troff(name)), " 1 \"\" \"cairn ", version,
+                   "\" \"Cairn\"\n.SH NAME\n", Troff(name), " \\- ", Troff(app.get_description()),
+                   "\n.SH SYNOPSIS\n", Synopsis(app, name), ".SH OPTIONS\n");
+  AppendOptions(app, page);
+  if (!CommandsOf(app).empty()) {
+    absl::StrAppend(&page, ".SH COMMANDS\n");
+    AppendCommands(app, name, page);
+  }
+  absl::StrAppend(&page, ".PP\nFlags take _ or \\- between their words.\n", kExitStatus);
+  return page;
+}
+
+std::string BashCompletion(const CLI::App& app) {
+  const std::string name = app.get_name(), function = absl::StrCat("_", Identifier(name));
+  std::string script =
+      absl::StrCat("# Completes ", name, ", for bash. Generated from its tables of flags.\n", function,
+                   "() {\n"
+                   "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+                   "  local path='' next candidates i\n"
+                   "  COMPREPLY=()\n"
+                   "  if [[ $word == '=' ]]; then word=''; fi\n"
+                   "  if [[ $before == '=' ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+                   "  for ((i = 1; i < COMP_CWORD; ++i)); do\n"
+                   "    next=\"${path:+$path }${COMP_WORDS[i]}\"\n"
+                   "    case $next in\n");
+  std::string commands, values, candidates;
+  ForEachCommand(app, "", [&](const std::string& path, const CLI::App& command) {
+    if (!path.empty()) absl::StrAppend(&commands, "      ", Quoted(path), ") path=$next ;;\n");
+    std::vector<std::string> words;
+    for (const CLI::App* sub : CommandsOf(command)) words.push_back(sub->get_name());
+    for (const CLI::Option* option : OptionsOf(command, /*positional=*/false)) {
+      const std::vector<std::string> spellings = Spellings(*option);
+      words.insert(words.end(), spellings.begin(), spellings.end());
+      if (!TakesValue(*option)) continue;
+      const auto patterns = absl::StrJoin(spellings, "|", [&](std::string* out, const std::string& spelling) {
+        absl::StrAppend(out, Quoted(absl::StrCat(path, ":", spelling)));
+      });
+      const std::vector<std::string> taken = Words(*option);
+      absl::StrAppend(&values, "    ", patterns, ") ",
+                      TakesFiles(*option)
+                          ? "COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+                          : absl::StrCat("COMPREPLY=($(compgen -W ", Quoted(absl::StrJoin(taken, " ")),
+                                         " -- \"$word\")); return ;;\n"));
+    }
+    absl::StrAppend(&candidates, "    ", Quoted(path), ") candidates=", Quoted(absl::StrJoin(words, " ")),
+                    " ;;\n");
+  });
+  absl::StrAppend(
+      &script, commands, "    esac\n  done\n  case \"$path:$before\" in\n", values,
+      "  esac\n  case $path in\n", candidates,
+      "  esac\n"
+      "  COMPREPLY=($(compgen -W \"$candidates\" -- \"$word\"))\n"
+      "  if [[ ${#COMPREPLY[@]} -eq 0 && $word != -* ]]; then COMPREPLY=($(compgen -f -- \"$word\")); fi\n"
+      "}\n"
+      "complete -o filenames -F ",
+      function, " ", name, "\n");
+  return script;
+}
+
+std::string ZshCompletion(const CLI::App& app) {
+  const std::string name = app.get_name(), function = absl::StrCat("_", Identifier(name));
+  std::string script = absl::StrCat("#compdef ", name, "\n# Completes ", name,
+                                    ", for zsh. Generated from its tables of flags.\n");
+  ForEachCommand(app, "", [&](const std::string& path, const CLI::App& command) {
+    absl::StrAppend(&script, path.empty() ? function : absl::StrCat(function, "_", Identifier(path)),
+                    "() {\n");
+    const std::vector<const CLI::App*> subs = CommandsOf(command);
+    if (!subs.empty())
+      absl::StrAppend(&script, "  local context state state_descr line\n  typeset -A opt_args\n");
+    absl::StrAppend(&script, "  _arguments", subs.empty() ? "" : " -C");
+    for (const CLI::Option* option : OptionsOf(command, /*positional=*/false)) {
+      for (const std::string& spelling : Spellings(*option)) {
+        const bool takes = TakesValue(*option);
+        const char* joint = !takes ? "" : absl::StartsWith(spelling, "--") ? "=" : "+";
+        absl::StrAppend(&script, " \\\n    ",
+                        Quoted(absl::StrCat(spelling, joint, "[", ZshText(option->get_description()), "]",
+                                            takes ? ZshValue(*option) : "")));
+      }
+    }
+    for (const CLI::Option* option : OptionsOf(command, /*positional=*/true)) {
+      absl::StrAppend(&script, " \\\n    ", Quoted(absl::StrCat("*", ZshValue(*option))));
+    }
+    if (subs.empty()) {
+      absl::StrAppend(&script, "\n}\n");
+      return;
+    }
+    absl::StrAppend(&script,
+                    " \\\n    '1: :->command' '*:: :->rest'\n  case $state in\n    command) _values command");
+    for (const CLI::App* sub : subs) {
+      absl::StrAppend(&script, " \\\n      ",
+                      Quoted(absl::StrCat(sub->get_name(), "[", ZshText(sub->get_description()), "]")));
+    }
+    absl::StrAppend(&script, " ;;\n    rest) case $line[1] in\n");
+    for (const CLI::App* sub : subs) {
+      const std::string sub_path = path.empty() ? sub->get_name() : absl::StrCat(path, " ", sub->get_name());
+      absl::StrAppend(&script, "      ", sub->get_name(), ") ", function, "_", Identifier(sub_path), " ;;\n");
+    }
+    absl::StrAppend(&script, "    esac ;;\n  esac\n}\n");
+  });
+  absl::StrAppend(&script, function, " \"$@\"\n");
+  return script;
+}
+
+}  // namespace cairn

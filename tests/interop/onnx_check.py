@@ -1,0 +1,197 @@
+"""Cairn's .onnx files in onnxruntime against what Cairn computes itself: by onnx.sh, which installs what this imports.
+
+    onnx_check.py BIN_DIR SOURCE_DIR
+
+Every kind of layer is in one of the networks of NETWORKS. Each is given random values, exported, checked by ONNX's own checker,
+and scored by both on the same examples, one at a time and many at once: the batch has no size of its own in the file.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime
+
+TOLERANCE = 2e-5  # float32 sums in other orders, of outputs around 1
+
+IMAGE = {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [None, 9, 8, 3]}}
+ROW = {"class_name": "InputLayer", "config": {"name": "row", "batch_shape": [None, 6]}}
+STEPS = {"class_name": "InputLayer", "config": {"name": "steps", "batch_shape": [None, 7], "dtype": "int32"}}
+
+
+def layer(class_name, **config):
+    return {"class_name": class_name, "config": config}
+
+
+def sequential(*layers):
+    return {"class_name": "Sequential", "config": {"layers": list(layers)}}
+
+
+def functional(inputs, calls, output):
+    """`calls`: (layer, [names of what it is called on]); the layer's config has its name."""
+    layers = [dict(entry, name=entry["config"]["name"], inbound_nodes=[]) for entry in inputs]
+    for entry, sources in calls:
+        named = dict(entry, name=entry["config"]["name"])
+        named["inbound_nodes"] = [[[*source, {}] for source in call] for call in sources]
+        layers.append(named)
+    return {"class_name": "Functional", "config": {
+        "name": "graph", "layers": layers, "input_layers": [[e["config"]["name"], 0, 0] for e in inputs],
+        "output_layers": [[output, 0, 0]]}}
+
+
+ACTIVATIONS = ["elu", "gelu", "leaky_relu", "linear", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh"]
+
+ACTIVATION_LAYERS = [
+    layer("LeakyReLU", name="leaky", negative_slope=0.1), layer("ELU", name="half_elu", alpha=0.5), layer("Softmax", name="shares"),
+    layer("ReLU", name="cut", max_value=0.75), layer("ReLU", name="sloped", negative_slope=0.25),
+    layer("ReLU", name="all_options", max_value=1.0, negative_slope=-0.25, threshold=0.125)]
+
+
+def side_by_side():
+    """Every activation of the same values, whole in the output."""
+    calls = [(layer("Dense", name="values", units=7, use_bias=False), [[["row", 0, 0]]])]
+    calls += [(layer("Activation", name=f"as_{name}", activation=name), [[["values", 0, 0]]]) for name in ACTIVATIONS]
+    calls += [(entry, [[["values", 0, 0]]]) for entry in ACTIVATION_LAYERS]
+    calls.append((layer("Concatenate", name="all"), [[[entry["config"]["name"], 0, 0] for entry, _ in calls[1:]]]))
+    return functional([ROW], calls, "all")
+
+
+NETWORKS = {
+    "activations": side_by_side(),
+    "convolutions": sequential(
+        IMAGE, layer("ZeroPadding2D", padding=[[1, 0], [2, 1]]),
+        layer("Conv2D", filters=6, kernel_size=[3, 2], strides=[2, 1], padding="same", activation="tanh"),
+        layer("Conv2D", filters=8, kernel_size=3, groups=2, dilation_rate=2, padding="same"),
+        layer("ZeroPadding2D", padding=1), layer("Dropout", rate=0.5),
+        layer("DepthwiseConv2D", kernel_size=3, padding="same", depth_multiplier=2, activation="relu"),
+        layer("SeparableConv2D", filters=6, kernel_size=3, depth_multiplier=2, padding="same", activation="sigmoid"),
+        layer("Flatten"), layer("Dense", units=5)),
+    "transposed_same": sequential(
+        IMAGE, layer("Conv2DTranspose", filters=4, kernel_size=3, strides=2, padding="same"),
+        layer("Conv2DTranspose", filters=3, kernel_size=2, strides=3, padding="same", activation="relu"),
+        layer("AveragePooling2D", pool_size=3, padding="same"), layer("Flatten"), layer("Dense", units=5)),
+    "transposed_valid": sequential(
+        IMAGE, layer("Conv2DTranspose", filters=4, kernel_size=3, strides=2, use_bias=False),
+        layer("Conv2DTranspose", filters=3, kernel_size=1, strides=2), layer("MaxPooling2D", pool_size=[3, 2], padding="same"),
+        layer("GlobalAveragePooling2D")),
+    "normalized": sequential(
+        IMAGE, layer("Rescaling", scale=2.0, offset=-1.0),
+        layer("Normalization", axis=-1, mean=[0.1, 0.2, 0.3], variance=[1.0, 4.0, 0.25]), layer("Conv2D", filters=4, kernel_size=3),
+        layer("BatchNormalization"), layer("Activation", activation="relu"), layer("MaxPooling2D"),
+        layer("BatchNormalization", center=False, scale=False), layer("LayerNormalization"),
+        layer("GlobalMaxPooling2D", keepdims=True), layer("Flatten"), layer("BatchNormalization", epsilon=0.01),
+        layer("LayerNormalization", center=False), layer("Dense", units=5)),
+    "sequences": sequential(
+        STEPS, layer("Embedding", input_dim=10, output_dim=4),
+        layer("Conv1D", filters=8, kernel_size=3, strides=2, padding="same", activation="silu"), layer("BatchNormalization"),
+        layer("Dense", units=3, activation="softmax"), layer("Reshape", target_shape=[2, -1]), layer("Dense", units=2),
+        layer("Flatten"), layer("Dense", units=5)),
+    "residual": functional(
+        [IMAGE],
+        [(layer("Conv2D", name="stem", filters=4, kernel_size=3, padding="same"), [[["image", 0, 0]]]),
+         (layer("Conv2D", name="inner", filters=4, kernel_size=3, padding="same", activation="relu"), [[["stem", 0, 0]]]),
+         (layer("Add", name="add"), [[["stem", 0, 0], ["inner", 0, 0]]]),
+         (layer("Concatenate", name="channels"), [[["add", 0, 0], ["stem", 0, 0]]]),
+         (layer("Concatenate", name="rows", axis=1), [[["channels", 0, 0], ["channels", 0, 0]]]),
+         (layer("Concatenate", name="mixed", axis=2), [[["image", 0, 0], ["image", 0, 0]]]),
+         (layer("GlobalAveragePooling2D", name="pooled"), [[["rows", 0, 0]]]),
+         (layer("GlobalMaxPooling2D", name="peaks"), [[["mixed", 0, 0]]]),
+         (layer("Concatenate", name="all"), [[["pooled", 0, 0], ["peaks", 0, 0]]]),
+         (layer("Dense", name="scores", units=5), [[["all", 0, 0]]])], "scores"),
+    "shared": functional(
+        [ROW, {"class_name": "InputLayer", "config": {"name": "other", "batch_shape": [None, 6]}}],
+        [(layer("Dense", name="tower", units=4, activation="tanh"), [[["row", 0, 0]], [["other", 0, 0]]]),
+         (layer("Multiply", name="gate"), [[["tower", 0, 0], ["tower", 1, 0]]]),
+         (layer("Dense", name="scores", units=5), [[["gate", 0, 0]]])], "scores"),
+    "nothing_to_do": sequential(ROW, layer("Dropout", rate=0.5)),
+}
+
+
+def supported_layers(bin_dir, directory):
+    """What the model reader takes, by its own words."""
+    path = directory / "unknown.json"
+    path.write_text(json.dumps(sequential(ROW, layer("NoSuchLayer"))))
+    message = subprocess.run([bin_dir / "cairn", "model", path], capture_output=True, text=True, timeout=60, check=False).stderr
+    return set(message.split("supported: ")[1].strip().split(", "))
+
+
+def variables_of(model_file, bin_dir, directory):
+    """[name] shape: what an empty file of weights lacks is told one after another."""
+    values, random = {}, np.random.default_rng(1)
+    while True:
+        np.savez(directory / "weights.npz", **values)
+        run = subprocess.run([bin_dir / "cairn", "export", directory / "weights.npz", "--model", model_file, "-o",
+                              directory / "values.safetensors"], capture_output=True, text=True, timeout=60, check=False)
+        if run.returncode == 0:
+            return values
+        name = run.stderr.split("'")[1]
+        if "has no" in run.stderr:
+            values[name] = np.zeros([0], "f4")
+        else:
+            shape = json.loads(run.stderr.split("in the model ")[1])
+            low = 0.5 if name.endswith(("variance", "gamma")) else -0.7  # a variance is positive
+            fan_in = np.prod(shape[:-1]) if len(shape) > 1 else 1  # so that depth makes nothing large
+            values[name] = (random.uniform(low, 0.9, shape) * 1.5 / np.sqrt(fan_in)).astype("f4")
+
+
+def examples_of(graph):
+    random = np.random.default_rng(2)
+    feeds = {}
+    for port in graph.input:
+        shape = [dim.dim_value for dim in port.type.tensor_type.shape.dim[1:]]
+        if port.name == "steps":
+            feeds[port.name] = random.integers(0, 10, [64, *shape]).astype("f4")
+        else:
+            feeds[port.name] = random.normal(0, 1, [64, *shape]).astype("f4")
+    return feeds
+
+
+def check(name, model_file, bin_dir, directory):
+    variables_of(model_file, bin_dir, directory)
+    path = directory / f"{name}.onnx"
+    subprocess.run([bin_dir / "cairn", "export", directory / "weights.npz", "--model", model_file, "-o", path], timeout=60, check=True)
+    file = onnx.load(path)
+    onnx.checker.check_model(file, full_check=True)
+    feeds = examples_of(file.graph)
+    inputs = []
+    for port, values in feeds.items():
+        inputs.append(directory / f"{port}.npy")
+        np.save(inputs[-1], values)
+    output = directory / "outputs.npy"
+    subprocess.run([bin_dir / "cairn", "predict", directory / "weights.npz", *inputs, "--model", model_file, "-o", output],
+                   timeout=60, check=True)
+    expected = np.load(output)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    scored, = session.run(None, feeds)
+    np.testing.assert_allclose(scored, expected, rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
+    one, = session.run(None, {port: values[:1] for port, values in feeds.items()})
+    np.testing.assert_allclose(one, expected[:1], rtol=TOLERANCE, atol=TOLERANCE, err_msg=f"{name}, one example")
+    assert np.ptp(expected) > 1e-3, f"{name}: all outputs are the same, which compares nothing"
+    turned = sum(node.op_type == "Transpose" for node in file.graph.node)
+    print(f"{name}: {len(file.graph.node)} nodes, {turned} of them Transpose; "
+          f"off by {np.abs(scored - expected).max() / np.abs(expected).max():.1e} of the largest")
+
+
+def main():
+    bin_dir, source_dir = map(pathlib.Path, sys.argv[1:3])
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = pathlib.Path(temporary)
+        used = {entry["class_name"] for document in NETWORKS.values() for entry in document["config"]["layers"]}
+        missing = supported_layers(bin_dir, directory) - used
+        assert not missing, f"no network here has {missing}"
+        for name, document in NETWORKS.items():
+            model_file = directory / f"{name}.json"
+            model_file.write_text(json.dumps(document))
+            check(name, model_file, bin_dir, directory)
+        examples = [source_dir / f"deploy/examples/{name}.json" for name in ("mnist_cnn", "mnist_mlp", "cifar_resnet20")]
+        for example in examples:
+            check(example.stem, example, bin_dir, directory)
+    print(f"{len(NETWORKS) + len(examples)} networks score the same in onnxruntime {onnxruntime.__version__} as here")
+
+
+if __name__ == "__main__":
+    main()

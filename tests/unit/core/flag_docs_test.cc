@@ -1,0 +1,82 @@
+#include "common/core/flag_docs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+#include "common/core/flags.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// A program with what programs have: a choice, a file, a switch, an address, something hidden, a command.
+class FlagDocs : public testing::Test {
+ protected:
+  FlagDocs() {
+    app_.add_option(FlagNames("mode"), mode_, "How it goes")
+        ->check(OneOf({"sync", "async"}))
+        ->capture_default_str();
+    app_.add_option(FlagNames("data_dir"), text_, "Where it's [kept]")->type_name("DIR")->group("Data");
+    app_.add_option("--listen", text_, "Where to listen")->type_name("HOST:PORT");
+    app_.add_flag(SwitchNames("shuffle"), shuffle_, "Mix");
+    app_.add_option("--hidden", text_, "Not to be seen")->group("");
+    CLI::App* command = app_.add_subcommand("show", "Show a thing");
+    command->add_option("THING", text_, ".hidden things too")->required();
+    command->add_flag("--json", shuffle_, "For programs");
+  }
+
+  CLI::App app_{"Does things", "do-it"};
+  std::string mode_ = "sync", text_;
+  bool shuffle_ = false;
+};
+
+TEST_F(FlagDocs, APageHasNameVersionFlagsAndCommands) {
+  const std::string page = ManPage(app_, "1.2.3");
+  EXPECT_THAT(
+      page, StartsWith(".TH DO\\-IT 1 \"\" \"cairn 1.2.3\" \"Cairn\"\n.SH NAME\ndo\\-it \\- Does things\n"));
+  EXPECT_THAT(page, HasSubstr("\\fB\\-\\-mode\\fR \\fIsync|async\\fR\nHow it goes [sync]\n"));
+  EXPECT_THAT(page, HasSubstr(".PP\nData:\n.RS\n.TP\n\\fB\\-\\-data_dir\\fR \\fIDIR\\fR\n"));
+  EXPECT_THAT(page, HasSubstr("\\fB\\-\\-listen\\fR \\fIHOST:PORT\\fR\n"));
+  EXPECT_THAT(page, HasSubstr("\\fB\\-\\-shuffle\\fR, \\fB\\-\\-noshuffle\\fR\nMix\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr(
+          ".SS do\\-it show\nShow a thing\n.PP\n\\fBdo\\-it show\\fR \\fITHING\\fR [\\fIOPTIONS\\fR]\n"));
+  EXPECT_THAT(page, HasSubstr(".SH EXIT STATUS\n"));
+  EXPECT_THAT(page, Not(HasSubstr("hidden\\fR")));
+}
+
+TEST_F(FlagDocs, WhatTroffWouldTakeForARequestIsEscaped) {
+  EXPECT_THAT(ManPage(app_, "1"), HasSubstr("\\fBTHING\\fR\n\\&.hidden things too"));
+}
+
+TEST_F(FlagDocs, BashIsToldWordsFilesAndCommands) {
+  const std::string script = BashCompletion(app_);
+  EXPECT_THAT(script,
+              AllOf(HasSubstr("\n_do_it() {\n"), HasSubstr("complete -o filenames -F _do_it do-it\n")));
+  EXPECT_THAT(script, HasSubstr("':--mode') COMPREPLY=($(compgen -W 'sync async' -- \"$word\"))"));
+  EXPECT_THAT(script, HasSubstr("':--data_dir') COMPREPLY=($(compgen -f -- \"$word\"))"));
+  EXPECT_THAT(script, HasSubstr("'show') path=$next ;;"));
+  EXPECT_THAT(script, HasSubstr("'show') candidates='-h --help --json' ;;"));
+  EXPECT_THAT(script, Not(HasSubstr("--hidden")));
+}
+
+TEST_F(FlagDocs, ZshIsToldTheSameWithWhatEachIsFor) {
+  const std::string script = ZshCompletion(app_);
+  EXPECT_THAT(script, StartsWith("#compdef do-it\n"));
+  EXPECT_THAT(script, HasSubstr("'--mode=[How it goes]:sync|async:(sync async)'"));
+  EXPECT_THAT(script, HasSubstr("'--data_dir=[Where it'\\''s \\[kept\\]]:DIR:_files'"));
+  EXPECT_THAT(script, HasSubstr("'show[Show a thing]'"));
+  EXPECT_THAT(script, HasSubstr("show) _do_it_show ;;"));
+  EXPECT_THAT(script, HasSubstr("_do_it \"$@\"\n"));
+  EXPECT_THAT(script, Not(HasSubstr("--hidden")));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,68 @@
+#include "worker/export/model_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/files.h"
+#include "common/core/status.h"
+#include "worker/export/onnx_file.h"
+
+namespace cairn::worker {
+
+std::vector<NamedTensor> TensorsOf(const nn::Model& model, absl::Span<const float> parameters) {
+  std::vector<NamedTensor> tensors;
+  for (const nn::ModelVariable& variable : model.variables()) {
+    tensors.push_back({variable.name, variable.shape,
+                       parameters.subspan(static_cast<size_t>(variable.offset),
+                                          static_cast<size_t>(variable.shape.num_elements()))});
+  }
+  std::sort(tensors.begin(), tensors.end(),
+            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
+  return tensors;
+}
+
+absl::Status CheckModelFile(const std::string& path) {
+  if (!absl::EndsWith(path, ".onnx") && !absl::EndsWith(path, ".safetensors")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", path, "' ends in neither .onnx nor .safetensors, which are what can be written"));
+  }
+  const absl::Status status = CheckWritable(path);
+  return status.ok() ? status : absl::InvalidArgumentError(status.message());
+}
+
+absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
+                            absl::Span<const float> parameters,
+                            const std::map<std::string, std::string>& metadata) {
+  if (absl::EndsWith(path, ".safetensors")) {
+    std::map<std::string, std::string> with_format = metadata;
+    with_format["format"] = "pt";  // what Hugging Face's readers want to see
+    return WriteSafetensors(path, TensorsOf(model, parameters), with_format);
+  }
+  const auto file = OnnxFile(model, parameters, metadata);
+  if (!file.ok()) return Annotate(file.status(), path);
+  return WriteFileAtomically(path, *file);
+}
+
+absl::Status PrepareModelDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat("cannot create '", directory, "': ", error.message()));
+  return CheckModelFile(absl::StrCat(directory, "/model.onnx"));
+}
+
+absl::Status WriteModelDirectory(const std::string& directory, const nn::Model& model,
+                                 absl::Span<const float> parameters,
+                                 const std::map<std::string, std::string>& metadata) {
+  CAIRN_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(directory, "/model.json"),
+                                            absl::StrCat(model.canonical_json(), "\n")));
+  for (const char* name : {"model.safetensors", "model.onnx"}) {
+    CAIRN_RETURN_IF_ERROR(WriteModelFile(absl::StrCat(directory, "/", name), model, parameters, metadata));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,167 @@
+#include "worker/export/weights.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/files.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/file_io.h"
+#include "worker/checkpoint/safetensors.h"
+#include "worker/data/npz.h"
+#include "worker/job.h"
+
+namespace cairn::worker {
+namespace {
+
+constexpr char kHowToConvert[] =
+    "HDF5 is not read; with the model loaded by Keras 3: numpy.savez('weights.npz', **{f'{l.name}/{w.name}': "
+    "w.numpy() for l in model.layers for w in l.weights})";
+
+absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  uint32_t crc = 0;
+  char length[8];
+  CAIRN_RETURN_IF_ERROR(file.ReadAt(0, length, crc));
+  uint64_t header = 0;
+  for (int i = 7; i >= 0; --i) header = header << 8 | static_cast<unsigned char>(length[i]);
+  if (header > kMaxSafetensorsHeader || header + sizeof(length) > file.size()) {
+    return absl::DataLossError(
+        absl::StrCat("its header is of ", header, " bytes, the file of ", file.size()));
+  }
+  std::string head(header + sizeof(length), '\0');
+  CAIRN_RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(head), crc));
+  CAIRN_ASSIGN_OR_RETURN(const SafetensorsFile tensors, ParseSafetensorsHead(head, file.size()));
+  WeightArrays arrays;
+  for (const StoredTensor& tensor : tensors.tensors) {
+    WeightArray& array = arrays[tensor.name];
+    array.shape = tensor.shape;
+    array.values.resize(static_cast<size_t>(tensor.shape.num_elements()));
+    const absl::Span<char> bytes(reinterpret_cast<char*>(array.values.data()),
+                                 array.values.size() * sizeof(float));
+    CAIRN_RETURN_IF_ERROR(file.ReadAt(tensor.offset, bytes, crc));
+  }
+  return arrays;
+}
+
+absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const data::NpzFile file, data::NpzFile::Open(path));
+  WeightArrays arrays;
+  for (const std::string& name : file.Names()) {
+    CAIRN_ASSIGN_OR_RETURN(const data::Array array, file.Read(name));
+    if (data::IsInteger(array.type)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", name, ": is of ", data::NameOf(array.type), ", not of floating point"));
+    }
+    WeightArray& weights = arrays[name];
+    weights.shape = array.shape;
+    const int64_t elements = array.shape.num_elements();
+    weights.values.reserve(static_cast<size_t>(elements));
+    data::WithType(array.type, [&](auto type) {
+      for (int64_t i = 0; i < elements; ++i) {
+        weights.values.push_back(static_cast<float>(data::ElementAt<decltype(type)>(array.bytes.data(), i)));
+      }
+    });
+  }
+  return arrays;
+}
+
+// The newest of a train_dir that is whole, or the one whose directory is given.
+absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
+  if (FileExists(absl::StrCat(path, "/", kStateFile))) return Checkpoint::Open(path);
+  return OpenNewest(path, [](const absl::Status& skipped) { LogWarning("passed over ", skipped.message()); });
+}
+
+bool IsDirectory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+}  // namespace
+
+absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path) {
+  if (absl::EndsWith(path, ".npz")) return ReadNpz(path);
+  if (absl::EndsWith(path, ".safetensors")) {
+    auto arrays = ReadSafetensors(path);
+    if (!arrays.ok() && !absl::StrContains(arrays.status().message(), path))
+      return Annotate(arrays.status(), path);
+    return arrays;
+  }
+  if (absl::EndsWith(path, ".keras") || absl::EndsWith(path, ".h5")) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", kHowToConvert));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", path, "' is neither a directory with checkpoints nor .safetensors nor .npz"));
+}
+
+absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, const nn::Model& model,
+                                                absl::string_view source) {
+  std::vector<float> parameters(static_cast<size_t>(model.num_parameters()));
+  std::set<std::string> wanted;
+  for (const nn::ModelVariable& variable : model.variables()) {
+    wanted.insert(variable.name);
+    const auto found = arrays.find(variable.name);
+    if (found == arrays.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          source, ": has no '", variable.name, "'; it has ",
+          absl::StrJoin(arrays, ", ",
+                        [](std::string* out, const auto& array) { absl::StrAppend(out, array.first); })));
+    }
+    if (found->second.shape != variable.shape) {
+      return absl::InvalidArgumentError(absl::StrCat(source, ": '", variable.name, "' has shape ",
+                                                     found->second.shape.ToString(), ", in the model ",
+                                                     variable.shape.ToString()));
+    }
+    std::copy(found->second.values.begin(), found->second.values.end(), parameters.begin() + variable.offset);
+  }
+  for (const auto& [name, array] : arrays) {
+    if (wanted.count(name) == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(source, ": '", name, "' is not in the model"));
+    }
+  }
+  return parameters;
+}
+
+absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn::Model& model) {
+  if (!IsDirectory(path)) {
+    CAIRN_ASSIGN_OR_RETURN(const WeightArrays arrays, ReadWeightArrays(path));
+    return MatchWeights(arrays, model, path);
+  }
+  CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
+  return LoadWeights(checkpoint, model);
+}
+
+absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, const nn::Model& model) {
+  std::vector<float> parameters(static_cast<size_t>(model.num_parameters()));
+  CAIRN_RETURN_IF_ERROR(checkpoint.Load(VariablesOf(model), {}, {absl::MakeSpan(parameters)}));
+  return parameters;
+}
+
+absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file) {
+  if (!IsDirectory(path)) {
+    if (model_file.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--model: ", path, " holds values alone: of which model?"));
+    }
+    CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(model_file));
+    CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(path, model));
+    return TrainedModel{std::move(model), std::move(parameters), std::nullopt};
+  }
+  CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
+  auto model = model_file.empty() ? nn::Model::FromJson(checkpoint.model_json(),
+                                                        absl::StrCat(checkpoint.directory(), "/model.json"))
+                                  : nn::Model::FromFile(model_file);
+  CAIRN_RETURN_IF_ERROR(model);
+  CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(checkpoint, *model));
+  return TrainedModel{*std::move(model), std::move(parameters), checkpoint.run().global_step};
+}
+
+}  // namespace cairn::worker

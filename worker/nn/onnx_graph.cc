@@ -1,0 +1,176 @@
+#include "worker/nn/onnx_graph.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/nn/model.h"
+
+namespace cairn::nn {
+namespace {
+
+// `values` of `shape` with their axes in another order: output axis i is input axis permutation[i].
+std::vector<float> Permuted(absl::Span<const float> values, const Shape& shape,
+                            absl::Span<const int> permutation) {
+  const size_t rank = permutation.size();
+  std::vector<int64_t> strides(rank, 1);  // [input axis]
+  for (size_t axis = rank - 1; axis-- > 0;)
+    strides[axis] = strides[axis + 1] * shape[static_cast<int>(axis) + 1];
+  std::vector<float> permuted;
+  permuted.reserve(values.size());
+  std::vector<int64_t> index(rank, 0);  // [output axis]
+  while (permuted.size() < values.size()) {
+    int64_t from = 0;
+    for (size_t axis = 0; axis < rank; ++axis)
+      from += index[axis] * strides[static_cast<size_t>(permutation[axis])];
+    permuted.push_back(values[static_cast<size_t>(from)]);
+    for (size_t axis = rank; axis-- > 0;) {
+      if (++index[axis] < shape[permutation[axis]]) break;
+      index[axis] = 0;
+    }
+  }
+  return permuted;
+}
+
+}  // namespace
+
+std::string OnnxBuilder::UniqueName(absl::string_view wanted) {
+  std::string name(wanted);
+  for (int suffix = 1; !names_.insert(name).second; ++suffix) name = absl::StrCat(wanted, "_", suffix);
+  return name;
+}
+
+std::string OnnxBuilder::Add(absl::string_view op_type, std::vector<std::string> inputs,
+                             std::vector<OnnxAttribute> attributes) {
+  std::string name = UniqueName(absl::StrCat(layer_, "/", op_type));
+  graph_.nodes.push_back({std::string(op_type), name, std::move(inputs), name, std::move(attributes)});
+  return name;
+}
+
+std::string OnnxBuilder::ChannelsLast(OnnxValue value) {
+  const Value& there = values_[static_cast<size_t>(value)];
+  if (!there.channels_last.empty()) return there.channels_last;
+  std::vector<int64_t> order = {0};
+  for (int axis = 1; axis < there.shape.rank(); ++axis) order.push_back(axis + 1);
+  order.push_back(1);
+  std::string name = Add("Transpose", {there.channels_first}, {{"perm", order}});
+  values_[static_cast<size_t>(value)].channels_last = name;
+  return name;
+}
+
+std::string OnnxBuilder::ChannelsFirst(OnnxValue value) {
+  const Value& there = values_[static_cast<size_t>(value)];
+  if (!there.channels_first.empty()) return there.channels_first;
+  if (there.shape.rank() == 1) return there.channels_last;
+  std::vector<int64_t> order = {0, there.shape.rank()};
+  for (int axis = 1; axis < there.shape.rank(); ++axis) order.push_back(axis);
+  std::string name = Add("Transpose", {there.channels_last}, {{"perm", order}});
+  values_[static_cast<size_t>(value)].channels_first = name;
+  return name;
+}
+
+OnnxValue OnnxBuilder::FromChannelsLast(std::string name, const Shape& shape) {
+  values_.push_back({shape, std::move(name), {}});
+  return static_cast<OnnxValue>(values_.size()) - 1;
+}
+
+OnnxValue OnnxBuilder::FromChannelsFirst(std::string name, const Shape& shape) {
+  if (shape.rank() == 1) return FromChannelsLast(std::move(name), shape);
+  values_.push_back({shape, {}, std::move(name)});
+  return static_cast<OnnxValue>(values_.size()) - 1;
+}
+
+OnnxValue OnnxBuilder::Elementwise(absl::Span<const OnnxValue> inputs,
+                                   absl::FunctionRef<std::string(const std::vector<std::string>&)> compute) {
+  bool channels_first = true;
+  for (const OnnxValue input : inputs) channels_first = channels_first && IsChannelsFirst(input);
+  std::vector<std::string> names;
+  for (const OnnxValue input : inputs)
+    names.push_back(channels_first ? ChannelsFirst(input) : ChannelsLast(input));
+  const Shape shape = ShapeOf(inputs[0]);
+  std::string output = compute(names);
+  return channels_first ? FromChannelsFirst(std::move(output), shape)
+                        : FromChannelsLast(std::move(output), shape);
+}
+
+std::string OnnxBuilder::Weights(const OnnxVariable& variable, absl::Span<const int> permutation,
+                                 const Shape& shape) {
+  if (!weights_.insert(variable.name).second) return variable.name;
+  names_.insert(variable.name);
+  if (permutation.empty()) {
+    graph_.constants.push_back(
+        {variable.name, variable.shape, std::vector<float>(variable.values.begin(), variable.values.end())});
+    return variable.name;
+  }
+  Shape permuted;
+  for (const int axis : permutation) permuted.Append(variable.shape[axis]);
+  graph_.constants.push_back({variable.name, shape.rank() > 0 ? shape : permuted,
+                              Permuted(variable.values, variable.shape, permutation)});
+  return variable.name;
+}
+
+std::string OnnxBuilder::Floats(absl::string_view what, const Shape& shape, std::vector<float> values) {
+  std::string name = UniqueName(absl::StrCat(layer_, "/", what));
+  graph_.constants.push_back({name, shape, std::move(values)});
+  return name;
+}
+
+std::string OnnxBuilder::Ints(absl::string_view what, std::vector<int64_t> values) {
+  std::string name = UniqueName(absl::StrCat(layer_, "/", what));
+  const Shape shape = {static_cast<int64_t>(values.size())};
+  graph_.constants.push_back({name, shape, std::move(values)});
+  return name;
+}
+
+void OnnxBuilder::Rename(const std::string& name, const std::string& to) {
+  for (OnnxNode& node : graph_.nodes) {
+    if (node.output == name) node.output = to;
+    for (std::string& input : node.inputs) {
+      if (input == name) input = to;
+    }
+  }
+}
+
+absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters) {
+  OnnxBuilder builder;
+  builder.graph_.name = model.name();
+  // Variables keep their names: a layer's name has no slash, so that none of ours can be one of them.
+  for (const ModelVariable& variable : model.variables()) builder.names_.insert(variable.name);
+  std::vector<OnnxValue> inputs;  // [input of the model]
+  for (const ModelInput& input : model.inputs()) {
+    builder.graph_.inputs.push_back({builder.UniqueName(input.name), input.shape});
+    inputs.push_back(builder.FromChannelsLast(builder.graph_.inputs.back().name, input.shape));
+  }
+  std::vector<OnnxValue> outputs;  // [node]
+  for (const Node& node : model.nodes()) {
+    std::vector<OnnxValue> of_node;
+    for (const int input : node.inputs) {
+      of_node.push_back(input < 0 ? inputs[static_cast<size_t>(-1 - input)]
+                                  : outputs[static_cast<size_t>(input)]);
+    }
+    std::vector<OnnxVariable> variables;
+    for (const int index : node.variables) {
+      const ModelVariable& variable = model.variables()[static_cast<size_t>(index)];
+      variables.push_back({variable.name, variable.shape,
+                           parameters.subspan(static_cast<size_t>(variable.offset),
+                                              static_cast<size_t>(variable.shape.num_elements()))});
+    }
+    builder.layer_ = node.layer->name();
+    const auto output = node.layer->ToOnnx(of_node, variables, builder);
+    if (!output.ok()) {
+      return Annotate(output.status(),
+                      absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), ")"));
+    }
+    outputs.push_back(*output);
+  }
+  std::string last = builder.ChannelsLast(outputs.back());
+  for (const OnnxGraph::Port& input : builder.graph_.inputs) {
+    if (input.name == last) last = builder.Add("Identity", {last});  // nothing was to be done
+  }
+  const std::string name = builder.UniqueName(model.nodes().back().layer->name());
+  builder.Rename(last, name);
+  builder.graph_.output = {name, model.output_shape()};
+  return std::move(builder.graph_);
+}
+
+}  // namespace cairn::nn
