@@ -27,6 +27,7 @@ std::unique_ptr<Command> MakeHealthCommand();
 std::unique_ptr<Command> MakeMatpowCommand();
 std::unique_ptr<Command> MakeModelCommand();
 std::unique_ptr<Command> MakeStatusCommand();
+std::unique_ptr<Command> MakeTraceCommand();
 std::unique_ptr<Command> MakeTrainCommand();
 std::unique_ptr<Command> MakeVarCommand();
 std::unique_ptr<Command> MakeVersionCommand();

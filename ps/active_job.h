@@ -44,6 +44,7 @@ class ActiveJob {
     Crew* crew = nullptr;                 // likewise
     FaultPoints* faults = nullptr;        // as Shard::Options
     Meters* meters = nullptr;             // likewise
+    TraceRecorder* trace = nullptr;       // likewise
   };
   // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when MemoryNeeds go
   // beyond the limit, naming both and what needs how much.

@@ -37,6 +37,10 @@ Server::~Server() {
   Shutdown();
 }
 
+int64_t Server::TraceClock() const {
+  return options_.trace == nullptr ? 0 : options_.trace->UnixNanos(std::chrono::steady_clock::now());
+}
+
 void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectResponse> reply) {
   if (request.protocol() != net::kProtocolVersion) {
     reply(absl::FailedPreconditionError(absl::StrCat(name(), " speaks protocol ", net::kProtocolVersion, ", ",
@@ -61,6 +65,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   response.set_protocol(net::kProtocolVersion);
   response.set_incarnation(options_.incarnation);
   response.set_local_socket(options_.local_socket);
+  response.set_clock_unix_nanos(TraceClock());
   std::shared_ptr<ActiveJob> job;
   {
     MutexLock lock(mutex_);
@@ -113,7 +118,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
                                     .memory_limit = options_.memory_limit,
                                     .crew = options_.crew,
                                     .faults = options_.faults,
-                                    .meters = &meters_});
+                                    .meters = &meters_,
+                                    .trace = options_.trace});
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
@@ -304,6 +310,7 @@ std::string Server::WaitingFor(Sequencer& sequencer) const {
 
 void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply) {
   v1::HeartbeatResponse response;
+  response.set_clock_unix_nanos(TraceClock());
   absl::Status status;
   {
     MutexLock lock(mutex_);

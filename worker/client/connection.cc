@@ -84,7 +84,15 @@ absl::Status Connection::Handshake(int server, v1::ConnectResponse* response) {
   request.set_cluster_hash(options_.cluster_hash);
   request.set_server(server);
   request.set_client(options_.task);
-  return stub(server).Connect(request, response, kCallTimeout);
+  const TimePoint sent = Now();
+  const absl::Status status = stub(server).Connect(request, response, kCallTimeout);
+  if (status.ok()) NoteClock(server, sent, response->clock_unix_nanos());
+  return status;
+}
+
+void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const {
+  if (options_.trace == nullptr || clock_unix_nanos == 0) return;
+  options_.trace->AddClockSample(absl::StrCat("ps/", server), sent, Now(), clock_unix_nanos);
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
