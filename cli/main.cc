@@ -33,6 +33,7 @@ constexpr Row kCommands[] = {
     {"cluster", "Write the files of a cluster: ClusterSpec, shell, Compose, Kubernetes", MakeClusterCommand},
     {"health", "Ask a server whether it is well, for health checks of containers", MakeHealthCommand},
     {"status", "Show a cluster at work: tasks, rates, who waits for whom", MakeStatusCommand},
+    {"trace", "Merge timelines (--trace_file), or tell where a step's time goes", MakeTraceCommand},
     {"version", "Print the version", MakeVersionCommand},
 };
 

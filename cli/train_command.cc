@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "cli/local_cluster.h"
+#include "cli/local_traces.h"
 #include "cli/ports.h"
 #include "cli/supervisor.h"
 #include "common/core/cores.h"
@@ -107,6 +108,7 @@ class TrainCommand final : public Command {
     AddTrainOptions(app, options_);
     net::AddTlsFlags(app, tls_);
     net::AddMetricsFlags(app, metrics_);
+    AddTraceFlags(app, trace_);
     model->excludes(app.get_option("--model"));
   }
 
@@ -123,6 +125,7 @@ class TrainCommand final : public Command {
                                 ": a copy needs another server: --ps 2"));
     }
     if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) return Fault(status.message());
+    if (const absl::Status status = CheckTraceFlags(trace_); !status.ok()) return Fault(status.message());
     if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
       return Fault(absl::StrCat("--metrics_port: no ", num_servers_ + num_workers_, " ports from ", *metrics_.port,
                                 " on, one for each task"));
@@ -171,13 +174,31 @@ class TrainCommand final : public Command {
         if (task.child.name == parts.first) task.first_life = {absl::StrCat("--fault=", parts.second)};
       }
     }
+    const LocalTraces traces(trace_, tasks);
     if (options_.elastic) SayHowToJoin(*server_ports);
     Supervisor supervisor(
         {.program = kProgram,
          .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
          .json = options_.log_format == "json"});
-    return supervisor.Run(tasks);
+    return MergeTraces(traces, supervisor.Run(tasks));
   }
+
+  // `code`: of the job, which a timeline that could not be written spoils where nothing else did.
+  int MergeTraces(const LocalTraces& traces, int code) const {
+    std::vector<std::string> missing;
+    const absl::Status status = traces.Merge(missing);
+    if (!missing.empty()) Say(absl::StrCat("the timeline lacks ", absl::StrJoin(missing, ", ")));
+    if (status.ok()) return code;
+    Say(absl::StrCat("--trace_file: ", status.message()));
+    return code != 0 ? code : static_cast<int>(ExitCode::kFailure);
+  }
+
+  void Say(const std::string& text) const {
+    const std::string line = options_.log_format == "json" ? JsonLogLine(kProgram, LogLevel::kWarning, text)
+                                                           : absl::StrCat(kProgram, ": ", text, "\n");
+    std::fputs(line.c_str(), stderr);
+  }
+
 
   void SayHowToJoin(const std::vector<ReservedPort>& server_ports) const {
     const std::string servers =
@@ -229,6 +250,7 @@ class TrainCommand final : public Command {
   worker::TrainOptions options_;
   net::TlsFiles tls_;
   net::MetricsFlags metrics_;
+  TraceFlags trace_;
 };
 
 }  // namespace

@@ -131,6 +131,10 @@ class Device {
   // parameters and gradients are used in place and never copied.
   virtual bool host_memory_is_device_memory() const = 0;
 
+  // Names what is asked for until EndRange() in the vendor's profiler, where there is one. They nest.
+  virtual void BeginRange(const char* /*name*/) {}
+  virtual void EndRange() {}
+
   // What linear maps write.
   virtual ElementType compute_type() const = 0;
 

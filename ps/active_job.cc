@@ -229,6 +229,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   shard.crew = host.crew;
   shard.faults = host.faults;
   shard.meters = host.meters;
+  shard.trace = host.trace;
+  shard.server = host.index;
   if (job.mode() == v1::MODE_VARIABLES) {
     CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
     active->shard_ = std::make_shared<Shard>(std::move(shard));

@@ -55,6 +55,7 @@ class ActiveJob {
     Crew* crew = nullptr;                 // likewise
     FaultPoints* faults = nullptr;        // as Shard::Options
     Meters* meters = nullptr;             // likewise
+    TraceRecorder* trace = nullptr;       // likewise
     // Where the job has ps_replication:
     int place = 0;                                       // index of the server that the part is on
     uint64_t incarnation = 0;                            // of the part

@@ -23,6 +23,7 @@
 #include "common/core/signals.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
+#include "common/core/trace_session.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
@@ -55,6 +56,7 @@ struct Flags {
   net::ClusterFlags cluster;
   net::TlsFiles tls;
   net::MetricsFlags metrics;
+  TraceFlags trace;
   std::string listen;
   bool reuse_port = false;
   std::string memory_limit;
@@ -114,6 +116,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   const int64_t memory_limit =
       flags.memory_limit.empty() ? UsableMemory() : ParseMemorySize(flags.memory_limit).value();
 
+  TraceSession trace(flags.trace, cluster.self.ToString());
   SteadyClock clock;
   FaultPoints faults(flags.fault);
   Crew crew(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
@@ -131,6 +134,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
             .memory_limit = memory_limit,
             .crew = &crew,
             .faults = &faults,
+            .trace = trace.recorder(),
             .local_socket = part == index ? local.name : std::string(),
         },
         clock);
@@ -205,6 +209,7 @@ int Main(int argc, char** argv) {
   net::AddClusterFlags(app, flags.cluster);
   net::AddTlsFlags(app, flags.tls);
   net::AddMetricsFlags(app, flags.metrics);
+  AddTraceFlags(app, flags.trace);
   app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
   app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
   app.add_option(
@@ -231,6 +236,9 @@ int Main(int argc, char** argv) {
         UsageError(kProgram, absl::StrCat("--job_name: this program is a ps, not a ", cluster->self.job)));
   }
   if (const absl::Status status = net::CheckTlsFiles(flags.tls); !status.ok()) {
+    return static_cast<int>(UsageError(kProgram, status.message()));
+  }
+  if (const absl::Status status = CheckTraceFlags(flags.trace); !status.ok()) {
     return static_cast<int>(UsageError(kProgram, status.message()));
   }
   StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level), LogFormatOf(flags.log_format));

@@ -41,6 +41,10 @@ Server::~Server() {
   Shutdown();
 }
 
+int64_t Server::TraceClock() const {
+  return options_.trace == nullptr ? 0 : options_.trace->UnixNanos(std::chrono::steady_clock::now());
+}
+
 void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectResponse> reply) {
   if (request.protocol() != net::kProtocolVersion) {
     reply(absl::FailedPreconditionError(absl::StrCat(name(), " speaks protocol ", net::kProtocolVersion, ", ",
@@ -64,6 +68,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   v1::ConnectResponse response;
   response.set_protocol(net::kProtocolVersion);
   response.set_local_socket(options_.local_socket);
+  response.set_clock_unix_nanos(TraceClock());
   std::shared_ptr<ActiveJob> job;
   bool outdated;
   {
@@ -331,6 +336,7 @@ std::string Server::WaitingFor(Sequencer& sequencer) const {
 
 void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply) {
   v1::HeartbeatResponse response;
+  response.set_clock_unix_nanos(TraceClock());
   absl::Status status;
   {
     MutexLock lock(mutex_);

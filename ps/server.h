@@ -64,6 +64,7 @@ class Server {
     int64_t memory_limit = UsableMemory();         // bytes, of one job: MemoryNeeds
     Crew* crew = nullptr;                          // likewise
     FaultPoints* faults = nullptr;                 // as Shard::Options
+    TraceRecorder* trace = nullptr;                // likewise
     std::string local_socket{};                    // net::LocalListener::name; empty: no LocalService
   };
   // `clock` must outlive the server.
@@ -106,6 +107,8 @@ class Server {
   // What this server tells whoever looks: but for rates, which need two looks.
   v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
   Meters& meters() { return meters_; }
+  // Null where nothing is recorded.
+  TraceRecorder* trace() const { return options_.trace; }
 
   // For a follower: the sequencer of this generation of `run_id`. UNAVAILABLE while this server does not have
   // that job.
@@ -169,6 +172,8 @@ class Server {
   // What a call of Wait is told comes of what the copy knows too.
   Reply<v1::WaitResponse> ToldWhenHeld(Reply<v1::WaitResponse> reply) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For clients that put their timelines beside ours; 0 where nothing is recorded.
+  int64_t TraceClock() const;
   bool Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose time is up at `now`, to `calls`.

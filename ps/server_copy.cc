@@ -39,6 +39,7 @@ ActiveJob::Host Server::HostFor(uint64_t incarnation) {
           .crew = options_.crew,
           .faults = options_.faults,
           .meters = &meters_,
+          .trace = options_.trace,
           .place = place(),
           .incarnation = incarnation,
           .epoch = epoch_,

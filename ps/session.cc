@@ -1,6 +1,7 @@
 #include "ps/session.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -136,6 +137,13 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
   }
   if (!open.failure.ok()) return;
   open.job = *std::move(job);
+  if (Wants(server_.trace())) {
+    open.received = {.lane = TraceLane::kReceive,
+                     .index = begin.worker(),
+                     .name = "receive",
+                     .begin = TraceNanos(std::chrono::steady_clock::now()),
+                     .step = begin.base_version() + 1};
+  }
   open.push = open.job->shard().BeginPush(request);
   open.worker = begin.worker();
 }
@@ -226,6 +234,7 @@ absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::
   }
   Open& open = found->second;
   server_.meters().received_bytes.Add(net::PayloadBytes(payload));
+  open.received.bytes += net::PayloadBytes(payload);
   if (!open.failure.ok()) return absl::OkStatus();
   open.failure =
       open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);
@@ -240,6 +249,10 @@ void Session::End(uint64_t request_id, Open open) {
   if (open.write != nullptr) {
     FinishWrite(request_id, std::move(open));
     return;
+  }
+  if (*open.received.name != '\0') {
+    open.received.end = TraceNanos(std::chrono::steady_clock::now());
+    server_.trace()->Record(open.received);
   }
   // What it has to do next is as of the answer, also of one that is repeated.
   std::weak_ptr<ActiveJob> hands_out;

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "cairn/v1/session.pb.h"
+#include "common/core/trace.h"
 #include "common/net/frame.h"
 #include "ps/server.h"
 
@@ -49,6 +50,7 @@ class Session {
     std::unique_ptr<Accumulator> write;
     int worker = 0;  // whose push it is
     v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // of its answer
+    TraceEvent received{};  // name empty: not recorded
     bool initialise = false;
     bool state = false;    // the write is of values and slots
     absl::Status failure;  // the rest of the request is skipped

@@ -49,12 +49,15 @@ v1::Outcome OutcomeOf(Refuse::Reason reason) {
 Shard::Shard(Options options)
     : faults_(options.faults),
       meters_(options.meters),
+      trace_(options.trace),
+      server_(options.server),
       optimizer_(std::move(options.optimizer)),
       staleness_aware_learning_rate_(options.staleness_aware_learning_rate),
       final_version_(options.final_version > 0 ? options.final_version : kNoEnd),
       store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit,
              options.crew) {
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
+  if (trace_ != nullptr) trace_->AtStep(options.initial_version + 1);
 }
 
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
@@ -243,6 +246,7 @@ void Shard::ExecuteQueue() {
       }
     }
     Replies replies;
+    const bool traced = Wants(trace());  // asked now: an update may begin the next step
     if (auto* task = std::get_if<PendingTask>(&*next)) {
       (*task)(replies);
     } else {
@@ -251,7 +255,15 @@ void Shard::ExecuteQueue() {
       Execute(pending.entry, replies);
       executed = executed_ = pending.entry.index;
     }
+    const TimePoint replying = std::chrono::steady_clock::now();
     for (Reply& reply : replies) WhenHeld(std::move(reply));
+    if (traced && !replies.empty()) {
+      trace_->Record({.lane = TraceLane::kReply,
+                      .name = "reply",
+                      .begin = TraceNanos(replying),
+                      .end = TraceNanos(std::chrono::steady_clock::now()),
+                      .step = store_.current().version});
+    }
     if (executed - reported >= kReportEvery) {
       ReportExecuted(executed);
       reported = executed;
@@ -317,6 +329,7 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
 
 void Shard::ExecuteMeasure(const LogEntry& entry, const Measure& measure) {
   if (!failure().ok()) return;
+  const TraceSpan span(trace(), TraceLane::kMeasure, "measure");
   Sums sums = {.index = entry.index, .slices = {}};
   absl::Status status = WithMean(entry, measure.contributors, measure.version,
                                  [&](const VariableStore::Mean& mean) -> absl::Status {
@@ -338,6 +351,9 @@ void Shard::ExecuteMeasure(const LogEntry& entry, const Measure& measure) {
 void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) {
   if (!failure().ok()) return;
   if (apply.last) final_version_ = apply.version;
+  const bool traced = Wants(trace());
+  TraceSpan span(trace(), TraceLane::kApply, "apply",
+                 {.step = apply.version, .bytes = store_.size() * int64_t{sizeof(float)}});
   const TimePoint began = std::chrono::steady_clock::now();
   absl::Status status = WithMean(entry, apply.contributors, apply.version,
                                  [this](const VariableStore::Mean& mean) { return store_.ApplyMean(mean); });
@@ -345,6 +361,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
     Fail(std::move(status));
     return;
   }
+  span.End();
   Pass("applied");
   mean_.reset();
   measuring_ = false;
@@ -356,6 +373,8 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
   MutexLock lock(mutex_);
   unanswered_.reset();
   Count(apply, began);
+  if (traced) TraceContributors(apply, began);
+  if (trace() != nullptr) trace_->AtStep(apply.version + 1);
   for (const Gradient& gradient : apply.contributors) {
     const int64_t staleness = apply.version - 1 - gradient.base_version;
     if (apply.held) {
@@ -381,6 +400,26 @@ void Shard::Count(const Apply& apply, TimePoint began) const {
   meters_->OnUpdate(came, began, std::chrono::steady_clock::now());
 }
 
+void Shard::TraceContributors(const Apply& apply, TimePoint began) const {
+  TimePoint first = began;
+  for (const Gradient& gradient : apply.contributors) {
+    const PushKey& key = gradient.key;
+    trace_->Record({.kind = TraceEvent::Kind::kFlowIn,
+                    .lane = TraceLane::kApply,
+                    .begin = TraceNanos(began),
+                    .flow = {.worker = key.worker,
+                             .server = server_,
+                             .incarnation = key.incarnation,
+                             .number = key.step}});
+    if (const auto found = staged_.find(key); found != staged_.end()) first = std::min(first, found->second.came);
+  }
+  trace_->Record({.lane = TraceLane::kCollect,
+                  .name = "collect",
+                  .begin = TraceNanos(first),
+                  .end = TraceNanos(began),
+                  .step = apply.version});
+}
+
 void Shard::ExecuteRelease(const Release& release, Replies& replies) {
   const Values values = store_.current();
   MutexLock lock(mutex_);
@@ -402,6 +441,7 @@ absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
   result.finished = finished(result.values.version);
   if (snapshot) {
     Pass("snapshot");
+    const TraceSpan span(trace(), TraceLane::kSnapshot, "copy slots");
     CAIRN_ASSIGN_OR_RETURN(result.slots, store_.CopySlots());
     result.learning_rate = store_.amended_learning_rate();
   }

@@ -39,6 +39,7 @@
 #include "common/core/clock.h"
 #include "common/core/fault_points.h"
 #include "common/core/mutex.h"
+#include "common/core/trace.h"
 #include "ps/accumulator.h"
 #include "ps/ledger.h"
 #include "ps/meters.h"
@@ -108,6 +109,8 @@ class Shard final : public LogSink {
     Crew* crew = nullptr;           // as VariableStore's
     FaultPoints* faults = nullptr;  // outlives the shard; passes "push", "read", "snapshot", "applied"
     Meters* meters = nullptr;       // likewise; counts the updates
+    TraceRecorder* trace = nullptr;  // likewise; is told of each step
+    int server = 0;                  // whose shard it is
   };
   // Pushes that wait for their decision, and repeats of one of them: more are RESOURCE_EXHAUSTED.
   static constexpr size_t kMostStaged = 4096;
@@ -252,9 +255,13 @@ class Shard final : public LogSink {
                         absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Count(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null where nothing is recorded: also of a copy, whose updates are those of the server that it follows.
+  TraceRecorder* trace() const { return port_.load() == nullptr ? nullptr : trace_; }
   // The mean of these as a buffer of its own, or the one gradient that it is.
   UpdateMean MeanOf(int64_t version, absl::Span<const WeightedGradient> gradients,
                     absl::Span<const std::shared_ptr<const AlignedBuffer>> held);
+  // What was collected from when on, and where the pushes of it end.
+  void TraceContributors(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteMark(const Mark& mark, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -273,6 +280,8 @@ class Shard final : public LogSink {
 
   FaultPoints* const faults_;
   Meters* const meters_;
+  TraceRecorder* const trace_;
+  const int server_;
   const std::unique_ptr<Optimizer> optimizer_;
   const bool staleness_aware_learning_rate_;
   std::atomic<int64_t> final_version_;  // the log may lower it

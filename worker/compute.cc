@@ -28,8 +28,14 @@ std::vector<nn::DeviceThread*> Pointers(const std::vector<std::unique_ptr<nn::De
 class Maker {
  public:
   Maker(const TrainOptions& options, const nn::Model& model, const nn::LossSpec& loss,
-        const DeviceRequest& request, CoreRange cores, const DeviceMakers& makers)
-      : options_(options), model_(model), loss_(loss), request_(request), cores_(cores), makers_(makers) {}
+        const DeviceRequest& request, CoreRange cores, const DeviceMakers& makers, TraceRecorder* trace)
+      : options_(options),
+        model_(model),
+        loss_(loss),
+        request_(request),
+        cores_(cores),
+        makers_(makers),
+        trace_(trace) {}
 
   absl::StatusOr<Compute> Make() {
     if (request_.cpu_devices > request_.threads) {
@@ -48,7 +54,7 @@ class Maker {
     CAIRN_RETURN_IF_ERROR(StartThreads(found));
     compute_.remarks.push_back(absl::StrCat("a replica on each of ", compute_.name));
     CAIRN_ASSIGN_OR_RETURN(compute_.replica,
-                           nn::MakeMirroredReplica(model_, loss_, Pointers(compute_.threads)));
+                           nn::MakeMirroredReplica(model_, loss_, Pointers(compute_.threads), trace_));
     for (const FoundDevice& device : found) {
       LayerPlacement placement = {.devices = {device}, .device_of = std::vector<int>(model_.nodes().size())};
       Append(compute_.placement, DescribeLayers(model_, placement));
@@ -101,7 +107,7 @@ class Maker {
                                             micro_batches == 1 ? " piece" : " micro-batches"));
     CAIRN_ASSIGN_OR_RETURN(compute_.replica,
                            nn::MakePipelineReplica(model_, loss_, Pointers(compute_.threads),
-                                                   placement.device_of, micro_batches));
+                                                   placement.device_of, micro_batches, trace_));
     compute_.placement = DescribeLayers(model_, placement);
     return absl::OkStatus();
   }
@@ -125,7 +131,7 @@ class Maker {
     told.type = made.type;
     told.index = made.index;
     compute_.placement = DescribeLayers(model_, placement);
-    CAIRN_ASSIGN_OR_RETURN(compute_.replica, nn::Replica::Create(model_, loss_, *compute_.device));
+    CAIRN_ASSIGN_OR_RETURN(compute_.replica, nn::Replica::Create(model_, loss_, *compute_.device, {.recorder = trace_}));
     return absl::OkStatus();
   }
 
@@ -162,6 +168,7 @@ class Maker {
   const DeviceRequest& request_;
   const CoreRange cores_;
   const DeviceMakers& makers_;
+  TraceRecorder* const trace_;
   Compute compute_;
 };
 
@@ -169,8 +176,8 @@ class Maker {
 
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
-                                    const DeviceMakers& makers) {
-  return Maker(options, model, loss, request, cores, makers).Make();
+                                    const DeviceMakers& makers, TraceRecorder* trace) {
+  return Maker(options, model, loss, request, cores, makers, trace).Make();
 }
 
 }  // namespace cairn::worker

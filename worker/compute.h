@@ -33,10 +33,10 @@ struct CoreRange {
   int first = 0, count = 0;
 };
 
-// `model` must outlive it. `request` says what all ways share; its `device` is where one device is asked for.
+// `model` and `trace`, which may be null, must outlive it. `request` says what all ways share; its `device` is where one device is asked for.
 // INVALID_ARGUMENT names the flag or the layer that asks for what there is not.
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
-                                    const DeviceMakers& makers);
+                                    const DeviceMakers& makers, TraceRecorder* trace = nullptr);
 
 }  // namespace cairn::worker

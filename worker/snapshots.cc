@@ -92,13 +92,14 @@ RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
 }  // namespace
 
 Snapshots::Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job,
-                     const Clock& clock, FaultPoints* faults, WorkerMeters* meters)
+                     const Clock& clock, FaultPoints* faults, WorkerMeters* meters, TraceRecorder* trace)
     : options_(options),
       model_(model),
       job_(job),
       clock_(clock),
       faults_(faults),
       meters_(meters),
+      trace_(trace),
       variables_(VariablesOf(model)),
       marked_at_(clock.Now()) {
   if (!options_.train_dir.empty()) thread_ = Thread("snapshots", [this] { Run(); });
@@ -116,7 +117,7 @@ Snapshots::~Snapshots() {
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions& options,
                                                              const nn::Model& model, const v1::Job& job,
                                                              const Clock& clock, FaultPoints* faults,
-                                                             WorkerMeters* meters) {
+                                                             WorkerMeters* meters, TraceRecorder* trace) {
   if (!options.train_dir.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.train_dir, error);
@@ -134,7 +135,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
     if (!values.ok())
       return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
   }
-  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters));
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters, trace));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
   return snapshots;
 }
@@ -334,8 +335,13 @@ void Snapshots::Run() {
 }
 
 absl::Status Snapshots::Save(const Work& work) const {
+  const TraceSpan::What what = {.step = work.marked.progress.version()};
+  const TraceSpan save(trace_, TraceLane::kSnapshot, "save", what);
+  TraceSpan read(trace_, TraceLane::kSnapshot, "read", what);
   CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot,
                          client::ReadSnapshot(*work.connection, work.marked, kReadLimit));
+  read.End();
+  const TraceSpan write(trace_, TraceLane::kSnapshot, "write", what);
   if (faults_ != nullptr) faults_->Pass("snapshot");
   std::vector<ServerState> servers;
   for (const client::Snapshot::Server& server : snapshot.servers) {

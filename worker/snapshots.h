@@ -18,6 +18,7 @@
 #include "common/core/fault_points.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/core/trace.h"
 #include "common/net/placement.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/client/training_client.h"
@@ -33,11 +34,12 @@ class Snapshots final : public client::StateSource {
   // directory that has checkpoints; a directory that cannot be written; --resume=DIR where there is none.
   // FAILED_PRECONDITION: what would be resumed is of another model or optimizer than `job`; DATA_LOSS: all of
   // it is damaged. The arguments outlive this; `faults`, which may be null, passes "snapshot" when one has
-  // been read and is not written; `meters`, likewise, counts what is saved.
+  // been read and is not written; `meters`, likewise, counts what is saved; `trace`, likewise, has the times.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,
                                                            const Clock& clock, FaultPoints* faults = nullptr,
-                                                           WorkerMeters* meters = nullptr);
+                                                           WorkerMeters* meters = nullptr,
+                                                           TraceRecorder* trace = nullptr);
   // Waits for the one being written, if any.
   ~Snapshots() override;
 
@@ -62,7 +64,7 @@ class Snapshots final : public client::StateSource {
   };
 
   Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job, const Clock& clock,
-            FaultPoints* faults, WorkerMeters* meters);
+            FaultPoints* faults, WorkerMeters* meters, TraceRecorder* trace);
   absl::Status FindFirst();
   absl::Status CheckSame(const Checkpoint& checkpoint) const;
   v1::Progress ProgressOf(const Checkpoint& checkpoint) const;
@@ -77,6 +79,7 @@ class Snapshots final : public client::StateSource {
   const Clock& clock_;
   FaultPoints* const faults_;
   WorkerMeters* const meters_;
+  TraceRecorder* const trace_;
   const std::vector<net::VariableInfo> variables_;
 
   // The trainer's thread.

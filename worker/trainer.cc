@@ -58,7 +58,7 @@ v1::LeaveReason ReasonFor(const absl::Status& status) {
 Trainer::Trainer(const Parts& parts)
     : parts_(parts),
       run_id_(DrawRunId()),
-      loader_(*parts.data.train, parts.sampler),
+      loader_(*parts.data.train, parts.sampler, /*depth=*/2, parts.trace),
       gradients_(parts.model.num_parameters()),
       metrics_(parts.metrics) {
   if (chief() && parts_.options.validation && parts_.data.validation != nullptr) {
@@ -212,8 +212,12 @@ const data::Batch& Trainer::NextBatch() {
 
 absl::Status Trainer::TrainStep() {
   client::TrainingClient& client = parts_.client;
+  if (parts_.trace != nullptr) parts_.trace->AtStep(client.version() + 1);
+  const TraceSpan step(parts_.trace, TraceLane::kStep, "step");
   const TimePoint began = parts_.clock.Now();
+  TraceSpan input(parts_.trace, TraceLane::kStep, "input");
   const data::Batch& batch = NextBatch();
+  input.End();
   const TimePoint loaded = parts_.clock.Now();
   // Nothing to say, and nobody waits for it.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();
@@ -229,6 +233,7 @@ absl::Status Trainer::TrainStep() {
       .seed = StepSeed(parts_.options.seed, parts_.sampler.worker, batch.epoch, batch.index)};
   shown_steps_ = std::max(shown_steps_, std::min(batch.index + 1, loader_.batches_per_epoch()));
 
+  TraceSpan compute(parts_.trace, TraceLane::kStep, "compute");
   client.BeginStep(gradients_.span(), batch.examples, position_);
   CAIRN_ASSIGN_OR_RETURN(
       const nn::BatchResult result,
@@ -240,9 +245,12 @@ absl::Status Trainer::TrainStep() {
     return absl::InvalidArgumentError(absl::StrCat("the loss is ", result.sums.loss, " at version ",
                                                    client.version(), NotFinite(client.parameters())));
   }
+  compute.End();
   Pass("computed");
   const TimePoint computed = parts_.clock.Now();
+  TraceSpan awaiting(parts_.trace, TraceLane::kStep, "answer");
   CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());
+  awaiting.End();
   Pass("answered");
   if (parts_.meters != nullptr && batch.examples > 0) {
     parts_.meters->OnStep({.examples = batch.examples,
@@ -258,6 +266,7 @@ absl::Status Trainer::TrainStep() {
   }
 
   if (!chief()) return absl::OkStatus();
+  const TraceSpan report(parts_.trace, TraceLane::kStep, "report");
   metrics_.Update(view, result);
   if (parts_.progress->redraws() && parts_.clock.Now() >= tell_at_) TellOfCluster();
   parts_.progress->Update(shown_steps_, [this] { return metrics_.Values(); });
@@ -392,6 +401,7 @@ absl::StatusOr<ShownMetrics> Trainer::AllMetrics() {
 
 absl::StatusOr<nn::MetricValues> Trainer::Evaluate() {
   if (evaluated_version_ != parts_.client.version()) {
+    const TraceSpan span(parts_.trace, TraceLane::kEvaluate, "evaluate", {.step = parts_.client.version()});
     CAIRN_ASSIGN_OR_RETURN(evaluation_,
                            evaluator_->Run(parts_.client.parameters(), [this] { return stop_.load(); }));
     evaluated_version_ = parts_.client.version();

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/core/clock.h"
 #include "common/core/fault_points.h"
+#include "common/core/trace.h"
 #include "worker/board/board.h"
 #include "worker/callbacks.h"
 #include "worker/client/training_client.h"
@@ -52,6 +53,7 @@ class Trainer {
     Board* board = nullptr;          // null without --train_dir too
     WorkerMeters* meters = nullptr;  // may be null
     const Clock& clock;
+    TraceRecorder* trace = nullptr;  // may be; is told of each step
     FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
   };
   explicit Trainer(const Parts& parts);

@@ -21,6 +21,7 @@
 #include "common/core/signals.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
+#include "common/core/trace_session.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
@@ -120,7 +121,8 @@ int CoresOf(const TrainOptions& options, const net::ResolvedCluster& cluster) {
 constexpr int kDeterministicThreads = 4;
 
 absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,
-                                   const nn::LossSpec& loss, const net::ResolvedCluster& cluster) {
+                                   const nn::LossSpec& loss, const net::ResolvedCluster& cluster,
+                                   TraceRecorder* trace) {
   const int cores = CoresOf(options, cluster);
   const int place = cluster.spec.place_on_host_of(cluster.self);
   return MakeCompute(options, model, loss,
@@ -134,7 +136,7 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
                       .task = cluster.self,
                       .trainer_on_host = place},
                      options.deterministic ? CoreRange{.first = place * cores, .count = cores} : CoreRange(),
-                     TheBackends());
+                     TheBackends(), trace);
 }
 
 // --metrics_port: null without. INVALID_ARGUMENT as HttpServer::Start().
@@ -190,7 +192,7 @@ ExitCode Report(const absl::Status& status, int signal) {
 }
 
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
-        const net::MetricsFlags& watched, SignalQueue& signals, FaultPoints& faults) {
+        const net::MetricsFlags& watched, const TraceFlags& traced, SignalQueue& signals, FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
@@ -216,13 +218,14 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   }
 
   const SteadyClock clock;
-  auto compute = ComputeFor(options, model, loss, cluster);
+  TraceSession trace(traced, cluster.self.ToString());
+  auto compute = ComputeFor(options, model, loss, cluster, trace.recorder());
   if (!compute.ok()) return Failure(compute.status());
   for (const std::string& warning : compute->warnings) LogWarning(warning);
   WorkerMeters meters(clock, compute->name);
   std::unique_ptr<Snapshots> snapshots;
   if (chief) {
-    auto made = Snapshots::Create(options, model, *job, clock, &faults, &meters);
+    auto made = Snapshots::Create(options, model, *job, clock, &faults, &meters, trace.recorder());
     if (!made.ok()) return Failure(made.status());
     snapshots = *std::move(made);
   }
@@ -271,14 +274,16 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                                   .connect_timeout = Seconds(options.connect_timeout_seconds),
                                                   .say = [](const std::string& text) { LogWarning(text); },
                                                   .stop = [&stop] { return stop.received() != 0; },
-                                                  .at_place = std::move(at_place)});
+                                                  .at_place = std::move(at_place),
+                                                  .trace = trace.recorder()});
   if (!connection.ok()) return static_cast<int>(Report(connection.status(), stop.received()));
 
   client::TrainingClient client(*std::move(connection), VariablesOf(model),
                                 {.worker = worker,
                                  .task = cluster.self.ToString(),
                                  .step_timeout = Seconds(options.step_timeout_seconds),
-                                 .report = [&meters] { return meters.Report(); }});
+                                 .report = [&meters] { return meters.Report(); },
+                                 .trace = trace.recorder()});
   std::unique_ptr<Progress> progress;
   if (chief) {
     progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
@@ -316,6 +321,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .board = board.get(),
                    .meters = &meters,
                    .clock = clock,
+                   .trace = trace.recorder(),
                    .faults = &faults});
   stop.SetTrainer(&trainer);
   if (options.deterministic) {
@@ -344,17 +350,21 @@ int Main(int argc, char** argv) {
   net::ClusterFlags flags;
   net::TlsFiles tls;
   net::MetricsFlags watched;
+  TraceFlags traced;
   FaultPoints::Fault fault;
   CLI::App app("One worker task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags);
   net::AddTlsFlags(app, tls);
   net::AddMetricsFlags(app, watched);
+  AddTraceFlags(app, traced);
   AddTrainOptions(app, options);
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
   if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
   if (options.model.empty()) return Fault("--model: which model?");
   if (const absl::Status status = net::CheckTlsFiles(tls); !status.ok()) return Fault(status.message());
+
+  if (const absl::Status status = CheckTraceFlags(traced); !status.ok()) return Fault(status.message());
 
   flags.unlisted_workers = options.elastic;
   const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
@@ -369,7 +379,7 @@ int Main(int argc, char** argv) {
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level),
                LogFormatOf(options.log_format));
   FaultPoints faults(fault);
-  return Run(options, *cluster, tls, watched, signals, faults);
+  return Run(options, *cluster, tls, watched, traced, signals, faults);
 }
 
 }  // namespace cairn::worker

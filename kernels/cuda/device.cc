@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ranges.h"
 
 namespace cairn::kernels::cuda {
 namespace {
@@ -108,7 +109,12 @@ class CudaDevice final : public Device {
   absl::Status CopyOnDevice(const float* from, float* to, int64_t count) override {
     return context_->CopyOnDevice(from, to, count * int64_t{sizeof(float)});
   }
-  absl::Status Synchronize() override { return context_->Synchronize(); }
+  absl::Status Synchronize() override {
+    ranges_.Begin("wait for the device");
+    const absl::Status status = context_->Synchronize();
+    ranges_.End();
+    return status;
+  }
   absl::Status SeedRandom(uint64_t seed, int64_t first_example) override {
     return context_->SeedRandom({.seed = seed, .first_example = static_cast<uint64_t>(first_example)});
   }
@@ -120,12 +126,15 @@ class CudaDevice final : public Device {
     return context_->Record(work);
   }
   bool host_memory_is_device_memory() const override { return false; }
+  void BeginRange(const char* name) override { ranges_.Begin(name); }
+  void EndRange() override { ranges_.End(); }
   ElementType compute_type() const override { return context_->compute_type(); }
   OpFactory& ops() override { return ops_; }
 
  private:
   const std::string description_;
   const std::unique_ptr<Context> context_;
+  Ranges ranges_;
   CudaOps ops_;
 };
 

@@ -51,7 +51,7 @@ bool IsOfTheWire(absl::string_view include) {
 }
 
 bool IsCuda(absl::string_view include) {
-  for (const char* folder : {"cuda", "cub", "cute", "cutlass", "thrust", "nv", "cooperative_groups"}) {
+  for (const char* folder : {"cuda", "cub", "cute", "cutlass", "thrust", "nv", "nvtx3", "cooperative_groups"}) {
     if (LiesIn(include, folder)) return true;
   }
   for (const char* prefix : {"cuda", "cublas", "cudnn", "curand", "cooperative_groups", "nccl", "nvtx",

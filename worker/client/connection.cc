@@ -106,7 +106,9 @@ absl::Status Connection::Handshake(int server, bool away, Timeout timeout, v1::C
   request.set_client(options_.task);
   request.set_incarnation(known.incarnation);
   request.set_epoch(known.epoch);
+  const TimePoint sent = Now();
   CAIRN_RETURN_IF_ERROR(part(server).at(away).Connect(request, response, timeout));
+  NoteClock(server, sent, response->clock_unix_nanos());
   if (response->job().ps_replication() > 0) replicated_ = true;
   return absl::OkStatus();
 }
@@ -173,6 +175,12 @@ absl::Status Connection::Find(int server) {
   CAIRN_RETURN_IF_ERROR(status);
   Settle(server, away, response);
   return absl::OkStatus();
+}
+
+void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const {
+  // Where its part has moved to, another task's clock answers.
+  if (options_.trace == nullptr || clock_unix_nanos == 0 || part(server).away) return;
+  options_.trace->AddClockSample(absl::StrCat("ps/", server), sent, Now(), clock_unix_nanos);
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {

@@ -20,6 +20,7 @@
 #include "cairn/v1/parameter_server.pb.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
+#include "common/core/trace.h"
 #include "common/net/placement.h"
 #include "worker/client/transport.h"
 
@@ -39,6 +40,7 @@ struct ConnectionOptions {
   // for.
   using PlaceStub = std::function<std::unique_ptr<ServerStub>(int part, int place)>;
   PlaceStub at_place{};
+  TraceRecorder* trace = nullptr;  // may be; learns of the servers' clocks
 };
 
 class Connection {
@@ -73,6 +75,8 @@ class Connection {
   absl::Status WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
                          absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer = nullptr);
 
+  // `server`, asked at `sent`, has just said that this was its clock; 0: it did not say.
+  void NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const;
   // "ps/1 at host:2222"
   std::string NameOf(int server) const;
   void Say(const std::string& text) const {

@@ -178,6 +178,8 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
     CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(0).Mark(request, &response, kCallTimeout), "pull"));
   }
   std::vector<PendingDone> done(static_cast<size_t>(connection_->num_servers()));
+  const bool traced = Wants(options_.trace);
+  const int64_t asked = TraceNanos(Now());
   std::vector<std::unique_ptr<ServerSession>> sessions;
   for (int server = 0; server < connection_->num_servers(); ++server) {
     sessions.push_back(std::make_unique<ServerSession>(connection_->stub(server)));
@@ -197,6 +199,14 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
     if (!result.ok())
       return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
     versions.push_back(result->version());
+    if (traced) {
+      options_.trace->Record({.lane = TraceLane::kPull,
+                              .index = server,
+                              .name = "read",
+                              .begin = asked,
+                              .end = TraceNanos(Now()),
+                              .step = result->version()});
+    }
     if (server == 0) finished = result->finished();
     if (job_.one_log && versions[static_cast<size_t>(server)] != versions[0]) {
       return absl::InternalError(absl::StrCat("pull: version ", versions[0], " on ps/0 and ",
@@ -276,10 +286,11 @@ absl::Status TrainingClient::Write(absl::Span<const float> values) {
   return Pull();
 }
 
-ServerSession::OnDone TrainingClient::OnPushDone(int server, uint64_t attempt) {
-  return [this, server, attempt](absl::StatusOr<v1::Done> result) {
+ServerSession::OnDone TrainingClient::OnPushDone(int server, uint64_t attempt, FirstValuesAt first_values) {
+  return [this, server, attempt, first_values](absl::StatusOr<v1::Done> result) {
     MutexLock lock(mutex_);
     if (attempt != attempt_ || pushes_.empty()) return;
+    if (result.ok() && first_values != nullptr) TraceAnswer(server, *first_values);
     pushes_[static_cast<size_t>(server)].done = std::move(result);
     changed_.NotifyAll();
   };
@@ -301,9 +312,17 @@ void TrainingClient::StartPush(int server) {
   begin.set_read_values(true);
   begin.set_position(push_position_);
   begin.set_values_encoding(job_.job.wire());
-  const auto id =
-      push.session->Begin(std::move(header), ReceiveInto(job_.layout.extents_on(server), incoming_.span()),
-                          OnPushDone(server, attempt_));
+  ServerSession::OnChunk receive = ReceiveInto(job_.layout.extents_on(server), incoming_.span());
+  FirstValuesAt first_values;
+  if (traced_) {
+    first_values = std::make_shared<int64_t>(0);
+    receive = [first_values, into = std::move(receive)](const v1::Chunk& chunk, net::Payload payload) {
+      if (*first_values == 0) *first_values = TraceNanos(Now());
+      return into(chunk, payload);
+    };
+  }
+  const auto id = push.session->Begin(std::move(header), std::move(receive),
+                                      OnPushDone(server, attempt_, std::move(first_values)));
   if (id.ok()) {
     push.request_id = *id;
   } else {
@@ -317,6 +336,7 @@ void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t exampl
   examples_ = examples;
   push_position_ = position;
   ++step_;
+  traced_ = Wants(options_.trace);
   std::vector<std::unique_ptr<ServerSession>> broken;  // closed outside the lock
   MutexLock lock(mutex_);
   heartbeat_step_ = step_;
@@ -328,6 +348,7 @@ void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t exampl
       push.moves = connection_->moves(server);
       push.session = std::make_unique<ServerSession>(connection_->stub(server));
     }
+    push.began = push.sent = push.bytes = 0;
     StartPush(server);
   }
 }
@@ -345,6 +366,8 @@ void TrainingClient::Announce(int variable) {
 
 void TrainingClient::SendAnnounced(int server) {
   Push& push = pushes_[static_cast<size_t>(server)];
+  if (traced_ && push.began == 0 && push.announced_elements > 0) push.began = TraceNanos(Now());
+  push.bytes += push.announced_elements * (job_.job.wire() == v1::ENCODING_FLOAT32 ? 4 : 2);
   std::sort(push.announced.begin(), push.announced.end(),
             [](const net::Extent& a, const net::Extent& b) { return a.server_offset < b.server_offset; });
   SendExtents(*push.session, push.request_id, push.announced, gradients_,
@@ -359,12 +382,48 @@ absl::StatusOr<StepResult> TrainingClient::FinishStep() {
     for (int server = 0; server < connection_->num_servers(); ++server) {
       SendAnnounced(server);
       Push& push = pushes_[static_cast<size_t>(server)];
+      if (traced_) TracePush(server);  // before the server can know that it has all
       push.session->SendEnd(push.request_id);
     }
   }
   auto result = AwaitAnswers();
   if (!result.ok()) DropSessions();
   return result;
+}
+
+void TrainingClient::TracePush(int server) {
+  Push& push = pushes_[static_cast<size_t>(server)];
+  push.sent = TraceNanos(Now());
+  if (push.began == 0) push.began = push.sent;  // one of no examples
+  options_.trace->Record({.lane = TraceLane::kPush,
+                          .index = server,
+                          .name = "push",
+                          .begin = push.began,
+                          .end = push.sent,
+                          .step = options_.trace->step(),
+                          .bytes = push.bytes});
+  options_.trace->Record(
+      {.kind = TraceEvent::Kind::kFlowOut,
+       .lane = TraceLane::kPush,
+       .index = server,
+       .begin = std::max(push.began, push.sent - 1),  // within the slice
+       .flow = {.worker = worker_, .server = server, .incarnation = incarnation_, .number = step_}});
+}
+
+void TrainingClient::TraceAnswer(int server, int64_t first_values) const {
+  const int64_t sent = pushes_[static_cast<size_t>(server)].sent;
+  const int64_t now = TraceNanos(Now());
+  if (sent == 0) return;  // answered before all of it was sent: seen before
+  const auto record = [&](TraceLane lane, const char* name, int64_t begin, int64_t end) {
+    options_.trace->Record({.lane = lane,
+                            .index = server,
+                            .name = name,
+                            .begin = begin,
+                            .end = end,
+                            .step = options_.trace->step()});
+  };
+  record(TraceLane::kWait, "wait", sent, first_values == 0 ? now : first_values);
+  if (first_values != 0) record(TraceLane::kPull, "pull", first_values, now);
 }
 
 absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
@@ -525,7 +584,9 @@ void TrainingClient::Heartbeats() {
     if (options_.report) *request.mutable_report() = options_.report();
     for (int server = 0; server < connection_->num_servers(); ++server) {
       v1::HeartbeatResponse response;
+      const TimePoint sent = Now();
       absl::Status status = connection_->stub(server).Heartbeat(request, &response, timeout);
+      if (status.ok()) connection_->NoteClock(server, sent, response.clock_unix_nanos());
       const bool failed = status.ok() && response.state() == v1::STATE_FAILED;
       if (failed) {
         status = absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());

@@ -31,6 +31,7 @@
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/core/trace.h"
 #include "common/net/placement.h"
 #include "worker/client/connection.h"
 #include "worker/client/job_setup.h"
@@ -49,6 +50,7 @@ struct TrainingOptions {
   int64_t split_bytes = 0;
   // Asked before each heartbeat by its thread, for those who look. May be null.
   std::function<v1::WorkerReport()> report{};
+  TraceRecorder* trace = nullptr;  // may be; has the times of pushes and pulls
 };
 
 struct StepResult {
@@ -173,10 +175,17 @@ class TrainingClient {
     uint64_t request_id = 0;
     int moves = 0;                                 // Connection::moves() of the session
     std::optional<absl::StatusOr<v1::Done>> done;  // guarded by mutex_
+    // Nanoseconds, where the step is recorded: when its first gradient was sent, and all were; 0: not yet.
+    int64_t began = 0, sent = 0;
+    int64_t bytes = 0;
   };
 
   void StartPush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // All gradients for `server` have been sent: where the push's arrow begins.
+  void TracePush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Its answer is here; `first_values`, nanoseconds, is when they began to come, 0: there were none.
+  void TraceAnswer(int server, int64_t first_values) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status RepeatPush(int server) ABSL_LOCKS_EXCLUDED(mutex_);
   // The servers' answers to the step's pushes [server]; those whose stream broke are sent again.
   absl::StatusOr<std::vector<v1::Done>> AwaitPushes() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -186,7 +195,9 @@ class TrainingClient {
     absl::Status failure;      // of one of those: the first that is not UNAVAILABLE, else the first; names it
   };
   Unanswered FindUnanswered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  ServerSession::OnDone OnPushDone(int server, uint64_t attempt);
+  // When the first values of an answer came: set by one callback of a stream, read by a later one. Null: not wanted.
+  using FirstValuesAt = std::shared_ptr<int64_t>;
+  ServerSession::OnDone OnPushDone(int server, uint64_t attempt, FirstValuesAt first_values);
   // Repeats `attempt` while it ends with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's limit.
   // ABORTED when a server has been restarted.
   absl::Status Persist(absl::FunctionRef<absl::Status()> attempt);
@@ -232,6 +243,7 @@ class TrainingClient {
   int64_t reads_ = 0;
   int64_t amendments_ = 0;
   absl::Span<const float> gradients_;
+  bool traced_ = false;  // the step under way
   int64_t examples_ = 0;
 
   mutable Mutex mutex_;

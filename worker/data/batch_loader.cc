@@ -7,7 +7,8 @@
 
 namespace cairn::data {
 
-BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth)
+BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth,
+                         TraceRecorder* trace)
     : sampler_(sampler),
       dataset_(dataset),
       augmentation_(dataset.augmentation()),
@@ -15,7 +16,8 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
       example_elements_(dataset.example_shape().num_elements()),
       batches_per_epoch_(sampler_.batches_per_epoch()),
       batch_size_(sampler.batch_size),
-      depth_(depth) {
+      depth_(depth),
+      trace_(trace) {
   CAIRN_CHECK(sampler.num_examples == dataset.size());
   CAIRN_CHECK(depth >= 1);
   const auto make_batch = [&] {
@@ -110,6 +112,7 @@ void BatchLoader::Prepare() {
 }
 
 void BatchLoader::Fill(const Piece& piece, Batch& batch) {
+  const TraceSpan span(trace_, TraceLane::kLoad, "load", {.step = 0});  // of which step, is not known yet
   std::vector<uint32_t> examples;
   if (piece.run.has_value()) {
     batch.epoch = piece.run->epoch;

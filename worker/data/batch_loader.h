@@ -14,6 +14,7 @@
 #include "common/core/aligned_buffer.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/core/trace.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 
@@ -41,8 +42,9 @@ struct Batch {
 class BatchLoader {
  public:
   // `dataset` must outlive the loader; `sampler` must be valid and sample `dataset.size()` examples. Keeps up
-  // to `depth` batches ready (at least 1; memory: depth + 1 batches).
-  BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth = 2);
+  // to `depth` batches ready (at least 1; memory: depth + 1 batches). `trace` may be null, and outlives it.
+  BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth = 2,
+              TraceRecorder* trace = nullptr);
   // Waits for the batch being prepared, if any.
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
@@ -91,6 +93,7 @@ class BatchLoader {
   const int64_t batches_per_epoch_;
   const int64_t batch_size_;
   const int depth_;
+  TraceRecorder* const trace_;
   std::vector<absl::Span<const float>> buffers_;
 
   Mutex mutex_;

@@ -31,11 +31,12 @@ class MirroredReplica final : public Replica {
     }
   }
 
-  absl::Status Add(DeviceThread& thread) {
+  absl::Status Add(DeviceThread& thread, TraceRecorder* trace) {
     Mirror mirror = {.thread = &thread, .gradients = AlignedBuffer(model_.num_parameters())};
     absl::Status status;
     thread.Run([&] {
-      auto made = Replica::Create(model_, loss_, thread.device());
+      auto made = Replica::Create(model_, loss_, thread.device(),
+                                  {.recorder = trace, .device = static_cast<int>(mirrors_.size())});
       status = made.status();
       if (!made.ok()) return;
       mirror.replica = *std::move(made);
@@ -167,9 +168,10 @@ class MirroredReplica final : public Replica {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const LossSpec& loss,
-                                                             absl::Span<DeviceThread* const> threads) {
+                                                             absl::Span<DeviceThread* const> threads,
+                                                             TraceRecorder* trace) {
   auto replica = std::make_unique<MirroredReplica>(model, loss);
-  for (DeviceThread* const thread : threads) CAIRN_RETURN_IF_ERROR(replica->Add(*thread));
+  for (DeviceThread* const thread : threads) CAIRN_RETURN_IF_ERROR(replica->Add(*thread, trace));
   return std::unique_ptr<Replica>(std::move(replica));
 }
 

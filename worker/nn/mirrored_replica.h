@@ -20,8 +20,9 @@
 
 namespace cairn::nn {
 
-// `model` and the threads, at least one, must outlive it. Errors as of Replica::Create() on each.
+// `model` and the threads, at least one, must outlive it, and `trace`, which may be null, too. Errors as of Replica::Create() on each.
 absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const LossSpec& loss,
-                                                             absl::Span<DeviceThread* const> threads);
+                                                             absl::Span<DeviceThread* const> threads,
+                                                             TraceRecorder* trace = nullptr);
 
 }  // namespace cairn::nn

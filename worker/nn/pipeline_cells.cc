@@ -18,8 +18,9 @@ size_t OutputOf(const ModelPart& part, int node) {
 
 }  // namespace
 
-PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, absl::Span<const int> device_of)
-    : model(of_model), loss(of_loss), parts(SplitModel(of_model, device_of)) {
+PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, absl::Span<const int> device_of,
+                             TraceRecorder* of_trace)
+    : model(of_model), loss(of_loss), trace(of_trace), parts(SplitModel(of_model, device_of)) {
   parts_with.resize(model.variables().size());
   readers.resize(parts.size());
   for (size_t part = 0; part < parts.size(); ++part) {
@@ -72,6 +73,7 @@ absl::Status PipelineCells::MakeCell(int part, int micro_batch, PipelineLane& la
   Cell& cell = At(part, micro_batch);
   const int64_t size = SizeOf(micro_batch);
   Plan::Spec spec = {.part = here, .batch = size, .mean_over = examples()};
+  spec.trace = {.recorder = shape_.trace, .device = shape_.device_of_part[static_cast<size_t>(part)]};
   for (const int variable : here.variables) {
     if (ContributionOf(variable, part, micro_batch).first) spec.penalized.push_back(variable);
   }

@@ -18,7 +18,8 @@ namespace cairn::nn {
 
 // What all batch sizes share. Constant after construction.
 struct PipelineShape {
-  PipelineShape(const Model& model, const LossSpec& loss, absl::Span<const int> device_of);
+  PipelineShape(const Model& model, const LossSpec& loss, absl::Span<const int> device_of,
+                TraceRecorder* trace = nullptr);
 
   // Someone who reads an output: a part's input.
   struct Reader {
@@ -27,6 +28,7 @@ struct PipelineShape {
 
   const Model& model;
   const LossSpec loss;
+  TraceRecorder* const trace;
   std::vector<ModelPart> parts;
   std::vector<int> device_of_part;
   std::vector<std::vector<int>> parts_with;  // [variable of the model] rising

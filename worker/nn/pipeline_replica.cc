@@ -26,8 +26,8 @@ struct Prepared {
 class PipelineReplica final : public Replica {
  public:
   PipelineReplica(const Model& model, const LossSpec& loss, absl::Span<DeviceThread* const> threads,
-                  absl::Span<const int> device_of, int64_t micro_batches)
-      : shape_(model, loss, device_of),
+                  absl::Span<const int> device_of, int64_t micro_batches, TraceRecorder* trace)
+      : shape_(model, loss, device_of, trace),
         threads_(threads.begin(), threads.end()),
         lanes_(threads.size()),
         micro_batches_(micro_batches),
@@ -210,7 +210,7 @@ class PipelineReplica final : public Replica {
 absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model, const LossSpec& loss,
                                                              absl::Span<DeviceThread* const> threads,
                                                              absl::Span<const int> device_of,
-                                                             int64_t micro_batches) {
+                                                             int64_t micro_batches, TraceRecorder* trace) {
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   for (const DeviceThread* const thread : threads) {
     if (thread->device().compute_type() != kernels::ElementType::kFloat16) continue;
@@ -218,7 +218,7 @@ absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model,
         absl::StrCat(thread->device().name(),
                      " computes in float16, which scales the loss of a model that is on one device"));
   }
-  auto replica = std::make_unique<PipelineReplica>(model, loss, threads, device_of, micro_batches);
+  auto replica = std::make_unique<PipelineReplica>(model, loss, threads, device_of, micro_batches, trace);
   CAIRN_RETURN_IF_ERROR(replica->MakeLanes());
   return std::unique_ptr<Replica>(std::move(replica));
 }

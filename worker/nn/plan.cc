@@ -36,8 +36,10 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
 }
 
 absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const LossSpec& loss,
-                                                   kernels::Device& device, int64_t batch) {
+                                                   kernels::Device& device, int64_t batch,
+                                                   DeviceTrace trace) {
   Spec spec = {.part = WholeModel(model), .batch = batch};
+  spec.trace = trace;
   spec.penalized = spec.part.variables;
   return Create(model, loss, device, std::move(spec));
 }
@@ -132,7 +134,9 @@ absl::Status Plan::AddStep(std::string what, std::unique_ptr<LayerOp> op, std::v
                            device_.Allocate(value.desc.num_floats(), absl::StrCat(what, ": output")));
     value.data = value.memory->data();
   }
+  const char* const kept = spec_.trace.recorder == nullptr ? nullptr : spec_.trace.recorder->Keep(what);
   Step step = {.what = std::move(what),
+               .kept = kept,
                .op = std::move(op),
                .inputs = std::move(inputs),
                .variables = std::move(variables)};

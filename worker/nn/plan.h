@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
+#include "worker/nn/device_trace.h"
 #include "worker/nn/layer.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
@@ -40,13 +41,15 @@ class Plan {
     int64_t mean_over = 0;
     // Variables whose regularizers' gradients this plan adds: of the pieces of a batch one does.
     std::vector<int> penalized{};
+    DeviceTrace trace{};
   };
   // `model` and `device` must outlive the plan.
   static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const LossSpec& loss,
                                                       kernels::Device& device, Spec spec);
   // Of the whole model.
   static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const LossSpec& loss,
-                                                      kernels::Device& device, int64_t batch);
+                                                      kernels::Device& device, int64_t batch,
+                                                      DeviceTrace trace = {});
 
   struct Batch {
     absl::Span<const float* const> inputs;  // [input of the part] [batch, shape], row-major, device memory
@@ -106,6 +109,8 @@ class Plan {
   // A layer, or a reorder between two layers.
   struct Step {
     std::string what;  // "layer 'conv2d'", for messages
+    const char* kept = nullptr;  // likewise, by the recorder of a timeline, if there is one
+    const char* name() const { return kept == nullptr ? what.c_str() : kept; }
     std::unique_ptr<LayerOp> op{};
     std::vector<int> inputs{};  // values
     int output = -1;

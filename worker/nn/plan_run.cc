@@ -7,6 +7,8 @@ namespace cairn::nn {
 using kernels::TensorDesc;
 
 absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs, bool training) {
+  const DeviceTrace trace = training ? spec_.trace : DeviceTrace();  // an evaluation is one slice of the trainer's
+  const DeviceWork forward(trace, TraceLane::kForward, "forward", device_);
   for (size_t i = 0; i < inputs.size(); ++i) values_[i].data = inputs[i];
   for (Step& step : steps_) {
     for (size_t i = 0; i < step.inputs.size(); ++i) {
@@ -20,6 +22,7 @@ absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs,
     for (size_t i = 0; i < step.variables.size(); ++i) {
       step.variable_pointers[i] = values[static_cast<size_t>(step.variables[i])];
     }
+    const DeviceWork work(trace, TraceLane::kForward, step.name(), device_);
     const absl::Status status = step.op->Forward({.inputs = step.input_pointers,
                                                   .variables = step.variable_pointers,
                                                   .output = output.memory->data(),
@@ -30,6 +33,7 @@ absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs,
 }
 
 absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gradient) {
+  const DeviceWork backward(spec_.trace, TraceLane::kBackward, "backward", device_);
   for (size_t index = steps_.size(); index-- > 0;) {
     Step& step = steps_[index];
     if (!values_[static_cast<size_t>(step.output)].needs_gradient) continue;
@@ -49,6 +53,7 @@ absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gr
     if (step.op->is_view()) {
       if (step.adds[0]) step.input_gradient_pointers[0] = output_gradient;
     } else {
+      const DeviceWork work(spec_.trace, TraceLane::kBackward, step.name(), device_);
       const absl::Status status =
           step.op->Backward({.inputs = step.input_pointers,
                              .variables = step.variable_pointers,
@@ -120,6 +125,7 @@ absl::Status Plan::AddToOutputGradient(size_t output, const float* addend) {
 }
 
 absl::Status Plan::Loss(const Batch& batch, bool gradient) {
+  const DeviceWork work(gradient ? spec_.trace : DeviceTrace(), TraceLane::kBackward, "loss", device_);
   float* const doutputs = gradient ? GradientOf(outputs_[0]) : nullptr;
   CAIRN_RETURN_IF_ERROR(loss_->Run(output(), batch.targets, batch.weights, &sums_, doutputs));
   return gradient && scaler_ != nullptr ? scaler_->Scale(doutputs) : absl::OkStatus();

@@ -35,10 +35,11 @@ struct Prepared {
 class DeviceReplica final : public Replica {
  public:
   DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device, DeviceCopy parameters,
-                DeviceCopy gradients)
+                DeviceCopy gradients, DeviceTrace trace)
       : model_(model),
         loss_(loss),
         device_(device),
+        trace_(trace),
         parameters_(std::move(parameters)),
         gradients_(std::move(gradients)),
         inputs_(model),
@@ -56,6 +57,8 @@ class DeviceReplica final : public Replica {
     }
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
+    // For the device's profiler: from the second step on nothing within it is asked for one by one (Record()).
+    const DeviceWork step({}, TraceLane::kStep, "step", device_);
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
     CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
     if (device_.host_memory_is_device_memory()) {
@@ -176,7 +179,7 @@ class DeviceReplica final : public Replica {
   }
 
   absl::StatusOr<std::unique_ptr<Prepared>> Prepare(int64_t examples) {
-    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model_, loss_, device_, examples));
+    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model_, loss_, device_, examples, trace_));
     const int64_t targets =
         examples * MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();
     std::vector<DeviceCopy> inputs;
@@ -254,6 +257,7 @@ class DeviceReplica final : public Replica {
   const Model& model_;
   const LossSpec loss_;
   kernels::Device& device_;
+  const DeviceTrace trace_;
   DeviceCopy parameters_, gradients_;
   LossScale loss_scale_;
   InputSplitter inputs_;
@@ -267,11 +271,12 @@ class DeviceReplica final : public Replica {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const LossSpec& loss,
-                                                         kernels::Device& device) {
+                                                         kernels::Device& device, DeviceTrace trace) {
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   CAIRN_ASSIGN_OR_RETURN(auto parameters, DeviceCopy::Create(device, model.num_parameters(), "parameters"));
   CAIRN_ASSIGN_OR_RETURN(auto gradients, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
-  return std::make_unique<DeviceReplica>(model, loss, device, std::move(parameters), std::move(gradients));
+  return std::make_unique<DeviceReplica>(model, loss, device, std::move(parameters), std::move(gradients),
+                                         trace);
 }
 
 }  // namespace cairn::nn

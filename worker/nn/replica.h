@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "kernels/device.h"
 #include "worker/nn/batch.h"
+#include "worker/nn/device_trace.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
 
@@ -17,10 +18,10 @@ namespace cairn::nn {
 
 class Replica {
  public:
-  // `model` and `device` must outlive the replica. INVALID_ARGUMENT where the loss does not fit the model's
+  // `model`, `device` and what `trace` records in must outlive the replica. INVALID_ARGUMENT where the loss does not fit the model's
   // output.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(const Model& model, const LossSpec& loss,
-                                                         kernels::Device& device);
+                                                         kernels::Device& device, DeviceTrace trace = {});
   virtual ~Replica() = default;
 
   // Computes the gradient of the mean loss over the batch, each example's times its weight. `parameters` and

@@ -1,0 +1,65 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "common/core/files.h"
+#include "common/core/flags.h"
+#include "common/core/status.h"
+#include "common/core/trace_file.h"
+#include "common/core/trace_merge.h"
+#include "common/core/trace_summary.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn trace";
+
+class TraceCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    app.require_subcommand(1);
+    merge_ = app.add_subcommand("merge", "Put the timelines of several tasks into one, on one clock");
+    merge_->add_option("OUT", out_, "The file to write")->required()->type_name("OUT");
+    merge_->add_option("IN", in_, "What the tasks wrote by --trace_file")->required()->type_name("IN...");
+    show_ = app.add_subcommand("show", "Tell where a step's time goes");
+    show_->add_option("FILE", file_, "A timeline, merged or of one task")->required()->type_name("FILE");
+  }
+
+  int Run(const CLI::App&) override {
+    const absl::Status status = merge_->parsed() ? Merge() : Show();
+    if (status.ok()) return 0;
+    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    const bool input = absl::IsInvalidArgument(status) || absl::IsNotFound(status);
+    return static_cast<int>(input ? ExitCode::kUsage : ExitCode::kFailure);
+  }
+
+ private:
+  absl::Status Merge() const {
+    CAIRN_RETURN_IF_ERROR(MergeTraceFiles(out_, in_));
+    std::printf("%s: %zu timelines\n", out_.c_str(), in_.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status Show() const {
+    CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(file_));
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<TaskTrace> traces, ParseTraces(text, file_));
+    std::fputs(SummaryOf(traces).c_str(), stdout);
+    return absl::OkStatus();
+  }
+
+  CLI::App* merge_ = nullptr;
+  CLI::App* show_ = nullptr;
+  std::string out_, file_;
+  std::vector<std::string> in_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeTraceCommand() {
+  return std::make_unique<TraceCommand>();
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,46 @@
+// Names of stretches of work for NVIDIA's profilers (`nsys profile`), by NVTX, in a domain of our own. Nothing where the
+// toolkit lacks NVTX 3; next to nothing where no profiler looks. Owned by a device, used by its thread.
+#pragma once
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+
+namespace cairn::kernels::cuda {
+
+class Ranges {
+ public:
+  Ranges() : domain_(nvtxDomainCreateA("cairn")) {}
+  ~Ranges() { nvtxDomainDestroy(domain_); }
+  Ranges(const Ranges&) = delete;
+  Ranges& operator=(const Ranges&) = delete;
+
+  // They nest. `name` is copied.
+  void Begin(const char* name) {
+    nvtxEventAttributes_t range = {};
+    range.version = NVTX_VERSION;
+    range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    range.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    range.message.ascii = name;
+    nvtxDomainRangePushEx(domain_, &range);
+  }
+  void End() { nvtxDomainRangePop(domain_); }
+
+ private:
+  const nvtxDomainHandle_t domain_;
+};
+
+}  // namespace cairn::kernels::cuda
+
+#else
+
+namespace cairn::kernels::cuda {
+
+class Ranges {
+ public:
+  void Begin(const char* /*name*/) {}
+  void End() {}
+};
+
+}  // namespace cairn::kernels::cuda
+
+#endif
