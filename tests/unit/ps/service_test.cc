@@ -143,8 +143,10 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
 // Which way the client of a server that tells of `socket` goes.
 std::string WayTo(const std::string& socket) {
   test::FakeClock clock;
-  Server server({.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = socket}, clock);
-  const auto service = MakeService(server);
+  Parts parts(std::make_unique<Server>(
+                  Server::Options{.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = socket}, clock),
+              0, nullptr);
+  const auto service = MakeService(parts);
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
