@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
@@ -136,7 +137,7 @@ absl::Status CheckReplication(const v1::Job& job) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " does not go with ", norm, ": it takes norms over all servers"));
   }
-  if (job.optimizer().name() == "lamb") {
+  if (absl::EqualsIgnoreCase(job.optimizer().name(), "lamb")) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " does not go with the optimizer lamb, which takes norms over all servers"));
   }
