@@ -15,6 +15,8 @@ namespace cairn::ps {
 namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(200);
+// That have not come back: older ones than kRight give no right any more.
+constexpr size_t kMostBeats = kRight / kBeat + 1;
 // Of each generation the incarnations are above those before (server.cc).
 constexpr int kGenerationShift = 32;
 
@@ -152,9 +154,15 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
 }
 
 absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<const AlignedBuffer>& floats) {
-  const auto put = [this](const v1::CopiedMember& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  const auto put = [this](const v1::CopiedMember& member)
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+    if (member.worker() < 0 || member.worker() >= job_->most_workers()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a copied member ", member.worker(), " of a job of ", job_->most_workers()));
+    }
     members_.Put({member.worker(), member.incarnation(), member.live(), member.step(), member.task()},
                  clock_.Now());
+    return absl::OkStatus();
   };
   switch (body.what_case()) {
     case v1::CopyBody::kShard:
@@ -163,7 +171,7 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
       if (job_->sequencer() == nullptr) break;
       return job_->sequencer()->RestoreCopied(body.sequencer());
     case v1::CopyBody::kMembers:
-      for (const v1::CopiedMember& member : body.members().members()) put(member);
+      for (const v1::CopiedMember& member : body.members().members()) CAIRN_RETURN_IF_ERROR(put(member));
       return absl::OkStatus();
     case v1::CopyBody::kWhole:
       copying_.whole = true;
@@ -177,11 +185,9 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
       if (job_->sequencer() == nullptr) break;
       return job_->sequencer()->Replay(body.event());
     case v1::CopyBody::kMember:
-      put(body.member());
-      return absl::OkStatus();
+      return put(body.member());
     case v1::CopyBody::kWritten:
-      job_->shard().WriteCopied(floats);
-      return absl::OkStatus();
+      return job_->shard().WriteCopied(floats);
     case v1::CopyBody::kEcho:
       while (!copying_.beats.empty() && copying_.beats.front().first <= body.echo()) {
         copying_.heard = copying_.beats.front().second;
@@ -275,6 +281,7 @@ void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
     const bool due = copying_.beats.empty() || now - copying_.beats.back().second >= kBeat;
     if (state_ == v1::STATE_COPY && copying_.sink != nullptr && due) {
       copying_.beats.emplace_back(++copying_.last_beat, now);
+      if (copying_.beats.size() > kMostBeats) copying_.beats.pop_front();
       v1::CopyAnswer answer;
       answer.set_beat(copying_.last_beat);
       copying_.sink->Answer(answer);

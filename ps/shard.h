@@ -162,13 +162,14 @@ class Shard final : public LogSink {
   // Sends the replicator all that this is, between two updates.
   void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
   // The other side: `state` is of the store's state_pool(). Flush() executes what these queue.
+  // INVALID_ARGUMENT, without effect, for what does not fit this shard.
   absl::Status RestoreCopied(const v1::CopiedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // FAILED_PRECONDITION for an entry out of order. `mean`: null where the entry brings none, or is of no
   // example.
   absl::Status AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
                             std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
-  void WriteCopied(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status WriteCopied(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
   // From now on this serves: an update whose gradients are not here waits for them.
   void TakePlace() ABSL_LOCKS_EXCLUDED(mutex_);
   // The pushes that the log waits for, since they went with another server.
@@ -314,6 +315,8 @@ class Shard final : public LogSink {
   void RememberMark(KeptMark mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // UNAVAILABLE: the values at a mark that another server kept.
   static absl::Status WentWith(const std::string& mark);
+  // INVALID_ARGUMENT for copied values that are not as many as there are here.
+  absl::Status CheckValues(const AlignedBuffer* values) const;
   std::deque<KeptMark> marks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<ReadReply>> awaiting_mark_ ABSL_GUARDED_BY(mutex_);
   size_t num_awaiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in awaiting_mark_

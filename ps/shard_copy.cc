@@ -123,6 +123,10 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
     return absl::InvalidArgumentError(
         absl::StrCat("a copy at entry ", copied.next_index(), ", version ", copied.version()));
   }
+  if (state != nullptr && state->size() != store_.state_pool().buffer_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a copied state of ", state->size(), " values, not ",
+                                                   store_.state_pool().buffer_size()));
+  }
   std::vector<std::pair<Gradient, int64_t>> held;
   for (const v1::HeldPush& push : copied.held()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(push.gradient()));
@@ -155,6 +159,7 @@ absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& c
   if (copied.mean() && copied.examples() && mean == nullptr && store_.size() > 0) {
     return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " came without its mean"));
   }
+  CAIRN_RETURN_IF_ERROR(CheckValues(mean.get()));
   MutexLock lock(mutex_);
   if (entry.index != next_index_) {
     return absl::FailedPreconditionError(
@@ -170,12 +175,20 @@ absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& c
   return absl::OkStatus();
 }
 
-void Shard::WriteCopied(std::shared_ptr<const AlignedBuffer> values) {
+absl::Status Shard::WriteCopied(std::shared_ptr<const AlignedBuffer> values) {
+  CAIRN_RETURN_IF_ERROR(CheckValues(values.get()));
   MutexLock lock(mutex_);
   queue_.push_back([this, values = std::move(values)](Replies&) {
     const VariableStore::Run everything = {0, store_.size()};
     if (values != nullptr) store_.Write(*values, {&everything, 1});
   });
+  return absl::OkStatus();
+}
+
+absl::Status Shard::CheckValues(const AlignedBuffer* values) const {
+  if (values == nullptr || values->size() == store_.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(values->size(), " copied values of a server that has ", store_.size()));
 }
 
 void Shard::TakePlace() {

@@ -1,0 +1,126 @@
+// What a stream that keeps a copy may bring, and what is sent away: whoever reaches the port may open one.
+#include "ps/copy_session.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+#include "tests/unit/ps/pieces.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::HasSubstr;
+
+class QuietSink final : public CopySink {
+ public:
+  void Answer(const v1::CopyAnswer& answer) override { held = std::max(held, answer.held()); }
+  void Close(absl::Status) override {}
+  uint64_t held = 0;
+};
+
+// A stream that has opened the copy of ps/0's part, of two elements and Adam's two slots, on ps/1.
+class CopySessionTest : public testing::Test {
+ protected:
+  CopySessionTest()
+      : server_({.index = 0,
+                 .place = 1,
+                 .connect_to_leader = nullptr,
+                 .connect_to_copy = [](const std::string&, int, CopyStreamHandler&) -> std::unique_ptr<CopyStream> {
+                   return nullptr;
+                 }},
+                clock_) {
+    v1::CopyBody body;
+    v1::Job& job = *body.mutable_origin()->mutable_job();
+    job.set_mode(v1::MODE_SYNC);
+    job.set_ps_replication(1);
+    job.set_dynamic_sharding(true);
+    job.set_num_examples(4);
+    job.set_batch_size(1);
+    job.set_epochs(1);
+    job.set_elastic(true);
+    job.add_workers("worker/0");
+    for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
+    job.set_lease_seconds(30);
+    job.mutable_optimizer()->set_name("Adam");
+    for (const net::Slice& slice : Vectors({{"a", 2}})) *body.mutable_origin()->add_slices() = slice.ToProto();
+    EXPECT_EQ(Item(body), absl::OkStatus());
+  }
+
+  absl::Status Item(const v1::CopyBody& body, int64_t floats = 0) {
+    v1::CopyHeader header;
+    header.mutable_item()->set_number(++number_);
+    header.mutable_item()->set_text(body.SerializeAsString());
+    header.mutable_item()->set_floats(floats);
+    return session_.OnFrame(header, {});
+  }
+  absl::Status Floats(std::vector<float> values, bool state) {
+    v1::CopyHeader header;
+    header.mutable_floats()->set_state(state);
+    return session_.OnFrame(header, Bytes(std::move(values)));
+  }
+
+  test::FakeClock clock_;
+  Server server_;
+  std::shared_ptr<QuietSink> sink_ = std::make_shared<QuietSink>();
+  CopySession session_{server_, sink_};
+  uint64_t number_ = 0;
+};
+
+TEST_F(CopySessionTest, AStateOfAllValuesAndSlotsIsTaken) {
+  ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
+  v1::CopyBody body;
+  body.mutable_shard()->set_next_index(1);
+  EXPECT_EQ(Item(body, 6), absl::OkStatus());
+  EXPECT_EQ(sink_->held, number_);
+}
+
+TEST_F(CopySessionTest, AStateOfTheValuesAloneIsRefused) {
+  ASSERT_EQ(Floats({1, 2}, false), absl::OkStatus());
+  v1::CopyBody body;
+  body.mutable_shard()->set_next_index(1);
+  EXPECT_THAT(Item(body, 2).message(), HasSubstr("a copied state of 2 values, not 6"));
+}
+
+TEST_F(CopySessionTest, WrittenValuesAndMeansOfAnotherSizeAreRefused) {
+  ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
+  v1::CopyBody written;
+  written.set_written(1);
+  EXPECT_THAT(Item(written, 6).message(), HasSubstr("6 copied values of a server that has 2"));
+}
+
+TEST_F(CopySessionTest, AMeanOfAnotherSizeIsRefused) {
+  ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
+  v1::CopyBody body;
+  v1::Decision& decision = *body.mutable_entry()->mutable_decision();
+  decision.set_index(1);
+  decision.mutable_apply()->set_version(1);
+  v1::StagedGradient& gradient = *decision.mutable_apply()->add_contributors();
+  gradient.mutable_key()->set_incarnation(1);
+  gradient.mutable_key()->set_step(1);
+  gradient.set_examples(1);
+  body.mutable_entry()->set_mean(true);
+  body.mutable_entry()->set_examples(true);
+  EXPECT_THAT(Item(body, 6).message(), HasSubstr("6 copied values of a server that has 2"));
+}
+
+class CopiedMemberTest : public CopySessionTest, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(BeyondTheJobs, CopiedMemberTest,
+                         testing::Values(-1, std::numeric_limits<int>::min(), 4096, std::numeric_limits<int>::max()));
+
+TEST_P(CopiedMemberTest, IsRefusedAlone) {
+  v1::CopyBody body;
+  body.mutable_member()->set_worker(GetParam());
+  EXPECT_THAT(Item(body).message(), HasSubstr("a copied member"));
+}
+
+TEST_P(CopiedMemberTest, IsRefusedAmongOthers) {
+  v1::CopyBody body;
+  body.mutable_members()->add_members()->set_worker(0);
+  body.mutable_members()->add_members()->set_worker(GetParam());
+  EXPECT_THAT(Item(body).message(), HasSubstr("a copied member"));
+}
+
+}  // namespace
+}  // namespace cairn::ps
