@@ -29,6 +29,7 @@ absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
   if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
   net::CopyElements(chunk, payload, 0, {buffer_->data() + offset, static_cast<size_t>(count)});
   received_ += count;
+  last_ = {offset, offset + count};
 
   int64_t begin = offset, end = offset + count;
   if (before != runs_.end() && before->second == begin) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "cairn/v1/session.pb.h"
@@ -25,6 +26,10 @@ class Accumulator {
   // or repeats elements that have already come; RESOURCE_EXHAUSTED when the pool has no buffer.
   absl::Status Add(const v1::Chunk& chunk, net::Payload payload);
 
+  // What the last Add() brought; and where all that has come is.
+  const std::pair<int64_t, int64_t>& last() const { return last_; }
+  std::shared_ptr<const AlignedBuffer> buffer() const { return buffer_; }
+
   // Elements received so far.
   int64_t received() const { return received_; }
   bool complete() const { return received_ == pool_.buffer_size(); }
@@ -39,6 +44,7 @@ class Accumulator {
   std::shared_ptr<AlignedBuffer> buffer_;
   std::map<int64_t, int64_t> runs_;  // disjoint, not touching
   int64_t received_ = 0;
+  std::pair<int64_t, int64_t> last_{};  // elements [first, second)
 };
 
 }  // namespace cairn::ps

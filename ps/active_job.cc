@@ -150,8 +150,9 @@ bool IsDone(const v1::Job& job) {
          data.next() / job.num_examples() >= job.epochs();
 }
 
-// A chief's mistake, or a stranger's bytes, must not make the server ask for memory that there is not.
-absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
+// A chief's mistake, or a stranger's bytes, must not make the server ask for memory that there is not. Where there is more
+// than is needed, updates are made ahead.
+absl::Status CheckMemory(const v1::Job& job, Shard::Options& shard) {
   double value_bytes = 0;
   for (const net::Slice& slice : shard.slices) {
     value_bytes += static_cast<double>(slice.elements()) * sizeof(float);
@@ -163,7 +164,14 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
       MemoryNeedsOf(value_bytes, num_slots, std::max(job.workers_size(), job.max_workers()), replicated);
   // What travels of the current version and, to somebody slow, of one before: 16 bits each.
   if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
-  if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
+  const auto limit = static_cast<double>(shard.memory_limit);
+  if (needs.total() <= limit) {
+    const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
+    shard.update_ahead = trains && job.mode() == v1::MODE_SYNC && of_all &&
+                         shard.optimizer->norms().empty() &&
+                         needs.total() + (1.0 + num_slots) * value_bytes <= limit;
+    return absl::OkStatus();
+  }
   return absl::ResourceExhaustedError(absl::StrCat(
       "the job needs ", InGiB(needs.total()), " and may take ",
       InGiB(static_cast<double>(shard.memory_limit)),

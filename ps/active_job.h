@@ -29,6 +29,8 @@ namespace cairn::ps {
 //          + (1 + S) V  a snapshot's copy: a version that is still read, and its slots
 //          + (3 + S) V  with ps_replication: means on their way to the copy on another server, and a state
 //
+// Where there is room for another (1 + S) V, a synchronous job's updates are made ahead (update_ahead.h).
+//
 // With ps_replication a job may take half of the memory: the other half is for the copy of another server's
 // part.
 struct MemoryNeeds {

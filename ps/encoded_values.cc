@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/core/status.h"
 #include "common/net/codec.h"
 
 namespace cairn::ps {
@@ -15,18 +16,41 @@ constexpr size_t kIdle = 2;
 EncodedValues::EncodedValues(int64_t size, std::shared_ptr<MemoryBudget> budget)
     : pool_(net::Codec::Floats(size), kIdle, std::move(budget)) {}
 
+absl::Status EncodedValues::Keep(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding) {
+  if (kept_.encoded != nullptr && kept_.encoding == encoding && kept_.source.lock() == values) return absl::OkStatus();
+  kept_ = {};
+  std::shared_ptr<AlignedBuffer> buffer = pool_.TryAcquire();
+  if (buffer == nullptr) return pool_.Refusal("values that travel");
+  kept_ = {.source = values, .encoding = encoding, .encoded = std::move(buffer)};
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> EncodedValues::Of(
     const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding) {
   MutexLock lock(mutex_);  // whoever else wants them waits, and need not make them
-  if (encoded_ != nullptr && encoding_ == encoding && source_.lock() == values) return encoded_;
-  encoded_.reset();
-  const std::shared_ptr<AlignedBuffer> buffer = pool_.TryAcquire();
-  if (buffer == nullptr) return pool_.Refusal("values that travel");
-  net::CodecOf(encoding)->Encode(values->span(), reinterpret_cast<char*>(buffer->data()));
-  source_ = values;
-  encoding_ = encoding;
-  encoded_ = buffer;
-  return encoded_;
+  CAIRN_RETURN_IF_ERROR(Keep(values, encoding));
+  if (kept_.elements < values->size()) {
+    if (!kept_.pieces.empty()) {  // others read these now
+      kept_.encoded = nullptr;
+      CAIRN_RETURN_IF_ERROR(Keep(values, encoding));
+    }
+    net::CodecOf(encoding)->Encode(values->span(), reinterpret_cast<char*>(kept_.encoded->data()));
+    kept_.elements = values->size();
+  }
+  return kept_.encoded;
+}
+
+absl::StatusOr<std::shared_ptr<const AlignedBuffer>> EncodedValues::OfPiece(
+    const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding, int64_t begin, int64_t end) {
+  MutexLock lock(mutex_);
+  CAIRN_RETURN_IF_ERROR(Keep(values, encoding));
+  if (kept_.elements < values->size() && kept_.pieces.insert(begin).second) {
+    const auto count = static_cast<size_t>(end - begin);
+    net::CodecOf(encoding)->Encode(values->span().subspan(static_cast<size_t>(begin), count),
+                                   reinterpret_cast<char*>(kept_.encoded->data()) + 2 * begin);
+    kept_.elements += end - begin;
+  }
+  return kept_.encoded;
 }
 
 }  // namespace cairn::ps

@@ -44,15 +44,17 @@ class Answer {
       return values->size() * kElementBytes;
     }
     CAIRN_ASSIGN_OR_RETURN(const auto data, encoded.Of(values, encoding));
-    header_.mutable_chunk()->set_encoding(encoding);
-    for (int64_t offset = 0; offset < values->size(); offset += net::kMaxPayloadFloats) {
-      const int64_t count = std::min(net::kMaxPayloadFloats, values->size() - offset);
-      header_.mutable_chunk()->set_offset(offset);
-      header_.mutable_chunk()->set_count(count);
-      const absl::Span<const float> chunk(data->data() + offset / 2, static_cast<size_t>(net::Codec::Floats(count)));
-      sink_->Send(header_, {&chunk, 1}, data);
+    return SendEncoded(data, encoding, 0, values->size());
+  }
+  // Elements [begin, end) of them.
+  absl::StatusOr<int64_t> SendPiece(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding,
+                                    EncodedValues& encoded, int64_t begin, int64_t end) {
+    if (encoding == v1::ENCODING_FLOAT32) {
+      SendElements(values, begin, end);
+      return (end - begin) * kElementBytes;
     }
-    return data->size() * kElementBytes;
+    CAIRN_ASSIGN_OR_RETURN(const auto data, encoded.OfPiece(values, encoding, begin, end));
+    return SendEncoded(data, encoding, begin, end);
   }
   void SendDone(v1::Done done) {
     *header_.mutable_done() = std::move(done);
@@ -66,6 +68,22 @@ class Answer {
   }
 
  private:
+  // Of `data`, which has element i at byte 2 i; `begin` is even.
+  int64_t SendEncoded(const std::shared_ptr<const AlignedBuffer>& data, v1::Encoding encoding, int64_t begin,
+                      int64_t end) {
+    int64_t floats = 0;
+    header_.mutable_chunk()->set_encoding(encoding);
+    for (int64_t offset = begin; offset < end; offset += net::kMaxPayloadFloats) {
+      const int64_t count = std::min(net::kMaxPayloadFloats, end - offset);
+      header_.mutable_chunk()->set_offset(offset);
+      header_.mutable_chunk()->set_count(count);
+      const absl::Span<const float> chunk(data->data() + offset / 2, static_cast<size_t>(net::Codec::Floats(count)));
+      sink_->Send(header_, {&chunk, 1}, data);
+      floats += net::Codec::Floats(count);
+    }
+    return floats * kElementBytes;
+  }
+
   std::shared_ptr<SessionSink> sink_;
   std::shared_ptr<const std::monostate> unanswered_;
   v1::ServerHeader header_;
@@ -121,7 +139,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = absl::FailedPreconditionError("a push, but no training job is ready");
     return;
   }
-  const PushRequest request = {.gradient = {.key = {.worker = begin.worker(),
+  PushRequest request = {.gradient = {.key = {.worker = begin.worker(),
                                                     .incarnation = begin.incarnation(),
                                                     .step = begin.step()},
                                             .base_version = begin.base_version(),
@@ -143,6 +161,15 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
                      .name = "receive",
                      .begin = TraceNanos(std::chrono::steady_clock::now()),
                      .step = begin.base_version() + 1};
+  }
+  if (request.read_values) {
+    request.send_piece = [sink = sink_, request_id, encoding = open.values_encoding,
+                          encoded = open.job->shard().store().encoded(), &sent = server_.meters().sent_bytes](
+                             const std::shared_ptr<const AlignedBuffer>& values, int64_t first, int64_t end) {
+      const auto bytes = Answer(sink, request_id).SendPiece(values, encoding, *encoded, first, end);
+      if (bytes.ok()) sent.Add(*bytes);
+      return bytes.ok();
+    };
   }
   open.push = open.job->shard().BeginPush(request);
   open.worker = begin.worker();
@@ -273,6 +300,7 @@ void Session::End(uint64_t request_id, Open open) {
     done.set_duplicate(result->duplicate);
     done.set_staleness(result->staleness);
     done.set_finished(result->finished);
+    done.set_has_values(result->sent_ahead);
     const auto job = hands_out.lock();
     if (job != nullptr) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
     auto send = [answer = std::move(answer), &sent, done = std::move(done),

@@ -58,14 +58,30 @@ Shard::Shard(Options options)
              options.crew) {
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
   if (trace_ != nullptr) trace_->AtStep(options.initial_version + 1);
+  if (options.update_ahead && store_.size() >= UpdateAhead::kWorthwhile) {
+    ahead_ = std::make_unique<UpdateAhead>(store_);
+  }
+}
+
+absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
+  if (discard_) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(accumulator_.Add(chunk, payload));
+  if (ahead_ != nullptr) {
+    const auto [begin, end] = accumulator_.last();
+    ahead_->Arrived(request_.gradient.key, accumulator_.buffer(), begin, end);
+  }
+  return absl::OkStatus();
 }
 
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
   Pass("push");
-  MutexLock lock(mutex_);
-  const bool seen = ledger_.Admit(request.gradient.key).admission != Ledger::Admission::kNew;
-  return std::make_unique<OpenPush>(request, store_.pool(),
-                                    /*discard=*/seen || request.gradient.examples == 0);
+  bool discard = request.gradient.examples == 0;
+  {
+    MutexLock lock(mutex_);
+    discard |= ledger_.Admit(request.gradient.key).admission != Ledger::Admission::kNew;
+  }
+  const bool ahead = ahead_ != nullptr && !discard && ahead_->Begin(request.gradient, request.send_piece);
+  return std::make_unique<OpenPush>(request, store_.pool(), discard, ahead ? ahead_.get() : nullptr);
 }
 
 void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
@@ -93,7 +109,8 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       entry.gradient = request.gradient;
       entry.data = push->accumulator_.Take();
       entry.came = std::chrono::steady_clock::now();
-      entry.waiting.push_back({request.read_values, /*duplicate=*/false, std::move(reply)});
+      const bool ahead = std::exchange(push->ahead_, nullptr) != nullptr && request.send_piece != nullptr;
+      entry.waiting.push_back({request.read_values, /*duplicate=*/false, std::move(reply), ahead});
       staged = true;
       was_missing = std::erase(missing_, key) > 0 && missing_.empty();
     } else if (const auto under_way = staged_.find(key);
@@ -248,6 +265,7 @@ void Shard::ExecuteQueue() {
     Replies replies;
     const bool traced = Wants(trace());  // asked now: an update may begin the next step
     if (auto* task = std::get_if<PendingTask>(&*next)) {
+      if (ahead_ != nullptr) ahead_->Drop();
       (*task)(replies);
     } else {
       PendingEntry& pending = std::get<PendingEntry>(*next);
@@ -355,8 +373,11 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
   TraceSpan span(trace(), TraceLane::kApply, "apply",
                  {.step = apply.version, .bytes = store_.size() * int64_t{sizeof(float)}});
   const TimePoint began = std::chrono::steady_clock::now();
-  absl::Status status = WithMean(entry, apply.contributors, apply.version,
-                                 [this](const VariableStore::Mean& mean) { return store_.ApplyMean(mean); });
+  const bool made_ahead = TakeAhead(apply);
+  absl::Status status = WithMean(
+      entry, apply.contributors, apply.version, [this, made_ahead](const VariableStore::Mean& mean) {
+        return made_ahead ? absl::OkStatus() : store_.ApplyMean(mean);
+      });
   if (!status.ok()) {
     Fail(std::move(status));
     return;
@@ -384,9 +405,25 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
       staged.data.reset();
       if (ledger_.Admit(gradient.key).admission == Ledger::Admission::kNew) ledger_.Stage(gradient.key);
     } else {
-      Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, replies);
+      Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, made_ahead, replies);
     }
   }
+  if (ahead_ != nullptr && !finished(apply.version)) ahead_->Expect(apply.contributors, finished(apply.version + 1));
+}
+
+bool Shard::TakeAhead(const Apply& apply) {
+  if (ahead_ == nullptr) return false;
+  std::vector<std::shared_ptr<const AlignedBuffer>> data;
+  if (!apply.held) {
+    MutexLock lock(mutex_);
+    for (const Gradient& gradient : apply.contributors) {
+      const auto found = staged_.find(gradient.key);
+      if (found != staged_.end() && found->second.data != nullptr) data.push_back(found->second.data);
+    }
+  }
+  if (data.size() == apply.contributors.size()) return ahead_->Take(apply.contributors, data, finished(apply.version));
+  ahead_->Drop();
+  return false;
 }
 
 void Shard::Count(const Apply& apply, TimePoint began) const {
@@ -425,13 +462,14 @@ void Shard::ExecuteRelease(const Release& release, Replies& replies) {
   MutexLock lock(mutex_);
   const auto found = staged_.find(release.key);
   if (found == staged_.end() || !found->second.applied_staleness.has_value()) return;  // the job has failed
-  Settle(release.key, v1::OUTCOME_ACCEPTED, *found->second.applied_staleness, values, replies);
+  Settle(release.key, v1::OUTCOME_ACCEPTED, *found->second.applied_staleness, values, /*made_ahead=*/false,
+         replies);
 }
 
 void Shard::ExecuteRefuse(const Refuse& refuse, Replies& replies) {
   const Values values = store_.current();
   MutexLock lock(mutex_);
-  Settle(refuse.key, OutcomeOf(refuse.reason), refuse.staleness, values, replies);
+  Settle(refuse.key, OutcomeOf(refuse.reason), refuse.staleness, values, /*made_ahead=*/false, replies);
 }
 
 absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
@@ -497,6 +535,7 @@ void Shard::RememberMark(KeptMark mark) {
 }
 
 void Shard::ExecuteAmendment(const Amendment& amendment) {
+  if (ahead_ != nullptr) ahead_->Drop();
   if (amendment.learning_rate.has_value()) store_.SetLearningRate(*amendment.learning_rate);
   const int64_t version = store_.current().version;
   if (!amendment.end || finished(version)) return;
@@ -504,7 +543,7 @@ void Shard::ExecuteAmendment(const Amendment& amendment) {
   final_version_ = version;
 }
 
-void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
+void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values, bool made_ahead,
                    Replies& replies) {
   ledger_.Decide(key, outcome, values.version, staleness);
   const auto found = staged_.find(key);
@@ -519,7 +558,8 @@ void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, c
                          .version = values.version,
                          .finished = finished(values.version),
                          .values = {}};
-    if (waiting.read_values && room) result.values = values;
+    result.sent_ahead = waiting.ahead && made_ahead;
+    if (waiting.read_values && !result.sent_ahead && room) result.values = values;
     replies.push_back(
         [reply = std::move(waiting.reply), result = std::move(result)](const absl::Status& lost) mutable {
           reply(lost.ok() ? absl::StatusOr<PushResult>(std::move(result)) : lost);

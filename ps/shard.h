@@ -45,6 +45,7 @@
 #include "ps/meters.h"
 #include "ps/replicator.h"
 #include "ps/sequencer.h"
+#include "ps/update_ahead.h"
 #include "ps/variable_store.h"
 
 namespace cairn::ps {
@@ -55,6 +56,8 @@ v1::Outcome OutcomeOf(Refuse::Reason reason);
 struct PushRequest {
   Gradient gradient;
   bool read_values = false;  // answer with the values that the decision left
+  // May take pieces of these values before the decision, any of which may be void (PushResult::sent_ahead). Null: not wanted.
+  UpdateAhead::SendPiece send_piece{};
 };
 
 struct PushResult {
@@ -64,6 +67,7 @@ struct PushResult {
   int64_t version = 0;  // after the decision
   bool finished = false;
   Values values;  // data is null unless asked for
+  bool sent_ahead = false;  // `values` is null, and what send_piece() got is all of them
 };
 
 struct ReadResult {
@@ -78,21 +82,27 @@ using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
 using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
 using WriteReply = absl::AnyInvocable<void(absl::StatusOr<int64_t> version)>;
 
-// A push whose chunks are arriving. Owned by the session; one thread.
+// A push whose chunks are arriving. Owned by the session; one thread. The shard outlives it.
 class OpenPush {
  public:
-  OpenPush(const PushRequest& request, BufferPool& pool, bool discard)
-      : request_(request), accumulator_(pool), discard_(discard) {}
-  // As Accumulator::Add(). The chunks of a push that was seen before are not kept.
-  absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload) {
-    return discard_ ? absl::OkStatus() : accumulator_.Add(chunk, payload);
+  // `ahead`: who wants to hear of its elements; may be null.
+  OpenPush(const PushRequest& request, BufferPool& pool, bool discard, UpdateAhead* ahead)
+      : request_(request), accumulator_(pool), discard_(discard), ahead_(ahead) {}
+  ~OpenPush() {
+    if (ahead_ != nullptr) ahead_->Abandon(request_.gradient.key);
   }
+  OpenPush(const OpenPush&) = delete;
+  OpenPush& operator=(const OpenPush&) = delete;
+
+  // As Accumulator::Add(). The chunks of a push that was seen before are not kept.
+  absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload);
 
  private:
   friend class Shard;
   PushRequest request_;
   Accumulator accumulator_;
   const bool discard_;
+  UpdateAhead* ahead_;
 };
 
 class Shard final : public LogSink {
@@ -105,6 +115,9 @@ class Shard final : public LogSink {
     bool staleness_aware_learning_rate = false;
     int64_t initial_version = 0;
     int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
+    // Updates are made while their gradients arrive (update_ahead.h): of a synchronous job without norms whose
+    // rounds are of all its workers, where memory has room for another version and other slots.
+    bool update_ahead = false;
     std::optional<float> learning_rate{};                        // amended before
     Crew* crew = nullptr;           // as VariableStore's
     FaultPoints* faults = nullptr;  // outlives the shard; passes "push", "read", "snapshot", "applied"
@@ -206,6 +219,7 @@ class Shard final : public LogSink {
       bool read_values;
       bool duplicate;
       PushReply reply;
+      bool ahead = false;  // it gets the values piece by piece, if the update is made ahead
     };
     std::vector<Waiting> waiting;
   };
@@ -270,9 +284,11 @@ class Shard final : public LogSink {
   // Kept values whose readers have not come go, oldest first, until the next version has room.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteAmendment(const Amendment& amendment);
-  // The decision about one push: into the ledger, and to those who wait for it.
-  void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
+  // The decision about one push: into the ledger, and to those who wait for it. `made_ahead`: by Take().
+  void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values, bool made_ahead,
               Replies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The update is there already, as it was guessed.
+  bool TakeAhead(const Apply& apply) ABSL_LOCKS_EXCLUDED(mutex_);
   bool finished(int64_t version) const { return version >= final_version_; }
 
   void Pass(absl::string_view point) const {
@@ -287,6 +303,7 @@ class Shard final : public LogSink {
   const bool staleness_aware_learning_rate_;
   std::atomic<int64_t> final_version_;  // the log may lower it
   VariableStore store_;
+  std::unique_ptr<UpdateAhead> ahead_;  // may be null
   std::atomic<SequencerPort*> port_{nullptr};     // of a copy null, until it takes the place
   std::atomic<Replicator*> replicator_{nullptr};  // null: no copy is kept up
   // The executing thread's.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 
 namespace cairn::ps {
@@ -79,11 +80,16 @@ void VariableStore::Publish(Values next) {
   current_.data.swap(next.data);  // the old version's memory is released outside the lock, with `next`
 }
 
-template <typename Body>
-auto VariableStore::WithUpdate(const Values& old, const Mean& mean, Body body) {
+AlignedBuffer& VariableStore::Next() {
   if (next_ == nullptr) next_ = pool_.Acquire();
-  std::vector<float*> slots;
-  for (AlignedBuffer& slot : slots_) slots.push_back(slot.data());
+  return *next_;
+}
+
+template <typename Body>
+auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<AlignedBuffer>& slots,
+                               AlignedBuffer& next, Body body) const {
+  absl::InlinedVector<float*, 4> slot_data;
+  for (AlignedBuffer& slot : slots) slot_data.push_back(slot.data());
   KnownSquares known = {.of_part = {}, .all_gradients = AllGradients(mean.known)};
   if (!optimizer_->norms().empty()) {  // then parts are slices
     for (const net::Slice& slice : slices_) {
@@ -96,7 +102,7 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, Body body) {
       .step = {.t = old.version + 1, .learning_rate = learning_rate() / mean.rate_divisor, .last = mean.last},
       .gradients = mean.gradients,
       .parts = parts_,
-      .all = {.count = size(), .old_values = old.data->data(), .slots = slots, .new_values = next_->data()},
+      .all = {.count = size(), .old_values = old.data->data(), .slots = slot_data, .new_values = next.data()},
       .known = known,
       .crew = crew_});
 }
@@ -114,7 +120,7 @@ absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {
 absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, const Mean& mean) {
   const Values old = current();
   const MeasuredParts measured =
-      WithUpdate(old, mean, [norms](const Update& update) { return MeasureParts(norms, update); });
+      WithUpdate(old, mean, slots_, Next(), [norms](const Update& update) { return MeasureParts(norms, update); });
   if (measured.non_finite != kAllFinite) return NotFinite(measured.non_finite, old.version + 1);
   std::vector<SliceSquares> sums;
   for (size_t i = 0; i < slices_.size(); ++i) {
@@ -128,10 +134,33 @@ absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, co
 
 absl::Status VariableStore::ApplyMean(const Mean& mean) {
   const Values old = current();
-  const int64_t bad = WithUpdate(old, mean, [](const Update& update) { return UpdateParts(update); });
+  const int64_t bad = WithUpdate(old, mean, slots_, Next(), [](const Update& update) { return UpdateParts(update); });
   if (bad != kAllFinite) return NotFinite(bad, old.version + 1);
   Publish({.version = old.version + 1, .data = std::exchange(next_, nullptr)});
   return absl::OkStatus();
+}
+
+void VariableStore::BeginAhead() {
+  ahead_ = pool_.Acquire();
+  while (ahead_slots_.size() < slots_.size()) {
+    budget_->Take(pool_.buffer_bytes());
+    ahead_slots_.emplace_back(size());
+  }
+}
+
+std::shared_ptr<const AlignedBuffer> VariableStore::ApplyAhead(const Mean& mean, int64_t begin, int64_t end) {
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    std::copy_n(slots_[slot].data() + begin, end - begin, ahead_slots_[slot].data() + begin);
+  }
+  const int64_t bad = WithUpdate(current(), mean, ahead_slots_, *ahead_, [&](const Update& update) {
+    return UpdatePiece(update, begin, end);
+  });
+  return bad == kAllFinite ? ahead_ : nullptr;
+}
+
+void VariableStore::PublishAhead() {
+  slots_.swap(ahead_slots_);
+  Publish({.version = current().version + 1, .data = std::exchange(ahead_, nullptr)});
 }
 
 void VariableStore::Write(const AlignedBuffer& data, absl::Span<const Run> runs) {

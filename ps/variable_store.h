@@ -75,6 +75,16 @@ class VariableStore {
   // before it.
   absl::Status ApplyMean(const Mean& mean);
 
+  // The next update piece by piece, for an optimizer without norms: made beside the current version until it is published
+  // or dropped. In between nothing else is applied or written.
+  void BeginAhead();
+  // Elements [begin, end) of it; all of them are in the buffer that this returns once they have been made. Null when the
+  // mean is not finite. Any number of threads, each at elements of its own.
+  std::shared_ptr<const AlignedBuffer> ApplyAhead(const Mean& mean, int64_t begin, int64_t end);
+  // All of it has been made: version + 1.
+  void PublishAhead();
+  void DropAhead() { ahead_.reset(); }
+
   // Of all updates from now on, in place of the optimizer's. One thread at a time, with ApplyMean() too.
   void SetLearningRate(float rate) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the next update; 0 where nothing is trained. Any thread.
@@ -104,9 +114,12 @@ class VariableStore {
  private:
   void Publish(Values next) ABSL_LOCKS_EXCLUDED(mutex_);
   void FillSlotsCopy(AlignedBuffer& copy) const;
-  // Calls body(update of `old` into next_, which it acquires first if need be).
+  // Calls body(update of `old` into `next`, of these slots).
   template <typename Body>
-  auto WithUpdate(const Values& old, const Mean& mean, Body body);
+  auto WithUpdate(const Values& old, const Mean& mean, std::vector<AlignedBuffer>& slots, AlignedBuffer& next,
+                  Body body) const;
+  // next_, which it acquires first if need be.
+  AlignedBuffer& Next();
   absl::Status NotFinite(int64_t offset, int64_t version) const;
 
   const std::vector<net::Slice> slices_;
@@ -121,6 +134,9 @@ class VariableStore {
   // The updating thread's.
   std::vector<AlignedBuffer> slots_;     // [slot][size()]
   std::shared_ptr<AlignedBuffer> next_;  // new values of an update that is being measured, else null
+  // Of an update that is made piece by piece; null and unspecified where there is none.
+  std::shared_ptr<AlignedBuffer> ahead_;
+  std::vector<AlignedBuffer> ahead_slots_;
 
   mutable Mutex mutex_;
   Values current_ ABSL_GUARDED_BY(mutex_);

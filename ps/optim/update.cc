@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "common/core/status.h"
 
 namespace cairn::ps {
 namespace {
@@ -42,8 +42,7 @@ float GradientScale(const Update& update, size_t part) {
 
 // Elements [begin, end) of `all`.
 struct Window {
-  int64_t begin = 0;
-  int64_t end = std::numeric_limits<int64_t>::max();
+  int64_t begin, end;
 };
 
 // Calls body(part, what of it is in the window, its range) until one returns something else than kAllFinite;
@@ -81,15 +80,18 @@ int64_t ApplyMeansIn(const Update& update, const Window& window) {
 }
 
 // Likewise, with the crew's help.
-int64_t ApplyMeans(const Update& update) {
-  if (update.crew == nullptr || update.crew->size() == 1 || update.all.count < kWorthSharing) {
-    return ApplyMeansIn(update, {});
+int64_t ApplyMeans(const Update& update, const Window& window) {
+  const int64_t count = window.end - window.begin;
+  if (update.crew == nullptr || update.crew->size() == 1 || count < kWorthSharing) {
+    return ApplyMeansIn(update, window);
   }
   const int64_t size = update.crew->size();
-  const int64_t each = ((update.all.count + size - 1) / size + kCut - 1) / kCut * kCut;
+  const int64_t each = ((count + size - 1) / size + kCut - 1) / kCut * kCut;
   std::vector<int64_t> non_finite(static_cast<size_t>(size));
   update.crew->Share([&](int i) {
-    non_finite[static_cast<size_t>(i)] = ApplyMeansIn(update, {.begin = i * each, .end = (i + 1) * each});
+    const int64_t begin = window.begin + i * each;
+    non_finite[static_cast<size_t>(i)] =
+        ApplyMeansIn(update, {.begin = begin, .end = std::min(begin + each, window.end)});
   });
   for (int64_t first : non_finite) {
     if (first != kAllFinite) return first;
@@ -97,14 +99,18 @@ int64_t ApplyMeans(const Update& update) {
   return kAllFinite;
 }
 
+Window Everything(const Update& update) {
+  return {.begin = 0, .end = update.all.count};
+}
+
 }  // namespace
 
 MeasuredParts MeasureParts(Norms norms, const Update& update) {
   MeasuredParts measured;
-  if (norms == Norms::kLayer) measured.non_finite = ApplyMeans(update);
+  if (norms == Norms::kLayer) measured.non_finite = ApplyMeans(update, Everything(update));
   if (measured.non_finite != kAllFinite) return measured;
   measured.of_part.resize(update.parts.size());
-  ForEachPart(update, {}, [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
+  ForEachPart(update, Everything(update), [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
     if (part.moving_average_momentum.has_value()) return kAllFinite;
     measured.of_part[p] = norms == Norms::kGradient
                               ? SquaresOfMean(Cut(update.gradients, part), range.count, part.band, update.isa)
@@ -115,13 +121,18 @@ MeasuredParts MeasureParts(Norms norms, const Update& update) {
 }
 
 int64_t UpdateParts(const Update& update) {
-  if (!update.optimizer.rule().layerwise()) return ApplyMeans(update);
-  return ForEachPart(update, {}, [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
+  if (!update.optimizer.rule().layerwise()) return ApplyMeans(update, Everything(update));
+  return ForEachPart(update, Everything(update), [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
     if (!part.moving_average_momentum.has_value()) {
       MoveLayer(update.optimizer, update.step, update.known.of_part[p], range, update.isa);
     }
     return kAllFinite;
   });
+}
+
+int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {
+  CAIRN_CHECK(update.optimizer.norms().empty());
+  return ApplyMeans(update, {.begin = begin, .end = end});
 }
 
 }  // namespace cairn::ps

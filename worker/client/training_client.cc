@@ -422,7 +422,8 @@ void TrainingClient::TraceAnswer(int server, int64_t first_values) const {
                             .end = end,
                             .step = options_.trace->step()});
   };
-  record(TraceLane::kWait, "wait", sent, first_values == 0 ? now : first_values);
+  // The first may come while gradients still go.
+  record(TraceLane::kWait, "wait", sent, first_values == 0 ? now : std::max(sent, first_values));
   if (first_values != 0) record(TraceLane::kPull, "pull", first_values, now);
 }
 

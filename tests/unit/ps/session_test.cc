@@ -1,5 +1,6 @@
 #include "ps/session.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -283,6 +284,112 @@ TEST_F(SessionTest, AReadMayBeAnsweredWhenItsSessionIsGone) {
   server_.Mark(mark, [](absl::StatusOr<v1::MarkResponse> response) { EXPECT_TRUE(response.ok()); });
   EXPECT_EQ(sink_->done.back().request_id(), 9u);
   EXPECT_THAT(sink_->values, ElementsAre(10, 20));
+}
+
+// What came for each request, in the order of the frames.
+class OrderedSink final : public SessionSink {
+ public:
+  void Send(const v1::ServerHeader& header, net::FloatSpans payload,
+            const std::shared_ptr<const void>&) override {
+    if (header.has_done()) {
+      done.push_back(header.done());
+      return;
+    }
+    if (done.empty() || done.back().version() == 0) return;  // before the first update
+    int64_t at = header.chunk().offset();
+    for (const auto& run : payload) {
+      if (header.chunk().encoding() == v1::ENCODING_FLOAT32) {
+        std::copy(run.begin(), run.end(), values.begin() + at);
+        at += static_cast<int64_t>(run.size());
+        continue;
+      }
+      ASSERT_EQ(static_cast<int64_t>(run.size()), net::Codec::Floats(header.chunk().count()));
+      net::CodecOf(header.chunk().encoding())
+          ->Decode(reinterpret_cast<const char*>(run.data()),
+                   absl::MakeSpan(values).subspan(static_cast<size_t>(at), static_cast<size_t>(header.chunk().count())));
+    }
+    chunks_after.push_back(done.size());
+  }
+  std::vector<v1::Done> done;
+  std::vector<float> values = std::vector<float>(UpdateAhead::kWorthwhile + 3);
+  std::vector<size_t> chunks_after;  // [chunk of values] dones before it
+};
+
+// A session of a synchronous job that is worth an update ahead.
+class AheadSessionTest : public testing::TestWithParam<v1::Encoding> {};
+INSTANTIATE_TEST_SUITE_P(Of, AheadSessionTest, testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),
+                         [](const auto& test) { return v1::Encoding_Name(test.param); });
+
+TEST_P(AheadSessionTest, ValuesComeBeforeThePushHasEnded) {
+  constexpr int64_t kElements = UpdateAhead::kWorthwhile + 3;
+  test::FakeClock clock;
+  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  v1::CreateRequest create;
+  v1::Job& job = *create.mutable_job();
+  job.set_mode(v1::MODE_SYNC);
+  job.add_workers("worker/0");
+  job.add_servers("host:1");
+  job.set_replicas_to_aggregate(1);
+  job.set_lease_seconds(30);
+  job.mutable_optimizer()->set_name("SGD");
+  (*job.mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 1;
+  for (const net::Slice& slice : Vectors({{"a", kElements}})) *create.add_slices() = slice.ToProto();
+  uint64_t layout = 0;
+  server.Create(create, [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });
+
+  const auto sink = std::make_shared<OrderedSink>();
+  Session session(server, sink);
+  const auto send = [&](uint64_t id, auto set, net::Payload payload = {}) {
+    v1::ClientHeader header;
+    header.set_request_id(id);
+    set(header);
+    ASSERT_EQ(session.OnFrame(header, payload), absl::OkStatus());
+  };
+  const auto chunks = [&](uint64_t id, float value) {
+    for (int64_t begin = 0; begin < kElements; begin += net::kMaxPayloadFloats) {
+      const int64_t count = std::min(net::kMaxPayloadFloats, kElements - begin);
+      send(
+          id, [&](v1::ClientHeader& header) { header.mutable_chunk()->set_offset(begin); },
+          Bytes(std::vector<float>(static_cast<size_t>(count), value)));
+    }
+  };
+  send(1, [&](v1::ClientHeader& header) {
+    header.mutable_write()->set_layout(layout);
+    header.mutable_write()->set_initialise(true);
+  });
+  chunks(1, 10);
+  send(1, [](v1::ClientHeader& header) { header.mutable_end(); });
+  v1::JoinRequest join;
+  join.set_task("worker/0");
+  server.Join(join, [](absl::StatusOr<v1::JoinResponse> response) { ASSERT_TRUE(response.ok()); });
+
+  for (int64_t step = 1; step <= 3; ++step) {
+    const uint64_t id = static_cast<uint64_t>(step) + 1;
+    send(id, [&](v1::ClientHeader& header) {
+      v1::PushBegin& push = *header.mutable_push();
+      push.set_layout(layout);
+      push.set_incarnation(1);
+      push.set_step(step);
+      push.set_base_version(step - 1);
+      push.set_examples(1);
+      push.set_read_values(true);
+      push.set_values_encoding(GetParam());
+    });
+    chunks(id, 1);
+    const size_t before = sink->done.size();
+    if (step > 1) {
+      EXPECT_EQ(sink->chunks_after.back(), before) << "not one piece has come";
+    }
+    send(id, [](v1::ClientHeader& header) { header.mutable_end(); });
+    ASSERT_EQ(sink->done.size(), before + 1);
+    EXPECT_EQ(sink->done.back().outcome(), v1::OUTCOME_ACCEPTED);
+    EXPECT_EQ(sink->done.back().version(), step);
+    EXPECT_TRUE(sink->done.back().has_values());
+    if (step > 1) {
+      EXPECT_THAT(sink->values, testing::Each(10.0f - static_cast<float>(step)));
+    }
+  }
+  EXPECT_EQ(sink->chunks_after.size(), 2u * 5) << "each piece once";
 }
 
 }  // namespace

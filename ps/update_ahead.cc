@@ -1,0 +1,140 @@
+#include "ps/update_ahead.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn::ps {
+namespace {
+
+constexpr int64_t kPage = 1024;  // elements; pieces end with pages
+
+}  // namespace
+
+int64_t UpdateAhead::PieceOf(int64_t size) {
+  const int64_t share = (size / 32 + kPage - 1) / kPage * kPage;
+  return std::clamp(share, kLeastPiece, kLargestPiece);
+}
+
+UpdateAhead::UpdateAhead(VariableStore& store)
+    : store_(store), piece_(PieceOf(store.size())), num_pieces_((store.size() + piece_ - 1) / piece_) {}
+
+UpdateAhead::Member* UpdateAhead::Find(const PushKey& key) {
+  if (!round_.has_value()) return nullptr;
+  for (Member& member : round_->members) {
+    if (member.worker == key.worker && member.incarnation == key.incarnation) return &member;
+  }
+  return nullptr;
+}
+
+bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send) {
+  MutexLock lock(mutex_);
+  Member* const member = Find(gradient.key);
+  if (member == nullptr || round_->spoilt) return false;
+  if (member->gradient.has_value() || gradient.base_version != round_->base_version || gradient.examples <= 0) {
+    round_->spoilt = true;
+    return false;
+  }
+  member->gradient = gradient;
+  member->send = std::move(send);
+  member->missing.assign(static_cast<size_t>(num_pieces_), piece_);
+  member->missing.back() = store_.size() - (num_pieces_ - 1) * piece_;
+  return true;
+}
+
+void UpdateAhead::Arrived(const PushKey& key, const std::shared_ptr<const AlignedBuffer>& data, int64_t begin,
+                          int64_t end) {
+  std::vector<int64_t> ready;
+  {
+    MutexLock lock(mutex_);
+    Member* const member = Find(key);
+    if (member == nullptr || round_->spoilt) return;
+    if (!member->gradient.has_value() || member->gradient->key != key) return;
+    member->data = data;
+    for (int64_t piece = begin / piece_; piece * piece_ < end; ++piece) {
+      int64_t& missing = member->missing[static_cast<size_t>(piece)];
+      missing -= std::min(end, (piece + 1) * piece_) - std::max(begin, piece * piece_);
+      if (missing == 0 && --round_->waits_for[static_cast<size_t>(piece)] == 0) ready.push_back(piece);
+    }
+    if (ready.empty()) return;
+    ++making_;
+  }
+  Make(ready);
+}
+
+void UpdateAhead::Make(absl::Span<const int64_t> pieces) {
+  std::vector<WeightedGradient> gradients;
+  std::vector<const SendPiece*> sends;
+  bool last_update = false;
+  {
+    MutexLock lock(mutex_);  // who is in the round stays as it is while this is at work on it
+    for (const Member& member : round_->members) {
+      gradients.push_back({member.data->data(), member.gradient->examples});
+      sends.push_back(&member.send);
+    }
+    last_update = round_->last_update;
+  }
+  bool well = true;
+  for (const int64_t piece : pieces) {
+    const int64_t begin = piece * piece_, end = std::min(begin + piece_, store_.size());
+    const auto values = store_.ApplyAhead({.gradients = gradients, .last = last_update}, begin, end);
+    well = values != nullptr;
+    for (size_t i = 0; well && i < sends.size(); ++i) well = *sends[i] == nullptr || (*sends[i])(values, begin, end);
+    if (!well) break;
+  }
+  MutexLock lock(mutex_);
+  if (well) {
+    round_->made += pieces.size();
+  } else {
+    round_->spoilt = true;
+  }
+  if (--making_ == 0) idle_.NotifyAll();
+}
+
+void UpdateAhead::Abandon(const PushKey& key) {
+  MutexLock lock(mutex_);
+  const Member* const member = Find(key);
+  if (member != nullptr && member->gradient.has_value() && member->gradient->key == key) round_->spoilt = true;
+}
+
+void UpdateAhead::Expect(absl::Span<const Gradient> last, bool last_update) {
+  Drop();
+  store_.BeginAhead();
+  Round round = {.base_version = store_.current().version, .last_update = last_update};
+  for (const Gradient& gradient : last) {
+    round.members.push_back({.worker = gradient.key.worker, .incarnation = gradient.key.incarnation});
+  }
+  round.waits_for.assign(static_cast<size_t>(num_pieces_), round.members.size());
+  MutexLock lock(mutex_);
+  round_ = std::move(round);
+}
+
+std::optional<UpdateAhead::Round> UpdateAhead::Close() {
+  MutexLock lock(mutex_);
+  if (round_.has_value()) round_->spoilt = true;  // nobody begins
+  while (making_ > 0) idle_.Wait(mutex_);         // a few pieces' arithmetic
+  return std::exchange(round_, std::nullopt);
+}
+
+bool UpdateAhead::Take(absl::Span<const Gradient> contributors,
+                       absl::Span<const std::shared_ptr<const AlignedBuffer>> data, bool last_update) {
+  const std::optional<Round> round = Close();
+  if (!round.has_value()) return false;
+  bool guessed = round->made == static_cast<size_t>(num_pieces_) && round->last_update == last_update &&
+                 round->members.size() == contributors.size();
+  for (size_t i = 0; guessed && i < contributors.size(); ++i) {
+    const Member& member = round->members[i];
+    guessed = member.gradient == contributors[i] && member.data == data[i];
+  }
+  if (guessed) {
+    store_.PublishAhead();
+  } else {
+    store_.DropAhead();
+  }
+  return guessed;
+}
+
+void UpdateAhead::Drop() {
+  if (Close().has_value()) store_.DropAhead();
+}
+
+}  // namespace cairn::ps

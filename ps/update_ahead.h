@@ -1,0 +1,107 @@
+// The update of a synchronous round, made piece by piece while its gradients still arrive, and sent to its
+// workers while they still send: both directions of a link are busy at once.
+//
+// It is a guess: that the workers of the last update, from the same version on, make the next one too. Where
+// the log then says otherwise, what was made is dropped, nobody has seen a version of it, and the update is
+// made as ever. Where it says so, the update is there, to the bit as it would have been.
+//
+//   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      the executing thread's: Expect, Take, Drop
+//                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
+//                        └ a piece that all have sent: made there and then, and sent
+//
+// What is written early lies beside the current version: new values, and slots of their own.
+//
+// Thread-safe. Between Expect() and the next Take() or Drop() nobody else may write to the store.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/core/aligned_buffer.h"
+#include "common/core/mutex.h"
+#include "ps/policy/policy.h"
+#include "ps/variable_store.h"
+
+namespace cairn::ps {
+
+class UpdateAhead {
+ public:
+  // Takes elements [begin, end) of the values to their worker; false when there is no room for that. Any thread; must not
+  // block.
+  using SendPiece =
+      std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
+
+  // Elements that are made and sent together: a thirty-second of the values, but neither so few that messages
+  // cost more than they carry nor more than fit into one.
+  static constexpr int64_t kLeastPiece = int64_t{64} << 10;
+  static constexpr int64_t kLargestPiece = int64_t{256} << 10;
+  static int64_t PieceOf(int64_t size);
+  // With less than that there is nothing to be gained.
+  static constexpr int64_t kWorthwhile = 4 * kLeastPiece;
+
+  // `store` has an optimizer that takes no norms.
+  explicit UpdateAhead(VariableStore& store);
+
+  // --- Streams' threads ---
+
+  // A push has begun. True: this wants to hear of its elements, and `send` may be called until the push is
+  // decided or abandoned.
+  bool Begin(const Gradient& gradient, SendPiece send) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Elements [begin, end) of it, for the first time, are in `data`, which is parallel to the values and the
+  // same in every call.
+  void Arrived(const PushKey& key, const std::shared_ptr<const AlignedBuffer>& data, int64_t begin, int64_t end)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // It will not be complete.
+  void Abandon(const PushKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // --- The executing thread ---
+
+  // The update that comes next is guessed to be by the workers of these, from the current version.
+  void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Publishes the update if it is what was guessed: by these, of these data, in their order. All of it has then been sent
+  // to those who take part.
+  bool Take(absl::Span<const Gradient> contributors, absl::Span<const std::shared_ptr<const AlignedBuffer>> data,
+            bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The store is about to change otherwise.
+  void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // What of the round is here from one worker.
+  struct Member {
+    int worker = 0;
+    uint64_t incarnation = 0;
+    std::optional<Gradient> gradient{};
+    SendPiece send{};
+    std::shared_ptr<const AlignedBuffer> data{};
+    std::vector<int64_t> missing{};  // [piece] elements
+  };
+  struct Round {
+    int64_t base_version = 0;
+    bool last_update = false;
+    bool spoilt = false;  // it cannot be as guessed any more
+    std::vector<Member> members{};
+    std::vector<size_t> waits_for{};  // [piece] members
+    size_t made = 0;                // pieces
+  };
+
+  Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes pieces and sends them.
+  void Make(absl::Span<const int64_t> pieces) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the round when nobody is at work on it.
+  std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  VariableStore& store_;
+  const int64_t piece_;  // elements
+  const int64_t num_pieces_;
+
+  Mutex mutex_;
+  CondVar idle_;
+  std::optional<Round> round_ ABSL_GUARDED_BY(mutex_);
+  int making_ ABSL_GUARDED_BY(mutex_) = 0;  // threads
+};
+
+}  // namespace cairn::ps

@@ -1,0 +1,341 @@
+// Updates that are made while their gradients arrive: to the bit those that are made afterwards, or not at all.
+#include "ps/update_ahead.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/shard.h"
+#include "tests/unit/ps/pieces.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kSize = UpdateAhead::kWorthwhile + 1001;  // the last piece is a short one
+constexpr int64_t kChunk = 50'000;                          // ends nowhere near a piece
+
+TEST(PieceOf, IsAThirtySecondOfTheValuesWithinItsBounds) {
+  EXPECT_EQ(UpdateAhead::PieceOf(1), UpdateAhead::kLeastPiece);
+  EXPECT_EQ(UpdateAhead::PieceOf(32 * 100'000), 100'352) << "rounded up to 1024";
+  EXPECT_EQ(UpdateAhead::PieceOf(int64_t{1} << 40), UpdateAhead::kLargestPiece);
+}
+
+class QuietPort final : public SequencerPort {
+ public:
+  void ReportStaged(const Gradient&) override {}
+  void ReportSums(Sums) override {}
+  void ReportExecuted(int64_t) override {}
+};
+
+// A worker's push to one shard, and what came back for it.
+struct Push {
+  Gradient gradient;
+  std::vector<float> values;
+  std::unique_ptr<OpenPush> open{};
+  std::vector<float> ahead = std::vector<float>(kSize, std::numeric_limits<float>::quiet_NaN());
+  int64_t pieces = 0;
+  std::optional<absl::StatusOr<PushResult>> answer{};
+};
+
+class Side {
+ public:
+  Side(bool ahead, const OptimizerConfig& optimizer)
+      : shard_({.slices = Vectors({{"a", 1000}, {"b", kSize - 1000}}),
+                .optimizer = MakeOptimizer(optimizer).value(),
+                .update_ahead = ahead}) {
+    shard_.ConnectTo(&port_);
+  }
+
+  void Begin(Push& push) {
+    const auto take = [&push](const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end) {
+      std::copy(values->data() + begin, values->data() + end, push.ahead.begin() + begin);
+      push.pieces += 1;
+      return true;
+    };
+    push.open = shard_.BeginPush({.gradient = push.gradient, .read_values = true, .send_piece = take});
+  }
+  void Chunk(Push& push, int64_t begin) {
+    const int64_t end = std::min(begin + kChunk, kSize);
+    EXPECT_EQ(push.open->AddChunk(At(begin), Bytes({push.values.begin() + begin, push.values.begin() + end})),
+              absl::OkStatus());
+  }
+  void End(Push& push) {
+    shard_.FinishPush(std::move(push.open),
+                      [&push](absl::StatusOr<PushResult> result) { push.answer = std::move(result); });
+  }
+  void Whole(Push& push) {
+    Begin(push);
+    for (int64_t begin = 0; begin < kSize; begin += kChunk) Chunk(push, begin);
+    End(push);
+  }
+  void Decide(LogEntry::What what) {
+    shard_.Append({shard_.next_index(), std::move(what)});
+    shard_.Flush();
+  }
+  std::vector<float> values() { return ToVector(shard_.store().current()); }
+  std::vector<float> slots() {
+    const auto slots = shard_.store().CopySlots().value();
+    return slots == nullptr ? std::vector<float>() : std::vector<float>(slots->span().begin(), slots->span().end());
+  }
+  Shard& shard() { return shard_; }
+
+ private:
+  QuietPort port_;
+  Shard shard_;
+};
+
+// The same pushes to a shard that makes updates ahead and to one that does not.
+class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
+ protected:
+  UpdateAheadTest() : ahead_(true, GetParam()), after_(false, GetParam()) {}
+
+  Push Of(int worker, int64_t version, int64_t examples = 2) {
+    Push push = {.gradient = {.key = {.worker = worker, .incarnation = 7, .step = version},
+                              .base_version = version - 1,
+                              .examples = examples},
+                 .values = std::vector<float>(kSize)};
+    for (float& value : push.values) value = std::uniform_real_distribution<float>(-1, 1)(random_);
+    return push;
+  }
+  static Apply ApplyOf(int64_t version, const std::vector<Push>& pushes) {
+    Apply apply = {.version = version, .contributors = {}};
+    for (const Push& push : pushes) apply.contributors.push_back(push.gradient);
+    return apply;
+  }
+  // The first round: nobody knows yet who takes part.
+  void FirstRound(int workers) {
+    std::vector<Push> pushes;
+    for (int worker = 0; worker < workers; ++worker) pushes.push_back(Of(worker, 1));
+    for (Push& push : pushes) ahead_.Whole(push);
+    ahead_.Decide(ApplyOf(1, pushes));
+    for (const Push& push : pushes) {
+      EXPECT_FALSE((*push.answer)->sent_ahead);
+      EXPECT_EQ(push.pieces, 0);
+    }
+    AfterWards(1, pushes);
+  }
+  // The same on the other side; both are the same then.
+  void AfterWards(int64_t version, std::vector<Push>& pushes) {
+    for (Push& push : pushes) after_.Whole(push);
+    after_.Decide(ApplyOf(version, pushes));
+    ExpectSame();
+  }
+  void ExpectSame() {
+    EXPECT_EQ(ahead_.values(), after_.values());
+    EXPECT_EQ(ahead_.slots(), after_.slots());
+    EXPECT_EQ(ahead_.shard().store().current().version, after_.shard().store().current().version);
+  }
+  // All chunks of all of them, in an order of chance.
+  void Interleaved(std::vector<Push>& pushes) {
+    std::vector<std::pair<size_t, int64_t>> chunks;
+    for (size_t i = 0; i < pushes.size(); ++i) {
+      ahead_.Begin(pushes[i]);
+      for (int64_t begin = 0; begin < kSize; begin += kChunk) chunks.emplace_back(i, begin);
+    }
+    std::shuffle(chunks.begin(), chunks.end(), random_);
+    for (const auto& [i, begin] : chunks) ahead_.Chunk(pushes[i], begin);
+  }
+  std::vector<Push> Round(int64_t version, int workers) {
+    std::vector<Push> pushes;
+    for (int worker = 0; worker < workers; ++worker) pushes.push_back(Of(worker, version, 1 + worker));
+    return pushes;
+  }
+  void ExpectAllAhead(const std::vector<Push>& pushes) {
+    for (const Push& push : pushes) {
+      ASSERT_TRUE(push.answer.has_value() && push.answer->ok());
+      EXPECT_EQ((*push.answer)->outcome, v1::OUTCOME_ACCEPTED);
+      EXPECT_TRUE((*push.answer)->sent_ahead);
+      EXPECT_EQ((*push.answer)->values.data, nullptr);
+      EXPECT_EQ(push.ahead, ahead_.values());
+    }
+  }
+  void ExpectNoneAhead(const std::vector<Push>& pushes) {
+    for (const Push& push : pushes) {
+      ASSERT_TRUE(push.answer.has_value() && push.answer->ok());
+      EXPECT_FALSE((*push.answer)->sent_ahead);
+      ASSERT_NE((*push.answer)->values.data, nullptr);
+      EXPECT_EQ(ToVector((*push.answer)->values), ahead_.values());
+    }
+  }
+
+  std::mt19937 random_{42};
+  Side ahead_, after_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, UpdateAheadTest,
+    testing::Values(OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}}},
+                    OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}, {"momentum", 0.9}}},
+                    OptimizerConfig{.name = "Adam", .hyperparameters = {{"learning_rate", 0.001}}}),
+    [](const auto& test) {
+      return test.param.name + (test.param.hyperparameters.count("momentum") > 0 ? "WithMomentum" : "");
+    });
+
+TEST_P(UpdateAheadTest, IsToTheBitWhatItWouldBeAfterwards) {
+  FirstRound(3);
+  for (int64_t version = 2; version <= 4; ++version) {
+    std::vector<Push> pushes = Round(version, 3);
+    Interleaved(pushes);
+    for (const Push& push : pushes) EXPECT_EQ(push.pieces, 5) << "before any of them is complete";
+    for (Push& push : pushes) ahead_.End(push);
+    EXPECT_EQ(ahead_.shard().store().current().version, version - 1) << "no version before the decision";
+    ahead_.Decide(ApplyOf(version, pushes));
+    ExpectAllAhead(pushes);
+    AfterWards(version, pushes);
+  }
+}
+
+TEST_P(UpdateAheadTest, ARoundWithoutOneOfThemIsMadeAfterwards) {
+  FirstRound(3);
+  std::vector<Push> pushes = Round(2, 3);
+  Interleaved(pushes);
+  pushes.pop_back();  // its stream broke
+  for (Push& push : pushes) ahead_.End(push);
+  ahead_.Decide(ApplyOf(2, pushes));
+  ExpectNoneAhead(pushes);
+  AfterWards(2, pushes);
+
+  std::vector<Push> next = Round(3, 3);  // with the one that is back, though two are expected
+  Interleaved(next);
+  for (Push& push : next) ahead_.End(push);
+  ahead_.Decide(ApplyOf(3, next));
+  ExpectNoneAhead(next);
+  AfterWards(3, next);
+
+  std::vector<Push> after_that = Round(4, 3);
+  Interleaved(after_that);
+  for (Push& push : after_that) ahead_.End(push);
+  ahead_.Decide(ApplyOf(4, after_that));
+  ExpectAllAhead(after_that);
+  AfterWards(4, after_that);
+}
+
+TEST_P(UpdateAheadTest, AWorkerThatIsRefusedGetsTheValuesThatThereAre) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  Interleaved(pushes);
+  for (Push& push : pushes) ahead_.End(push);
+  const std::vector<float> before = ahead_.values();
+  ahead_.Decide(Refuse{.key = pushes[1].gradient.key, .reason = Refuse::Reason::kNotAMember});
+  EXPECT_FALSE((*pushes[1].answer)->sent_ahead);
+  EXPECT_EQ(ToVector((*pushes[1].answer)->values), before);
+  pushes.pop_back();
+  ahead_.Decide(ApplyOf(2, pushes));
+  ExpectNoneAhead(pushes);
+  AfterWards(2, pushes);
+}
+
+TEST_P(UpdateAheadTest, ARepeatedPushIsWhatCounts) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  ahead_.Begin(pushes[0]);
+  ahead_.Chunk(pushes[0], 0);
+  pushes[0].open.reset();
+  pushes[0] = Of(0, 2);  // a liar, but the same push
+  Interleaved(pushes);
+  for (Push& push : pushes) ahead_.End(push);
+  ahead_.Decide(ApplyOf(2, pushes));
+  ExpectNoneAhead(pushes);
+  AfterWards(2, pushes);
+}
+
+TEST_P(UpdateAheadTest, TwoPushesOfOneNameAtATimeDoNotMix) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  Push other = Of(0, 2);
+  ahead_.Begin(other);
+  ahead_.Chunk(other, 0);
+  Interleaved(pushes);
+  for (Push& push : pushes) ahead_.End(push);
+  for (int64_t begin = kChunk; begin < kSize; begin += kChunk) ahead_.Chunk(other, begin);
+  ahead_.End(other);
+  ahead_.Decide(ApplyOf(2, pushes));
+  ExpectNoneAhead(pushes);
+  EXPECT_TRUE((*other.answer)->duplicate);
+  EXPECT_EQ(ToVector((*other.answer)->values), ahead_.values());
+  AfterWards(2, pushes);
+}
+
+TEST_P(UpdateAheadTest, AnotherLearningRateHoldsFromTheUpdateOn) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  Interleaved(pushes);
+  ahead_.Decide(Amendment{.learning_rate = 0.5f});
+  after_.Decide(Amendment{.learning_rate = 0.5f});
+  for (Push& push : pushes) ahead_.End(push);
+  ahead_.Decide(ApplyOf(2, pushes));
+  ExpectNoneAhead(pushes);
+  AfterWards(2, pushes);
+}
+
+TEST_P(UpdateAheadTest, ValuesThatAreWrittenMeanwhileAreTheOnesThatChange) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  Interleaved(pushes);
+  for (Side* side : {&ahead_, &after_}) {
+    auto data = std::make_unique<Accumulator>(side->shard().store().pool());
+    ASSERT_EQ(data->Add(At(5), Bytes({17})), absl::OkStatus());
+    side->shard().Write(std::move(data), [](absl::StatusOr<int64_t> version) { EXPECT_EQ(*version, 1); });
+  }
+  for (Push& push : pushes) ahead_.End(push);
+  ahead_.Decide(ApplyOf(2, pushes));
+  ExpectNoneAhead(pushes);
+  AfterWards(2, pushes);
+}
+
+TEST_P(UpdateAheadTest, AGradientThatIsNotFiniteEndsTheJobAsEver) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  pushes[1].values[kSize - 1] = std::numeric_limits<float>::infinity();
+  const std::vector<float> before = ahead_.slots();
+  Interleaved(pushes);
+  for (Push& push : pushes) ahead_.End(push);
+  ahead_.Decide(ApplyOf(2, pushes));
+  EXPECT_THAT(ahead_.shard().failure().message(), HasSubstr("the gradient of 'b' is not finite in the update to version 2"));
+  EXPECT_EQ((*pushes[0].answer).status(), ahead_.shard().failure());
+  EXPECT_EQ(ahead_.shard().store().current().version, 1);
+}
+
+TEST_P(UpdateAheadTest, WorkersMayPushAtTheSameTime) {
+  constexpr int kWorkers = 4;
+  FirstRound(kWorkers);
+  for (int64_t version = 2; version <= 5; ++version) {
+    std::vector<Push> pushes = Round(version, kWorkers);
+    {
+      std::vector<std::thread> workers;
+      for (Push& push : pushes) workers.emplace_back([this, &push] { ahead_.Whole(push); });
+      for (std::thread& worker : workers) worker.join();
+    }
+    ahead_.Decide(ApplyOf(version, pushes));
+    ExpectAllAhead(pushes);
+    AfterWards(version, pushes);
+  }
+}
+
+TEST(UpdateAhead, SmallValuesAreNotWorthIt) {
+  QuietPort port;
+  Shard shard({.slices = Vectors({{"a", 2}}), .optimizer = Sgd(1), .update_ahead = true});
+  shard.ConnectTo(&port);
+  for (int64_t version = 1; version <= 2; ++version) {
+    const Gradient gradient = {.key = {.worker = 0, .incarnation = 1, .step = version}, .base_version = version - 1, .examples = 1};
+    auto push = shard.BeginPush({.gradient = gradient, .read_values = true, .send_piece = [](const auto&, int64_t, int64_t) {
+                                   ADD_FAILURE() << "a piece of two elements";
+                                   return true;
+                                 }});
+    EXPECT_EQ(push->AddChunk(At(0), Bytes({1, 2})), absl::OkStatus());
+    shard.FinishPush(std::move(push), [](absl::StatusOr<PushResult> result) { EXPECT_FALSE(result->sent_ahead); });
+    shard.Append({shard.next_index(), Apply{.version = version, .contributors = {gradient}}});
+    shard.Flush();
+  }
+  EXPECT_EQ(shard.store().current().version, 2);
+}
+
+}  // namespace
+}  // namespace cairn::ps
