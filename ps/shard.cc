@@ -59,7 +59,7 @@ Shard::Shard(Options options)
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
   if (trace_ != nullptr) trace_->AtStep(options.initial_version + 1);
   if (options.update_ahead && store_.size() >= UpdateAhead::kWorthwhile) {
-    ahead_ = std::make_unique<UpdateAhead>(store_);
+    ahead_ = std::make_unique<UpdateAhead>(store_, trace_);
   }
 }
 
@@ -408,7 +408,10 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
       Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, made_ahead, replies);
     }
   }
-  if (ahead_ != nullptr && !finished(apply.version)) ahead_->Expect(apply.contributors, finished(apply.version + 1));
+  const bool serves = port_.load() != nullptr;  // no worker pushes to a copy
+  if (ahead_ != nullptr && serves && !finished(apply.version)) {
+    ahead_->Expect(apply.contributors, finished(apply.version + 1));
+  }
 }
 
 bool Shard::TakeAhead(const Apply& apply) {

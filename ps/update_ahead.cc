@@ -15,8 +15,11 @@ int64_t UpdateAhead::PieceOf(int64_t size) {
   return std::clamp(share, kLeastPiece, kLargestPiece);
 }
 
-UpdateAhead::UpdateAhead(VariableStore& store)
-    : store_(store), piece_(PieceOf(store.size())), num_pieces_((store.size() + piece_ - 1) / piece_) {}
+UpdateAhead::UpdateAhead(VariableStore& store, TraceRecorder* trace)
+    : store_(store),
+      trace_(trace),
+      piece_(PieceOf(store.size())),
+      num_pieces_((store.size() + piece_ - 1) / piece_) {}
 
 UpdateAhead::Member* UpdateAhead::Find(const PushKey& key) {
   if (!round_.has_value()) return nullptr;
@@ -58,10 +61,10 @@ void UpdateAhead::Arrived(const PushKey& key, const std::shared_ptr<const Aligne
     if (ready.empty()) return;
     ++making_;
   }
-  Make(ready);
+  Make(ready, key.worker);
 }
 
-void UpdateAhead::Make(absl::Span<const int64_t> pieces) {
+void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
   std::vector<WeightedGradient> gradients;
   std::vector<const SendPiece*> sends;
   bool last_update = false;
@@ -76,6 +79,8 @@ void UpdateAhead::Make(absl::Span<const int64_t> pieces) {
   bool well = true;
   for (const int64_t piece : pieces) {
     const int64_t begin = piece * piece_, end = std::min(begin + piece_, store_.size());
+    const TraceSpan span(trace_, TraceLane::kReceive, "update",
+                         {.index = worker, .bytes = (end - begin) * int64_t{sizeof(float)}});
     const auto values = store_.ApplyAhead({.gradients = gradients, .last = last_update}, begin, end);
     well = values != nullptr;
     for (size_t i = 0; well && i < sends.size(); ++i) well = *sends[i] == nullptr || (*sends[i])(values, begin, end);

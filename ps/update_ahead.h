@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/mutex.h"
+#include "common/core/trace.h"
 #include "ps/policy/policy.h"
 #include "ps/variable_store.h"
 
@@ -43,8 +44,9 @@ class UpdateAhead {
   // With less than that there is nothing to be gained.
   static constexpr int64_t kWorthwhile = 4 * kLeastPiece;
 
-  // `store` has an optimizer that takes no norms.
-  explicit UpdateAhead(VariableStore& store);
+  // `store` has an optimizer that takes no norms. `trace`, which may be null, hears of the pieces: where they are made,
+  // within what is received.
+  explicit UpdateAhead(VariableStore& store, TraceRecorder* trace = nullptr);
 
   // --- Streams' threads ---
 
@@ -62,8 +64,8 @@ class UpdateAhead {
 
   // The update that comes next is guessed to be by the workers of these, from the current version.
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Publishes the update if it is what was guessed: by these, of these data, in their order. All of it has then been sent
-  // to those who take part.
+  // Publishes the update if it is what was guessed: by these, of these data, in their order. All of it has then
+  // been sent to those who take part.
   bool Take(absl::Span<const Gradient> contributors, absl::Span<const std::shared_ptr<const AlignedBuffer>> data,
             bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
   // The store is about to change otherwise.
@@ -85,16 +87,17 @@ class UpdateAhead {
     bool spoilt = false;  // it cannot be as guessed any more
     std::vector<Member> members{};
     std::vector<size_t> waits_for{};  // [piece] members
-    size_t made = 0;                // pieces
+    size_t made = 0;                  // pieces
   };
 
   Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes pieces and sends them.
-  void Make(absl::Span<const int64_t> pieces) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Makes pieces and sends them; those that `worker` was the last to send.
+  void Make(absl::Span<const int64_t> pieces, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the round when nobody is at work on it.
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   VariableStore& store_;
+  TraceRecorder* const trace_;
   const int64_t piece_;  // elements
   const int64_t num_pieces_;
 

@@ -7,7 +7,8 @@
 //             └─────────────────────── Reconnect ◄────────────────────┘ this worker its lease
 //
 // One step is one round trip per server: the gradients go up while backward still runs, and the values that
-// the update left come back in the answer. Values arrive in a second buffer and are swapped in by FinishStep,
+// the update left come back in the answer, of a synchronous job while gradients still go up. Values arrive in a second
+// buffer and are swapped in by FinishStep,
 // so parameters() never changes under a running computation.
 //
 // Calls come from one thread, but for Announce (any). Every call that waits has a limit.

@@ -10,6 +10,7 @@
 #include "common/core/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/update_ahead.h"
 #include "tests/support/gate.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/toy_job.h"
@@ -166,7 +167,8 @@ TEST(BrokenStreamWithBackups, TheWorkerCatchesUpWithRoundsItHasMissed) {
 }
 
 // Any stream at any time, and followers' links too.
-void BreakAnythingWhile(InProcessCluster& cluster, int num_workers, const std::function<void()>& body) {
+void BreakAnythingWhile(InProcessCluster& cluster, int num_workers, const std::function<void()>& body,
+                        std::chrono::milliseconds pause = std::chrono::milliseconds(5)) {
   std::atomic<bool> stop{false};
   Thread breaker("breaker", [&] {
     Random random(5, uint64_t{0});
@@ -178,7 +180,7 @@ void BreakAnythingWhile(InProcessCluster& cluster, int num_workers, const std::f
       } else if (server > 0) {
         cluster.BreakFollower(server);
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::this_thread::sleep_for(pause);
     }
   });
   body();
@@ -199,6 +201,36 @@ TEST(BrokenStreams, SynchronousValuesAreWhatTheyWouldBeWithoutBreaks) {
       for (auto& worker : workers) ASSERT_THAT(worker->Values(), Each(-7 * round));
     }
   });
+  EXPECT_EQ(workers[0]->client().ServerCounters()->accepted(), kWorkers * kRounds);
+}
+
+// Of variables so large that updates are made, and sent, while gradients arrive.
+class BrokenStreamsAhead : public testing::TestWithParam<v1::Encoding> {};
+INSTANTIATE_TEST_SUITE_P(In, BrokenStreamsAhead, testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),
+                         [](const auto& test) { return v1::Encoding_Name(test.param).substr(9); });
+
+TEST_P(BrokenStreamsAhead, ValuesAreWhatTheyWouldBeWithoutBreaks) {
+  constexpr int kWorkers = 3, kRounds = 8;
+  constexpr int64_t kElements = ps::UpdateAhead::kWorthwhile + 1;
+  const std::vector<float> zeros(kElements, 0);
+  InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
+  ToyJob toy(kWorkers, {{"a", {kElements}, zeros}, {"b", {kElements}, zeros}});
+  toy.job.set_wire(GetParam());
+  ToyWorkers workers = StartAll(cluster, toy);
+  const auto all = [](float value) { return std::vector<float>(2 * kElements, value); };
+  const std::vector<std::vector<float>> gradients = {all(3), all(6), all(12)};
+  BreakAnythingWhile(
+      cluster, kWorkers,
+      [&] {
+        for (int round = 1; round <= kRounds; ++round) {
+          for (const auto& result : PushAll(workers, gradients)) {
+            ASSERT_TRUE(result.ok()) << result.status();
+            ASSERT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
+          }
+          for (auto& worker : workers) ASSERT_EQ(worker->Values(), all(static_cast<float>(-7 * round)));
+        }
+      },
+      std::chrono::milliseconds(50));
   EXPECT_EQ(workers[0]->client().ServerCounters()->accepted(), kWorkers * kRounds);
 }
 

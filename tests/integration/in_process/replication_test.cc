@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/update_ahead.h"
 #include "tests/support/toy_job.h"
 
 namespace cairn::test {
@@ -73,6 +74,19 @@ TEST_P(Replication, AServerThatIsKilledTakesNoUpdateWithIt) {
   const int updates = GetParam().mode == v1::MODE_SYNC ? kSteps : kSteps * kWorkers;
   ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
   EXPECT_EQ(workers[0]->Values(), std::vector<float>(toy.initial.size(), static_cast<float>(updates)));
+  EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
+}
+
+// Updates are made, and sent, while gradients arrive; what a server sent of one that was not decided is void.
+TEST(ReplicationOfLargeValues, AServerThatIsKilledTakesNoUpdateWithIt) {
+  constexpr int kWorkers = 2, kSteps = 12;
+  InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
+  const ToyJob toy = Replicated(kWorkers, 2, v1::MODE_SYNC, ps::UpdateAhead::kWorthwhile);
+  ToyWorkers workers = StartAll(cluster, toy);
+  TrainEach(workers, toy, kSteps, [&](int worker, int step) {
+    if (worker == 0 && step == kSteps / 2) cluster.Kill(1);
+  });
+  EXPECT_EQ(workers[0]->Values(), std::vector<float>(toy.initial.size(), static_cast<float>(kSteps)));
   EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
 }
 
