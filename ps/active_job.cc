@@ -330,6 +330,10 @@ void ActiveJob::StartReplicating() {
   if (replicator_ != nullptr) replicator_->Start();
 }
 
+void ActiveJob::QuitReplicating() {
+  if (replicator_ != nullptr) replicator_->Quit();
+}
+
 void ActiveJob::StopReplicating() {
   if (replicator_ != nullptr) replicator_->Stop();
 }

@@ -81,7 +81,9 @@ class ActiveJob {
   // Begins to keep up a copy, once there are values. Null where there is none.
   void StartReplicating();
   Replicator* replicator() { return replicator_.get(); }
-  // Nobody is answered any more who would have to wait for the copy. Blocks; repeats do nothing.
+  // Nobody is answered any more who would have to wait for the copy. Repeats do nothing.
+  void QuitReplicating();
+  // Likewise. Blocks as Replicator::Stop(), and so does the destructor.
   void StopReplicating();
   // "ps/0 at host:2222": where the copy of this part is kept, or would be.
   std::string copy_name() const;

@@ -49,6 +49,11 @@ void Replicator::Start() {
 }
 
 void Replicator::Stop() {
+  Quit();
+  thread_.Join();
+}
+
+void Replicator::Quit() {
   Calls calls;
   {
     MutexLock lock(mutex_);
@@ -57,7 +62,6 @@ void Replicator::Stop() {
     changed_.NotifyAll();
   }
   Make(std::move(calls));
-  thread_.Join();
 }
 
 bool Replicator::wants(Part part) const {

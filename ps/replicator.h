@@ -90,7 +90,9 @@ class Replicator final : private CopyStreamHandler {
   ~Replicator() override;
 
   void Start();
-  // What waits is told that the server is stopping. Blocks until the thread has ended; repeats do nothing.
+  // What waits is told that the server is stopping, and nothing more is begun. Repeats do nothing.
+  void Quit() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Likewise, and blocks until the thread, and with it the stream, has ended: on no thread that a stream's end needs.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether items of this part are wanted now: its state has been sent. What is sent while they are not is

@@ -152,11 +152,9 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   if (copied != nullptr) copied->Close(absl::FailedPreconditionError("the job is being created anew"));
   // Followers that were ready before this server is created anew are of the same run: they find the new
   // sequencer.
-  if (status.ok() && replaced != nullptr && replaced->sequencer() != nullptr) replaced->sequencer()->End();
-  if (status.ok() && replaced != nullptr) replaced->StopReplicating();
   if (status.ok() && replaced != nullptr && replaced->job().mode() != v1::MODE_VARIABLES) {
-    replaced->shard().Fail(
-        absl::AbortedError(absl::StrCat("the variables of ", name(), " have been set back")));
+    Retire(std::move(replaced),
+           absl::AbortedError(absl::StrCat("the variables of ", name(), " have been set back")));
   }
   if (status.ok()) {
     reply(std::move(response));
@@ -535,7 +533,24 @@ std::vector<Membership::Expired> Server::CollectExpired(TimePoint now, std::vect
   return expired;
 }
 
+void Server::Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) {
+  job->QuitReplicating();
+  if (job->sequencer() != nullptr) job->sequencer()->End();
+  job->shard().Fail(why);
+  MutexLock lock(mutex_);
+  retired_.push_back(std::move(job));
+}
+
+void Server::BuryRetired() {
+  std::vector<std::shared_ptr<ActiveJob>> over;  // end outside the lock
+  MutexLock lock(mutex_);
+  const auto first = std::partition(retired_.begin(), retired_.end(), [](const auto& job) { return job.use_count() > 1; });
+  over.assign(std::make_move_iterator(first), std::make_move_iterator(retired_.end()));
+  retired_.erase(first, retired_.end());
+}
+
 void Server::Tick() {
+  BuryRetired();
   const TimePoint now = clock_.Now();
   std::shared_ptr<ActiveJob> job;
   std::vector<Membership::Expired> expired;

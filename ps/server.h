@@ -154,6 +154,10 @@ class Server {
   void CaptureMembers(Replicator& replicator) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of Tick(): beats, a first copy that is whole, a place that was lost, gradients that will not come.
   void TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // This server has another job now, or none: tells who waits for this one's why. Streams are ended by Tick(), as their end
+  // may need the thread that calls this.
+  void Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void BuryRetired() ABSL_LOCKS_EXCLUDED(mutex_);
   // As if this process had been started again.
   void Drop(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
   // Now, or when the job's copy knows what the answer tells.
@@ -210,6 +214,7 @@ class Server {
   TimePoint ready_at_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<ActiveJob> job_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<ActiveJob>> retired_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mutex_);  // of the part; a copy's is that of who serves it
   int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;     // of the part, where it is served here

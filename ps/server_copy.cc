@@ -332,10 +332,7 @@ void Server::Drop(const std::string& why) {
   const absl::Status gone =
       absl::UnavailableError(absl::StrCat(name(), "'s part is not served here any more"));
   if (sink != nullptr) sink->Close(gone);
-  if (job == nullptr) return;
-  job->StopReplicating();
-  if (job->sequencer() != nullptr) job->sequencer()->End();
-  job->shard().Fail(gone);
+  if (job != nullptr) Retire(std::move(job), gone);
 }
 
 }  // namespace cairn::ps

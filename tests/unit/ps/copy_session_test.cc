@@ -5,7 +5,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/replicator.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/gate.h"
 #include "tests/unit/ps/pieces.h"
 
 namespace cairn::ps {
@@ -120,6 +122,58 @@ TEST_P(CopiedMemberTest, IsRefusedAmongOthers) {
   body.mutable_members()->add_members()->set_worker(0);
   body.mutable_members()->add_members()->set_worker(GetParam());
   EXPECT_THAT(Item(body).message(), HasSubstr("a copied member"));
+}
+
+// A stream to a copy whose end needs a thread that waits for nothing here.
+class SlowToEnd final : public CopyStream {
+ public:
+  explicit SlowToEnd(test::Gate& may_end) : may_end_(may_end) {}
+  ~SlowToEnd() override { EXPECT_TRUE(may_end_.Wait()) << "somebody waits for this who must not"; }
+  void Send(uint64_t, CopyItem) override {}
+
+ private:
+  test::Gate& may_end_;
+};
+
+TEST(Drop, DoesNotWaitForTheStreamToTheCopyToEnd) {
+  test::FakeClock clock;
+  test::Gate dialled, may_end;
+  Server server({.index = 0,
+                 .connect_to_leader = nullptr,
+                 .connect_to_copy =
+                     [&](const std::string&, int, CopyStreamHandler&) -> std::unique_ptr<CopyStream> {
+                   dialled.Open();
+                   return std::make_unique<SlowToEnd>(may_end);
+                 }},
+                clock);
+  v1::CreateRequest create;
+  v1::Job& job = *create.mutable_job();
+  job.set_mode(v1::MODE_SYNC);
+  job.set_ps_replication(1);
+  job.add_workers("worker/0");
+  for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
+  job.set_lease_seconds(30);
+  job.mutable_optimizer()->set_name("Adam");
+  for (const net::Slice& slice : Vectors({{"a", 2}})) *create.add_slices() = slice.ToProto();
+  uint64_t layout = 0;
+  server.Create(create, [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });
+  server.OnInitialised(layout);
+  ASSERT_TRUE(dialled.Wait());
+
+  v1::CopyBody body;  // of who has taken the place
+  v1::CopyOrigin& origin = *body.mutable_origin();
+  *origin.mutable_job() = job;
+  *origin.mutable_slices() = create.slices();
+  origin.set_epoch(1);
+  v1::CopyHeader header;
+  header.mutable_item()->set_number(1);
+  header.mutable_item()->set_text(body.SerializeAsString());
+  const auto sink = std::make_shared<QuietSink>();
+  CopySession session(server, sink);
+  EXPECT_EQ(session.OnFrame(header, {}), absl::OkStatus());
+  EXPECT_EQ(sink->held, 1u) << "a copy now";
+  may_end.Open();
+  server.Tick();
 }
 
 }  // namespace
