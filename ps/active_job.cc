@@ -283,7 +283,6 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
 
 void ActiveJob::MakeReplicator(int64_t epoch) {
   if (job_.ps_replication() == 0) return;
-  const int other = host_.place == host_.index ? (host_.index + 1) % job_.servers_size() : host_.index;
   v1::CopyOrigin origin;
   *origin.mutable_job() = job_;
   for (const net::Slice& slice : shard_->store().slices()) *origin.add_slices() = slice.ToProto();
@@ -295,7 +294,7 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
                           .copy = copy_name(),
                           .origin = std::move(origin),
                           .dial =
-                              [this, address = job_.servers(other)](CopyStreamHandler& handler) {
+                              [this, address = job_.servers(other_place())](CopyStreamHandler& handler) {
                                 return host_.connect_to_copy(address, host_.index, handler);
                               },
                           .capture =
@@ -313,9 +312,12 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
   if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);
 }
 
+int ActiveJob::other_place() const {
+  return host_.place == host_.index ? (host_.index + 1) % job_.servers_size() : host_.index;
+}
+
 std::string ActiveJob::copy_name() const {
-  const int other = host_.place == host_.index ? (host_.index + 1) % job_.servers_size() : host_.index;
-  return absl::StrCat("ps/", other, " at ", job_.servers(other));
+  return absl::StrCat("ps/", other_place(), " at ", job_.servers(other_place()));
 }
 
 absl::Status ActiveJob::TakePlace(int64_t epoch) {

@@ -90,31 +90,27 @@ class ActiveJob {
 
   const v1::Job& job() const { return job_; }
   // By its sequencer.
-  bool hands_out_data() const { return job_.dynamic_sharding() && index_ == 0 && sequencer_ != nullptr; }
+  bool hands_out_data() const { return job_.dynamic_sharding() && host_.index == 0 && sequencer_ != nullptr; }
   // Workers have numbers below it.
   int most_workers() const;
   uint64_t layout() const { return layout_; }
-  int64_t memory_limit() const { return memory_limit_; }
+  int64_t memory_limit() const { return host_.memory_limit; }
   Shard& shard() { return *shard_; }
   // Null in MODE_VARIABLES and where another server sequences.
   Sequencer* sequencer() { return sequencer_.get(); }
 
  private:
   ActiveJob(v1::Job job, uint64_t layout, Host host)
-      : job_(std::move(job)),
-        layout_(layout),
-        index_(host.index),
-        memory_limit_(host.memory_limit),
-        host_(std::move(host)) {}
+      : job_(std::move(job)), layout_(layout), host_(std::move(host)) {}
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Make(const v1::Job& job, std::vector<net::Slice> slices,
                                                          uint64_t layout, const Host& host);
   absl::Status Serve(int64_t first_index, int64_t epoch);
   void MakeReplicator(int64_t epoch);
+  // Index of the server that keeps the copy, or would.
+  int other_place() const;
 
   const v1::Job job_;
   const uint64_t layout_;
-  const int index_;             // of the server
-  const int64_t memory_limit_;  // as Host
   const Host host_;
   std::shared_ptr<Shard> shard_;
   std::unique_ptr<Sequencer> sequencer_;
