@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/planner.h"
 #include "common/core/flags.h"
+#include "common/net/codec.h"
 #include "worker/job.h"
 #include "worker/nn/model.h"
 
@@ -57,6 +58,9 @@ class PlanCommand final : public Command {
                    "Numbers kept beside each parameter: 0 for SGD, 1 with momentum, 2 for Adam")
         ->check(WholeNumberFrom(0))
         ->capture_default_str();
+    app.add_option(FlagNames("wire_dtype"), wire_dtype_, "How gradients and values travel, as for `cairn train`")
+        ->check(OneOf({"float32", "bfloat16", "float16"}))
+        ->capture_default_str();
     app.add_flag("--table", table_, "Steps of clusters of all sizes, up to 1000 workers and 200 servers");
     app.add_flag("--json", json_, "One JSON object, in seconds and bytes");
   }
@@ -70,6 +74,7 @@ class PlanCommand final : public Command {
     input_.round_trip = ParseSeconds(round_trip_).value();
     input_.task_rate = ParseLinkRate(task_rate_).value();
     input_.memory_bandwidth = memory_gigabytes_ * 1e9;
+    if (net::CodecOf(*net::EncodingOf(wire_dtype_)) != nullptr) input_.gradient_bytes = input_.value_bytes = 2;
     if (table_) {
       std::printf("%s", AsTable(input_, kTableWorkers, kTableServers).c_str());
       return 0;
@@ -91,7 +96,9 @@ class PlanCommand final : public Command {
                                              {"pull_seconds", plan.pull},
                                              {"latency_seconds", plan.latency},
                                              {"worker_link_bytes", plan.worker_bytes},
+                                             {"worker_link_pull_bytes", plan.worker_pull_bytes},
                                              {"server_link_bytes", plan.server_bytes},
+                                             {"server_link_pull_bytes", plan.server_pull_bytes},
                                              {"imbalance", plan.imbalance},
                                              {"bottleneck", plan.bottleneck},
                                              {"best_ps", best.servers},
@@ -99,7 +106,7 @@ class PlanCommand final : public Command {
     return document.dump(2) + "\n";
   }
 
-  std::string model_, link_ = "10Gbit", compute_, round_trip_ = "200us", task_rate_ = "8Gbit";
+  std::string model_, link_ = "10Gbit", compute_, round_trip_ = "200us", task_rate_ = "8Gbit", wire_dtype_ = "float32";
   double memory_gigabytes_ = 8;
   int servers_ = 1;
   bool table_ = false, json_ = false;

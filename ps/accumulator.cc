@@ -10,8 +10,7 @@ namespace cairn::ps {
 
 absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
   const int64_t offset = chunk.offset();
-  int64_t count = 0;
-  CAIRN_RETURN_IF_ERROR(net::CountElements(chunk, payload, &count));
+  CAIRN_ASSIGN_OR_RETURN(const int64_t count, net::CountElements(chunk, payload));
   if (offset < 0 || offset > pool_.buffer_size() - count) {
     return absl::InvalidArgumentError(absl::StrCat("a chunk of ", count, " elements at ", offset,
                                                    " lies outside the ", pool_.buffer_size(),

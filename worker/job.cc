@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
+#include "common/net/codec.h"
 #include "worker/digest.h"
 
 namespace cairn::worker {
@@ -22,10 +23,6 @@ int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int nu
     pushes += data::Sampler(sampler).batches_with_examples();
   }
   return pushes;
-}
-
-v1::Encoding WireOf(absl::string_view dtype) {
-  return dtype == "bfloat16" ? v1::ENCODING_BFLOAT16 : dtype == "float16" ? v1::ENCODING_FLOAT16 : v1::ENCODING_FLOAT32;
 }
 
 absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& object) {
@@ -182,7 +179,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
                         : dynamic               ? 0
                                                 : options.epochs * steps_per_epoch);
   job.set_dynamic_sharding(dynamic);
-  job.set_wire(WireOf(options.wire_dtype));
+  job.set_wire(net::EncodingOf(options.wire_dtype).value_or(v1::ENCODING_FLOAT32));
   if (dynamic) job.set_num_examples(num_examples);
   job.set_elastic(options.elastic);
   if (options.elastic) {

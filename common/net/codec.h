@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
 #include "common/net/frame.h"
@@ -33,10 +36,12 @@ const Codec* CodecOf(v1::Encoding encoding);
 absl::Status CheckEncoding(v1::Encoding encoding);
 // "bfloat16": a flag's value.
 const char* EncodingName(v1::Encoding encoding);
+// The other way; none for another name.
+std::optional<v1::Encoding> EncodingOf(absl::string_view name);
 
 // How many elements a chunk brings. INVALID_ARGUMENT when it and its payload do not agree, it has none, or an
 // unknown encoding.
-absl::Status CountElements(const v1::Chunk& chunk, Payload payload, int64_t* count);
+absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload);
 
 // Elements [first, first + to.size()) of a chunk that CountElements() has found whole.
 void CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to);

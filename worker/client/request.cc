@@ -67,8 +67,7 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
 ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer) {
   return [extents, buffer](const v1::Chunk& chunk, net::Payload payload) -> absl::Status {
     const int64_t offset = chunk.offset();
-    int64_t elements = 0;
-    CAIRN_RETURN_IF_ERROR(net::CountElements(chunk, payload, &elements));
+    CAIRN_ASSIGN_OR_RETURN(const int64_t elements, net::CountElements(chunk, payload));
     if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
       return absl::InvalidArgumentError(absl::StrCat("values at element ", offset));
     }
