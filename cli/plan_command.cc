@@ -8,8 +8,10 @@
 #include "cli/planner.h"
 #include "common/core/flags.h"
 #include "common/net/codec.h"
+#include "common/net/gradient/wire_choice.h"
 #include "worker/job.h"
 #include "worker/nn/model.h"
+#include "worker/wire_flags.h"
 
 namespace cairn::cli {
 namespace {
@@ -58,9 +60,7 @@ class PlanCommand final : public Command {
                    "Numbers kept beside each parameter: 0 for SGD, 1 with momentum, 2 for Adam")
         ->check(WholeNumberFrom(0))
         ->capture_default_str();
-    app.add_option(FlagNames("wire_dtype"), wire_dtype_, "How gradients and values travel, as for `cairn train`")
-        ->check(OneOf({"float32", "bfloat16", "float16"}))
-        ->capture_default_str();
+    worker::AddWireFlags(app, wire_, "Options");
     app.add_flag("--table", table_, "Steps of clusters of all sizes, up to 1000 workers and 200 servers");
     app.add_flag("--json", json_, "One JSON object, in seconds and bytes");
   }
@@ -74,7 +74,12 @@ class PlanCommand final : public Command {
     input_.round_trip = ParseSeconds(round_trip_).value();
     input_.task_rate = ParseLinkRate(task_rate_).value();
     input_.memory_bandwidth = memory_gigabytes_ * 1e9;
-    if (net::CodecOf(*net::EncodingOf(wire_dtype_)) != nullptr) input_.gradient_bytes = input_.value_bytes = 2;
+    v1::Job job;
+    absl::Status wire = worker::ValidateWireFlags(wire_);
+    if (wire.ok()) wire = worker::SetWire(wire_, input_.variables, job);
+    if (!wire.ok()) return static_cast<int>(UsageError(kProgram, wire.message()));
+    input_.gradient_bytes = net::GradientBytesPerElement(job, input_.variables);
+    input_.value_bytes = net::CodecOf(job.wire()) == nullptr ? 4 : 2;
     if (table_) {
       std::printf("%s", AsTable(input_, kTableWorkers, kTableServers).c_str());
       return 0;
@@ -106,7 +111,8 @@ class PlanCommand final : public Command {
     return document.dump(2) + "\n";
   }
 
-  std::string model_, link_ = "10Gbit", compute_, round_trip_ = "200us", task_rate_ = "8Gbit", wire_dtype_ = "float32";
+  std::string model_, link_ = "10Gbit", compute_, round_trip_ = "200us", task_rate_ = "8Gbit";
+  worker::WireFlags wire_;
   double memory_gigabytes_ = 8;
   int servers_ = 1;
   bool table_ = false, json_ = false;

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
-#include "common/net/codec.h"
 #include "worker/digest.h"
 
 namespace cairn::worker {
@@ -179,7 +178,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
                         : dynamic               ? 0
                                                 : options.epochs * steps_per_epoch);
   job.set_dynamic_sharding(dynamic);
-  job.set_wire(net::EncodingOf(options.wire_dtype).value_or(v1::ENCODING_FLOAT32));
+  CAIRN_RETURN_IF_ERROR(SetWire(options.wire, VariablesOf(model), job));
   if (dynamic) job.set_num_examples(num_examples);
   job.set_elastic(options.elastic);
   if (options.elastic) {

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "common/net/gradient/codec.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,6 +20,10 @@ namespace {
 
 constexpr size_t kElementBytes = 2;
 constexpr float kLargestFloat16 = 65504;
+
+constexpr std::pair<v1::Encoding, const char*> kNames[] = {
+    {v1::ENCODING_FLOAT32, "float32"}, {v1::ENCODING_BFLOAT16, "bfloat16"}, {v1::ENCODING_FLOAT16, "float16"},
+    {v1::ENCODING_INT8, "int8"},       {v1::ENCODING_TOPK, "topk"},         {v1::ENCODING_ONEBIT, "onebit"}};
 
 class Bfloat16 final : public Codec {
  public:
@@ -163,18 +169,24 @@ const Codec* CodecOf(v1::Encoding encoding) {
 
 absl::Status CheckEncoding(v1::Encoding encoding) {
   if (encoding == v1::ENCODING_FLOAT32 || CodecOf(encoding) != nullptr) return absl::OkStatus();
+  if (GradientCodecOf(encoding) != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("values do not travel in ", EncodingName(encoding)));
+  }
   return absl::InvalidArgumentError(absl::StrCat("encoding ", static_cast<int>(encoding), " is unknown here"));
 }
 
-std::optional<v1::Encoding> EncodingOf(absl::string_view name) {
-  for (const auto encoding : {v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16}) {
-    if (name == EncodingName(encoding)) return encoding;
+const char* EncodingName(v1::Encoding encoding) {
+  for (const auto& [known, name] : kNames) {
+    if (known == encoding) return name;
   }
-  return std::nullopt;
+  return "float32";
 }
 
-const char* EncodingName(v1::Encoding encoding) {
-  return encoding == v1::ENCODING_BFLOAT16 ? "bfloat16" : encoding == v1::ENCODING_FLOAT16 ? "float16" : "float32";
+std::optional<v1::Encoding> EncodingOf(absl::string_view name) {
+  for (const auto& [encoding, known] : kNames) {
+    if (name == known) return encoding;
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload) {

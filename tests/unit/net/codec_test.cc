@@ -142,7 +142,8 @@ TEST_P(CodecTest, APayloadThatDoesNotFitItsChunkIsRefused) {
 }
 
 TEST(Codec, EveryEncodingHasAName) {
-  for (const auto encoding : {v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16}) {
+  for (const auto encoding : {v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16, v1::ENCODING_INT8,
+                              v1::ENCODING_TOPK, v1::ENCODING_ONEBIT}) {
     EXPECT_EQ(EncodingOf(EncodingName(encoding)), encoding);
   }
   EXPECT_EQ(EncodingOf("float8"), std::nullopt);
