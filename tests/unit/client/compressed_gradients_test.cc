@@ -1,5 +1,6 @@
 #include "worker/client/compressed_gradients.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -48,8 +49,9 @@ class CompressedGradientsTest : public testing::Test {
         const auto elements = net::ReceivedElements::Of(ready.chunk, {&run, 1});
         EXPECT_EQ(elements.status(), absl::OkStatus());
         const int64_t at = ready.chunk.offset() - (server == 0 ? kSmall : -700 * kColumns);
-        for (int64_t i = 0; i < elements->count(); ++i) EXPECT_TRUE(std::isnan(sent[static_cast<size_t>(at + i)]));
-        elements->Copy(0, absl::MakeSpan(sent).subspan(static_cast<size_t>(at), static_cast<size_t>(elements->count())));
+        const auto room = absl::MakeSpan(sent).subspan(static_cast<size_t>(at), static_cast<size_t>(elements->count()));
+        EXPECT_TRUE(std::all_of(room.begin(), room.end(), [](float value) { return std::isnan(value); }));
+        elements->Copy(0, room);
       }
     }
     return sent;
