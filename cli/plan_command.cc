@@ -7,8 +7,11 @@
 #include "cli/command.h"
 #include "cli/planner.h"
 #include "common/core/flags.h"
+#include "common/net/codec.h"
+#include "common/net/gradient/wire_choice.h"
 #include "worker/job.h"
 #include "worker/nn/model.h"
+#include "worker/wire_flags.h"
 
 namespace cairn::cli {
 namespace {
@@ -57,6 +60,7 @@ class PlanCommand final : public Command {
                    "Numbers kept beside each parameter: 0 for SGD, 1 with momentum, 2 for Adam")
         ->check(WholeNumberFrom(0))
         ->capture_default_str();
+    worker::AddWireFlags(app, wire_, "Options");
     app.add_flag("--table", table_, "Steps of clusters of all sizes, up to 1000 workers and 200 servers");
     app.add_flag("--json", json_, "One JSON object, in seconds and bytes");
   }
@@ -70,6 +74,12 @@ class PlanCommand final : public Command {
     input_.round_trip = ParseSeconds(round_trip_).value();
     input_.task_rate = ParseLinkRate(task_rate_).value();
     input_.memory_bandwidth = memory_gigabytes_ * 1e9;
+    v1::Job job;
+    absl::Status wire = worker::ValidateWireFlags(wire_);
+    if (wire.ok()) wire = worker::SetWire(wire_, input_.variables, job);
+    if (!wire.ok()) return static_cast<int>(UsageError(kProgram, wire.message()));
+    input_.gradient_bytes = net::GradientBytesPerElement(job, input_.variables);
+    input_.value_bytes = net::CodecOf(job.wire()) == nullptr ? 4 : 2;
     if (table_) {
       std::printf("%s", AsTable(input_, kTableWorkers, kTableServers).c_str());
       return 0;
@@ -91,7 +101,9 @@ class PlanCommand final : public Command {
                                              {"pull_seconds", plan.pull},
                                              {"latency_seconds", plan.latency},
                                              {"worker_link_bytes", plan.worker_bytes},
+                                             {"worker_link_pull_bytes", plan.worker_pull_bytes},
                                              {"server_link_bytes", plan.server_bytes},
+                                             {"server_link_pull_bytes", plan.server_pull_bytes},
                                              {"imbalance", plan.imbalance},
                                              {"bottleneck", plan.bottleneck},
                                              {"best_ps", best.servers},
@@ -100,6 +112,7 @@ class PlanCommand final : public Command {
   }
 
   std::string model_, link_ = "10Gbit", compute_, round_trip_ = "200us", task_rate_ = "8Gbit";
+  worker::WireFlags wire_;
   double memory_gigabytes_ = 8;
   int servers_ = 1;
   bool table_ = false, json_ = false;

@@ -53,24 +53,29 @@ double Rate(const PlanInput& input) {  // bytes per second
 
 StepPlan PlanStep(const PlanInput& input, int servers) {
   StepPlan plan = {.servers = servers};
-  int64_t largest = 0;
+  int64_t all = 0, largest = 0;  // elements
   for (const auto& slices : net::PlaceVariables(input.variables, {.servers = servers})) {
-    int64_t bytes = 0;
-    for (const net::Slice& slice : slices) bytes += slice.elements() * static_cast<int64_t>(sizeof(float));
-    plan.worker_bytes += bytes;
-    largest = std::max(largest, bytes);
+    int64_t elements = 0;
+    for (const net::Slice& slice : slices) elements += slice.elements();
+    all += elements;
+    largest = std::max(largest, elements);
   }
-  plan.server_bytes = largest * input.workers;
-  if (plan.worker_bytes > 0) {
-    plan.imbalance = static_cast<double>(largest) * servers / static_cast<double>(plan.worker_bytes);
-  }
+  const auto bytes = [](int64_t elements, double each) {
+    return static_cast<int64_t>(static_cast<double>(elements) * each);
+  };
+  plan.worker_bytes = bytes(all, input.gradient_bytes);
+  plan.worker_pull_bytes = bytes(all, input.value_bytes);
+  plan.server_bytes = bytes(largest, input.gradient_bytes) * input.workers;
+  plan.server_pull_bytes = bytes(largest, input.value_bytes) * input.workers;
+  if (all > 0) plan.imbalance = static_cast<double>(largest) * servers / static_cast<double>(all);
   const double rate = Rate(input);
-  const double transfer = static_cast<double>(std::max(plan.worker_bytes, plan.server_bytes)) / rate;
+  const double push = static_cast<double>(std::max(plan.worker_bytes, plan.server_bytes)) / rate;
   const double last_chunk = std::min(kLastChunk, static_cast<double>(plan.worker_bytes)) / rate;
   plan.compute = input.step_compute;
-  plan.push = std::max(transfer - (1 - kForward) * input.step_compute, last_chunk);
-  plan.update = static_cast<double>(largest) * (input.workers + 2 + 2 * input.optimizer_slots) / input.memory_bandwidth;
-  plan.pull = transfer;
+  plan.push = std::max(push - (1 - kForward) * input.step_compute, last_chunk);
+  plan.update = static_cast<double>(bytes(largest, sizeof(float))) * (input.workers + 2 + 2 * input.optimizer_slots) /
+                input.memory_bandwidth;
+  plan.pull = static_cast<double>(std::max(plan.worker_pull_bytes, plan.server_pull_bytes)) / rate;
   plan.latency = 2 * input.round_trip;
   plan.step = plan.compute + plan.push + plan.update + plan.pull + plan.latency;
 
@@ -125,9 +130,14 @@ std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan&
   line("latency", Milliseconds(plan.latency));
   line("step", Milliseconds(plan.step), absl::StrFormat("%.2f steps/s, as much as %.2f lone workers", 1 / plan.step,
                                                         plan.speedup(input.workers)));
-  absl::StrAppendFormat(&text, "\neach worker's link %s each way a step, the busiest server's %s (%.2f times the mean)\n",
-                        net::InBytes(static_cast<double>(plan.worker_bytes)),
-                        net::InBytes(static_cast<double>(plan.server_bytes)), plan.imbalance);
+  const auto both_ways = [](int64_t gradients, int64_t values) {
+    const std::string up = net::InBytes(static_cast<double>(gradients));
+    return gradients == values ? up + " each way"
+                               : absl::StrCat(up, " of gradients and ", net::InBytes(static_cast<double>(values)), " of values");
+  };
+  absl::StrAppendFormat(&text, "\neach worker's link %s a step, the busiest server's %s (%.2f times the mean)\n",
+                        both_ways(plan.worker_bytes, plan.worker_pull_bytes),
+                        both_ways(plan.server_bytes, plan.server_pull_bytes), plan.imbalance);
   absl::StrAppend(&text, "most of the time goes to ", plan.bottleneck, "\n");
   absl::StrAppendFormat(&text, "best: %d ps, %s a step\n", best.servers, Milliseconds(best.step));
   return text;

@@ -4,11 +4,11 @@
 // together; every task has a machine and a link of its own, as fast up as down; nothing else uses them. A worker computes
 // forward, one third of the computation, then backward; gradients leave from the end of forward on, while backward goes on.
 //
-//   push     S bytes leave each worker; the largest server, with s of the S bytes, takes in s from each of W workers:
+//   push     S bytes of gradients leave each worker; the largest server takes in its part s of them from each of W workers:
 //            max(S, W s) / rate, of which backward hides what it can, but never the last chunk
 //   update   the server reads W gradients, the values and the optimizer's slots, and writes values and slots:
-//            (W + 2 + 2 slots) s / memory
-//   pull     as the push, the other way, and hidden by nothing: an answer begins when its update is complete
+//            (W + 2 + 2 slots) of its bytes of values / memory
+//   pull     as the push, the other way and of values, and hidden by nothing: an answer begins when its update is complete
 //   latency  the last chunk's way, the report to ps/0 and its decision's way back, the answer's way: two round trips
 //
 // `rate` is the link's goodput, or what one task sends or takes at most, where that is less. Pure functions; any thread.
@@ -37,6 +37,8 @@ struct PlanInput {
   double task_rate = 8e9;         // bits per second
   double memory_bandwidth = 8e9;  // bytes per second of a server's update
   int optimizer_slots = 0;        // floats kept for each parameter beside its value
+  // Bytes of an element of a gradient, and of a value, on its way.
+  double gradient_bytes = sizeof(float), value_bytes = sizeof(float);
 };
 
 struct StepPlan {
@@ -44,10 +46,10 @@ struct StepPlan {
   // Seconds.
   double compute = 0, push = 0, update = 0, pull = 0, latency = 0;  // push: what backward does not hide
   double step = 0;                                                  // their sum
-  // Bytes a step, each way.
-  int64_t worker_bytes = 0;  // of one worker's link
-  int64_t server_bytes = 0;  // of the busiest server's
-  double imbalance = 1;      // its bytes as a ratio of the servers' mean
+  // Bytes a step: of gradients, and of values the other way.
+  int64_t worker_bytes = 0, worker_pull_bytes = 0;  // of one worker's link
+  int64_t server_bytes = 0, server_pull_bytes = 0;  // of the busiest server's
+  double imbalance = 1;                             // its bytes as a ratio of the servers' mean
   const char* bottleneck = "";
 
   // Of W workers' examples: how many lone workers do as many, each in the computation's time.

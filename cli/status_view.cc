@@ -127,6 +127,7 @@ nlohmann::ordered_json ServerJson(const v1::ServerStatus& server) {
           {"resident_bytes", server.resident_bytes()},
           {"received_bytes", server.received_bytes()},
           {"sent_bytes", server.sent_bytes()},
+          {"malformed_chunks", server.malformed_chunks()},
           {"received_bytes_per_second", server.rates().received_bytes_per_second()},
           {"sent_bytes_per_second", server.rates().sent_bytes_per_second()},
           {"updates_per_second", server.rates().updates_per_second()},

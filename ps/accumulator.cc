@@ -4,14 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/codec.h"
+#include "common/net/received_elements.h"
 
 namespace cairn::ps {
 
 absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
   const int64_t offset = chunk.offset();
-  int64_t count = 0;
-  CAIRN_RETURN_IF_ERROR(net::CountElements(chunk, payload, &count));
+  CAIRN_ASSIGN_OR_RETURN(const auto elements, net::ReceivedElements::Of(chunk, payload));
+  const int64_t count = elements.count();
   if (offset < 0 || offset > pool_.buffer_size() - count) {
     return absl::InvalidArgumentError(absl::StrCat("a chunk of ", count, " elements at ", offset,
                                                    " lies outside the ", pool_.buffer_size(),
@@ -27,7 +27,7 @@ absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
 
   if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
   if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
-  net::CopyElements(chunk, payload, 0, {buffer_->data() + offset, static_cast<size_t>(count)});
+  elements.Copy(0, {buffer_->data() + offset, static_cast<size_t>(count)});
   received_ += count;
   last_ = {offset, offset + count};
 

@@ -62,6 +62,8 @@ void AddLoad(const v1::ServerStatus& status, Exposition& out) {
   out.Counter("cairn_ps_received_bytes_total", "Payloads that came: gradients, and values that were written.",
               Number(status.received_bytes()));
   out.Counter("cairn_ps_sent_bytes_total", "Payloads that went: values.", Number(status.sent_bytes()));
+  out.Counter("cairn_ps_malformed_chunks_total", "Pieces of gradients or values that were not what they said to be, and had "
+              "no effect.", Number(status.malformed_chunks()));
   out.Gauge("cairn_ps_variables", "Variables of which this server holds rows.", Number(status.variables()));
   out.Gauge("cairn_ps_variable_bytes", "Their values here, once.", Number(status.variable_bytes()));
   out.Gauge("cairn_ps_job_memory_bytes", "Values, slots and buffers of the job.", Number(status.memory_bytes()));

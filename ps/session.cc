@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "common/net/codec.h"
+#include "common/net/gradient/codec.h"
 #include "ps/declaration.h"
 #include "ps/work_proto.h"
 
@@ -263,8 +264,13 @@ absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::
   server_.meters().received_bytes.Add(net::PayloadBytes(payload));
   open.received.bytes += net::PayloadBytes(payload);
   if (!open.failure.ok()) return absl::OkStatus();
-  open.failure =
-      open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);
+  if (open.write != nullptr && net::GradientCodecOf(chunk.encoding()) != nullptr) {
+    open.failure = absl::InvalidArgumentError(
+        absl::StrCat("values do not travel in ", net::EncodingName(chunk.encoding())));
+  } else {
+    open.failure = open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);
+  }
+  if (absl::IsInvalidArgument(open.failure)) server_.meters().malformed_chunks.Add();
   return absl::OkStatus();
 }
 

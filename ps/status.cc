@@ -77,6 +77,7 @@ v1::ServerStatus Server::Status() const {
   status.set_resident_bytes(UsageOfThisProcess().resident_bytes);
   status.set_received_bytes(meters_.received_bytes.value());
   status.set_sent_bytes(meters_.sent_bytes.value());
+  status.set_malformed_chunks(meters_.malformed_chunks.value());
   const auto lateness = meters_.lateness();
   const TimePoint now = clock_.Now();
   status.set_uptime_seconds(Seconds(now - started_));

@@ -24,10 +24,6 @@ int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int nu
   return pushes;
 }
 
-v1::Encoding WireOf(absl::string_view dtype) {
-  return dtype == "bfloat16" ? v1::ENCODING_BFLOAT16 : dtype == "float16" ? v1::ENCODING_FLOAT16 : v1::ENCODING_FLOAT32;
-}
-
 absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& object) {
   v1::LearningRateSchedule schedule;
   schedule.set_name(object.class_name);
@@ -182,7 +178,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
                         : dynamic               ? 0
                                                 : options.epochs * steps_per_epoch);
   job.set_dynamic_sharding(dynamic);
-  job.set_wire(WireOf(options.wire_dtype));
+  CAIRN_RETURN_IF_ERROR(SetWire(options.wire, VariablesOf(model), job));
   if (dynamic) job.set_num_examples(num_examples);
   job.set_elastic(options.elastic);
   if (options.elastic) {

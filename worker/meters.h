@@ -12,6 +12,7 @@
 #include "common/core/history.h"
 #include "common/core/meters.h"
 #include "common/core/mutex.h"
+#include "worker/client/wire_meters.h"
 
 namespace cairn::worker {
 
@@ -43,6 +44,7 @@ class WorkerMeters {
       answer_seconds{kSecondsLimits};
   Counter examples, accepted, stale, refused, duplicate;
   Distribution staleness{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
+  client::WireMeters wire;                       // the client's
   Counter rejoins;                               // its place was lost, and taken again
   Counter checkpoints, checkpoints_failed;       // the chief's
   std::atomic<int64_t> checkpoint_version{-1};   // of the last one; -1: none

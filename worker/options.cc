@@ -401,12 +401,7 @@ void AddLimits(CLI::App& app, TrainOptions& options) {
       ->capture_default_str()
       ->type_name("SECONDS")
       ->group(group);
-  app.add_option(FlagNames("wire_dtype"), options.wire_dtype,
-                 "How gradients, and the values that workers compute with, travel: bfloat16 and float16 are half the "
-                 "bytes. Servers sum and keep float32")
-      ->check(OneOf({"float32", "bfloat16", "float16"}))
-      ->capture_default_str()
-      ->group(group);
+  AddWireFlags(app, options.wire, group);
   app.add_option(FlagNames("transport"), options.transport,
                  "How gradients and values travel to servers of this host: shm (as auto), unix or tcp")
       ->check(OneOf({"auto", "shm", "unix", "tcp"}));
@@ -481,6 +476,7 @@ absl::Status Validate(const TrainOptions& options) {
                                                    " needs --train_dir, where TensorBoard's files go"));
   }
   CAIRN_RETURN_IF_ERROR(ValidateDeviceFlags(options));
+  CAIRN_RETURN_IF_ERROR(ValidateWireFlags(options.wire));
   if (!options.optimizer.empty() && options.optimizer == "adam" && options.momentum.has_value()) {
     return absl::InvalidArgumentError("--momentum does not go with --optimizer adam");
   }

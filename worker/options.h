@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "kernels/cuda_backend.h"
 #include "worker/data/augment.h"
+#include "worker/wire_flags.h"
 
 namespace CLI {
 class App;
@@ -62,7 +63,7 @@ struct TrainOptions {
   bool shuffle = true;                 // --shuffle / --noshuffle
 
   // Who takes part.
-  std::string wire_dtype = "float32";  // --wire_dtype float32|bfloat16|float16
+  WireFlags wire;             // --wire_dtype --wire_values --topk_fraction
   std::string data_sharding;  // --data_sharding static|dynamic; empty: static, with --elastic dynamic
   bool elastic = false;       // --elastic: workers may join a running job, and leave it
   int64_t min_workers = 1;    // --min_workers: with fewer an elastic job stands still

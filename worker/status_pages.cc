@@ -41,6 +41,16 @@ std::string Metrics(const WorkerMeters& meters) {
   out.Sample({{"phase", "answer"}}, meters.answer_seconds);
   out.Histogram("cairn_worker_staleness_versions", "Versions between an accepted gradient's and its update.",
                 meters.staleness);
+  const client::WireMeters& wire = meters.wire;
+  out.Counter("cairn_worker_wire_bytes_total", "Gradients that were pushed, and values that came with the answers.");
+  out.Sample({{"direction", "push"}}, Number(wire.push_bytes.value()));
+  out.Sample({{"direction", "pull"}}, Number(wire.pull_bytes.value()));
+  out.Counter("cairn_worker_wire_saved_bytes_total", "What they would take besides, as float32.");
+  out.Sample({{"direction", "push"}}, Number(wire.push_float32_bytes.value() - wire.push_bytes.value()));
+  out.Sample({{"direction", "pull"}}, Number(wire.pull_float32_bytes.value() - wire.pull_bytes.value()));
+  out.Gauge("cairn_worker_gradient_error_ratio",
+            "Of compressed gradients, with what was kept back before: the length of what did not travel, to all.",
+            wire.error());
   out.Counter("cairn_worker_rejoins_total", "How often its place in the job was lost and taken again.",
               Number(meters.rejoins.value()));
   out.Counter("cairn_worker_checkpoints_total", "Checkpoints by how they ended; the chief's.");
@@ -84,6 +94,14 @@ net::StatusPage::Table Servers(const v1::Job& job) {
   return table;
 }
 
+// "12.5 % of float32, error 0.31"
+std::string SavedOf(const client::WireMeters& wire) {
+  const double whole = Number(wire.push_float32_bytes.value());
+  std::string text = absl::StrFormat("%.3g %% of float32", whole > 0 ? 100 * Number(wire.push_bytes.value()) / whole : 100);
+  if (wire.error() > 0) absl::StrAppendFormat(&text, ", error %.2g", wire.error());
+  return text;
+}
+
 net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMeters& meters) {
   WorkerMeters::Now now = meters.now();
   const bool trains = meters.step_seconds.count() > 0;
@@ -106,6 +124,7 @@ net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMeters& met
        absl::StrCat(net::WithCommas(steps), " steps")},
       {"gradients refused", net::WithCommas(Number(meters.stale.value() + meters.refused.value())),
        absl::StrCat(net::WithCommas(Number(meters.stale.value())), " of them stale")},
+      {"pushed", net::InBytes(Number(meters.wire.push_bytes.value())), SavedOf(meters.wire)},
       {"memory", net::InBytes(Number(UsageOfThisProcess().resident_bytes)), "of the process"},
       {"checkpoint", meters.checkpoint_version >= 0 ? absl::StrCat("step ", meters.checkpoint_version.load()) : "-",
        absl::StrCat(meters.checkpoints.value(), " saved, ", meters.checkpoints_failed.value(), " failed")},

@@ -60,6 +60,11 @@ nlohmann::ordered_json JsonOf(const Summary& summary) {
       {"gradients_duplicate", summary.gradients_duplicate},
       {"staleness_max", summary.staleness_max},
       {"staleness_histogram", summary.staleness_histogram},
+      {"push_bytes", summary.push_bytes},
+      {"push_bytes_float32", summary.push_bytes_float32},
+      {"pull_bytes", summary.pull_bytes},
+      {"pull_bytes_float32", summary.pull_bytes_float32},
+      {"gradient_error", Number(summary.gradient_error)},
       {"best_epoch", best_epoch},
       {"device", summary.device},
       {"parameters", summary.parameters},
@@ -87,6 +92,10 @@ std::string OneLine(const Summary& summary) {
     if (!absl::StartsWith(name, "val_")) continue;
     absl::StrAppendFormat(&line, "%s%s %.4f", separator, name, value);
     separator = ", ";
+  }
+  if (summary.push_bytes < summary.push_bytes_float32) {
+    absl::StrAppendFormat(&line, "; gradients in %.3g %% of the bytes",
+                          100.0 * static_cast<double>(summary.push_bytes) / static_cast<double>(summary.push_bytes_float32));
   }
   return line;
 }

@@ -461,6 +461,14 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   summary.staleness_max = counters.staleness_max();
   summary.staleness_histogram.assign(counters.staleness_histogram().begin(),
                                      counters.staleness_histogram().end());
+  if (parts_.meters != nullptr) {
+    const client::WireMeters& wire = parts_.meters->wire;
+    summary.push_bytes = wire.push_bytes.value();
+    summary.push_bytes_float32 = wire.push_float32_bytes.value();
+    summary.pull_bytes = wire.pull_bytes.value();
+    summary.pull_bytes_float32 = wire.pull_float32_bytes.value();
+    summary.gradient_error = wire.error();
+  }
   summary.best_epoch = parts_.callbacks->best_epoch();
   summary.device = parts_.device;
   summary.parameters = parts_.model.num_parameters();

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
@@ -24,6 +25,7 @@
 #include "common/core/trace_session.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
+#include "common/net/gradient/wire_choice.h"
 #include "common/net/grpc_util.h"
 #include "common/net/http_server.h"
 #include "common/net/tls.h"
@@ -241,6 +243,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
           job->final_version() > 0 ? absl::StrCat("to step ", job->final_version())
                                    : absl::StrCat(options.epochs, " epochs"));
 
+  LogInfo("gradients travel as ", net::DescribeWire(*job), ": ",
+          absl::StrFormat("%.3g", net::GradientBytesPerElement(*job, VariablesOf(model))), " bytes an element");
+
   const auto pages = ServePages(watched,
                                 {.task = cluster.self.ToString(),
                                  .address = AddressOf(cluster),
@@ -283,7 +288,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                  .task = cluster.self.ToString(),
                                  .step_timeout = Seconds(options.step_timeout_seconds),
                                  .report = [&meters] { return meters.Report(); },
-                                 .trace = trace.recorder()});
+                                 .trace = trace.recorder(),
+                                 .wire = &meters.wire});
   std::unique_ptr<Progress> progress;
   if (chief) {
     progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,

@@ -1,11 +1,15 @@
 #include "common/net/codec.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/gradient/codec.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -17,19 +21,15 @@ namespace {
 constexpr size_t kElementBytes = 2;
 constexpr float kLargestFloat16 = 65504;
 
-template <typename To, typename From>
-To BitsAs(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
-}
+constexpr std::pair<v1::Encoding, const char*> kNames[] = {
+    {v1::ENCODING_FLOAT32, "float32"}, {v1::ENCODING_BFLOAT16, "bfloat16"}, {v1::ENCODING_FLOAT16, "float16"},
+    {v1::ENCODING_INT8, "int8"},       {v1::ENCODING_TOPK, "topk"},         {v1::ENCODING_ONEBIT, "onebit"}};
 
 class Bfloat16 final : public Codec {
  public:
   void Encode(absl::Span<const float> values, char* to) const override {
     for (size_t i = 0; i < values.size(); ++i) {
-      const auto bits = BitsAs<uint32_t>(values[i]);
+      const auto bits = std::bit_cast<uint32_t>(values[i]);
       // Rounding would carry a NaN's low bits into the sign.
       const bool nan = (bits & 0x7fffffff) > 0x7f800000;
       const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
@@ -41,7 +41,7 @@ class Bfloat16 final : public Codec {
     for (size_t i = 0; i < values.size(); ++i) {
       uint16_t half;
       std::memcpy(&half, from + i * kElementBytes, kElementBytes);
-      values[i] = BitsAs<float>(uint32_t{half} << 16);
+      values[i] = std::bit_cast<float>(uint32_t{half} << 16);
     }
   }
 };
@@ -52,14 +52,14 @@ float Saturated(float value) {
 }
 
 uint16_t ToFloat16(float value) {
-  const auto bits = BitsAs<uint32_t>(Saturated(value));
+  const auto bits = std::bit_cast<uint32_t>(Saturated(value));
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);   // NaN
   if (magnitude == 0x7f800000) return static_cast<uint16_t>(sign | 0x7c00);  // infinity
   if (magnitude < 0x38800000) {  // below 2^-14: multiples of 2^-24, which the addition rounds to
-    const float shifted = BitsAs<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign | (BitsAs<uint32_t>(shifted) - BitsAs<uint32_t>(0.5f)));
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5f)));
   }
   const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000) >> 13));
@@ -68,15 +68,19 @@ uint16_t ToFloat16(float value) {
 float FromFloat16(uint16_t half) {
   const uint32_t sign = uint32_t{half & 0x8000u} << 16;
   const uint32_t magnitude = half & 0x7fffu;
-  if (magnitude >= 0x7c00) return BitsAs<float>(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));
+  if (magnitude >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));
   if (magnitude < 0x400) {
-    return BitsAs<float>(sign | BitsAs<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f));
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f));
   }
-  return BitsAs<float>(sign | ((magnitude << 13) + 0x38000000));
+  return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000));
 }
 
+// Eight at a time, where the processor can; they return how many were done.
 #if defined(__x86_64__)
-// Eight at a time; returns how many were done.
+bool HasFloat16() {
+  static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
+  return has;
+}
 __attribute__((target("avx,f16c"))) size_t EncodeByEight(absl::Span<const float> values, char* to) {
   const __m256 largest = _mm256_set1_ps(kLargestFloat16), least = _mm256_set1_ps(-kLargestFloat16);
   const __m256 infinity = _mm256_set1_ps(std::numeric_limits<float>::infinity());
@@ -99,34 +103,33 @@ __attribute__((target("avx,f16c"))) size_t DecodeByEight(const char* from, absl:
   }
   return i;
 }
+#else
+bool HasFloat16() {
+  return false;
+}
+size_t EncodeByEight(absl::Span<const float>, char*) {
+  return 0;
+}
+size_t DecodeByEight(const char*, absl::Span<float>) {
+  return 0;
+}
 #endif
 
 class Float16 final : public Codec {
  public:
   void Encode(absl::Span<const float> values, char* to) const override {
-    for (size_t i = by_eight_ ? EncodeEights(values, to) : 0; i < values.size(); ++i) {
+    for (size_t i = HasFloat16() ? EncodeByEight(values, to) : 0; i < values.size(); ++i) {
       const uint16_t half = ToFloat16(values[i]);
       std::memcpy(to + i * kElementBytes, &half, kElementBytes);
     }
   }
   void Decode(const char* from, absl::Span<float> values) const override {
-    for (size_t i = by_eight_ ? DecodeEights(from, values) : 0; i < values.size(); ++i) {
+    for (size_t i = HasFloat16() ? DecodeByEight(from, values) : 0; i < values.size(); ++i) {
       uint16_t half;
       std::memcpy(&half, from + i * kElementBytes, kElementBytes);
       values[i] = FromFloat16(half);
     }
   }
-
- private:
-#if defined(__x86_64__)
-  static size_t EncodeEights(absl::Span<const float> values, char* to) { return EncodeByEight(values, to); }
-  static size_t DecodeEights(const char* from, absl::Span<float> values) { return DecodeByEight(from, values); }
-  const bool by_eight_ = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
-#else
-  static size_t EncodeEights(absl::Span<const float>, char*) { return 0; }
-  static size_t DecodeEights(const char*, absl::Span<float>) { return 0; }
-  const bool by_eight_ = false;
-#endif
 };
 
 int64_t BytesOf(const v1::Chunk& chunk) {
@@ -166,29 +169,40 @@ const Codec* CodecOf(v1::Encoding encoding) {
 
 absl::Status CheckEncoding(v1::Encoding encoding) {
   if (encoding == v1::ENCODING_FLOAT32 || CodecOf(encoding) != nullptr) return absl::OkStatus();
+  if (GradientCodecOf(encoding) != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("values do not travel in ", EncodingName(encoding)));
+  }
   return absl::InvalidArgumentError(absl::StrCat("encoding ", static_cast<int>(encoding), " is unknown here"));
 }
 
 const char* EncodingName(v1::Encoding encoding) {
-  return encoding == v1::ENCODING_BFLOAT16 ? "bfloat16" : encoding == v1::ENCODING_FLOAT16 ? "float16" : "float32";
+  for (const auto& [known, name] : kNames) {
+    if (known == encoding) return name;
+  }
+  return "float32";
 }
 
-absl::Status CountElements(const v1::Chunk& chunk, Payload payload, int64_t* count) {
+std::optional<v1::Encoding> EncodingOf(absl::string_view name) {
+  for (const auto& [encoding, known] : kNames) {
+    if (name == known) return encoding;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload) {
   const int64_t bytes = PayloadBytes(payload);
   if (chunk.encoding() == v1::ENCODING_FLOAT32) {
     if (bytes == 0 || bytes % static_cast<int64_t>(sizeof(float)) != 0) {
       return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of floats"));
     }
-    *count = bytes / static_cast<int64_t>(sizeof(float));
-    return absl::OkStatus();
+    return bytes / static_cast<int64_t>(sizeof(float));
   }
-  if (const absl::Status known = CheckEncoding(chunk.encoding()); !known.ok()) return known;
+  CAIRN_RETURN_IF_ERROR(CheckEncoding(chunk.encoding()));
   if (chunk.count() <= 0 || chunk.count() > kMaxPayloadBytes || bytes != BytesOf(chunk)) {
     return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of ", chunk.count(),
                                                    " numbers in ", EncodingName(chunk.encoding())));
   }
-  *count = chunk.count();
-  return absl::OkStatus();
+  return chunk.count();
 }
 
 void CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to) {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
-#include "common/net/codec.h"
+#include "common/net/gradient/wire_choice.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
 
@@ -59,7 +59,7 @@ absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
   }
   Compare("data sharding", ours.dynamic_sharding() ? "dynamic" : "static",
           theirs.dynamic_sharding() ? "dynamic" : "static", &differences);
-  Compare("numbers on the wire", net::EncodingName(ours.wire()), net::EncodingName(theirs.wire()), &differences);
+  Compare("numbers on the wire", net::DescribeWire(ours), net::DescribeWire(theirs), &differences);
   Compare("training examples", absl::StrCat(ours.num_examples()), absl::StrCat(theirs.num_examples()),
           &differences);
   Compare("least workers", absl::StrCat(ours.min_workers()), absl::StrCat(theirs.min_workers()),

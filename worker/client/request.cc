@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "common/net/codec.h"
+#include "common/net/received_elements.h"
 
 namespace cairn::client {
 namespace {
@@ -67,12 +68,11 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
 ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer) {
   return [extents, buffer](const v1::Chunk& chunk, net::Payload payload) -> absl::Status {
     const int64_t offset = chunk.offset();
-    int64_t elements = 0;
-    CAIRN_RETURN_IF_ERROR(net::CountElements(chunk, payload, &elements));
+    CAIRN_ASSIGN_OR_RETURN(const auto elements, net::ReceivedElements::Of(chunk, payload));
     if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
       return absl::InvalidArgumentError(absl::StrCat("values at element ", offset));
     }
-    const int64_t end = offset + elements;
+    const int64_t end = offset + elements.count();
     // The first extent that ends behind the chunk's begin.
     auto extent =
         std::partition_point(extents.begin(), extents.end(), [offset](const net::Extent& candidate) {
@@ -83,7 +83,7 @@ ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::
       const int64_t last = std::min(end, extent->server_offset + extent->count);
       if (last <= first) continue;
       float* const to = buffer.data() + extent->local_offset + (first - extent->server_offset);
-      net::CopyElements(chunk, payload, first - offset, {to, static_cast<size_t>(last - first)});
+      elements.Copy(first - offset, {to, static_cast<size_t>(last - first)});
     }
     return absl::OkStatus();
   };

@@ -11,6 +11,7 @@
 #include "common/core/status.h"
 #include "common/net/backoff.h"
 #include "common/net/codec.h"
+#include "common/net/gradient/wire_choice.h"
 #include "worker/client/data_position.h"
 
 namespace cairn::client {
@@ -70,10 +71,25 @@ absl::Status TrainingClient::WaitReady(const v1::Job& job) {
   CAIRN_ASSIGN_OR_RETURN(
       job_, AwaitJob(*connection_, {.task = options_.task, .job = job, .variables = variables_}));
   CAIRN_RETURN_IF_ERROR(net::CheckEncoding(job_.job.wire()));
+  CAIRN_RETURN_IF_ERROR(net::CheckGradientWire(job_.job, variables_));
+  encodings_ = net::GradientEncodings(job_.job, variables_);
+  bool in_16_bits = false, compresses = false;
+  for (const v1::Encoding encoding : encodings_) {
+    in_16_bits |= net::CodecOf(encoding) != nullptr;
+    compresses |= net::GradientCodecOf(encoding) != nullptr;
+  }
   encoded_.clear();
   for (int server = 0; server < connection_->num_servers(); ++server) {
-    const bool encodes = job_.job.wire() != v1::ENCODING_FLOAT32;
-    encoded_.emplace_back(encodes ? job_.layout.arena_size(server) : 0);
+    encoded_.emplace_back(in_16_bits ? job_.layout.arena_size(server) : 0);
+  }
+  MutexLock lock(mutex_);
+  compressed_.reset();
+  if (compresses) {
+    compressed_ = std::make_unique<CompressedGradients>(job_.layout, variables_, encodings_, job_.job.topk_fraction(),
+                                                        options_.wire);
+  }
+  for (v1::Encoding& encoding : encodings_) {
+    if (net::GradientCodecOf(encoding) != nullptr) encoding = v1::ENCODING_FLOAT32;
   }
   return absl::OkStatus();
 }
@@ -296,10 +312,22 @@ ServerSession::OnDone TrainingClient::OnPushDone(int server, uint64_t attempt, F
   };
 }
 
+ServerSession::OnChunk TrainingClient::ReceiveAnswer(int server) {
+  ServerSession::OnChunk into = ReceiveInto(job_.layout.extents_on(server), incoming_.span());
+  if (options_.wire == nullptr) return into;
+  return [into = std::move(into), wire = options_.wire](const v1::Chunk& chunk, net::Payload payload) {
+    const int64_t bytes = net::PayloadBytes(payload);
+    wire->pull_bytes.Add(bytes);
+    wire->pull_float32_bytes.Add(net::CodecOf(chunk.encoding()) == nullptr ? bytes : chunk.count() * 4);
+    return into(chunk, payload);
+  };
+}
+
 void TrainingClient::StartPush(int server) {
   Push& push = pushes_[static_cast<size_t>(server)];
   push.done.reset();
   push.announced.clear();
+  push.compressed_sent = 0;
   push.announced_elements = 0;
   v1::ClientHeader header;
   v1::PushBegin& begin = *header.mutable_push();
@@ -312,7 +340,7 @@ void TrainingClient::StartPush(int server) {
   begin.set_read_values(true);
   begin.set_position(push_position_);
   begin.set_values_encoding(job_.job.wire());
-  ServerSession::OnChunk receive = ReceiveInto(job_.layout.extents_on(server), incoming_.span());
+  ServerSession::OnChunk receive = ReceiveAnswer(server);
   FirstValuesAt first_values;
   if (traced_) {
     first_values = std::make_shared<int64_t>(0);
@@ -341,6 +369,7 @@ void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t exampl
   MutexLock lock(mutex_);
   heartbeat_step_ = step_;
   ++attempt_;
+  if (compressed_ != nullptr) compressed_->BeginStep();
   for (int server = 0; server < connection_->num_servers(); ++server) {
     Push& push = pushes_[static_cast<size_t>(server)];
     if (push.session == nullptr || !push.session->status().ok() || push.moves != connection_->moves(server)) {
@@ -356,24 +385,55 @@ void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t exampl
 void TrainingClient::Announce(int variable) {
   if (examples_ == 0) return;
   MutexLock lock(mutex_);
-  for (const net::Extent& extent : job_.layout.extents_of(variable)) {
-    Push& push = pushes_[static_cast<size_t>(extent.server)];
-    push.announced.push_back(extent);
-    push.announced_elements += extent.count;
-    if (push.announced_elements >= kSendElements) SendAnnounced(extent.server);
+  if (compressed_ != nullptr && compressed_->Compress(variable, gradients_)) {
+    for (const net::Extent& extent : job_.layout.extents_of(variable)) {
+      Push& push = pushes_[static_cast<size_t>(extent.server)];
+      const auto& ready = compressed_->ready(extent.server);
+      int64_t floats = 0;
+      for (size_t i = push.compressed_sent; i < ready.size(); ++i) floats += static_cast<int64_t>(ready[i].payload.size());
+      if (push.announced_elements + floats >= kSendElements) SendAnnounced(extent.server);
+    }
+    return;
   }
+  for (const net::Extent& extent : job_.layout.extents_of(variable)) {
+    Announce(extent, encodings_[static_cast<size_t>(variable)]);
+    if (pushes_[static_cast<size_t>(extent.server)].announced_elements >= kSendElements) SendAnnounced(extent.server);
+  }
+}
+
+void TrainingClient::Announce(const net::Extent& extent, v1::Encoding encoding) {
+  Push& push = pushes_[static_cast<size_t>(extent.server)];
+  push.announced[encoding].push_back(extent);
+  push.announced_elements += extent.count;
 }
 
 void TrainingClient::SendAnnounced(int server) {
   Push& push = pushes_[static_cast<size_t>(server)];
+  int64_t bytes = 0, elements = push.announced_elements;
+  if (compressed_ != nullptr) {
+    const auto& ready = compressed_->ready(server);
+    for (; push.compressed_sent < ready.size(); ++push.compressed_sent) {
+      if (traced_ && push.began == 0) push.began = TraceNanos(Now());
+      const CompressedGradients::Ready& next = ready[push.compressed_sent];
+      push.session->SendChunk(push.request_id, next.chunk, {&next.payload, 1});
+      bytes += static_cast<int64_t>(next.payload.size()) * 4;
+      elements += next.chunk.count();
+    }
+  }
   if (traced_ && push.began == 0 && push.announced_elements > 0) push.began = TraceNanos(Now());
-  push.bytes += push.announced_elements * (job_.job.wire() == v1::ENCODING_FLOAT32 ? 4 : 2);
-  std::sort(push.announced.begin(), push.announced.end(),
-            [](const net::Extent& a, const net::Extent& b) { return a.server_offset < b.server_offset; });
-  SendExtents(*push.session, push.request_id, push.announced, gradients_,
-              {.encoding = job_.job.wire(), .room = encoded_[static_cast<size_t>(server)].span()});
-  push.announced.clear();
+  for (auto& [encoding, extents] : push.announced) {
+    for (const net::Extent& extent : extents) bytes += extent.count * (encoding == v1::ENCODING_FLOAT32 ? 4 : 2);
+    std::sort(extents.begin(), extents.end(),
+              [](const net::Extent& a, const net::Extent& b) { return a.server_offset < b.server_offset; });
+    SendExtents(*push.session, push.request_id, extents, gradients_,
+                {.encoding = encoding, .room = encoded_[static_cast<size_t>(server)].span()});
+    extents.clear();
+  }
   push.announced_elements = 0;
+  push.bytes += bytes;
+  if (options_.wire == nullptr) return;
+  options_.wire->push_bytes.Add(bytes);
+  options_.wire->push_float32_bytes.Add(elements * 4);
 }
 
 absl::StatusOr<StepResult> TrainingClient::FinishStep() {
@@ -446,6 +506,12 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
     if (server == 0 || done.outcome() == v1::OUTCOME_STALE) result.outcome = done.outcome();
     versions.push_back(done.version());
     pull_again |= job_.one_log && versions.back() != versions[0];
+  }
+  {
+    MutexLock lock(mutex_);
+    std::vector<bool> counted;
+    for (const v1::Done& done : *answers) counted.push_back(done.outcome() == v1::OUTCOME_ACCEPTED);
+    if (compressed_ != nullptr) compressed_->EndStep(counted);
   }
   work_ = answers->front().work();
   const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
@@ -559,8 +625,12 @@ absl::Status TrainingClient::RepeatPush(int server) {
   push.session = std::move(session);
   StartPush(server);
   if (examples_ > 0) {
-    const auto extents = job_.layout.extents_on(server);
-    push.announced.assign(extents.begin(), extents.end());
+    for (size_t variable = 0; variable < variables_.size(); ++variable) {
+      if (compressed_ != nullptr && compressed_->compressed(static_cast<int>(variable))) continue;
+      for (const net::Extent& extent : job_.layout.extents_of(static_cast<int>(variable))) {
+        if (extent.server == server) Announce(extent, encodings_[variable]);
+      }
+    }
     SendAnnounced(server);
   }
   push.session->SendEnd(push.request_id);

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,11 +35,13 @@
 #include "common/core/thread.h"
 #include "common/core/trace.h"
 #include "common/net/placement.h"
+#include "worker/client/compressed_gradients.h"
 #include "worker/client/connection.h"
 #include "worker/client/job_setup.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
 #include "worker/client/snapshot.h"
+#include "worker/client/wire_meters.h"
 
 namespace cairn::client {
 
@@ -52,6 +55,7 @@ struct TrainingOptions {
   // Asked before each heartbeat by its thread, for those who look. May be null.
   std::function<v1::WorkerReport()> report{};
   TraceRecorder* trace = nullptr;  // may be; has the times of pushes and pulls
+  WireMeters* wire = nullptr;      // may be; what steps take on the wire
 };
 
 struct StepResult {
@@ -171,8 +175,9 @@ class TrainingClient {
   // One server's part of the step under way.
   struct Push {
     std::unique_ptr<ServerSession> session;
-    std::vector<net::Extent> announced;  // not sent yet
-    int64_t announced_elements = 0;
+    std::map<v1::Encoding, std::vector<net::Extent>> announced;  // not sent yet
+    size_t compressed_sent = 0;                                   // of compressed_->ready()
+    int64_t announced_elements = 0;                               // or floats, of what is compressed
     uint64_t request_id = 0;
     int moves = 0;                                 // Connection::moves() of the session
     std::optional<absl::StatusOr<v1::Done>> done;  // guarded by mutex_
@@ -181,6 +186,10 @@ class TrainingClient {
     int64_t bytes = 0;
   };
 
+  // `extent` of a variable in `encoding`, to be sent soon.
+  void Announce(const net::Extent& extent, v1::Encoding encoding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For the values of this server's answer to a push.
+  ServerSession::OnChunk ReceiveAnswer(int server);
   void StartPush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // All gradients for `server` have been sent: where the push's arrow begins.
@@ -234,7 +243,9 @@ class TrainingClient {
 
   // The calling thread's.
   AlignedBuffer parameters_, incoming_;
-  std::vector<AlignedBuffer> encoded_;  // [server] gradients on their way, unless they travel as they are
+  std::vector<AlignedBuffer> encoded_;  // [server] gradients on their way in 16 bits
+  // Of gradients [variable]: for those that compressed_ has but must travel whole, float32.
+  std::vector<v1::Encoding> encodings_;
   std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
   bool finished_ = false;
   v1::Work work_;
@@ -257,6 +268,8 @@ class TrainingClient {
   int64_t heartbeat_step_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Push> pushes_ ABSL_GUARDED_BY(mutex_);  // [server]
+  // Null where all gradients travel whole. Made by WaitReady().
+  std::unique_ptr<CompressedGradients> compressed_ ABSL_GUARDED_BY(mutex_);
   Thread heartbeats_;
 };
 

@@ -15,7 +15,7 @@
 namespace cairn::net {
 
 // Sends a frame over a stream: one that has a payload, which only chunks have, as as many smaller chunks as
-// it takes. `Header`: v1::ClientHeader or v1::ServerHeader.
+// it takes. Those of encodings of gradients alone are small and go whole. `Header`: v1::ClientHeader or v1::ServerHeader.
 template <typename Header>
 void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
                   const std::shared_ptr<const void>& owner) {

@@ -45,6 +45,22 @@ TEST(Planner, AServersLinkIsSharedByItsWorkersAndServersShareTheModel) {
   EXPECT_STREQ(PlanStep(input, 16).bottleneck, "the workers' links");
 }
 
+TEST(Planner, WhatTravelsInFewerBytesTakesLessOfTheLinksAndAsMuchOfTheMemory) {
+  PlanInput input = LargeModel();
+  input.memory_bandwidth = 1e9;
+  input.step_compute = 0.15;
+  const StepPlan whole = PlanStep(input, 1);
+  input.gradient_bytes = 1;
+  input.value_bytes = 2;
+  const StepPlan less = PlanStep(input, 1);
+  EXPECT_EQ(less.worker_bytes, whole.worker_bytes / 4);
+  EXPECT_EQ(less.server_pull_bytes, whole.server_pull_bytes / 2);
+  EXPECT_NEAR(less.pull, whole.pull / 2, 1e-9);
+  EXPECT_NEAR(less.push, (whole.push + 0.1) / 4 - 0.1, 1e-9);
+  EXPECT_EQ(less.update, whole.update);
+  EXPECT_THAT(AsText(input, less, less), HasSubstr("of gradients and"));
+}
+
 TEST(Planner, TheBestIsTheFewestServersThatAreNearlyAsFastAsAnyNumber) {
   PlanInput input = LargeModel();
   EXPECT_EQ(BestPlan(input, 16).servers, 1);

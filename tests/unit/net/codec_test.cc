@@ -120,9 +120,7 @@ TEST_P(CodecTest, AChunkMayBeCutAnywhereAndReadInParts) {
     for (size_t other = one; other <= bytes.size(); ++other) {
       const absl::Span<const char> all(bytes);
       const absl::Span<const char> runs[] = {all.subspan(0, one), all.subspan(one, other - one), all.subspan(other)};
-      int64_t count = 0;
-      ASSERT_EQ(CountElements(chunk, runs, &count), absl::OkStatus());
-      ASSERT_EQ(count, 7);
+      ASSERT_EQ(CountElements(chunk, runs).value(), 7);
       std::vector<float> whole(7), part(3);
       CopyElements(chunk, runs, 0, absl::MakeSpan(whole));
       CopyElements(chunk, runs, 2, absl::MakeSpan(part));
@@ -134,20 +132,26 @@ TEST_P(CodecTest, AChunkMayBeCutAnywhereAndReadInParts) {
 
 TEST_P(CodecTest, APayloadThatDoesNotFitItsChunkIsRefused) {
   const absl::Span<const char> eight("12345678", 8);
-  int64_t count = 0;
   for (const int64_t elements : {int64_t{0}, int64_t{-3}, int64_t{2}, int64_t{5}, std::numeric_limits<int64_t>::max()}) {
-    EXPECT_EQ(CountElements(ChunkOf(GetParam(), elements), {&eight, 1}, &count).code(),
+    EXPECT_EQ(CountElements(ChunkOf(GetParam(), elements), {&eight, 1}).status().code(),
               absl::StatusCode::kInvalidArgument)
         << elements;
   }
-  EXPECT_EQ(CountElements(ChunkOf(GetParam(), 3), {&eight, 1}, &count), absl::OkStatus());
-  EXPECT_EQ(CountElements(ChunkOf(GetParam(), 4), {&eight, 1}, &count), absl::OkStatus());
+  EXPECT_EQ(CountElements(ChunkOf(GetParam(), 3), {&eight, 1}).value(), 3);
+  EXPECT_EQ(CountElements(ChunkOf(GetParam(), 4), {&eight, 1}).value(), 4);
+}
+
+TEST(Codec, EveryEncodingHasAName) {
+  for (const auto encoding : {v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16, v1::ENCODING_INT8,
+                              v1::ENCODING_TOPK, v1::ENCODING_ONEBIT}) {
+    EXPECT_EQ(EncodingOf(EncodingName(encoding)), encoding);
+  }
+  EXPECT_EQ(EncodingOf("float8"), std::nullopt);
 }
 
 TEST(Codec, AnUnknownEncodingIsRefused) {
   const absl::Span<const char> eight("12345678", 8);
-  int64_t count = 0;
-  EXPECT_THAT(CountElements(ChunkOf(static_cast<v1::Encoding>(9), 2), {&eight, 1}, &count).message(),
+  EXPECT_THAT(CountElements(ChunkOf(static_cast<v1::Encoding>(9), 2), {&eight, 1}).status().message(),
               HasSubstr("encoding 9 is unknown"));
 }
 

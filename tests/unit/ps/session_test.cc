@@ -150,6 +150,30 @@ TEST_F(SessionTest, AnUnknownEncodingIsAnswered) {
   EXPECT_THAT(Last().message(), HasSubstr("encoding 9 is unknown"));
 }
 
+TEST_F(SessionTest, AMalformedChunkIsCountedAndHasNoEffect) {
+  ASSERT_TRUE(BeginPush(1).ok());
+  v1::ClientHeader header = Header(1);
+  header.mutable_chunk()->set_encoding(v1::ENCODING_TOPK);
+  header.mutable_chunk()->set_count(2);
+  ASSERT_TRUE(session_.OnFrame(header, Bytes({0})).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_THAT(Last().message(), HasSubstr("is no run of places and numbers"));
+  EXPECT_EQ(server_.meters().malformed_chunks.value(), 1);
+  EXPECT_EQ(Last().version(), 0);
+}
+
+TEST_F(SessionTest, ValuesAreNotWrittenInAnEncodingOfGradients) {
+  v1::ClientHeader write = Header(1);
+  write.mutable_write()->set_layout(layout_);
+  ASSERT_TRUE(session_.OnFrame(write, {}).ok());
+  v1::ClientHeader header = Header(1);
+  header.mutable_chunk()->set_encoding(v1::ENCODING_TOPK);
+  header.mutable_chunk()->set_count(2);
+  ASSERT_TRUE(session_.OnFrame(header, {}).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_THAT(Last().message(), HasSubstr("values do not travel in topk"));
+}
+
 TEST_F(SessionTest, FramesOfRequestsThatAreNotOpenEndTheStream) {
   EXPECT_EQ(Chunk(7, 0, {1}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(End(7).code(), absl::StatusCode::kInvalidArgument);

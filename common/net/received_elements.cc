@@ -1,0 +1,38 @@
+#include "common/net/received_elements.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/codec.h"
+
+namespace cairn::net {
+
+absl::StatusOr<ReceivedElements> ReceivedElements::Of(const v1::Chunk& chunk, Payload payload) {
+  ReceivedElements elements(chunk, payload);
+  elements.codec_ = GradientCodecOf(chunk.encoding());
+  if (elements.codec_ == nullptr) {
+    CAIRN_ASSIGN_OR_RETURN(elements.cut_.count, CountElements(chunk, payload));
+    return elements;
+  }
+  const GradientCodec& codec = *elements.codec_;
+  elements.cut_ = {.first = chunk.phase(), .count = chunk.count()};
+  if (chunk.phase() < 0 || chunk.phase() >= codec.block_elements() || chunk.count() <= 0 ||
+      chunk.count() > codec.chunk_elements()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a chunk of ", chunk.count(), " elements in ", EncodingName(chunk.encoding()), " from the ", chunk.phase(),
+        "th of a block on: there are 1 to ", codec.chunk_elements(), ", and ", codec.block_elements(), " in a block"));
+  }
+  elements.copy_.resize(static_cast<size_t>(PayloadBytes(payload)));
+  CopyPayload(payload, elements.copy_.data());
+  CAIRN_RETURN_IF_ERROR(codec.Check(elements.cut_, elements.copy_));
+  return elements;
+}
+
+void ReceivedElements::Copy(int64_t first, absl::Span<float> to) const {
+  if (codec_ != nullptr) {
+    codec_->Decode(cut_, copy_, first, to);
+  } else {
+    CopyElements(chunk_, payload_, first, to);
+  }
+}
+
+}  // namespace cairn::net
