@@ -20,13 +20,13 @@ class ExportCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.add_option("WEIGHTS", weights_,
-                   "A --train_dir, the directory of one checkpoint, .safetensors or .npz")
+                   "A --train_dir, the directory of one checkpoint, .keras, .h5, .safetensors or .npz")
         ->required()
         ->type_name("DIR|FILE");
     app.add_option("-o,--output", output_, "The file to write: .onnx or .safetensors")
         ->required()
         ->type_name("FILE");
-    app.add_option("--model", model_, "Keras' JSON, or a .keras file; a checkpoint has its own")
+    app.add_option("--model", model_, "Keras' JSON, or a .keras file; a checkpoint and .keras have their own")
         ->type_name("FILE");
   }
 

@@ -53,7 +53,7 @@ class PredictCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.add_option("WEIGHTS", weights_,
-                   "A --train_dir, the directory of one checkpoint, .safetensors or .npz")
+                   "A --train_dir, the directory of one checkpoint, .keras, .h5, .safetensors or .npz")
         ->required()
         ->type_name("DIR|FILE");
     app.add_option("INPUTS", inputs_,
@@ -65,7 +65,8 @@ class PredictCommand final : public Command {
     app.add_option("-o,--output", output_,
                    "Write the model's outputs, float32, instead of a line for each example")
         ->type_name("FILE.npy");
-    app.add_option("--model", options_.model, "Keras' JSON, or a .keras file; a checkpoint has its own")
+    app.add_option("--model", options_.model,
+                   "Keras' JSON, or a .keras file; a checkpoint and .keras have their own")
         ->type_name("FILE");
     app.add_option("--loss", options_.loss, "By Keras' name [the model file's]")->type_name("NAME");
     app.add_option("--metrics", options_.metrics, "By Keras' names, between commas [the model file's]")

@@ -359,9 +359,8 @@ void AddCheckpoints(CLI::App& app, TrainOptions& options) {
       ->type_name("auto|never|DIR")
       ->group(group);
   app.add_option(FlagNames("init_from"), options.init_from,
-                 "Begin with the values of .safetensors or .npz under Keras' names, or of another run's "
-                 "newest checkpoint, "
-                 "where there is nothing to go on from")
+                 "Begin with the values of Keras' .keras or .h5, of .safetensors or .npz under Keras' names, or of "
+                 "another run's newest checkpoint, where there is nothing to go on from")
       ->type_name("FILE|DIR")
       ->group(group);
   app.add_option(FlagNames("lost_workers"), options.lost_workers,

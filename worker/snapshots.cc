@@ -24,6 +24,7 @@ namespace {
 // For a server's answer to the reading of its state.
 constexpr auto kReadLimit = std::chrono::seconds(60);
 constexpr auto kBetweenTries = std::chrono::milliseconds(100);
+constexpr auto kLockWait = std::chrono::seconds(10);  // a chief that is about to end
 
 void SaySkipped(const absl::Status& damage) {
   LogWarning("passed over: ", damage.message());
@@ -118,6 +119,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
                                                              const nn::Model& model, const v1::Job& job,
                                                              const Clock& clock, FaultPoints* faults,
                                                              WorkerMeters* meters, TraceRecorder* trace) {
+  std::optional<TrainDirLock> lock;
   if (!options.train_dir.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.train_dir, error);
@@ -129,6 +131,9 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
         !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--train_dir: ", status.message()));
     }
+    auto taken = TrainDirLock::Take(options.train_dir, kLockWait);
+    if (!taken.ok()) return Annotate(taken.status(), "--train_dir");
+    lock.emplace(*std::move(taken));
   }
   if (!options.init_from.empty()) {
     const auto values = LoadWeights(options.init_from, model);
@@ -136,6 +141,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
       return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
   }
   std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters, trace));
+  if (lock.has_value()) snapshots->lock_.emplace(*std::move(lock));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
   return snapshots;
 }

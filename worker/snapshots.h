@@ -21,6 +21,7 @@
 #include "common/core/trace.h"
 #include "common/net/placement.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/train_dir_lock.h"
 #include "worker/client/training_client.h"
 #include "worker/meters.h"
 #include "worker/nn/model.h"
@@ -32,6 +33,7 @@ class Snapshots final : public client::StateSource {
  public:
   // What --train_dir and --resume say, as far as the disk can tell. INVALID_ARGUMENT: with --resume=never a
   // directory that has checkpoints; a directory that cannot be written; --resume=DIR where there is none.
+  // UNAVAILABLE: another chief writes there, after waiting for its end for 10 s.
   // FAILED_PRECONDITION: what would be resumed is of another model or optimizer than `job`; DATA_LOSS: all of
   // it is damaged. The arguments outlive this; `faults`, which may be null, passes "snapshot" when one has
   // been read and is not written; `meters`, likewise, counts what is saved; `trace`, likewise, has the times.
@@ -81,6 +83,7 @@ class Snapshots final : public client::StateSource {
   WorkerMeters* const meters_;
   TraceRecorder* const trace_;
   const std::vector<net::VariableInfo> variables_;
+  std::optional<TrainDirLock> lock_;  // with --train_dir; set by Create()
 
   // The trainer's thread.
   std::optional<Checkpoint> found_;

@@ -22,6 +22,7 @@
 #include "common/core/signals.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
+#include "common/core/terminal.h"
 #include "common/core/trace_session.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
@@ -180,12 +181,6 @@ std::string AddressOf(const net::ResolvedCluster& cluster) {
   return found == tasks.end() ? cluster.self.ToString() : found->second.ToString();
 }
 
-// no-color.org: any value but an empty one.
-bool Colors() {
-  const char* const no_color = std::getenv("NO_COLOR");
-  return no_color == nullptr || *no_color == '\0';
-}
-
 // What a task's part of the job came to.
 ExitCode Report(const absl::Status& status, int signal) {
   if (signal != 0) return static_cast<ExitCode>(128 + signal);
@@ -294,7 +289,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (chief) {
     progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
                                                             .terminal = isatty(STDOUT_FILENO) != 0,
-                                                            .color = Colors(),
+                                                            .color = WantsColor(),
                                                             .json = LogFormatOf(options.log_format) == LogFormat::kJson,
                                                             .display_every = options.display_every},
                                           clock);

@@ -3,12 +3,12 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/core/terminal.h"
 
 namespace cairn {
 namespace {
@@ -69,10 +69,8 @@ class JsonFormatter final : public spdlog::formatter {
 }  // namespace
 
 void StartLogging(const std::string& task, LogLevel level, LogFormat format) {
-  const char* const no_color = std::getenv("NO_COLOR");
   auto logger =
-      spdlog::stderr_color_mt(task, no_color != nullptr && *no_color != '\0' ? spdlog::color_mode::never
-                                                                             : spdlog::color_mode::automatic);
+      spdlog::stderr_color_mt(task, WantsColor() ? spdlog::color_mode::automatic : spdlog::color_mode::never);
   logger->set_pattern("%^%L%m%d %H:%M:%S.%e%$ %n] %v");
   if (format == LogFormat::kJson) logger->set_formatter(std::make_unique<JsonFormatter>());
   logger->set_level(ToSpdlog(level));

@@ -62,6 +62,7 @@ class ExportTest(IntegrationTest):
         other = json.loads((self.out / "model.json").read_text())
         other["config"]["layers"][-1]["config"]["units"] = 11
         (self.directory / "other.json").write_text(json.dumps(other))
+        (self.directory / "other.keras").write_text("PK and no more")
         weights = self.out / "model.safetensors"
         for arguments, fault in [
                 (["predict", weights, "none.npy"], "--model: .*model.safetensors holds values alone"),
@@ -69,7 +70,7 @@ class ExportTest(IntegrationTest):
                 (["predict", "run", self.directory / "other.json"], "other.json"),
                 (["export", weights, "--model", "other.json", "-o", "x.onnx"], r"has shape \[\d+,10\], in the model \[\d+,11\]"),
                 (["export", "run", "-o", "x.pb"], "--output: 'x.pb' ends in neither"),
-                (["export", "model.keras", "--model", MLP, "-o", "x.onnx"], "model.keras: HDF5 is not read")]:
+                (["export", "other.keras", "--model", MLP, "-o", "x.onnx"], "other.keras: is not a readable zip archive")]:
             with self.subTest(arguments=arguments):
                 self.assert_refused(self.cairn(*arguments), fault)
         run = self.train("other.json", "--workers=1", "--init_from", weights)

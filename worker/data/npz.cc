@@ -1,108 +1,35 @@
 #include "worker/data/npz.h"
 
-#include <zip.h>
-
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
-#include "worker/data/byte_reader.h"
 #include "worker/data/npy.h"
 
 namespace cairn::data {
-namespace {
-
-class ZipMemberReader final : public ByteReader {
- public:
-  ZipMemberReader(zip_file_t* file, int64_t bytes) : file_(file), bytes_(bytes) {}
-  ~ZipMemberReader() override { zip_fclose(file_); }
-  ZipMemberReader(const ZipMemberReader&) = delete;
-  ZipMemberReader& operator=(const ZipMemberReader&) = delete;
-
-  absl::StatusOr<size_t> Read(absl::Span<uint8_t> to) override {
-    size_t done = 0;
-    while (done < to.size()) {
-      const zip_int64_t got = zip_fread(file_, to.data() + done, to.size() - done);
-      if (got < 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("cannot be unpacked: ", zip_error_strerror(zip_file_get_error(file_))));
-      }
-      if (got == 0) break;
-      done += static_cast<size_t>(got);
-    }
-    return done;
-  }
-
-  int64_t max_bytes() const override { return bytes_; }
-
- private:
-  zip_file_t* file_;
-  const int64_t bytes_;
-};
-
-absl::StatusOr<std::unique_ptr<ByteReader>> OpenMember(zip_t* archive, zip_uint64_t index) {
-  zip_stat_t info;
-  if (zip_stat_index(archive, index, 0, &info) != 0) {
-    return absl::InvalidArgumentError(zip_error_strerror(zip_get_error(archive)));
-  }
-  constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
-  if ((info.valid & kNeeded) != kNeeded) return absl::InvalidArgumentError("its size is not in the archive");
-  if (info.comp_method != ZIP_CM_STORE && info.comp_method != ZIP_CM_DEFLATE) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is packed by method ", info.comp_method, "; supported are stored and deflated"));
-  }
-  // The directory's sizes are only claims; they must at least be possible before memory depends on them.
-  const zip_uint64_t ratio = info.comp_method == ZIP_CM_STORE ? 1 : kMaxDeflateRatio;
-  if (info.size > static_cast<zip_uint64_t>(kMaxArrayBytes) || info.size / ratio > info.comp_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("claims to unpack from ", info.comp_size, " to ", info.size, " bytes"));
-  }
-  zip_file_t* file = zip_fopen_index(archive, index, 0);
-  if (file == nullptr) return absl::InvalidArgumentError(zip_error_strerror(zip_get_error(archive)));
-  return std::make_unique<ZipMemberReader>(file, static_cast<int64_t>(info.size));
-}
-
-}  // namespace
-
-void NpzFile::Discard::operator()(zip* archive) const {
-  zip_discard(archive);
-}
 
 absl::StatusOr<NpzFile> NpzFile::Open(const std::string& path) {
-  int code = 0;
-  zip_t* archive = zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code);
-  if (archive != nullptr) return NpzFile(path, archive);
-  zip_error_t error;
-  zip_error_init_with_code(&error, code);
-  const std::string reason = zip_error_strerror(&error);
-  zip_error_fini(&error);
-  if (code == ZIP_ER_NOENT) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
-  return absl::InvalidArgumentError(absl::StrCat(path, ": is not a readable zip archive: ", reason));
+  CAIRN_ASSIGN_OR_RETURN(ZipFile archive, ZipFile::Open(path));
+  return NpzFile(path, std::move(archive));
 }
 
 std::vector<std::string> NpzFile::Names() const {
-  std::vector<std::string> names;
-  const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
-  for (zip_int64_t i = 0; i < count; ++i) {
-    const char* name = zip_get_name(archive_.get(), static_cast<zip_uint64_t>(i), 0);
-    if (name != nullptr) names.emplace_back(absl::StripSuffix(name, ".npy"));
-  }
+  std::vector<std::string> names = archive_.Names();
+  for (std::string& name : names) name = std::string(absl::StripSuffix(name, ".npy"));
   return names;
 }
 
 bool NpzFile::Has(absl::string_view name) const {
-  return zip_name_locate(archive_.get(), absl::StrCat(name, ".npy").c_str(), 0) >= 0;
+  return archive_.Has(absl::StrCat(name, ".npy"));
 }
 
 absl::StatusOr<Array> NpzFile::Read(absl::string_view name) const {
-  const zip_int64_t index = zip_name_locate(archive_.get(), absl::StrCat(name, ".npy").c_str(), 0);
-  if (index < 0) {
+  if (!Has(name)) {
     return absl::NotFoundError(
         absl::StrCat(path_, ": has no array ", name, "; it has: ", absl::StrJoin(Names(), ", ")));
   }
   const auto read = [&]() -> absl::StatusOr<Array> {
-    CAIRN_ASSIGN_OR_RETURN(auto reader, OpenMember(archive_.get(), static_cast<zip_uint64_t>(index)));
+    CAIRN_ASSIGN_OR_RETURN(const auto reader, archive_.OpenMember(absl::StrCat(name, ".npy")));
     return ReadNpy(*reader);
   };
   auto array = read();

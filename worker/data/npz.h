@@ -4,7 +4,6 @@
 // by name: encrypted members, other packings, and members that claim to unpack to more than they can.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/data/array.h"
-
-struct zip;
+#include "worker/data/zip_file.h"
 
 namespace cairn::data {
 
@@ -30,13 +28,10 @@ class NpzFile {
   absl::StatusOr<Array> Read(absl::string_view name) const;
 
  private:
-  struct Discard {
-    void operator()(zip* archive) const;
-  };
-  NpzFile(std::string path, zip* archive) : path_(std::move(path)), archive_(archive) {}
+  NpzFile(std::string path, ZipFile archive) : path_(std::move(path)), archive_(std::move(archive)) {}
 
   std::string path_;
-  std::unique_ptr<zip, Discard> archive_;
+  ZipFile archive_;
 };
 
 }  // namespace cairn::data

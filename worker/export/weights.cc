@@ -17,14 +17,11 @@
 #include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/data/npz.h"
+#include "worker/export/keras_weights.h"
 #include "worker/job.h"
 
 namespace cairn::worker {
 namespace {
-
-constexpr char kHowToConvert[] =
-    "HDF5 is not read; with the model loaded by Keras 3: numpy.savez('weights.npz', **{f'{l.name}/{w.name}': "
-    "w.numpy() for l in model.layers for w in l.weights})";
 
 absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
@@ -95,11 +92,8 @@ absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path) {
       return Annotate(arrays.status(), path);
     return arrays;
   }
-  if (absl::EndsWith(path, ".keras") || absl::EndsWith(path, ".h5")) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", kHowToConvert));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", path, "' is neither a directory with checkpoints nor .safetensors nor .npz"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", path, "' is neither a directory with checkpoints nor .safetensors, .npz, .keras or .h5"));
 }
 
 absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, const nn::Model& model,
@@ -131,6 +125,7 @@ absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, cons
 }
 
 absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn::Model& model) {
+  if (IsKerasWeightsFile(path)) return LoadKerasWeights(path, model);
   if (!IsDirectory(path)) {
     CAIRN_ASSIGN_OR_RETURN(const WeightArrays arrays, ReadWeightArrays(path));
     return MatchWeights(arrays, model, path);
@@ -147,11 +142,12 @@ absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, con
 
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file) {
   if (!IsDirectory(path)) {
-    if (model_file.empty()) {
+    const bool has_model = absl::EndsWith(path, ".keras");
+    if (model_file.empty() && !has_model) {
       return absl::InvalidArgumentError(
           absl::StrCat("--model: ", path, " holds values alone: of which model?"));
     }
-    CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(model_file));
+    CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(model_file.empty() ? path : model_file));
     CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(path, model));
     return TrainedModel{std::move(model), std::move(parameters), std::nullopt};
   }

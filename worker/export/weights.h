@@ -35,8 +35,8 @@ absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, cons
 
 // The same of a checkpoint, with Checkpoint::Load()'s errors.
 absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, const nn::Model& model);
-// Of `path`: a --train_dir (its newest whole checkpoint), the directory of one checkpoint, or what
-// ReadWeightArrays() takes.
+// Of `path`: a --train_dir (its newest whole checkpoint), the directory of one checkpoint, what
+// ReadWeightArrays() takes, or Keras' own .keras or .h5.
 absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn::Model& model);
 
 struct TrainedModel {
@@ -46,7 +46,7 @@ struct TrainedModel {
 };
 
 // `path` as LoadWeights() takes it, of the model in `model_file`; where that is empty, of the one that the
-// checkpoint was written with. INVALID_ARGUMENT where there is none.
+// checkpoint was written with, or that a .keras holds. INVALID_ARGUMENT where there is none.
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file);
 
 }  // namespace cairn::worker

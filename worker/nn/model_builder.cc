@@ -18,7 +18,13 @@ using nlohmann::json;
 // What a worker can hold twice, as values and as gradients, on a large machine.
 constexpr int64_t kMostParameters = int64_t{1} << 32;
 
-// Keras' to_snake_case: Conv2D conv2d, MaxPooling2D max_pooling2d.
+const json& Null() {
+  static const json* const null = new json(nullptr);
+  return *null;
+}
+
+}  // namespace
+
 std::string SnakeCase(absl::string_view class_name) {
   std::string name;
   for (size_t i = 0; i < class_name.size(); ++i) {
@@ -31,13 +37,6 @@ std::string SnakeCase(absl::string_view class_name) {
   }
   return name;
 }
-
-const json& Null() {
-  static const json* const null = new json(nullptr);
-  return *null;
-}
-
-}  // namespace
 
 void CheckDtype(absl::string_view field, ConfigReader& config) {
   const json& value = config.Raw(field);

@@ -60,6 +60,9 @@ class ModelBuilder {
   std::set<std::string> names_;
 };
 
+// Keras' to_snake_case: Conv2D conv2d, MaxPooling2D max_pooling2d.
+std::string SnakeCase(absl::string_view class_name);
+
 // float32 as a string, or as the policy objects of Keras 2 ("Policy") and 3 ("DTypePolicy").
 void CheckDtype(absl::string_view field, ConfigReader& config);
 

@@ -75,13 +75,6 @@ TEST(Weights, ADamagedFileIsRefusedByName) {
   }
 }
 
-TEST(Weights, OfKerasArchivesItIsSaidHowToConvertThem) {
-  const auto values = LoadWeights("model.keras", SmallModel());
-  EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
-  EXPECT_THAT(values.status().message(),
-              AllOf(HasSubstr("model.keras: HDF5 is not read"), HasSubstr("numpy.savez(")));
-}
-
 TEST(Weights, ValuesAloneNeedAModel) {
   const auto read = LoadTrainedModel("model.npz", "");
   EXPECT_TRUE(absl::IsInvalidArgument(read.status()));

@@ -1,0 +1,69 @@
+#include "worker/export/in_child.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+
+namespace cairn::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(RunInChild, GivesWhatTheWorkPutThere) {
+  const auto values = RunInChild(2, {}, [](absl::Span<float> to) {
+    to[0] = 1;
+    to[1] = 2;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(*values, ElementsAre(1, 2));
+}
+
+TEST(RunInChild, LeavesThisProcessAsItIs) {
+  int here = 0;
+  const auto values = RunInChild(0, {}, [&](absl::Span<float>) {
+    here = 1;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ(here, 0);
+}
+
+TEST(RunInChild, TellsTheWorksErrorHoweverLong) {
+  const std::string text(100'000, 'x');
+  const auto values = RunInChild(0, {}, [&](absl::Span<float>) { return absl::NotFoundError(text); });
+  EXPECT_EQ(values.status(), absl::NotFoundError(text));
+}
+
+TEST(RunInChild, ACrashIsAnError) {
+  const auto values = RunInChild(0, {}, [](absl::Span<float>) -> absl::Status {
+    std::raise(SIGSEGV);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
+  EXPECT_THAT(values.status().message(), HasSubstr("crash"));
+}
+
+TEST(RunInChild, WorkWithoutEndIsAnError) {
+  const auto values = RunInChild(0, {.seconds = 1}, [](absl::Span<float>) -> absl::Status {
+    for (volatile int turns = 0;;) turns = turns + 1;
+  });
+  EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
+  EXPECT_THAT(values.status().message(), HasSubstr("does not end within 1 s"));
+}
+
+TEST(RunInChild, MemoryEndsAtTheLimit) {
+  const auto values = RunInChild(0, {.memory_bytes = 64 << 20}, [](absl::Span<float>) {
+    void* volatile much = std::malloc(size_t{1} << 30);
+    const bool got = much != nullptr;
+    std::free(much);
+    return got ? absl::OkStatus() : absl::ResourceExhaustedError("no more");
+  });
+  EXPECT_FALSE(values.ok());  // said so, or, with a sanitizer's allocator, died of it
+}
+
+}  // namespace
+}  // namespace cairn::worker

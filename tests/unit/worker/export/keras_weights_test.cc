@@ -1,0 +1,164 @@
+// Real files of Keras, and what Keras makes of them: tests/support/data/keras_weights/make.py made them.
+#include "worker/export/keras_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+#include "common/core/files.h"
+#include "worker/data/array_file.h"
+#include "worker/data/array_rows.h"
+#include "worker/data/byte_reader.h"
+#include "worker/export/hdf5_file.h"
+#include "worker/export/weights.h"
+#include "worker/prediction.h"
+
+namespace cairn::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+std::string Data(absl::string_view name) {
+  return absl::StrCat(CAIRN_SOURCE_DIR "/tests/support/data/keras_weights/", name);
+}
+
+// Skips, aloud, where there is nothing to test.
+class KerasWeights : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (absl::IsUnimplemented(Hdf5File::Open(data::SharedBytes()).status()))
+      GTEST_SKIP() << "this build has no libhdf5";
+  }
+};
+
+nn::Model ModelOf(absl::string_view layers) {
+  return *nn::Model::FromJson(absl::StrCat(R"({"config": {"layers": [)", layers, "]}}"), "model.json");
+}
+
+constexpr char kSteps[] = R"(
+    {"class_name": "InputLayer", "config": {"batch_shape": [null, 7], "dtype": "int32"}},
+    {"class_name": "Embedding", "config": {"input_dim": 10, "output_dim": 4, "name": "NAME"}},
+    {"class_name": "Conv1D", "config": {"filters": 4, "kernel_size": 3}}, {"class_name": "Flatten"},
+    {"class_name": "Dense", "config": {"units": 3, "activation": "tanh"}},
+    {"class_name": "Dense", "config": {"units": 2}})";
+constexpr char kDense[] = R"(
+    {"class_name": "Dense", "config": {"name": "first", "units": 2, "input_shape": [2]}},
+    {"class_name": "Dense", "config": {"name": "second", "units": 1}})";
+
+// What this network makes of NAME_inputs.npy is what Keras made of them.
+void ExpectKerasOutputs(absl::string_view name, const nn::Model& model,
+                        const std::vector<float>& parameters) {
+  const std::string path = Data(absl::StrCat(name, "_inputs.npy"));
+  const auto inputs = data::MakeArrayRows(*data::ReadArrayFile(path), path, 1.0);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  const auto prediction = Predict({.model = model, .parameters = parameters, .inputs = **inputs});
+  ASSERT_TRUE(prediction.ok()) << prediction.status();
+  const auto outputs = data::ReadArrayFile(Data(absl::StrCat(name, "_outputs.npy")));
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ASSERT_EQ(outputs->shape, Shape({prediction->examples, model.output_shape()[0]}));
+  for (size_t i = 0; i < prediction->outputs.size(); ++i) {
+    // Sums of float32 in another order, through a dozen layers, of values around 1.
+    EXPECT_NEAR(prediction->outputs[i],
+                data::ElementAt<float>(outputs->bytes.data(), static_cast<int64_t>(i)), 1e-5);
+  }
+}
+
+std::string FaultOf(const std::string& path, const nn::Model& model) {
+  const auto values = LoadWeights(path, model);
+  EXPECT_TRUE(absl::IsInvalidArgument(values.status())) << values.status();
+  return std::string(values.status().message());
+}
+
+TEST_F(KerasWeights, AnArchiveGivesModelAndValuesThatScoreAsInKeras) {
+  const auto trained = LoadTrainedModel(Data("image.keras"), "");
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_FALSE(trained->global_step.has_value());
+  ExpectKerasOutputs("image", trained->model, trained->parameters);
+}
+
+TEST_F(KerasWeights, TheFormatOfKeras2HoldsTheSame) {
+  const auto trained = LoadTrainedModel(Data("image.h5"), Data("image.keras"));
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  ExpectKerasOutputs("image", trained->model, trained->parameters);
+}
+
+TEST_F(KerasWeights, LayersUnderOtherNamesAreFoundByClassAndOrder) {
+  const nn::Model model = ModelOf(absl::StrReplaceAll(kSteps, {{"NAME", "table"}}));
+  const auto values = LoadWeights(Data("steps.weights.h5"), model);
+  ASSERT_TRUE(values.ok()) << values.status();
+  ExpectKerasOutputs("steps", model, *values);
+}
+
+TEST_F(KerasWeights, LayersOfModelsWithinAreFoundByName) {
+  const auto values = LoadWeights(Data("dense.weights.h5"), ModelOf(kDense));
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(*values, ElementsAre(0, 1, 2, 3, 10, 11, 20, 21, 30));
+}
+
+TEST_F(KerasWeights, NamesCountBeforeOrder) {
+  const nn::Model turned = ModelOf(R"(
+      {"class_name": "Dense", "config": {"name": "second", "units": 1, "input_shape": [2]}},
+      {"class_name": "Reshape", "config": {"target_shape": [1]}},
+      {"class_name": "Dense", "config": {"name": "first", "units": 2}})");
+  EXPECT_THAT(FaultOf(Data("dense.weights.h5"), turned),
+              EndsWith("layer 'first' (layers/dense) has 0 [2,2], 1 [2]; in the model it has kernel [1,2], "
+                       "bias [2]"));
+}
+
+TEST_F(KerasWeights, WhatIsMissingOrTooMuchOrOfAnotherShapeIsNamed) {
+  const std::string path = Data("dense.weights.h5");
+  const auto fault = [&](absl::string_view layers) { return FaultOf(path, ModelOf(layers)); };
+  EXPECT_EQ(
+      fault(absl::StrCat(kDense, R"(, {"class_name": "Dense", "config": {"name": "third", "units": 1}})")),
+      absl::StrCat(path, ": has no layer 'third'; it has first, second"));
+  EXPECT_EQ(fault(R"({"class_name": "Dense", "config": {"name": "first", "units": 2, "input_shape": [2]}})"),
+            absl::StrCat(path, ": layer 'second' (layers/sequential/layers/dense) is not in the model"));
+  EXPECT_EQ(fault(absl::StrReplaceAll(kDense, {{R"("units": 2)", R"("units": 2, "use_bias": false)"}})),
+            absl::StrCat(
+                path, ": layer 'first' (layers/dense) has 0 [2,2], 1 [2]; in the model it has kernel [2,2]"));
+  // Of Keras 2's format, where weights have names.
+  EXPECT_THAT(FaultOf(Data("image.h5"), ModelOf(kDense)),
+              AllOf(StartsWith(Data("image.h5: has no layer 'first'; it has ")), HasSubstr("hidden")));
+}
+
+TEST_F(KerasWeights, OtherFilesAreRefusedByName) {
+  const nn::Model model = ModelOf(kDense);
+  EXPECT_TRUE(absl::IsNotFound(LoadWeights(Data("none.keras"), model).status()));
+  const std::string nothing = ::testing::TempDir() + "/keras_weights_test.h5";
+  ASSERT_TRUE(WriteFileAtomically(nothing, "not what HDF5 begins with").ok());
+  EXPECT_EQ(FaultOf(nothing, model), nothing + ": is not readable HDF5");
+  EXPECT_THAT(FaultOf(CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.keras", model),
+              HasSubstr("keras316_mnist_cnn.keras: has no model.weights.h5"));
+}
+
+// Whatever is cut off or changed: values, or an error that names the file, and nothing on stderr.
+TEST_F(KerasWeights, ADamagedFileIsRefusedQuietly) {
+  const auto whole = data::ReadFileBytes(Data("dense.weights.h5"));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const nn::Model model = ModelOf(kDense);
+  const std::string path = ::testing::TempDir() + "/keras_weights_test_damaged.h5";
+  const auto fault_of = [&](const std::string& bytes) {
+    EXPECT_TRUE(WriteFileAtomically(path, bytes).ok());
+    const auto values = LoadWeights(path, model);
+    return std::string(values.ok() ? path : values.status().message());
+  };
+  ::testing::internal::CaptureStderr();
+  for (size_t end = 0; end < whole->size(); end += 1009) {
+    EXPECT_THAT(fault_of(std::string(whole->begin(), whole->begin() + static_cast<long>(end))),
+                StartsWith(path + ": "));
+  }
+  for (size_t at = 0; at < whole->size(); at += 601) {
+    std::string bytes(whole->begin(), whole->end());
+    bytes.replace(at, 8, 8, '\xff');
+    EXPECT_THAT(fault_of(bytes), StartsWith(path));
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cairn::worker

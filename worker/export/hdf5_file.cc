@@ -1,0 +1,199 @@
+#include "worker/export/hdf5_file.h"
+
+#include <hdf5.h>
+#include <hdf5_hl.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/core/status.h"
+
+namespace cairn::worker {
+namespace {
+
+constexpr int kMostObjects = 100'000;
+constexpr int kDeepest = 32;
+constexpr size_t kLongestName = 4096;
+
+// An identifier of libhdf5 and what closes it.
+template <herr_t (*kClose)(hid_t)>
+class Handle {
+ public:
+  explicit Handle(hid_t id) : id_(id) {}
+  ~Handle() {
+    if (id_ >= 0) kClose(id_);
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  hid_t get() const { return id_; }
+  bool ok() const { return id_ >= 0; }
+
+ private:
+  const hid_t id_;
+};
+using Object = Handle<H5Oclose>;
+using Attribute = Handle<H5Aclose>;
+using Space = Handle<H5Sclose>;
+using Type = Handle<H5Tclose>;
+using Properties = Handle<H5Pclose>;
+
+// The innermost message of the last failed call of this thread.
+std::string Reason() {
+  std::string reason;
+  const auto keep = [](unsigned, const H5E_error2_t* error, void* to) -> herr_t {
+    if (error->desc != nullptr && *error->desc != '\0') *static_cast<std::string*>(to) = error->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep, &reason);
+  H5Eclear2(H5E_DEFAULT);
+  return reason.empty() ? "damaged" : reason;
+}
+
+absl::Status Damaged(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", Reason()));
+}
+
+// No messages of this thread's on stderr, and no code loaded because a file asks for it.
+void Quieten() {
+  H5dont_atexit();
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLset_loading_state(0);
+}
+
+// A string of fixed or variable length; empty for anything else.
+std::string TextOf(const Attribute& attribute) {
+  const Type type(H5Aget_type(attribute.get()));
+  const Space space(H5Aget_space(attribute.get()));
+  if (!type.ok() || !space.ok() || H5Tget_class(type.get()) != H5T_STRING ||
+      H5Sget_simple_extent_npoints(space.get()) != 1) {
+    return "";
+  }
+  const Type memory(H5Tcopy(type.get()));
+  if (H5Tis_variable_str(type.get()) > 0) {
+    char* text = nullptr;
+    if (H5Aread(attribute.get(), memory.get(), &text) < 0 || text == nullptr) return "";
+    std::string copy = text;
+    H5free_memory(text);
+    return copy.size() <= kLongestName ? copy : "";
+  }
+  const size_t size = H5Tget_size(type.get());
+  if (size == 0 || size > kLongestName) return "";
+  std::string text(size, '\0');
+  if (H5Aread(attribute.get(), memory.get(), text.data()) < 0) return "";
+  return text.substr(0, text.find('\0'));
+}
+
+absl::StatusOr<Shape> ShapeOf(const Object& dataset) {
+  const Space space(H5Dget_space(dataset.get()));
+  if (!space.ok()) return Damaged("its shape");
+  const H5S_class_t kind = H5Sget_simple_extent_type(space.get());
+  if (kind != H5S_SIMPLE && kind != H5S_SCALAR) return absl::InvalidArgumentError("has no values");
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  hsize_t sizes[H5S_MAX_RANK];
+  if (rank < 0 || H5Sget_simple_extent_dims(space.get(), sizes, nullptr) < 0) return Damaged("its shape");
+  std::vector<int64_t> dims;
+  for (int i = 0; i < rank; ++i) {
+    if (sizes[i] > static_cast<hsize_t>(INT64_MAX)) return absl::InvalidArgumentError("its shape: too large");
+    dims.push_back(static_cast<int64_t>(sizes[i]));
+  }
+  return Shape::FromUntrusted(dims);
+}
+
+// Walks the file's groups into the two maps.
+class Lister {
+ public:
+  Lister(std::map<std::string, Shape>& shapes, std::map<std::string, std::string>& names)
+      : shapes_(shapes), names_(names) {}
+
+  // `path` ends in '/', or is empty for the root.
+  absl::Status Group(hid_t group, const std::string& path, int depth) {
+    if (depth > kDeepest)
+      return absl::InvalidArgumentError(absl::StrCat(path, ": groups within groups without end"));
+    if (H5Aexists(group, "name") > 0) {
+      const Attribute name(H5Aopen(group, "name", H5P_DEFAULT));
+      if (!name.ok()) return Damaged(absl::StrCat(path, ": its name"));
+      names_[std::string(absl::StripSuffix(path, "/"))] = TextOf(name);
+    }
+    std::vector<std::string> links;
+    const auto keep = [](hid_t, const char* name, const H5L_info_t* info, void* to) -> herr_t {
+      auto& names = *static_cast<std::vector<std::string>*>(to);
+      if (info->type == H5L_TYPE_HARD) names.emplace_back(name);  // the others lead elsewhere
+      return names.size() > kMostObjects ? -1 : 0;
+    };
+    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, keep, &links) < 0)
+      return Damaged(absl::StrCat("group ", path));
+    for (const std::string& link : links) CAIRN_RETURN_IF_ERROR(Member(group, link, path + link, depth));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Member(hid_t group, const std::string& link, const std::string& path, int depth) {
+    if (++objects_ > kMostObjects)
+      return absl::InvalidArgumentError(absl::StrCat("has more than ", kMostObjects, " objects"));
+    const Object object(H5Oopen(group, link.c_str(), H5P_DEFAULT));
+    if (!object.ok()) return Damaged(path);
+    const H5I_type_t kind = H5Iget_type(object.get());
+    if (kind == H5I_GROUP) return Group(object.get(), path + "/", depth + 1);
+    if (kind != H5I_DATASET) return absl::OkStatus();
+    auto shape = ShapeOf(object);
+    if (!shape.ok()) return Annotate(shape.status(), path);
+    shapes_[path] = *std::move(shape);
+    return absl::OkStatus();
+  }
+
+  std::map<std::string, Shape>& shapes_;
+  std::map<std::string, std::string>& names_;
+  int objects_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Hdf5File> Hdf5File::Open(data::SharedBytes bytes) {
+  Quieten();
+  // Neither copied nor written to: it is opened for reading.
+  void* image = const_cast<uint8_t*>(bytes.data());
+  const hid_t id =
+      H5LTopen_file_image(image, bytes.size(), H5LT_FILE_IMAGE_DONT_COPY | H5LT_FILE_IMAGE_DONT_RELEASE);
+  if (id < 0) return absl::InvalidArgumentError("is not readable HDF5");  // why, libhdf5 forgets
+  Hdf5File file(std::move(bytes), id);
+  CAIRN_RETURN_IF_ERROR(file.List());
+  return file;
+}
+
+Hdf5File::~Hdf5File() {
+  if (file_ >= 0) H5Fclose(file_);
+}
+
+Hdf5File::Hdf5File(Hdf5File&& other) noexcept
+    : bytes_(std::move(other.bytes_)),
+      file_(std::exchange(other.file_, -1)),
+      shapes_(std::move(other.shapes_)),
+      group_names_(std::move(other.group_names_)) {}
+
+absl::Status Hdf5File::List() {
+  const Object root(H5Oopen(file_, "/", H5P_DEFAULT));
+  if (!root.ok()) return Damaged("its root");
+  return Lister(shapes_, group_names_).Group(root.get(), "", 0);
+}
+
+absl::Status Hdf5File::Read(const std::string& path, absl::Span<float> to) const {
+  const auto shape = shapes_.find(path);
+  if (shape == shapes_.end() || shape->second.num_elements() != static_cast<int64_t>(to.size()))
+    return absl::InternalError(absl::StrCat("not asked for as it is: ", path));
+  const Object dataset(H5Oopen(file_, path.c_str(), H5P_DEFAULT));
+  if (!dataset.ok()) return Damaged("cannot be opened");
+  const Type type(H5Dget_type(dataset.get()));
+  if (!type.ok()) return Damaged("its type");
+  if (H5Tget_class(type.get()) != H5T_FLOAT) return absl::InvalidArgumentError("is not of floating point");
+  const Properties how(H5Dget_create_plist(dataset.get()));
+  if (!how.ok()) return Damaged("its layout");
+  if (H5Pget_layout(how.get()) == H5D_VIRTUAL || H5Pget_external_count(how.get()) > 0)
+    return absl::InvalidArgumentError("lies in another file");
+  if (H5Dread(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, to.data()) < 0)
+    return Damaged("its values");
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::worker

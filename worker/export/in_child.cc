@@ -1,0 +1,122 @@
+#include "worker/export/in_child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace cairn::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+absl::Status SystemFault(absl::string_view what) {
+  return absl::InternalError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+// Of this process's address space, now.
+int64_t AddressSpaceBytes() {
+  long pages = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r"); file != nullptr) {
+    if (std::fscanf(file, "%ld", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+void Limit(int resource, int64_t most) {
+  rlimit limit;
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(most));
+  setrlimit(static_cast<__rlimit_resource>(resource), &limit);
+}
+
+// The child: tells its error through `report`, and never returns.
+[[noreturn]] void Work(int report, const ChildLimits& limits, absl::Span<float> values,
+                       absl::FunctionRef<absl::Status(absl::Span<float>)> work) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGXCPU})
+    std::signal(signal, SIG_DFL);
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  dup2(nowhere, STDERR_FILENO);  // the allocator's last words
+  Limit(RLIMIT_CORE, 0);
+  Limit(RLIMIT_CPU, limits.seconds);
+  Limit(RLIMIT_AS, AddressSpaceBytes() + limits.memory_bytes);
+  const absl::Status status = work(values);
+  std::string text;
+  if (!status.ok()) text = absl::StrCat(static_cast<int>(status.code()), " ", status.message());
+  absl::string_view left = text;
+  while (!left.empty()) {
+    const ssize_t written = write(report, left.data(), left.size());
+    if (written < 0) break;
+    left.remove_prefix(static_cast<size_t>(written));
+  }
+  _exit(left.empty() ? 0 : 1);
+}
+
+// Everything that comes until the other end is closed; false after the deadline.
+bool ReadAll(int from, Clock::time_point deadline, std::string& text) {
+  constexpr size_t kLongest = 1 << 20;
+  for (char part[4096];;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0 || text.size() > kLongest) return false;
+    pollfd wait = {.fd = from, .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1, static_cast<int>(std::min<int64_t>(left, 1000))) <= 0) continue;
+    const ssize_t got = read(from, part, sizeof(part));
+    if (got == 0) return true;
+    if (got > 0) text.append(part, static_cast<size_t>(got));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<float>> RunInChild(size_t values, const ChildLimits& limits,
+                                              absl::FunctionRef<absl::Status(absl::Span<float>)> work) {
+  const size_t bytes = std::max<size_t>(values, 1) * sizeof(float);
+  void* shared = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return SystemFault("memory");
+  const absl::Cleanup unmap = [&] { munmap(shared, bytes); };
+  const absl::Span<float> span(static_cast<float*>(shared), values);
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return SystemFault("pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pipe_ends[0]);
+    Work(pipe_ends[1], limits, span, work);
+  }
+  close(pipe_ends[1]);
+  const absl::Cleanup close_pipe = [&] { close(pipe_ends[0]); };
+  if (child < 0) return SystemFault("fork");
+
+  std::string report;
+  const bool ended = ReadAll(pipe_ends[0], Clock::now() + std::chrono::seconds(limits.seconds), report);
+  if (!ended) kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!ended || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("damaged: reading it does not end within ", limits.seconds, " s"));
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return absl::InvalidArgumentError("damaged: reading it fails with a crash");
+  if (report.empty()) return std::vector<float>(span.begin(), span.end());
+  const size_t space = report.find(' ');
+  return absl::Status(static_cast<absl::StatusCode>(std::atoi(report.c_str())), report.substr(space + 1));
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,237 @@
+#include "worker/export/keras_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/core/status.h"
+#include "worker/data/byte_reader.h"
+#include "worker/data/zip_file.h"
+#include "worker/export/hdf5_file.h"
+#include "worker/export/in_child.h"
+#include "worker/nn/model_builder.h"
+
+namespace cairn::worker {
+namespace {
+
+constexpr char kWeightsMember[] = "model.weights.h5";
+
+struct FileWeight {
+  std::string name;     // "kernel"; of Keras 3 its number
+  std::string dataset;  // "layers/dense/vars/0"
+};
+
+// One layer of the file that has weights.
+struct FileLayer {
+  std::string path;  // "layers/dense_1": by class and order; of Keras 2: by name
+  std::string name;  // as its model has it; empty: the file does not say
+  std::vector<FileWeight> weights;
+  bool in_order = true;  // the weights are those of the layer in its order; else they go by name
+};
+
+// One layer of the model that has variables.
+struct ModelLayer {
+  std::string path;  // what Keras 3 would call it in a file
+  std::string name;
+  std::vector<const nn::ModelVariable*> variables;
+};
+
+std::vector<ModelLayer> LayersOf(const nn::Model& model) {
+  std::vector<ModelLayer> layers;
+  std::set<const nn::Layer*> seen;
+  std::map<std::string, int> of_class;
+  for (const nn::Node& node : model.nodes()) {
+    if (!seen.insert(node.layer.get()).second) continue;
+    const std::string base = nn::SnakeCase(node.layer->class_name());
+    const int number = of_class[base]++;
+    if (node.variables.empty()) continue;
+    ModelLayer layer = {.path = absl::StrCat("layers/", base), .name = node.layer->name(), .variables = {}};
+    if (number > 0) absl::StrAppend(&layer.path, "_", number);
+    for (const int variable : node.variables)
+      layer.variables.push_back(&model.variables()[static_cast<size_t>(variable)]);
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+// Random generators of dropout and its like keep their state among the weights.
+bool IsRandomState(absl::string_view path) {
+  return absl::StrContains(path, "/seed_generator");
+}
+
+// layers/dense/vars/0, also in layers of layers.
+absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl::string_view root) {
+  std::map<std::string, std::map<int, std::string>>
+      found;  // path of the layer, number of the weight, dataset
+  for (const auto& [path, shape] : file.shapes()) {
+    if (!absl::StartsWith(path, root) || IsRandomState(path)) continue;
+    const size_t vars = path.rfind("/vars/");
+    int number = 0;
+    if (vars == std::string::npos || !absl::SimpleAtoi(path.substr(vars + 6), &number) || number < 0)
+      return absl::InvalidArgumentError(absl::StrCat("'", path, "' is none of Keras' weights"));
+    found[path.substr(0, vars)][number] = path;
+  }
+  std::vector<FileLayer> layers;
+  for (const auto& [path, weights] : found) {
+    FileLayer layer = {
+        .path = absl::StrCat("layers/", absl::StripPrefix(path, root)), .name = "", .weights = {}};
+    const auto name = file.group_names().find(path + "/vars");
+    if (name != file.group_names().end()) layer.name = name->second;
+    for (const auto& [number, dataset] : weights) {
+      if (number != static_cast<int>(layer.weights.size()))
+        return absl::InvalidArgumentError(absl::StrCat(path, "/vars has no ", layer.weights.size()));
+      layer.weights.push_back({absl::StrCat(number), dataset});
+    }
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+// dense/dense/kernel:0, in an .h5 of a whole model below model_weights.
+std::vector<FileLayer> LayersOfKeras2(const Hdf5File& file, absl::string_view root) {
+  std::map<std::string, FileLayer> layers;
+  for (const auto& [path, shape] : file.shapes()) {
+    if (!absl::StartsWith(path, root) || IsRandomState(path) || absl::StartsWith(path, "optimizer_weights/"))
+      continue;
+    const std::vector<std::string> parts = absl::StrSplit(absl::StripPrefix(path, root), '/');
+    FileLayer& layer = layers[parts.front()];
+    layer.path = layer.name = parts.front();
+    layer.in_order = false;
+    layer.weights.push_back({parts.back().substr(0, parts.back().find(':')), path});
+  }
+  std::vector<FileLayer> list;
+  for (auto& [name, layer] : layers) list.push_back(std::move(layer));
+  return list;
+}
+
+absl::StatusOr<std::vector<FileLayer>> LayersOf(const Hdf5File& file) {
+  const auto holds = [&](const char* root) {
+    const auto first = file.shapes().lower_bound(root);
+    return first != file.shapes().end() && absl::StartsWith(first->first, root);
+  };
+  for (const char* root : {"layers/", "_layer_checkpoint_dependencies/"})
+    if (holds(root)) return LayersOfKeras3(file, root);
+  return LayersOfKeras2(file, holds("model_weights/") ? "model_weights/" : "");
+}
+
+// The file's layers by what the model's are to be found by: their names, where those are the same or no paths
+// are, and else their paths.
+std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file,
+                                              const std::vector<ModelLayer>& model, bool& by_name) {
+  std::map<std::string, const FileLayer*> names, paths;
+  for (const FileLayer& layer : file) {
+    names[layer.name] = &layer;
+    paths[layer.path] = &layer;
+  }
+  const auto all = [&](const auto& map, std::string ModelLayer::*key) {
+    return map.size() == file.size() && file.size() == model.size() &&
+           std::all_of(model.begin(), model.end(),
+                       [&](const auto& layer) { return map.count(layer.*key) > 0; });
+  };
+  by_name = all(names, &ModelLayer::name) || (!all(paths, &ModelLayer::path) && names.count("") == 0);
+  return by_name ? names : paths;
+}
+
+// Which of `layer`'s weights is `variable`, the one at `position` of the layer in the model; null: none.
+const FileWeight* Find(const FileLayer& layer, size_t position, const nn::ModelVariable& variable) {
+  if (layer.in_order) return position < layer.weights.size() ? &layer.weights[position] : nullptr;
+  const absl::string_view name = absl::string_view(variable.name).substr(variable.name.rfind('/') + 1);
+  for (const FileWeight& weight : layer.weights)
+    if (weight.name == name || (name == "kernel" && weight.name == "depthwise_kernel")) return &weight;
+  return nullptr;
+}
+
+// Fills `parameters` with the weights of one layer.
+absl::Status ReadLayer(const Hdf5File& file, const FileLayer& from, const ModelLayer& to,
+                       absl::Span<float> parameters) {
+  std::vector<const FileWeight*> weights;
+  bool fits = from.weights.size() == to.variables.size();
+  for (size_t i = 0; i < to.variables.size(); ++i) {
+    weights.push_back(Find(from, i, *to.variables[i]));
+    fits = fits && weights[i] != nullptr && file.shapes().at(weights[i]->dataset) == to.variables[i]->shape;
+  }
+  if (!fits) {
+    const auto stored = [&](std::string* out, const FileWeight& weight) {
+      absl::StrAppend(out, weight.name, " ", file.shapes().at(weight.dataset).ToString());
+    };
+    const auto wanted = [](std::string* out, const nn::ModelVariable* variable) {
+      absl::StrAppend(out, variable->name.substr(variable->name.rfind('/') + 1), " ",
+                      variable->shape.ToString());
+    };
+    return absl::InvalidArgumentError(absl::StrCat(
+        "layer '", to.name, "' (", from.path, ") has ", absl::StrJoin(from.weights, ", ", stored),
+        "; in the model it has ", absl::StrJoin(to.variables, ", ", wanted)));
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const nn::ModelVariable& variable = *to.variables[i];
+    const auto values = parameters.subspan(static_cast<size_t>(variable.offset),
+                                           static_cast<size_t>(variable.shape.num_elements()));
+    CAIRN_RETURN_IF_ERROR(Annotate(file.Read(weights[i]->dataset, values), weights[i]->dataset));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<data::SharedBytes> ReadHdf5Bytes(const std::string& path) {
+  if (!absl::EndsWith(path, ".keras")) return data::ReadFileBytes(path);
+  CAIRN_ASSIGN_OR_RETURN(const data::ZipFile archive, data::ZipFile::Open(path));
+  if (!archive.Has(kWeightsMember))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": has no ", kWeightsMember));
+  const auto read = [&]() -> absl::StatusOr<data::SharedBytes> {
+    CAIRN_ASSIGN_OR_RETURN(const auto member, archive.OpenMember(kWeightsMember));
+    return member->Take(member->max_bytes());
+  };
+  auto bytes = read();
+  if (!bytes.ok()) return Annotate(bytes.status(), absl::StrCat(path, ": ", kWeightsMember));
+  return bytes;
+}
+
+// `parameters`: in the model's flat order.
+absl::Status ReadWeights(data::SharedBytes bytes, const nn::Model& model, absl::Span<float> parameters) {
+  CAIRN_ASSIGN_OR_RETURN(const Hdf5File file, Hdf5File::Open(std::move(bytes)));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<FileLayer> stored, LayersOf(file));
+  const std::vector<ModelLayer> layers = LayersOf(model);
+  bool by_name = false;
+  std::map<std::string, const FileLayer*> index = Index(stored, layers, by_name);
+  for (const ModelLayer& layer : layers) {
+    const auto found = index.find(by_name ? layer.name : layer.path);
+    if (found == index.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("has no layer '", layer.name, "'; it has ",
+                       absl::StrJoin(stored, ", ", [](std::string* out, const FileLayer& other) {
+                         absl::StrAppend(out, other.name.empty() ? other.path : other.name);
+                       })));
+    }
+    CAIRN_RETURN_IF_ERROR(ReadLayer(file, *found->second, layer, parameters));
+    index.erase(found);
+  }
+  for (const auto& [key, layer] : index) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer '", key, "' (", layer->path, ") is not in the model"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsKerasWeightsFile(const std::string& path) {
+  return absl::EndsWith(path, ".keras") || absl::EndsWith(path, ".h5");
+}
+
+absl::StatusOr<std::vector<float>> LoadKerasWeights(const std::string& path, const nn::Model& model) {
+  CAIRN_ASSIGN_OR_RETURN(const data::SharedBytes bytes, ReadHdf5Bytes(path));
+  // Of a damaged file libhdf5 does anything at all.
+  auto values =
+      RunInChild(static_cast<size_t>(model.num_parameters()), {},
+                 [&](absl::Span<float> parameters) { return ReadWeights(bytes, model, parameters); });
+  if (!values.ok()) return Annotate(values.status(), path);
+  return values;
+}
+
+}  // namespace cairn::worker
