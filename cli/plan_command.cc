@@ -60,6 +60,8 @@ class PlanCommand final : public Command {
                    "Numbers kept beside each parameter: 0 for SGD, 1 with momentum, 2 for Adam")
         ->check(WholeNumberFrom(0))
         ->capture_default_str();
+    app.add_flag("--norms", input_.norms,
+                 "The optimizer takes norms (clipnorm, global_clipnorm, LAMB): values come when all gradients are there");
     worker::AddWireFlags(app, wire_, "Options");
     app.add_flag("--table", table_, "Steps of clusters of all sizes, up to 1000 workers and 200 servers");
     app.add_flag("--json", json_, "One JSON object, in seconds and bytes");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/net/ahead.h"
 #include "common/net/status_page.h"
 
 namespace cairn::cli {
@@ -76,6 +77,13 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
   plan.update = static_cast<double>(bytes(largest, sizeof(float))) * (input.workers + 2 + 2 * input.optimizer_slots) /
                 input.memory_bandwidth;
   plan.pull = static_cast<double>(std::max(plan.worker_pull_bytes, plan.server_pull_bytes)) / rate;
+  if (!input.norms && largest >= net::kWorthAhead) {
+    const double last = static_cast<double>(net::PieceAhead(largest)) / static_cast<double>(largest);
+    const double first_answer = kForward * input.step_compute + last * push;
+    const double all_up = plan.compute + plan.push;
+    plan.update *= last;
+    plan.pull = std::max(last * plan.pull, first_answer + plan.pull - all_up);
+  }
   plan.latency = 2 * input.round_trip;
   plan.step = plan.compute + plan.push + plan.update + plan.pull + plan.latency;
 
@@ -126,7 +134,7 @@ std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan&
   line("computation", Milliseconds(plan.compute));
   line("push", Milliseconds(plan.push), "what backward does not hide");
   line("update", Milliseconds(plan.update));
-  line("pull", Milliseconds(plan.pull));
+  line("pull", Milliseconds(plan.pull), "what gradients on their way do not hide");
   line("latency", Milliseconds(plan.latency));
   line("step", Milliseconds(plan.step), absl::StrFormat("%.2f steps/s, as much as %.2f lone workers", 1 / plan.step,
                                                         plan.speedup(input.workers)));

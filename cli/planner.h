@@ -9,6 +9,10 @@
 //   update   the server reads W gradients, the values and the optimizer's slots, and writes values and slots:
 //            (W + 2 + 2 slots) of its bytes of values / memory
 //   pull     as the push, the other way and of values, and hidden by nothing: an answer begins when its update is complete
+//
+// Of large values the update is made, and sent, piece by piece while gradients arrive (common/net/ahead.h). Then the update
+// costs what its last piece does, and the pull only what goes on when all gradients are up: the last piece at least.
+//
 //   latency  the last chunk's way, the report to ps/0 and its decision's way back, the answer's way: two round trips
 //
 // `rate` is the link's goodput, or what one task sends or takes at most, where that is less. Pure functions; any thread.
@@ -37,14 +41,15 @@ struct PlanInput {
   double task_rate = 8e9;         // bits per second
   double memory_bandwidth = 8e9;  // bytes per second of a server's update
   int optimizer_slots = 0;        // floats kept for each parameter beside its value
+  bool norms = false;             // the optimizer takes norms: updates are not made while gradients arrive
   // Bytes of an element of a gradient, and of a value, on its way.
   double gradient_bytes = sizeof(float), value_bytes = sizeof(float);
 };
 
 struct StepPlan {
   int servers = 0;
-  // Seconds.
-  double compute = 0, push = 0, update = 0, pull = 0, latency = 0;  // push: what backward does not hide
+  // Seconds. push: what backward does not hide; update and pull: what gradients on their way do not.
+  double compute = 0, push = 0, update = 0, pull = 0, latency = 0;
   double step = 0;                                                  // their sum
   // Bytes a step: of gradients, and of values the other way.
   int64_t worker_bytes = 0, worker_pull_bytes = 0;  // of one worker's link

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "common/net/ahead.h"
 
 namespace cairn::ps {
 namespace {
@@ -58,7 +59,7 @@ Shard::Shard(Options options)
              options.crew) {
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
   if (trace_ != nullptr) trace_->AtStep(options.initial_version + 1);
-  if (options.update_ahead && store_.size() >= UpdateAhead::kWorthwhile) {
+  if (options.update_ahead && store_.size() >= net::kWorthAhead) {
     ahead_ = std::make_unique<UpdateAhead>(store_, trace_);
   }
 }

@@ -3,22 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/net/ahead.h"
+
 namespace cairn::ps {
-namespace {
-
-constexpr int64_t kPage = 1024;  // elements; pieces end with pages
-
-}  // namespace
-
-int64_t UpdateAhead::PieceOf(int64_t size) {
-  const int64_t share = (size / 32 + kPage - 1) / kPage * kPage;
-  return std::clamp(share, kLeastPiece, kLargestPiece);
-}
-
 UpdateAhead::UpdateAhead(VariableStore& store, TraceRecorder* trace)
     : store_(store),
       trace_(trace),
-      piece_(PieceOf(store.size())),
+      piece_(net::PieceAhead(store.size())),
       num_pieces_((store.size() + piece_ - 1) / piece_) {}
 
 UpdateAhead::Member* UpdateAhead::Find(const PushKey& key) {

@@ -36,14 +36,6 @@ class UpdateAhead {
   using SendPiece =
       std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
 
-  // Elements that are made and sent together: a thirty-second of the values, but neither so few that messages
-  // cost more than they carry nor more than fit into one.
-  static constexpr int64_t kLeastPiece = int64_t{64} << 10;
-  static constexpr int64_t kLargestPiece = int64_t{256} << 10;
-  static int64_t PieceOf(int64_t size);
-  // With less than that there is nothing to be gained.
-  static constexpr int64_t kWorthwhile = 4 * kLeastPiece;
-
   // `store` has an optimizer that takes no norms. `trace`, which may be null, hears of the pieces: where they are made,
   // within what is received.
   explicit UpdateAhead(VariableStore& store, TraceRecorder* trace = nullptr);

@@ -7,7 +7,7 @@
 Each task of a cluster (PSxWORKERS) runs in a network namespace of its own, on a bridge; `tc` holds every link to the rate, each
 way. Needs root, iproute2 and a kernel with tbf. The computation of a step is measured first, with as many workers at a time as the
 cluster has, since they share this machine's cores; choose a batch so small that it is a minor part. Printed for each cluster: the
-step as predicted and as measured, their ratio, and the goodput of the busiest link as a ratio of its rate. With --wire_dtype each
+step as predicted and as measured, their ratio, and the goodput of the busiest link, both ways together, as a ratio of its rate. With --wire_dtype each
 cluster also runs with numbers of that type, in turn; the last column is how many times as many steps it makes.
 """
 
@@ -143,7 +143,7 @@ def main():
     for size in sizes:
         said, steps = predicted[size], measured[size]
         step = statistics.median(steps)
-        # Up and down in turn: in a step the busiest link carries the bytes once each way.
+        # In a step the busiest link carries the bytes once each way: more than 1 where both ways are busy at once.
         used = 2 * max(said["worker_link_bytes"], said["server_link_bytes"]) * 8 / bits_per_second(options.link) / step
         print(f"{size[0]:3} {size[1]:8} {said['step_seconds'] * 1e3:7.0f} ms {step * 1e3:7.0f} ms "
               f"{min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} {step / said['step_seconds']:6.2f} {used:13.2f}"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/core/random.h"
+#include "common/net/ahead.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/update_ahead.h"
 #include "tests/support/gate.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/toy_job.h"
@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(In, BrokenStreamsAhead, testing::Values(v1::ENCODING_FL
 
 TEST_P(BrokenStreamsAhead, ValuesAreWhatTheyWouldBeWithoutBreaks) {
   constexpr int kWorkers = 3, kRounds = 8;
-  constexpr int64_t kElements = ps::UpdateAhead::kWorthwhile + 1;
+  constexpr int64_t kElements = net::kWorthAhead + 1;
   const std::vector<float> zeros(kElements, 0);
   InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
   ToyJob toy(kWorkers, {{"a", {kElements}, zeros}, {"b", {kElements}, zeros}});

@@ -2,9 +2,9 @@
 #include <chrono>
 #include <thread>
 
+#include "common/net/ahead.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/update_ahead.h"
 #include "tests/support/toy_job.h"
 
 namespace cairn::test {
@@ -81,7 +81,7 @@ TEST_P(Replication, AServerThatIsKilledTakesNoUpdateWithIt) {
 TEST(ReplicationOfLargeValues, AServerThatIsKilledTakesNoUpdateWithIt) {
   constexpr int kWorkers = 2, kSteps = 12;
   InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
-  const ToyJob toy = Replicated(kWorkers, 2, v1::MODE_SYNC, ps::UpdateAhead::kWorthwhile);
+  const ToyJob toy = Replicated(kWorkers, 2, v1::MODE_SYNC, net::kWorthAhead);
   ToyWorkers workers = StartAll(cluster, toy);
   TrainEach(workers, toy, kSteps, [&](int worker, int step) {
     if (worker == 0 && step == kSteps / 2) cluster.Kill(1);

@@ -16,7 +16,8 @@ PlanInput LargeModel() {
           .step_compute = 0.3,
           .round_trip = 0.001,
           .task_rate = 1e12,
-          .memory_bandwidth = 1e15};
+          .memory_bandwidth = 1e15,
+          .norms = true};
 }
 
 TEST(Planner, OneWorkerSendsAndTakesItsBytesOnce) {
@@ -59,6 +60,32 @@ TEST(Planner, WhatTravelsInFewerBytesTakesLessOfTheLinksAndAsMuchOfTheMemory) {
   EXPECT_NEAR(less.push, (whole.push + 0.1) / 4 - 0.1, 1e-9);
   EXPECT_EQ(less.update, whole.update);
   EXPECT_THAT(AsText(input, less, less), HasSubstr("of gradients and"));
+}
+
+TEST(Planner, ValuesComeDownWhileGradientsGoUp) {
+  PlanInput input = LargeModel();
+  input.memory_bandwidth = 1e9;
+  const StepPlan after = PlanStep(input, 1);
+  input.norms = false;
+  const StepPlan ahead = PlanStep(input, 1);
+  const double last = (256.0 * 1024) / (25600.0 * 976);  // of the values: a piece
+  EXPECT_EQ(ahead.push, after.push);
+  EXPECT_NEAR(ahead.pull, last * after.pull, 1e-9) << "the last piece's way";
+  EXPECT_NEAR(ahead.update, last * after.update, 1e-9);
+  EXPECT_LT(ahead.step, 0.6 * after.step);
+
+  input.gradient_bytes = 1;  // up in a quarter of the time that values take to come down
+  const double up = after.pull / 4;
+  EXPECT_NEAR(PlanStep(input, 1).pull, 0.1 + last * up + after.pull - (0.3 + PlanStep(input, 1).push), 1e-9)
+      << "all of them, from the end of forward and the first piece on";
+}
+
+TEST(Planner, SmallValuesComeAfterwards) {
+  PlanInput input = LargeModel();
+  input.variables = {{.name = "kernel", .shape = Shape({1000, 200})}};
+  const StepPlan after = PlanStep(input, 1);
+  input.norms = false;
+  EXPECT_EQ(PlanStep(input, 1).step, after.step);
 }
 
 TEST(Planner, TheBestIsTheFewestServersThatAreNearlyAsFastAsAnyNumber) {

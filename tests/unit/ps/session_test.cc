@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/ahead.h"
 #include "common/net/codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -335,7 +336,7 @@ class OrderedSink final : public SessionSink {
     chunks_after.push_back(done.size());
   }
   std::vector<v1::Done> done;
-  std::vector<float> values = std::vector<float>(UpdateAhead::kWorthwhile + 3);
+  std::vector<float> values = std::vector<float>(net::kWorthAhead + 3);
   std::vector<size_t> chunks_after;  // [chunk of values] dones before it
 };
 
@@ -345,7 +346,7 @@ INSTANTIATE_TEST_SUITE_P(Of, AheadSessionTest, testing::Values(v1::ENCODING_FLOA
                          [](const auto& test) { return v1::Encoding_Name(test.param); });
 
 TEST_P(AheadSessionTest, ValuesComeBeforeThePushHasEnded) {
-  constexpr int64_t kElements = UpdateAhead::kWorthwhile + 3;
+  constexpr int64_t kElements = net::kWorthAhead + 3;
   test::FakeClock clock;
   Server server({.index = 0, .connect_to_leader = nullptr}, clock);
   v1::CreateRequest create;

@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "common/net/ahead.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard.h"
@@ -18,13 +19,13 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kSize = UpdateAhead::kWorthwhile + 1001;  // the last piece is a short one
+constexpr int64_t kSize = net::kWorthAhead + 1001;  // the last piece is a short one
 constexpr int64_t kChunk = 50'000;                          // ends nowhere near a piece
 
-TEST(PieceOf, IsAThirtySecondOfTheValuesWithinItsBounds) {
-  EXPECT_EQ(UpdateAhead::PieceOf(1), UpdateAhead::kLeastPiece);
-  EXPECT_EQ(UpdateAhead::PieceOf(32 * 100'000), 100'352) << "rounded up to 1024";
-  EXPECT_EQ(UpdateAhead::PieceOf(int64_t{1} << 40), UpdateAhead::kLargestPiece);
+TEST(PieceAhead, IsAThirtySecondOfTheValuesWithinItsBounds) {
+  EXPECT_EQ(net::PieceAhead(1), net::kLeastPiece);
+  EXPECT_EQ(net::PieceAhead(32 * 100'000), 100'352) << "rounded up to 1024";
+  EXPECT_EQ(net::PieceAhead(int64_t{1} << 40), net::kLargestPiece);
 }
 
 class QuietPort final : public SequencerPort {
