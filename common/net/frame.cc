@@ -85,6 +85,7 @@ int64_t PayloadBytes(Payload payload) {
 void CopyPayload(Payload payload, void* to) {
   char* next = static_cast<char*>(to);
   for (const auto& run : payload) {
+    if (run.empty()) continue;  // and `to` may be null
     std::memcpy(next, run.data(), run.size());
     next += run.size();
   }
