@@ -170,10 +170,13 @@ void Supervisor::ReapEnded() {
     return (CodeOf(*a->child->end()) == kRetryable) < (CodeOf(*b->child->end()) == kRetryable);
   });
   for (Member* member : ended) OnEnd(*member);
-  if (phase_ == Phase::kStopping && !servers_told_ && !WorkersRunning()) {
-    servers_told_ = true;
-    for (const Member* member : Running()) member->child->Signal(stop_signal_);
-  }
+  if (phase_ == Phase::kStopping) TellServers();
+}
+
+void Supervisor::TellServers() {
+  if (servers_told_ || WorkersRunning()) return;
+  servers_told_ = true;
+  for (const Member* member : Running()) member->child->Signal(stop_signal_);
 }
 
 void Supervisor::OnEnd(Member& member) {
@@ -220,8 +223,17 @@ void Supervisor::OnDeadline() {
     const bool lost_chief = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
       return member.role() == Role::kChief && member.restarts > 0 && member.child->running();
     });
+    // Workers that were paused for so long that nobody was left to tell them, and servers that were lost when they
+    // had been told: their next life waits for a job.
+    const bool only_untold = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
+      return !member.child->running() || member.role() != Role::kServer || member.restarts > 0;
+    });
     if (lost_chief && !early_server_.empty()) {
       EndWithoutChief(text);
+    } else if (chief_done_ && only_untold) {
+      exit_code_ = 0;
+      Say(absl::StrCat(text, ": the result is out, nothing is lost"));
+      Stop(SIGTERM);
     } else {
       Fail(kFailure, text, late[0]);
     }
@@ -260,6 +272,7 @@ void Supervisor::Stop(int signal) {
   for (const Member* member : Running()) {
     if (member->role() != Role::kServer) member->child->Signal(signal);
   }
+  TellServers();
 }
 
 void Supervisor::KillAll() {

@@ -83,6 +83,8 @@ class Supervisor {
   // Of a chief that was lost when it had ended a server: it says its result before it does so.
   void EndWithoutChief(const std::string& text);
   void Stop(int signal);
+  // The signal goes on to them when no worker runs.
+  void TellServers();
   void KillAll();
 
   std::vector<const Member*> Running() const;

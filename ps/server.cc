@@ -229,6 +229,9 @@ bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) c
       return members_.AllOthersLeft(request.worker(), missing);
     case v1::CONDITION_WORK:
       return HasWork(request, response);
+    case v1::CONDITION_OVER:
+      *missing = "the chief";
+      return state_ == v1::STATE_FINISHED;
     default:
       *missing = absl::StrCat("unknown condition ", static_cast<int>(request.condition()));
       return false;
@@ -338,7 +341,9 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
   absl::Status status;
   {
     MutexLock lock(mutex_);
-    if (shut_down_) {
+    if (state_ == v1::STATE_FINISHED) {  // also who is no member any more shall know
+      response.set_state(state_);
+    } else if (shut_down_) {
       status = absl::UnavailableError(absl::StrCat(name(), " is stopping"));
     } else if (status = CheckServes(); !status.ok()) {
     } else if (job_ == nullptr ||

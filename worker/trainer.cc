@@ -10,6 +10,7 @@
 #include "common/core/log.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
+#include "worker/client/job_end.h"
 #include "worker/digest.h"
 #include "worker/job.h"
 
@@ -102,6 +103,11 @@ absl::StatusOr<Summary> Trainer::Run() {
   if (parts_.board != nullptr) parts_.board->End(result.ok());
   if (result.ok()) return result;
   absl::Status status = result.status();
+  if (client::IsOver(status)) {  // it went on without us: we were paused, say, or came late
+    if (chief()) return absl::UnavailableError(absl::StrCat(status.message(), ", and it was not this chief who ended it"));
+    LogInfo(status.message());
+    return Summary{};
+  }
   if (stop_) {
     status = absl::CancelledError("stopped by a signal");
     if (chief()) LogIfBad(parts_.snapshots->SaveNow(parts_.client, kSaveAtStop));
@@ -169,6 +175,8 @@ absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
   }
   if (chief()) return WrapUp();
   parts_.client.Leave(v1::LEAVE_REASON_FINISHED, "");
+  // Until the chief has saved it, a server that is lost takes what we did with it, and we do it again.
+  CAIRN_RETURN_IF_ERROR(parts_.client.AwaitEnd());
   return Summary{};
 }
 

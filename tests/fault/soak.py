@@ -208,7 +208,7 @@ class Soak(IntegrationTest):
               f"gradients accepted, {summary['gradients_duplicate']} duplicate, {summary['gradients_stale']} stale, "
               f"{summary['examples_missed']} examples missed, {summary['examples_repeated']} repeated; most growth {most[0] >> 10} MiB, of {most[1]}; "
               f"{summary['seconds']:.0f} s", file=sys.stderr)
-        self.check_values(summary, epochs, faults)
+        self.check_values(summary, epochs, faults, self.gone_at_the_end(job.stderr))
         self.check_counters(summary, epochs)
         if self.options.ps_replication:
             self.assertNotRegex(job.stderr, "going on from step|begins anew|have been set back")
@@ -291,7 +291,14 @@ class Soak(IntegrationTest):
         left += [str(path) for path in (self.directory / "train").rglob("*.tmp-*")]
         self.assertEqual(left, [], "temporary files are left")
 
-    def check_values(self, summary, epochs, faults):
+    def gone_at_the_end(self, log):
+        """Workers whose lease ran out, by a pause, and who were not back when the others were done."""
+        gone = set()
+        for worker, what in re.findall(r"\] (worker/\d+) (joined|was not heard of)", log):
+            (gone.add if what != "joined" else gone.discard)(worker)
+        return gone
+
+    def check_values(self, summary, epochs, faults, gone):
         self.assert_exit(DONE, self.run_to_end("cairn", "checkpoint", "verify", "train"))
         self.assert_exit(DONE, self.run_to_end("cairn", "checkpoint", "consolidate", "train", "-o", "all.safetensors"))
         tensors = read_safetensors(self.directory / "all.safetensors")
@@ -312,7 +319,8 @@ class Soak(IntegrationTest):
             return
         for count in (left[0], right[0]):
             self.assertLessEqual(count, most)
-            self.assertGreaterEqual(count, most - MOST_TORN * (1 + len(faults.kills)))
+            if not gone:  # what is left of their parts is missing, and told
+                self.assertGreaterEqual(count, most - MOST_TORN * (1 + len(faults.kills)))
 
     def check_counters(self, summary, epochs):
         steps, accepted = summary["global_step"], summary["gradients_accepted"]

@@ -13,6 +13,7 @@
 #include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
 #include "common/net/gradient/wire_choice.h"
+#include "worker/client/job_end.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
 
@@ -257,7 +258,7 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
     CAIRN_ASSIGN_OR_RETURN(auto described, connection.DescribeAll());
     const v1::ConnectResponse* different = nullptr;
     for (const v1::ConnectResponse& response : described) {
-      if (response.state() == v1::STATE_FINISHED) return absl::UnavailableError("training is over");
+      CAIRN_RETURN_IF_ERROR(CheckGoesOn(response));
       CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job()));
       if (response.state() != v1::STATE_READY || response.job().run_id() != described[0].job().run_id() ||
           response.job().generation() != described[0].job().generation()) {

@@ -13,14 +13,13 @@
 #include "common/net/codec.h"
 #include "common/net/gradient/wire_choice.h"
 #include "worker/client/data_position.h"
+#include "worker/client/job_end.h"
 
 namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr auto kSayEvery = std::chrono::seconds(10);
-// How long a server that is lost when training is over has to come back, to be told.
-constexpr auto kReturnAtEnd = std::chrono::seconds(10);
 // Gradients are sent when so many elements of a server have been announced (256 KiB). Each sending wakes
 // threads on both sides that take the core from the computation: with 64 KiB a cluster of small networks was
 // a tenth slower.
@@ -171,7 +170,9 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
     if (status.ok()) return status;
     // A server that was restarted has lost its variables, whatever this attempt was told.
     for (int server = 0; server < connection_->num_servers(); ++server) {
-      if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) return lost;
+      const auto described = connection_->Describe(server);
+      if (absl::IsAborted(described.status())) return described.status();
+      if (described.ok()) CAIRN_RETURN_IF_ERROR(CheckGoesOn(*described));
     }
     const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || Moves() != moves;
     if (!transient || Now() >= deadline) return status;
@@ -610,7 +611,8 @@ absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
 
 absl::Status TrainingClient::RepeatPush(int server) {
   // A server that was restarted has lost what it held: nothing to repeat.
-  CAIRN_RETURN_IF_ERROR(connection_->Describe(server).status());
+  CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse described, connection_->Describe(server));
+  CAIRN_RETURN_IF_ERROR(CheckGoesOn(described));
   const int moves = connection_->moves(server);
   std::unique_ptr<ServerSession> old;
   {
@@ -661,6 +663,8 @@ void TrainingClient::Heartbeats() {
       const bool failed = status.ok() && response.state() == v1::STATE_FAILED;
       if (failed) {
         status = absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
+      } else if (status.ok() && response.state() == v1::STATE_FINISHED) {
+        status = TrainingIsOver();
       }
       const int moves = connection_->moves(server);
       if (absl::IsAborted(status)) {  // perhaps it does not know us because it is new itself
@@ -674,7 +678,7 @@ void TrainingClient::Heartbeats() {
         if (server == 0) waiting_for_ = response.waiting_for();
       } else if (moved) {  // what was asked of it must be asked elsewhere
         changed_.NotifyAll();
-      } else if (failed || absl::IsAborted(status)) {
+      } else if (failed || absl::IsAborted(status) || IsOver(status)) {
         failure_.Update(status);
         changed_.NotifyAll();
       }  // else it cannot be reached now; a step that needs it says so
@@ -724,31 +728,15 @@ absl::Status TrainingClient::WaitForOthers(Duration timeout) {
 }
 
 absl::Status TrainingClient::Finish() {
-  absl::Status first;
-  const TimePoint deadline = Now() + kReturnAtEnd;
-  const auto finish = [&](int server, ServerStub& stub) {
-    net::Backoff backoff(StreamOf(options_.task));
-    absl::Status status;
-    for (;;) {
-      v1::FinishResponse response;
-      status = stub.Finish(v1::FinishRequest(), &response, kCallTimeout);
-      // A server whose part another has served since may be about to be started again: it would wait for
-      // work.
-      const bool again = absl::IsUnavailable(status) && connection_->replicated();
-      if (!again || Now() >= deadline) break;
-      std::this_thread::sleep_for(backoff.Next());
-    }
-    first.Update(Annotate(status, absl::StrCat("ending ", connection_->NameOf(server))));
-  };
-  // A process ends with its own part: what it serves of another's comes before.
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    if (connection_->away(server)) finish(server, connection_->stub(server));
-  }
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    finish(server, connection_->home(server));
-  }
-  // Training is over, and all of it is with us: a server that is lost now takes nothing with it.
-  return connection_->replicated() && absl::IsUnavailable(first) ? absl::OkStatus() : first;
+  return EndServers(*connection_);
+}
+
+absl::Status TrainingClient::AwaitEnd() {
+  if (!job_.job.restorable()) return absl::OkStatus();
+  return client::AwaitEnd(*connection_, worker_, options_.step_timeout, [this] {
+    MutexLock lock(mutex_);
+    return interrupted_ ? failure_ : absl::OkStatus();
+  });
 }
 
 absl::StatusOr<v1::DataPosition> TrainingClient::UsedData() {

@@ -164,6 +164,9 @@ class TrainingClient {
   void Leave(v1::LeaveReason reason, const std::string& message);
   // The chief's: waits until all other workers have left or lost their lease.
   absl::Status WaitForOthers(Duration timeout);
+  // After Leave(), everybody's but the chief's: waits for the end of training where the job may be set back before
+  // (client::AwaitEnd); its patience is the step's limit.
+  absl::Status AwaitEnd() ABSL_LOCKS_EXCLUDED(mutex_);
   // The chief's: tells every server that training is over.
   absl::Status Finish();
   // Counters as ps/0 has them.

@@ -1,4 +1,5 @@
 // Chiefs and servers that start again, and clusters that train something else.
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/toy_job.h"
+#include "worker/client/job_end.h"
 
 namespace cairn::test {
 namespace {
@@ -205,7 +207,87 @@ TEST(EndOfTraining, LateComersAreToldThatItIsOver) {
   EXPECT_EQ(workers[0]->client().Finish(), absl::OkStatus());
   for (int server : {0, 1}) EXPECT_EQ(cluster.server(server)->ended(), ExitCode::kDone);
   ToyWorker late(cluster, toy, 0);
-  EXPECT_EQ(late.client().WaitReady(JobFor(cluster, toy)), absl::UnavailableError("training is over"));
+  EXPECT_TRUE(client::IsOver(late.client().WaitReady(JobFor(cluster, toy))));
+}
+
+TEST(EndOfTraining, AMemberThatWasAwayIsToldWhereverItGoesOn) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(3);
+  toy.job.set_mode(v1::MODE_ASYNC);
+  toy.job.set_lease_seconds(0.2);  // heartbeats each 50 ms
+  ToyWorkers workers = StartAll(cluster, toy);
+  EXPECT_EQ(workers[0]->client().Finish(), absl::OkStatus());
+  for (int server : {0, 1}) cluster.server(server)->Shutdown();
+  EXPECT_TRUE(client::IsOver(workers[1]->Push(std::vector<float>{1, 1}).status()));
+  EXPECT_TRUE(client::IsOver(workers[2]->client().Pull()));
+}
+
+class AWorkerThatIsDone : public testing::Test {
+ protected:
+  // Of two workers the second leaves, and waits for the end.
+  void Start(ToyJob toy) {
+    workers_ = StartAll(cluster_, toy);
+    workers_[1]->client().Leave(v1::LEAVE_REASON_FINISHED, "");
+    waiting_ = Thread("waiting", [this] {
+      end_ = workers_[1]->client().AwaitEnd();
+      ended_ = true;
+    });
+  }
+  absl::Status End() {
+    waiting_.Join();
+    return end_;
+  }
+  static ToyJob Restorable() {
+    ToyJob toy = TwoVariables(2);
+    toy.job.set_mode(v1::MODE_ASYNC);
+    toy.job.set_restorable(true);
+    return toy;
+  }
+
+  InProcessCluster cluster_{{.servers = 2}};
+  ToyWorkers workers_;
+  std::atomic<bool> ended_{false};
+  absl::Status end_;
+  Thread waiting_;
+};
+
+TEST_F(AWorkerThatIsDone, WaitsForTheChief) {
+  Start(Restorable());
+  for (int step = 0; step < 20; ++step) {
+    ASSERT_TRUE(workers_[0]->Push(std::vector<float>{1, 1}).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(ended_);
+  EXPECT_EQ(workers_[0]->client().WaitForOthers(std::chrono::seconds(10)), absl::OkStatus());
+  EXPECT_EQ(workers_[0]->client().Finish(), absl::OkStatus());
+  EXPECT_EQ(End(), absl::OkStatus());
+}
+
+TEST_F(AWorkerThatIsDone, HasWorkAgainWhenAServerIsLostBefore) {
+  Start(Restorable());
+  cluster_.Restart(1);
+  EXPECT_EQ(End().code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(workers_[1]->client().CanReconnectAfter(end_));
+}
+
+TEST_F(AWorkerThatIsDone, DoesNotWaitWhereNothingIsSetBack) {
+  ToyJob toy = Restorable();
+  toy.job.set_restorable(false);
+  Start(toy);
+  EXPECT_EQ(End(), absl::OkStatus());
+}
+
+TEST_F(AWorkerThatIsDone, DoesNotWaitForeverForAChiefThatIsGone) {
+  ToyJob toy = Restorable();
+  toy.step_timeout = std::chrono::milliseconds(100);
+  Start(toy);
+  EXPECT_EQ(End(), absl::OkStatus());
+}
+
+TEST_F(AWorkerThatIsDone, EndsWhenItIsToldTo) {
+  Start(Restorable());
+  workers_[1]->client().Interrupt(absl::CancelledError("stopped"));
+  EXPECT_EQ(End(), absl::CancelledError("stopped"));
 }
 
 }  // namespace

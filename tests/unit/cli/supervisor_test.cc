@@ -188,6 +188,33 @@ TEST(Supervisor, WhoHangsAfterTheChiefIsNamedAndKilled) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
+TEST(Supervisor, AWorkerThatHearsNothingOfTheEndCostsNothing) {
+  const std::string file = testing::TempDir() + "/chief_ended";
+  std::remove(file.c_str());
+  Launched launched({Script(kServer, "ps/0", "while [ ! -s " + file + " ]; do sleep 0.01; done"),
+                     Script(kChief, "worker/0", "echo done > " + file), Script(kWorker, "worker/1", "exec sleep 1000")},
+                    {.end_limit = milliseconds(200)});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_THAT(launched.log(), HasSubstr("worker/1 still ran 0.2 s after the "));
+  EXPECT_THAT(launched.log(), HasSubstr(": the result is out, nothing is lost"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+// Lost when it had been told, but before the chief's end was seen: its next life has nobody to tell it.
+TEST(Supervisor, AServerThatIsStartedAgainAtTheVeryEndIsStopped) {
+  const std::string file = testing::TempDir() + "/server_life", again = file + "_again";
+  std::remove(file.c_str());
+  std::remove(again.c_str());
+  Supervisor::Task server = Script(kServer, "ps/0", DiesOnce(file, "touch " + again + "; exec sleep 1000"));
+  server.restarts = 1;
+  Launched launched(
+      {server, Script(kChief, "worker/0", "while [ ! -e " + again + " ]; do sleep 0.01; done")},
+      {.grace = minutes(1), .end_limit = milliseconds(200)});
+  EXPECT_EQ(launched.Wait(), 0) << "without waiting for the grace to be over";
+  EXPECT_THAT(launched.log(), HasSubstr("ps/0 still ran 0.2 s after the chief's end: the result is out, nothing is lost"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
 TEST(Supervisor, InterruptGoesToTheWorkersFirstAndToTheServersAfterThem) {
   const auto obedient = [](const std::string& last_words) {
     return "trap 'echo " + last_words + " >&2; exit 130' INT; echo ready >&2; while :; do sleep 0.05; done";

@@ -1,0 +1,98 @@
+#include "worker/client/job_end.h"
+
+#include <chrono>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "common/net/backoff.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr Timeout kCallTimeout = std::chrono::seconds(10);
+// How long a server that is lost at the end has to come back, to tell or be told.
+constexpr auto kReturnAtEnd = std::chrono::seconds(10);
+
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
+
+}  // namespace
+
+absl::Status TrainingIsOver() {
+  return absl::OutOfRangeError("training is over");
+}
+
+bool IsOver(const absl::Status& status) {
+  return absl::IsOutOfRange(status);
+}
+
+absl::Status CheckGoesOn(const v1::ConnectResponse& described) {
+  return described.state() == v1::STATE_FINISHED ? TrainingIsOver() : absl::OkStatus();
+}
+
+absl::Status AwaitEnd(Connection& connection, int worker, Duration patience, absl::FunctionRef<absl::Status()> watch) {
+  v1::WaitRequest request;
+  request.set_condition(v1::CONDITION_OVER);
+  request.set_worker(worker);
+  request.set_wait_seconds(1);
+  net::Backoff backoff(StreamOf(connection.options().task));
+  TimePoint answered_at = Now(), moved_at = Now();
+  int64_t version = 0;  // the sum over the servers
+  for (;;) {
+    v1::WaitResponse response;
+    const absl::Status waited = connection.stub(0).Wait(request, &response, kCallTimeout);
+    if (waited.ok() && response.holds()) return absl::OkStatus();
+    int64_t sum = 0;
+    bool answered = false;
+    for (int server = 0; server < connection.num_servers(); ++server) {
+      const auto described = connection.Describe(server);
+      if (absl::IsAborted(described.status())) return described.status();
+      if (!described.ok()) continue;
+      if (described->state() == v1::STATE_FINISHED) return absl::OkStatus();
+      if (described->state() == v1::STATE_FAILED && !waited.ok()) return waited;
+      answered = true;
+      sum += described->version();
+    }
+    CAIRN_RETURN_IF_ERROR(watch());
+    const TimePoint now = Now();
+    if (answered) answered_at = now;
+    if (sum > version) moved_at = now;
+    version = std::max(version, sum);
+    if (now - answered_at > kReturnAtEnd || now - moved_at > patience) return absl::OkStatus();
+    if (!waited.ok()) std::this_thread::sleep_for(backoff.Next());
+  }
+}
+
+absl::Status EndServers(Connection& connection) {
+  absl::Status first;
+  const TimePoint deadline = Now() + kReturnAtEnd;
+  const auto finish = [&](int server, ServerStub& stub) {
+    net::Backoff backoff(StreamOf(connection.options().task));
+    absl::Status status;
+    for (;;) {
+      v1::FinishResponse response;
+      status = stub.Finish(v1::FinishRequest(), &response, kCallTimeout);
+      // One that was lost may be about to be started again: it would wait for work.
+      if (!absl::IsUnavailable(status) || Now() >= deadline) break;
+      std::this_thread::sleep_for(backoff.Next());
+    }
+    if (absl::IsUnavailable(status)) {
+      connection.Say(absl::StrCat(connection.NameOf(server), " was lost before it was told that training is over"));
+    } else {
+      first.Update(Annotate(status, absl::StrCat("ending ", connection.NameOf(server))));
+    }
+  };
+  // A process ends with its own part: what it serves of another's comes before.
+  for (int server = 0; server < connection.num_servers(); ++server) {
+    if (connection.away(server)) finish(server, connection.stub(server));
+  }
+  for (int server = 0; server < connection.num_servers(); ++server) {
+    finish(server, connection.home(server));
+  }
+  return first;
+}
+
+}  // namespace cairn::client
