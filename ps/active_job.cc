@@ -150,28 +150,42 @@ bool IsDone(const v1::Job& job) {
          data.next() / job.num_examples() >= job.epochs();
 }
 
-// A chief's mistake, or a stranger's bytes, must not make the server ask for memory that there is not. Where there is more
-// than is needed, updates are made ahead.
-absl::Status CheckMemory(const v1::Job& job, Shard::Options& shard) {
-  double value_bytes = 0;
-  for (const net::Slice& slice : shard.slices) {
-    value_bytes += static_cast<double>(slice.elements()) * sizeof(float);
-  }
-  const bool trains = shard.optimizer != nullptr;
-  const int num_slots = trains ? static_cast<int>(shard.optimizer->slot_names().size()) : 0;
-  const bool replicated = job.ps_replication() > 0;
-  MemoryNeeds needs =
-      MemoryNeedsOf(value_bytes, num_slots, std::max(job.workers_size(), job.max_workers()), replicated);
+double ValueBytes(const Shard::Options& shard) {
+  double bytes = 0;
+  for (const net::Slice& slice : shard.slices) bytes += static_cast<double>(slice.elements()) * sizeof(float);
+  return bytes;
+}
+
+int NumSlots(const Shard::Options& shard) {
+  return shard.optimizer == nullptr ? 0 : static_cast<int>(shard.optimizer->slot_names().size());
+}
+
+MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard) {
+  const double value_bytes = ValueBytes(shard);
+  MemoryNeeds needs = MemoryNeedsOf(value_bytes, NumSlots(shard), std::max(job.workers_size(), job.max_workers()),
+                                    job.ps_replication() > 0);
   // What travels of the current version and, to somebody slow, of one before: 16 bits each.
   if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
-  const auto limit = static_cast<double>(shard.memory_limit);
-  if (needs.total() <= limit) {
-    const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
-    shard.update_ahead = trains && job.mode() == v1::MODE_SYNC && of_all &&
-                         shard.optimizer->norms().empty() &&
-                         needs.total() + (1.0 + num_slots) * value_bytes <= limit;
-    return absl::OkStatus();
+  return needs;
+}
+
+// Rounds of all workers whose update takes no norms, where there is memory for a version that may come to nothing.
+bool MakesUpdatesAhead(const v1::Job& job, const Shard::Options& shard) {
+  const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
+  if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr || !shard.optimizer->norms().empty()) {
+    return false;
   }
+  const double bytes_ahead = (1.0 + NumSlots(shard)) * ValueBytes(shard);
+  return NeedsOf(job, shard).total() + bytes_ahead <= static_cast<double>(shard.memory_limit);
+}
+
+// A chief's mistake, or a stranger's bytes, must not make the server ask for memory that there is not.
+absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
+  const MemoryNeeds needs = NeedsOf(job, shard);
+  if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
+  const bool trains = shard.optimizer != nullptr;
+  const int num_slots = NumSlots(shard);
+  const bool replicated = job.ps_replication() > 0;
   return absl::ResourceExhaustedError(absl::StrCat(
       "the job needs ", InGiB(needs.total()), " and may take ",
       InGiB(static_cast<double>(shard.memory_limit)),
@@ -253,6 +267,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
                      " and norms (clipnorm, global_clipnorm, LAMB) is not supported"));
   }
   CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
+  shard.update_ahead = MakesUpdatesAhead(job, shard);
   // Norms are of all servers, so these make an update together, also of an asynchronous push.
   const std::vector<Norms> norms(shard.optimizer->norms().begin(), shard.optimizer->norms().end());
   active->shard_ = std::make_shared<Shard>(std::move(shard));

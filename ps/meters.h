@@ -17,8 +17,9 @@ class Meters {
  public:
   Counter received_bytes, sent_bytes;  // payloads: gradients and values
   Counter malformed_chunks;            // that came, and had no effect
-  // Of each update: from its first gradient being here to the new version; that of the arithmetic alone; and from the
-  // first gradient to the last, where there are several.
+  // Of each update: from its first gradient being here to the new version; that of the arithmetic alone, of an
+  // update made ahead (update_ahead.h) only what was left of it; and from the first gradient to the last, where there
+  // are several.
   Distribution round_seconds{kSecondsLimits}, apply_seconds{kSecondsLimits}, spread_seconds{kSecondsLimits};
 
   struct Lateness {

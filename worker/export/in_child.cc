@@ -15,9 +15,13 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace cairn::worker {
 namespace {
@@ -82,6 +86,35 @@ bool ReadAll(int from, Clock::time_point deadline, std::string& text) {
   }
 }
 
+// How the child ended. One that has not by the deadline is killed: false.
+bool Reap(pid_t child, Clock::time_point deadline, int& how) {
+  for (;;) {
+    const pid_t reaped = waitpid(child, &how, WNOHANG);
+    if (reaped == child) return true;
+    if (Clock::now() >= deadline) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  kill(child, SIGKILL);
+  while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
+  }
+  return false;
+}
+
+absl::Status Damaged(absl::string_view how) {
+  return absl::InvalidArgumentError(absl::StrCat("damaged: reading it ", how));
+}
+
+// "3 which argument": a status code and a message, of a child that may have lost its mind.
+absl::Status ReadReport(absl::string_view report) {
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(report, absl::MaxSplits(' ', 1));
+  int code = 0;
+  if (!absl::SimpleAtoi(parts.first, &code) || code <= 0 ||
+      code > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
+    return Damaged("ends in confusion");
+  }
+  return absl::Status(static_cast<absl::StatusCode>(code), parts.second);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<float>> RunInChild(size_t values, const ChildLimits& limits,
@@ -103,20 +136,16 @@ absl::StatusOr<std::vector<float>> RunInChild(size_t values, const ChildLimits& 
   if (child < 0) return SystemFault("fork");
 
   std::string report;
-  const bool ended = ReadAll(pipe_ends[0], Clock::now() + std::chrono::seconds(limits.seconds), report);
-  if (!ended) kill(child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  const auto deadline = Clock::now() + std::chrono::seconds(limits.seconds);
+  const bool told = ReadAll(pipe_ends[0], deadline, report);
+  int how = 0;
+  const bool ended = Reap(child, told ? deadline : Clock::now(), how);
+  if (!told || !ended || (WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU)) {
+    return Damaged(absl::StrCat("does not end within ", limits.seconds, " s"));
   }
-  if (!ended || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("damaged: reading it does not end within ", limits.seconds, " s"));
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return absl::InvalidArgumentError("damaged: reading it fails with a crash");
-  if (report.empty()) return std::vector<float>(span.begin(), span.end());
-  const size_t space = report.find(' ');
-  return absl::Status(static_cast<absl::StatusCode>(std::atoi(report.c_str())), report.substr(space + 1));
+  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) return Damaged("fails with a crash");
+  if (!report.empty()) return ReadReport(report);
+  return std::vector<float>(span.begin(), span.end());
 }
 
 }  // namespace cairn::worker

@@ -120,10 +120,10 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
       EXPECT_FALSE((*push.answer)->sent_ahead);
       EXPECT_EQ(push.pieces, 0);
     }
-    AfterWards(1, pushes);
+    Afterwards(1, pushes);
   }
   // The same on the other side; both are the same then.
-  void AfterWards(int64_t version, std::vector<Push>& pushes) {
+  void Afterwards(int64_t version, std::vector<Push>& pushes) {
     for (Push& push : pushes) after_.Whole(push);
     after_.Decide(ApplyOf(version, pushes));
     ExpectSame();
@@ -166,6 +166,17 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
     }
   }
 
+  void EndAndDecide(int64_t version, std::vector<Push>& pushes) {
+    for (Push& push : pushes) ahead_.End(push);
+    ahead_.Decide(ApplyOf(version, pushes));
+  }
+  // The end of a round whose guess was wrong.
+  void ExpectMadeAfterwards(int64_t version, std::vector<Push>& pushes) {
+    EndAndDecide(version, pushes);
+    ExpectNoneAhead(pushes);
+    Afterwards(version, pushes);
+  }
+
   std::mt19937 random_{42};
   Side ahead_, after_;
 };
@@ -189,7 +200,7 @@ TEST_P(UpdateAheadTest, IsToTheBitWhatItWouldBeAfterwards) {
     EXPECT_EQ(ahead_.shard().store().current().version, version - 1) << "no version before the decision";
     ahead_.Decide(ApplyOf(version, pushes));
     ExpectAllAhead(pushes);
-    AfterWards(version, pushes);
+    Afterwards(version, pushes);
   }
 }
 
@@ -198,24 +209,17 @@ TEST_P(UpdateAheadTest, ARoundWithoutOneOfThemIsMadeAfterwards) {
   std::vector<Push> pushes = Round(2, 3);
   Interleaved(pushes);
   pushes.pop_back();  // its stream broke
-  for (Push& push : pushes) ahead_.End(push);
-  ahead_.Decide(ApplyOf(2, pushes));
-  ExpectNoneAhead(pushes);
-  AfterWards(2, pushes);
+  ExpectMadeAfterwards(2, pushes);
 
   std::vector<Push> next = Round(3, 3);  // with the one that is back, though two are expected
   Interleaved(next);
-  for (Push& push : next) ahead_.End(push);
-  ahead_.Decide(ApplyOf(3, next));
-  ExpectNoneAhead(next);
-  AfterWards(3, next);
+  ExpectMadeAfterwards(3, next);
 
   std::vector<Push> after_that = Round(4, 3);
   Interleaved(after_that);
-  for (Push& push : after_that) ahead_.End(push);
-  ahead_.Decide(ApplyOf(4, after_that));
+  EndAndDecide(4, after_that);
   ExpectAllAhead(after_that);
-  AfterWards(4, after_that);
+  Afterwards(4, after_that);
 }
 
 TEST_P(UpdateAheadTest, AWorkerThatIsRefusedGetsTheValuesThatThereAre) {
@@ -230,7 +234,7 @@ TEST_P(UpdateAheadTest, AWorkerThatIsRefusedGetsTheValuesThatThereAre) {
   pushes.pop_back();
   ahead_.Decide(ApplyOf(2, pushes));
   ExpectNoneAhead(pushes);
-  AfterWards(2, pushes);
+  Afterwards(2, pushes);
 }
 
 TEST_P(UpdateAheadTest, ARepeatedPushIsWhatCounts) {
@@ -241,10 +245,7 @@ TEST_P(UpdateAheadTest, ARepeatedPushIsWhatCounts) {
   pushes[0].open.reset();
   pushes[0] = Of(0, 2);  // a liar, but the same push
   Interleaved(pushes);
-  for (Push& push : pushes) ahead_.End(push);
-  ahead_.Decide(ApplyOf(2, pushes));
-  ExpectNoneAhead(pushes);
-  AfterWards(2, pushes);
+  ExpectMadeAfterwards(2, pushes);
 }
 
 TEST_P(UpdateAheadTest, TwoPushesOfOneNameAtATimeDoNotMix) {
@@ -261,7 +262,7 @@ TEST_P(UpdateAheadTest, TwoPushesOfOneNameAtATimeDoNotMix) {
   ExpectNoneAhead(pushes);
   EXPECT_TRUE((*other.answer)->duplicate);
   EXPECT_EQ(ToVector((*other.answer)->values), ahead_.values());
-  AfterWards(2, pushes);
+  Afterwards(2, pushes);
 }
 
 TEST_P(UpdateAheadTest, AnotherLearningRateHoldsFromTheUpdateOn) {
@@ -270,10 +271,7 @@ TEST_P(UpdateAheadTest, AnotherLearningRateHoldsFromTheUpdateOn) {
   Interleaved(pushes);
   ahead_.Decide(Amendment{.learning_rate = 0.5f});
   after_.Decide(Amendment{.learning_rate = 0.5f});
-  for (Push& push : pushes) ahead_.End(push);
-  ahead_.Decide(ApplyOf(2, pushes));
-  ExpectNoneAhead(pushes);
-  AfterWards(2, pushes);
+  ExpectMadeAfterwards(2, pushes);
 }
 
 TEST_P(UpdateAheadTest, ValuesThatAreWrittenMeanwhileAreTheOnesThatChange) {
@@ -285,10 +283,7 @@ TEST_P(UpdateAheadTest, ValuesThatAreWrittenMeanwhileAreTheOnesThatChange) {
     ASSERT_EQ(data->Add(At(5), Bytes({17})), absl::OkStatus());
     side->shard().Write(std::move(data), [](absl::StatusOr<int64_t> version) { EXPECT_EQ(*version, 1); });
   }
-  for (Push& push : pushes) ahead_.End(push);
-  ahead_.Decide(ApplyOf(2, pushes));
-  ExpectNoneAhead(pushes);
-  AfterWards(2, pushes);
+  ExpectMadeAfterwards(2, pushes);
 }
 
 TEST_P(UpdateAheadTest, AGradientThatIsNotFiniteEndsTheJobAsEver) {
@@ -297,8 +292,7 @@ TEST_P(UpdateAheadTest, AGradientThatIsNotFiniteEndsTheJobAsEver) {
   pushes[1].values[kSize - 1] = std::numeric_limits<float>::infinity();
   const std::vector<float> before = ahead_.slots();
   Interleaved(pushes);
-  for (Push& push : pushes) ahead_.End(push);
-  ahead_.Decide(ApplyOf(2, pushes));
+  EndAndDecide(2, pushes);
   EXPECT_THAT(ahead_.shard().failure().message(), HasSubstr("the gradient of 'b' is not finite in the update to version 2"));
   EXPECT_EQ((*pushes[0].answer).status(), ahead_.shard().failure());
   EXPECT_EQ(ahead_.shard().store().current().version, 1);
@@ -316,7 +310,7 @@ TEST_P(UpdateAheadTest, WorkersMayPushAtTheSameTime) {
     }
     ahead_.Decide(ApplyOf(version, pushes));
     ExpectAllAhead(pushes);
-    AfterWards(version, pushes);
+    Afterwards(version, pushes);
   }
 }
 

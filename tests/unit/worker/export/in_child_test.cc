@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <string>
 
 namespace cairn::worker {
 namespace {
@@ -53,6 +56,33 @@ TEST(RunInChild, WorkWithoutEndIsAnError) {
   });
   EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
   EXPECT_THAT(values.status().message(), HasSubstr("does not end within 1 s"));
+}
+
+// What a library that has overwritten its own memory may do.
+int NewestPipe() {
+  for (int fd = 1023; fd > STDERR_FILENO; --fd) {
+    struct stat what;
+    if (fstat(fd, &what) == 0 && S_ISFIFO(what.st_mode)) return fd;
+  }
+  return -1;
+}
+
+TEST(RunInChild, OneThatClosesThePipeAndSleepsIsAnError) {
+  const auto values = RunInChild(0, {.seconds = 1}, [](absl::Span<float>) -> absl::Status {
+    close(NewestPipe());
+    for (;;) pause();
+  });
+  EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
+  EXPECT_THAT(values.status().message(), HasSubstr("does not end within 1 s"));
+}
+
+TEST(RunInChild, AReportWithoutSenseIsAnError) {
+  for (const std::string report : {"0 fine", "17 no such code", "-1 either", "text", " ", "99999999999999 x"}) {
+    const auto values = RunInChild(0, {}, [&](absl::Span<float>) -> absl::Status {
+      _exit(write(NewestPipe(), report.data(), report.size()) < 0 ? 1 : 0);
+    });
+    EXPECT_EQ(values.status(), absl::InvalidArgumentError("damaged: reading it ends in confusion")) << report;
+  }
 }
 
 TEST(RunInChild, MemoryEndsAtTheLimit) {
