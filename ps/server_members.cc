@@ -153,18 +153,19 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
       calls.push_back([&reply] { reply(absl::UnavailableError("the server is stopping")); });
     } else if (const absl::Status serves = CheckServes(); !serves.ok()) {
       calls.push_back([&reply, serves] { reply(serves); });
+    } else if (state_ == v1::STATE_FAILED) {
+      calls.push_back([&reply, failure = failure_] { reply(failure); });
+    } else if (waiters_.full()) {
+      calls.push_back([&reply] {
+        reply(absl::ResourceExhaustedError(absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
+      });
     } else {
-      const TimePoint now = clock_.Now();
-      if (waiters_.full()) {
-        calls.push_back([&reply] {
-          reply(absl::ResourceExhaustedError(
-              absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
-        });
-      } else {
-        if (request.condition() == v1::CONDITION_WORK) reply = ToldWhenHeld(std::move(reply));
-        waiters_.Add(request, now, std::move(reply));
-      }
-      CollectWaiters(now, calls);
+      if (request.condition() == v1::CONDITION_WORK) reply = ToldWhenHeld(std::move(reply));
+      waiters_.Add(
+          request, clock_.Now(), std::move(reply),
+          [this](const v1::WaitRequest& asked, v1::WaitResponse* response)
+              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Holds(asked, response); },
+          calls);
     }
   }
   for (auto& call : calls) call();
