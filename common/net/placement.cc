@@ -12,7 +12,7 @@ namespace cairn::net {
 namespace {
 
 // No part of a variable that is cut to level the servers is smaller, unless it was asked for.
-constexpr int64_t kLeastPartBytes = int64_t{256} << 10;
+constexpr int64_t kLeastPartBytes = int64_t{128} << 10;
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMostBands = 256;
 

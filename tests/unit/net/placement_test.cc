@@ -136,11 +136,11 @@ TEST(Placement, ByDefaultServersAreLevel) {
       heaviest = std::max(heaviest, Load(slices) * 4);
       for (const Slice& slice : slices) {
         EXPECT_TRUE(slice.whole_bands());
-        EXPECT_TRUE(slice.whole() || slice.elements() * 4 >= (256 << 10)) << slice.elements();
+        EXPECT_TRUE(slice.whole() || slice.elements() * 4 >= (128 << 10)) << slice.elements();
         EXPECT_EQ(std::count_if(slices.begin(), slices.end(), [&](const Slice& other) { return other.name == slice.name; }), 1);
       }
     }
-    ASSERT_LE(heaviest, total / servers + (512 << 10) + 2 * band_bytes) << "trial " << trial;
+    ASSERT_LE(heaviest, total / servers + (256 << 10) + 4 * band_bytes) << "trial " << trial;
     ASSERT_TRUE(Layout::Create(variables, placed).ok()) << "every row is on one server";
   }
 }
