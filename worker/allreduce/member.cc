@@ -214,14 +214,18 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingStat
     header.mutable_hello()->set_worker(options_.worker);
     header.mutable_hello()->set_incarnation(options_.incarnation);
     outlet_->stream->Send(header, {}, nullptr);
-    *header.mutable_state() = mine;
-    outlet_->stream->Send(header, {}, nullptr);
   }
   MutexLock lock(mutex_);
   CAIRN_RETURN_IF_ERROR(Fault(formation));
-  for (const v1::RingHeader& header : waiting_) outlet_->stream->Send(header, {}, nullptr);
-  waiting_.clear();
-  right_ = outlet_;
+  // All of it under the lock: when our state is on its way, values may soon come that are to be kept and passed on.
+  if (outlet_ != nullptr) {
+    v1::RingHeader header;
+    *header.mutable_state() = mine;
+    outlet_->stream->Send(header, {}, nullptr);
+    for (const v1::RingHeader& waiting : waiting_) outlet_->stream->Send(waiting, {}, nullptr);
+    waiting_.clear();
+    right_ = outlet_;
+  }
   AddState(formation, mine);
   TimePoint say_at = Now() + kSayEvery;
   while (Fault(formation).ok() && !agreed_.has_value()) {
