@@ -181,10 +181,13 @@ int Main(int argc, char** argv) {
   CrewOfWorkers memory_crew(workers, [&](int worker) { return by_memory.Reduce(worker); });
   CrewOfWorkers gloo_crew(workers, [&](int worker) { return gloo.Reduce(worker); });
   const double bytes = static_cast<double>(size) * sizeof(float);
-  const std::vector<Contender> contenders = {
-      {.name = "Cairn's ring, gRPC over TCP", .bytes = bytes, .once = [&] { return tcp_crew.Round(); }},
-      {.name = "Cairn's ring, shared memory", .bytes = bytes, .once = [&] { return memory_crew.Round(); }},
-      {.name = "Gloo's ring, TCP", .bytes = bytes, .once = [&] { return gloo_crew.Round(); }}};
+  std::vector<Contender> contenders;
+  const auto compete = [&](const char* name, CrewOfWorkers& crew) {
+    contenders.push_back({.name = name, .bytes = bytes, .other_processes = {}, .once = [&crew] { return crew.Round(); }});
+  };
+  compete("Cairn's ring, gRPC over TCP", tcp_crew);
+  compete("Cairn's ring, shared memory", memory_crew);
+  compete("Gloo's ring, TCP", gloo_crew);
   std::vector<Measured> measured;
   const absl::Status status = RunContest(contenders, {.rounds = rounds, .seconds_each = 0.5}, &measured);
   if (!status.ok()) {
