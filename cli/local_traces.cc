@@ -17,6 +17,7 @@ LocalTraces::LocalTraces(TraceFlags flags, std::vector<Supervisor::Task>& tasks)
   for (Supervisor::Task& task : tasks) {
     const std::string file =
         absl::StrCat(flags_.file, ".", absl::StrReplaceAll(task.child.name, {{"/", "-"}}), ".part");
+    for (const std::string& life : EarlierLives(file)) unlink(life.c_str());
     unlink(file.c_str());  // of a run before, which was killed
     task.child.command.push_back(absl::StrCat("--trace_file=", file));
     if (flags_.steps.has_value()) {
@@ -29,7 +30,7 @@ LocalTraces::LocalTraces(TraceFlags flags, std::vector<Supervisor::Task>& tasks)
 absl::Status LocalTraces::Merge(std::vector<std::string>& missing) const {
   std::vector<std::string> files;
   for (const Part& part : parts_) {
-    if (FileExists(part.file)) {
+    if (FileExists(part.file) || !EarlierLives(part.file).empty()) {
       files.push_back(part.file);
     } else {
       missing.push_back(part.task);
@@ -37,7 +38,10 @@ absl::Status LocalTraces::Merge(std::vector<std::string>& missing) const {
   }
   if (files.empty()) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(MergeTraceFiles(flags_.file, files));
-  for (const std::string& file : files) unlink(file.c_str());
+  for (const std::string& file : files) {
+    for (const std::string& life : EarlierLives(file)) unlink(life.c_str());
+    unlink(file.c_str());
+  }
   return absl::OkStatus();
 }
 

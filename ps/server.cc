@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
@@ -18,14 +17,8 @@ namespace {
 
 // How long a failed job's server stays to tell those who have not heard.
 constexpr auto kFailureLinger = std::chrono::seconds(10);
-// How long workers of a job that was set back have to join again: they may be in the middle of a step.
-constexpr auto kReturn = std::chrono::seconds(30);
 // Of each generation the incarnations are above those before, whatever the servers remember.
 constexpr int kGenerationShift = 32;
-
-Duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
 
 }  // namespace
 
@@ -188,82 +181,6 @@ absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<
   return absl::OkStatus();
 }
 
-void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply) {
-  Calls calls;
-  {
-    MutexLock lock(mutex_);
-    if (shut_down_) {
-      calls.push_back([&reply] { reply(absl::UnavailableError("the server is stopping")); });
-    } else if (const absl::Status serves = CheckServes(); !serves.ok()) {
-      calls.push_back([&reply, serves] { reply(serves); });
-    } else {
-      const TimePoint now = clock_.Now();
-      if (waiters_.full()) {
-        calls.push_back([&reply] {
-          reply(absl::ResourceExhaustedError(
-              absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
-        });
-      } else {
-        if (request.condition() == v1::CONDITION_WORK) reply = ToldWhenHeld(std::move(reply));
-        waiters_.Add(request, now, std::move(reply));
-      }
-      CollectWaiters(now, calls);
-    }
-  }
-  for (auto& call : calls) call();
-}
-
-bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const {
-  std::string* const missing = response->mutable_missing();
-  switch (request.condition()) {
-    case v1::CONDITION_READY:
-      *missing = state_ == v1::STATE_EMPTY ? "the chief has not declared the job"
-                 : !initialised_           ? "the chief has not written the variables"
-                                 : absl::StrCat("the copy on ", job_->copy_name(), " is not whole yet");
-      return state_ == v1::STATE_READY || state_ == v1::STATE_FINISHED;
-    case v1::CONDITION_ALL_OTHERS_LEFT:
-      if (state_ == v1::STATE_EMPTY) {  // whoever was here was here with another server
-        *missing = "the job: this server has none";
-        return false;
-      }
-      return members_.AllOthersLeft(request.worker(), missing);
-    case v1::CONDITION_WORK:
-      return HasWork(request, response);
-    case v1::CONDITION_OVER:
-      *missing = "the chief";
-      return state_ == v1::STATE_FINISHED;
-    default:
-      *missing = absl::StrCat("unknown condition ", static_cast<int>(request.condition()));
-      return false;
-  }
-}
-
-bool Server::HasWork(const v1::WaitRequest& request, v1::WaitResponse* response) const {
-  if (job_ == nullptr || !job_->hands_out_data()) {
-    response->set_missing(absl::StrCat(name(), " hands out no data"));
-    return false;
-  }
-  const Work work = *job_->sequencer()->WorkOf(request.worker());
-  *response->mutable_work() = ToProto(work);
-  const int least = std::max(1, job_->job().min_workers());
-  response->set_missing(work.members < least
-                            ? absl::StrCat("workers: ", work.members, " of at least ", least, " take part")
-                            : std::string("what others have not finished yet"));
-  return work.over || !work.tickets.empty();
-}
-
-void Server::CollectWaiters(TimePoint now, Calls& calls) {
-  if (state_ == v1::STATE_FAILED) {
-    waiters_.Fail(failure_, calls);
-    return;
-  }
-  waiters_.Collect(
-      now,
-      [this](const v1::WaitRequest& request, v1::WaitResponse* response)
-          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Holds(request, response); },
-      calls);
-}
-
 absl::Status Server::CheckReady() const {
   if (shut_down_) return absl::UnavailableError(absl::StrCat(name(), " is stopping"));
   if (state_ == v1::STATE_FAILED) return failure_;
@@ -272,130 +189,6 @@ absl::Status Server::CheckReady() const {
     return absl::FailedPreconditionError(absl::StrCat(name(), " has no variables yet"));
   }
   return absl::OkStatus();
-}
-
-void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply) {
-  absl::Status status;
-  v1::JoinResponse response;
-  std::shared_ptr<ActiveJob> job;
-  {
-    MutexLock lock(mutex_);
-    status = CheckReady();
-    if (status.ok()) {
-      const auto admitted = AdmitWorker(request);
-      status = admitted.status();
-      if (admitted.ok()) response.set_worker(*admitted);
-    }
-    if (status.ok()) {
-      const uint64_t incarnation = members_.Join(response.worker(), request.incarnation(), clock_.Now());
-      response.set_incarnation(incarnation);
-      if (incarnation == 0) {
-        status = absl::AbortedError(absl::StrCat(request.task(), " has been restarted since: incarnation ",
-                                                 request.incarnation(), " is not its newest"));
-      }
-      job = job_;
-      SendMember(response.worker());
-    }
-  }
-  if (!status.ok()) {
-    reply(std::move(status));
-    return;
-  }
-  LogInfo(request.task(), " joined (incarnation ", response.incarnation(), ")");
-  if (job->sequencer() != nullptr) {
-    job->sequencer()->Join(response.worker(), response.incarnation());
-    response.set_position(job->sequencer()->position(response.worker()));
-    response.set_clock(job->sequencer()->ClockOf(response.worker()));
-  }
-  if (job->hands_out_data()) *response.mutable_work() = ToProto(*job->sequencer()->WorkOf(response.worker()));
-  AnswerWhenHeld<v1::JoinResponse>(job, std::move(reply), std::move(response));
-}
-
-absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
-  const v1::Job& job = job_->job();
-  int worker = request.worker();
-  if (job.elastic() && worker == -1) worker = members_.NumberOf(request.task(), job_->most_workers());
-  if (worker < 0 || worker >= job_->most_workers()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request.task(), " is not among the ", job_->most_workers(), " workers of the job"));
-  }
-  const bool full = job.max_workers() > 0 && members_.PlacesTakenBut(worker) >= job.max_workers();
-  if (full && request.incarnation() == 0 && worker != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(request.task(), ": the job has its ", job.max_workers(), " workers (--max_workers)"));
-  }
-  if (job.elastic()) members_.SetName(worker, request.task());
-  return worker;
-}
-
-std::string Server::WaitingFor(Sequencer& sequencer) const {
-  std::vector<std::string> missing;
-  for (int worker : sequencer.WaitingFor()) missing.push_back(members_.NameOf(worker));
-  for (int server : sequencer.MissingServers()) missing.push_back(absl::StrCat("ps/", server));
-  return absl::StrJoin(missing, ", ");
-}
-
-void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply) {
-  v1::HeartbeatResponse response;
-  response.set_clock_unix_nanos(TraceClock());
-  absl::Status status;
-  {
-    MutexLock lock(mutex_);
-    if (state_ == v1::STATE_FINISHED) {  // also who is no member any more shall know
-      response.set_state(state_);
-    } else if (shut_down_) {
-      status = absl::UnavailableError(absl::StrCat(name(), " is stopping"));
-    } else if (status = CheckServes(); !status.ok()) {
-    } else if (job_ == nullptr ||
-               !members_.Heartbeat(request.worker(), request.incarnation(), request.step(), clock_.Now())) {
-      status =
-          absl::AbortedError(absl::StrCat(name(), ": incarnation ", request.incarnation(), " of ",
-                                          members_.NameOf(request.worker()), " is no member of the job"));
-    } else {
-      if (request.has_report()) reports_[request.worker()] = request.report();
-      response.set_state(state_);
-      response.set_failure(std::string(failure_.message()));
-      response.set_failure_code(static_cast<int>(failure_.code()));
-      response.set_version(job_->shard().store().current().version);
-      response.set_server_incarnation(incarnation_);
-      if (job_->sequencer() != nullptr) response.set_waiting_for(WaitingFor(*job_->sequencer()));
-    }
-  }
-  if (status.ok()) {
-    reply(std::move(response));
-  } else {
-    reply(std::move(status));
-  }
-}
-
-void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply) {
-  std::shared_ptr<ActiveJob> job;
-  std::string task;
-  absl::Status serves;
-  Calls calls;
-  {
-    MutexLock lock(mutex_);
-    serves = CheckServes();
-    if (serves.ok() && job_ != nullptr && members_.Leave(request.worker(), request.incarnation())) {
-      job = job_;
-      task = members_.NameOf(request.worker());
-      SendMember(request.worker());
-    }
-    CollectWaiters(clock_.Now(), calls);
-  }
-  for (auto& call : calls) call();
-  if (!serves.ok()) {
-    reply(std::move(serves));
-    return;
-  }
-  if (job != nullptr) {
-    LogInfo(task, " left", request.message().empty() ? "" : ": ", request.message());
-    if (job->sequencer() != nullptr) job->sequencer()->Leave(request.worker(), request.incarnation());
-    if (request.reason() == v1::LEAVE_REASON_FAILED) {
-      Fail(absl::InternalError(absl::StrCat(task, " failed: ", request.message())));
-    }
-  }
-  AnswerWhenHeld<v1::LeaveResponse>(job, std::move(reply), v1::LeaveResponse());
 }
 
 absl::StatusOr<std::shared_ptr<ActiveJob>> Server::SequencedJob() const {
@@ -519,23 +312,6 @@ void Server::Fail(absl::Status failure, const ActiveJob* of) {
   }
   for (auto& call : calls) call();
   if (job != nullptr) job->shard().Fail(std::move(failure));
-}
-
-std::vector<Membership::Expired> Server::CollectExpired(TimePoint now, std::vector<std::string>& reasons) {
-  const v1::Job& job = job_->job();
-  std::vector<Membership::Expired> expired = members_.ExpireOlderThan(now - Seconds(job.lease_seconds()));
-  for (const auto& gone : expired) {
-    reasons.push_back(
-        absl::StrCat(members_.NameOf(gone.worker), " was not heard of for ", job.lease_seconds(), " s"));
-  }
-  if (job.generation() > 0 && state_ == v1::STATE_READY && now - ready_at_ > kReturn) {
-    for (const auto& gone : members_.ExpireAbsent()) {
-      reasons.push_back(
-          absl::StrCat(members_.NameOf(gone.worker), " did not come back within ", kReturn.count(), " s"));
-      expired.push_back(gone);
-    }
-  }
-  return expired;
 }
 
 void Server::Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) {

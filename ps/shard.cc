@@ -11,11 +11,6 @@
 namespace cairn::ps {
 namespace {
 
-// Marks whose values are kept for readers that are still on their way. Each may hold a version of all values.
-constexpr size_t kKeptMarks = 64;
-// Marks that are remembered without their values, to refuse a reader that comes too late.
-constexpr size_t kRememberedMarks = 4096;
-
 // How many entries of the log are reported together. While pushes keep coming the queue may never be empty,
 // and the sequencer keeps what is not reported.
 constexpr int kReportEvery = 256;
@@ -24,10 +19,6 @@ constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
 std::string Describe(const PushKey& key) {
   return absl::StrCat("push of worker ", key.worker, " (incarnation ", key.incarnation, "), step ", key.step);
-}
-
-absl::Status NotKept(absl::string_view mark) {
-  return absl::AbortedError(absl::StrCat("the values at mark ", mark, " are not kept any more"));
 }
 
 }  // namespace
@@ -161,19 +152,9 @@ void Shard::Read(const std::string& mark, ReadReply reply) {
         answer->finished = finished(answer->values.version);
       }
     } else {
-      const auto kept = std::find_if(marks_.begin(), marks_.end(),
-                                     [&](const KeptMark& entry) { return entry.token == mark; });
-      if (kept != marks_.end()) {
-        answer = std::move(kept->result);
-        marks_.erase(kept);
-      } else if (num_awaiting_ < kMostAwaiting) {
-        ++num_awaiting_;
-        awaiting_mark_[mark].push_back(std::move(reply));
-        return;
-      } else {
-        answer = absl::ResourceExhaustedError(absl::StrCat("mark ", mark, ": ", num_awaiting_,
-                                                           " reads wait for marks, at most ", kMostAwaiting));
-      }
+      auto found = marks_.Read(mark, reply);
+      if (!found.has_value()) return;
+      answer = *std::move(found);
     }
   }
   AnswerWhenHeld<ReadResult>(std::move(reply), std::move(answer));
@@ -491,51 +472,29 @@ absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
 }
 
 void Shard::MakeRoom() {
-  for (KeptMark& kept : marks_) {
-    const absl::Status room = store_.CheckRoomForReader();
-    if (room.ok()) return;
-    if (kept.result.ok()) kept.result = room;
-  }
+  marks_.DropUntil([this] { return store_.CheckRoomForReader(); });
 }
 
 void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
   if (port_ == nullptr) {  // a copy: who reads there after all comes again with a new mark
     MutexLock lock(mutex_);
-    RememberMark({mark.token, mark.snapshot, WentWith(mark.token)});
+    marks_.KeepNothing(mark.token);
     return;
   }
   {
     MutexLock lock(mutex_);
-    if (mark.snapshot) {  // nobody has come for the one before
-      for (KeptMark& kept : marks_) {
-        if (kept.snapshot && kept.result.ok()) kept.result = NotKept(kept.token);
-      }
-    }
+    if (mark.snapshot) marks_.DropSnapshots();
     MakeRoom();
   }
   const absl::StatusOr<ReadResult> result = ReadAtMark(mark.snapshot);
   MutexLock lock(mutex_);
-  const auto waiting = awaiting_mark_.find(mark.token);
-  if (waiting == awaiting_mark_.end()) {
-    RememberMark({mark.token, mark.snapshot, result});
-    return;
-  }
-  for (ReadReply& reply : waiting->second) {
+  std::vector<ReadReply> readers = marks_.TakeReaders(mark.token);
+  if (readers.empty()) marks_.Keep(mark.token, mark.snapshot, result);
+  for (ReadReply& reply : readers) {
     replies.push_back([reply = std::move(reply), result](const absl::Status& lost) mutable {
       reply(lost.ok() ? std::move(result) : lost);
     });
   }
-  num_awaiting_ -= waiting->second.size();
-  awaiting_mark_.erase(waiting);
-}
-
-void Shard::RememberMark(KeptMark mark) {
-  marks_.push_back(std::move(mark));
-  if (marks_.size() > kKeptMarks) {
-    KeptMark& old = marks_[marks_.size() - 1 - kKeptMarks];
-    if (old.result.ok()) old.result = NotKept(old.token);
-  }
-  if (marks_.size() > kRememberedMarks) marks_.pop_front();
 }
 
 void Shard::ExecuteAmendment(const Amendment& amendment) {
@@ -585,15 +544,9 @@ void Shard::Fail(absl::Status failure) {
       }
     }
     staged_.clear();
-    for (auto& [token, readers] : awaiting_mark_) {
-      for (ReadReply& reader : readers) {
-        replies.push_back(
-            [reply = std::move(reader), failure](const absl::Status&) mutable { reply(failure); });
-      }
+    for (ReadReply& reader : marks_.Clear()) {
+      replies.push_back([reply = std::move(reader), failure](const absl::Status&) mutable { reply(failure); });
     }
-    awaiting_mark_.clear();
-    num_awaiting_ = 0;
-    marks_.clear();
   }
   for (Reply& reply : replies) reply(absl::OkStatus());  // nothing of it is lost with this server
 }

@@ -42,6 +42,7 @@
 #include "common/core/trace.h"
 #include "ps/accumulator.h"
 #include "ps/ledger.h"
+#include "ps/marks.h"
 #include "ps/meters.h"
 #include "ps/replicator.h"
 #include "ps/sequencer.h"
@@ -70,16 +71,7 @@ struct PushResult {
   bool sent_ahead = false;  // `values` is null, and what send_piece() got is all of them
 };
 
-struct ReadResult {
-  Values values;
-  bool finished = false;
-  // At the mark of a snapshot: what is beside the values.
-  std::shared_ptr<const AlignedBuffer> slots{};  // one after another; null where there are none
-  std::optional<float> learning_rate{};          // as it was amended
-};
-
 using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
-using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
 using WriteReply = absl::AnyInvocable<void(absl::StatusOr<int64_t> version)>;
 
 // A push whose chunks are arriving. Owned by the session; one thread. The shard outlives it.
@@ -128,8 +120,6 @@ class Shard final : public LogSink {
   // Pushes that wait for their decision, and repeats of one of them: more are RESOURCE_EXHAUSTED.
   static constexpr size_t kMostStaged = 4096;
   static constexpr size_t kMostRepeats = 16;
-  // Readers that wait for marks, all together: likewise.
-  static constexpr size_t kMostAwaiting = 1024;
 
   explicit Shard(Options options);
 
@@ -281,6 +271,8 @@ class Shard final : public LogSink {
   void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteMark(const Mark& mark, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ReadResult> ReadAtMark(bool snapshot);
+  // INVALID_ARGUMENT for copied values that are not as many as there are here.
+  absl::Status CheckValues(const AlignedBuffer* values) const;
   // Kept values whose readers have not come go, oldest first, until the next version has room.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteAmendment(const Amendment& amendment);
@@ -322,21 +314,7 @@ class Shard final : public LogSink {
   std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front waits for them
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
-  // What is kept for readers of a mark that have not come yet, oldest first, or why it is not any more; and
-  // readers whose mark has not come.
-  struct KeptMark {
-    std::string token;
-    bool snapshot;
-    absl::StatusOr<ReadResult> result;
-  };
-  void RememberMark(KeptMark mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // UNAVAILABLE: the values at a mark that another server kept.
-  static absl::Status WentWith(const std::string& mark);
-  // INVALID_ARGUMENT for copied values that are not as many as there are here.
-  absl::Status CheckValues(const AlignedBuffer* values) const;
-  std::deque<KeptMark> marks_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::vector<ReadReply>> awaiting_mark_ ABSL_GUARDED_BY(mutex_);
-  size_t num_awaiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in awaiting_mark_
+  Marks marks_ ABSL_GUARDED_BY(mutex_);
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t rejected_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -24,11 +24,6 @@ int64_t VersionOf(const LogEntry& entry) {
 
 }  // namespace
 
-absl::Status Shard::WentWith(const std::string& mark) {
-  return absl::UnavailableError(
-      absl::StrCat("the values at mark ", mark, " went with the server that kept them"));
-}
-
 void Shard::WhenHeld(Reply reply) {
   if (Replicator* const replicator = replicator_; replicator != nullptr) {
     replicator->WhenHeld(std::move(reply));
@@ -109,7 +104,7 @@ void Shard::SendState() {
       *held.mutable_gradient() = ToProto(staged.gradient);
       held.set_staleness(*staged.applied_staleness);
     }
-    for (const KeptMark& mark : marks_) state.add_marks(mark.token);
+    for (const std::string& token : marks_.tokens()) state.add_marks(token);
     state.set_duplicates(duplicates_);
     state.set_rejected(rejected_);
   }
@@ -140,7 +135,7 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
     staged_[gradient.key].applied_staleness = staleness;
     ledger_.Stage(gradient.key);
   }
-  for (const std::string& token : copied.marks()) RememberMark({token, false, WentWith(token)});
+  for (const std::string& token : copied.marks()) marks_.KeepNothing(token);
   duplicates_ = copied.duplicates();
   rejected_ = copied.rejected();
   queue_.push_back([this, version = copied.version(), final_version = copied.final_version(),

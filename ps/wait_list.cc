@@ -11,24 +11,27 @@ constexpr double kLongestWaitSeconds = 30;
 
 }  // namespace
 
-void WaitList::Add(const v1::WaitRequest& request, TimePoint now, Reply reply) {
+void WaitList::Add(const v1::WaitRequest& request, TimePoint now, Reply reply, Holds holds, Calls& calls) {
   // No wait where it is no number.
   const double seconds =
       request.wait_seconds() > 0 ? std::min(request.wait_seconds(), kLongestWaitSeconds) : 0;
   const std::chrono::duration<double> wait(seconds);
-  waiters_.push_back({request, now + std::chrono::duration_cast<Duration>(wait), std::move(reply)});
+  Waiter waiter = {request, now + std::chrono::duration_cast<Duration>(wait), std::move(reply)};
+  if (!Settle(waiter, now, holds, calls)) waiters_.push_back(std::move(waiter));
+}
+
+bool WaitList::Settle(Waiter& waiter, TimePoint now, Holds holds, Calls& calls) {
+  v1::WaitResponse response;
+  response.set_holds(holds(waiter.request, &response));
+  if (!response.holds() && now < waiter.deadline) return false;
+  calls.push_back([reply = std::move(waiter.reply), response]() mutable { reply(std::move(response)); });
+  return true;
 }
 
 void WaitList::Collect(TimePoint now, Holds holds, Calls& calls) {
   std::vector<Waiter> still;
   for (Waiter& waiter : waiters_) {
-    v1::WaitResponse response;
-    response.set_holds(holds(waiter.request, &response));
-    if (response.holds() || now >= waiter.deadline) {
-      calls.push_back([reply = std::move(waiter.reply), response]() mutable { reply(std::move(response)); });
-    } else {
-      still.push_back(std::move(waiter));
-    }
+    if (!Settle(waiter, now, holds, calls)) still.push_back(std::move(waiter));
   }
   waiters_ = std::move(still);
 }

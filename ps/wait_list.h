@@ -28,8 +28,9 @@ class WaitList {
   bool full() const { return waiters_.size() >= kMostWaiting; }
   size_t size() const { return waiters_.size(); }
 
-  // Waits from `now` for as long as the request asks, at most 30 s.
-  void Add(const v1::WaitRequest& request, TimePoint now, Reply reply);
+  // Waits from `now` for as long as the request asks, at most 30 s. Where that is over at once, or its condition holds, moves
+  // the answer to `calls`: looks at this one alone.
+  void Add(const v1::WaitRequest& request, TimePoint now, Reply reply, Holds holds, Calls& calls);
   // Moves the answers to `calls` whose condition holds, or whose time is up at `now`.
   void Collect(TimePoint now, Holds holds, Calls& calls);
   // Moves all answers to `calls`: `failure`.
@@ -41,6 +42,8 @@ class WaitList {
     TimePoint deadline;
     Reply reply;
   };
+  // Moves the answer to `calls` if it is due.
+  static bool Settle(Waiter& waiter, TimePoint now, Holds holds, Calls& calls);
   std::vector<Waiter> waiters_;
 };
 

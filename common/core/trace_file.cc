@@ -162,6 +162,7 @@ class Reader {
     CAIRN_RETURN_IF_ERROR(number(other, "otherData", "steady_nanos", trace.clock.steady_nanos));
     CAIRN_RETURN_IF_ERROR(number(other, "otherData", "unix_nanos", trace.clock.unix_nanos));
     CAIRN_RETURN_IF_ERROR(number(other, "otherData", "lost_events", trace.lost));
+    trace.ended = other.contains("ended") && other["ended"] == true;
     if (!other.contains("clocks")) return absl::OkStatus();
     if (!other["clocks"].is_object()) return Fault("otherData.clocks is no object");
     for (const auto& [task, clock] : other["clocks"].items()) {
@@ -300,8 +301,19 @@ std::string ToJson(const TaskTrace& trace) {
                       {"steady_nanos", trace.clock.steady_nanos},
                       {"unix_nanos", trace.clock.unix_nanos},
                       {"clocks", std::move(clocks)},
-                      {"lost_events", trace.lost}};
+                      {"lost_events", trace.lost},
+                      {"ended", trace.ended}};
   return std::move(writer).End(other.dump());
+}
+
+bool IsUnfinished(absl::string_view text, absl::string_view task) {
+  constexpr absl::string_view kOther = "\n\"otherData\":";
+  const size_t begin = text.rfind(kOther);
+  if (begin == absl::string_view::npos || text.size() < begin + kOther.size() + 2) return false;
+  text = text.substr(begin + kOther.size());
+  const json other = json::parse(text.substr(0, text.rfind('}')), nullptr, /*allow_exceptions=*/false);
+  return other.is_object() && other.contains(kForm) && other.contains("task") && other["task"] == std::string(task) &&
+         other.contains("ended") && other["ended"] == false;
 }
 
 std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos, const std::vector<int64_t>& shifts) {

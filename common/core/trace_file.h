@@ -46,7 +46,8 @@ struct TaskTrace {
   std::vector<Lane> lanes;
   std::vector<Slice> slices;  // by lane and begin, the outer before the inner
   std::vector<Flow> flows;
-  int64_t lost = 0;  // events that were not kept
+  int64_t lost = 0;     // events that were not kept
+  bool ended = false;  // the task came to its end; else it wrote this on its way
 };
 
 // What was recorded, in lanes: work of one kind that overlaps takes a second one, "apply (2)".
@@ -57,6 +58,9 @@ std::string ToJson(const TaskTrace& trace);
 // Of several tasks with their times on one clock already, from one origin; `unix_nanos` of it. `shifts` [task]
 // [nanoseconds]: told in `otherData`, by how much each was moved.
 std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos, const std::vector<int64_t>& shifts);
+
+// Whether `text` is what ToJson(TaskTrace) wrote of `task` before it ended. Looks at the end of the file alone.
+bool IsUnfinished(absl::string_view text, absl::string_view task);
 
 // What ToJson(TaskTrace) wrote. INVALID_ARGUMENT naming `source` ("a.json"), the line and the fault.
 absl::StatusOr<TaskTrace> ParseTrace(absl::string_view text, const std::string& source);

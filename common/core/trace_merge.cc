@@ -14,15 +14,17 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
+#include "common/core/trace_session.h"
 
 namespace cairn {
 namespace {
 
-// ps/0, ps/1, chief/0, worker/0, ...
+// ps/0, ps/1, chief/0, worker/0 life 1, worker/0, ...
 std::tuple<bool, std::string, int64_t> OrderOf(const std::string& task) {
   const size_t slash = task.find('/');
   int64_t index = 0;
-  if (slash != std::string::npos) static_cast<void>(absl::SimpleAtoi(task.substr(slash + 1), &index));
+  if (slash != std::string::npos)
+    static_cast<void>(absl::SimpleAtoi(task.substr(slash + 1, task.find(' ', slash) - slash - 1), &index));
   return {!absl::StartsWith(task, "ps/"), task.substr(0, slash), index};
 }
 
@@ -51,6 +53,31 @@ std::optional<Tie> TieOf(const TaskTrace& from, const TaskTrace& to) {
     if (!tie.has_value() || other.doubt < tie->doubt) tie = other;
   }
   return tie;
+}
+
+Nanos EndOf(const TaskTrace& trace) {
+  int64_t last = 0;
+  for (const TaskTrace::Slice& slice : trace.slices) last = std::max(last, slice.begin + slice.duration);
+  return Nanos(trace.clock.unix_nanos) + last;
+}
+
+// Sorts, and gives all but the last life of each task names of their own.
+absl::Status TellLivesApart(std::vector<TaskTrace>& traces) {
+  std::stable_sort(traces.begin(), traces.end(), [](const TaskTrace& a, const TaskTrace& b) {
+    return std::tuple(OrderOf(a.task), a.clock.unix_nanos) < std::tuple(OrderOf(b.task), b.clock.unix_nanos);
+  });
+  int life = 0;
+  for (size_t i = 0; i + 1 < traces.size(); ++i) {
+    TaskTrace &trace = traces[i], &next = traces[i + 1];
+    if (trace.task != next.task) {
+      life = 0;
+      continue;
+    }
+    if (EndOf(trace) > next.clock.unix_nanos)
+      return absl::InvalidArgumentError(absl::StrCat("two timelines are of ", trace.task, " at the same time"));
+    absl::StrAppend(&trace.task, " life ", ++life);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -86,13 +113,7 @@ std::vector<int64_t> AlignClocks(const std::vector<TaskTrace>& traces) {
 }
 
 absl::StatusOr<std::string> MergeTraces(std::vector<TaskTrace> traces) {
-  std::stable_sort(traces.begin(), traces.end(),
-                   [](const TaskTrace& a, const TaskTrace& b) { return OrderOf(a.task) < OrderOf(b.task); });
-  for (size_t i = 1; i < traces.size(); ++i) {
-    if (traces[i - 1].task == traces[i].task) {
-      return absl::InvalidArgumentError(absl::StrCat("two timelines are of ", traces[i].task));
-    }
-  }
+  CAIRN_RETURN_IF_ERROR(TellLivesApart(traces));
   const std::vector<int64_t> shifts = AlignClocks(traces);
   std::vector<Nanos> begins;
   for (size_t i = 0; i < traces.size(); ++i) begins.push_back(Nanos(traces[i].clock.unix_nanos) + shifts[i]);
@@ -120,16 +141,20 @@ absl::StatusOr<std::string> MergeTraces(std::vector<TaskTrace> traces) {
 }
 
 absl::Status MergeTraceFiles(const std::string& out, const std::vector<std::string>& in) {
-  std::vector<TaskTrace> traces;
-  std::map<std::string, std::string> file_of;  // [task]
+  std::vector<std::string> files;
   for (const std::string& path : in) {
+    const std::vector<std::string> lives = EarlierLives(path);
+    for (const std::string& life : lives) {
+      if (std::find(in.begin(), in.end(), life) == in.end()) files.push_back(life);
+    }
+    if (lives.empty() || FileExists(path)) files.push_back(path);  // the last life may have left nothing
+  }
+  std::vector<TaskTrace> traces;
+  std::set<std::string> read;
+  for (const std::string& path : files) {
+    if (!read.insert(path).second) return absl::InvalidArgumentError(absl::StrCat(path, ": is there twice"));
     CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
     CAIRN_ASSIGN_OR_RETURN(TaskTrace trace, ParseTrace(text, path));
-    const auto [known, added] = file_of.emplace(trace.task, path);
-    if (!added) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": is of ", trace.task, ", as ", known->second, " is"));
-    }
     traces.push_back(std::move(trace));
   }
   CAIRN_ASSIGN_OR_RETURN(const std::string merged, MergeTraces(std::move(traces)));

@@ -1,7 +1,9 @@
 #include "common/core/trace_session.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,6 +22,36 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(100);
 // What began in the last step and goes on behind it: answers on their way, a checkpoint being written.
 constexpr int kLooksBehind = 10;
+// From one file to the next while steps are recorded: at least this, and so many times what the writing took.
+constexpr auto kLeastPause = std::chrono::seconds(2);
+constexpr int kPausePerWork = 100;
+
+// Of a task that dies again and again.
+constexpr int kMostLives = 1000;
+
+std::string LifeFile(const std::string& file, int life) {
+  return absl::StrCat(file, ".", life);
+}
+
+bool IsOfLife(const std::string& file, const std::string& task) {
+  const auto text = ReadFile(file);
+  return text.ok() && IsUnfinished(*text, task);
+}
+
+// Puts what an earlier life of `task` left out of the next one's way. Where the last one came to its end, this is
+// another run, and what is of lives before goes.
+void KeepEarlierLife(const std::string& file, const std::string& task) {
+  if (!FileExists(file)) return;
+  if (!IsOfLife(file, task)) {
+    for (const std::string& life : EarlierLives(file))
+      if (IsOfLife(life, task)) std::remove(life.c_str());
+    return;
+  }
+  int life = 1;
+  while (life < kMostLives && FileExists(LifeFile(file, life))) ++life;
+  if (std::rename(file.c_str(), LifeFile(file, life).c_str()) == 0)
+    LogInfo("timeline of the life before in ", LifeFile(file, life));
+}
 
 }  // namespace
 
@@ -51,6 +83,12 @@ void AddTraceFlags(CLI::App& app, TraceFlags& flags) {
       ->group(group);
 }
 
+std::vector<std::string> EarlierLives(const std::string& file) {
+  std::vector<std::string> files;
+  for (int life = 1; life <= kMostLives && FileExists(LifeFile(file, life)); ++life) files.push_back(LifeFile(file, life));
+  return files;
+}
+
 absl::Status CheckTraceFlags(const TraceFlags& flags) {
   if (flags.file.empty()) {
     return flags.steps.has_value() ? absl::InvalidArgumentError("--trace_steps needs --trace_file")
@@ -62,31 +100,40 @@ absl::Status CheckTraceFlags(const TraceFlags& flags) {
 
 TraceSession::TraceSession(TraceFlags flags, const std::string& task) : flags_(std::move(flags)) {
   if (flags_.file.empty()) return;
+  KeepEarlierLife(flags_.file, task);
   recorder_ = std::make_unique<TraceRecorder>(task, flags_.steps.value_or(TraceSteps()));
-  if (flags_.steps.has_value()) thread_ = Thread("trace", [this] { Watch(); });
+  thread_ = Thread("trace", [this] { Watch(); });
 }
 
 TraceSession::~TraceSession() {
   stopping_ = true;
   thread_.Join();
-  if (recorder_ != nullptr && recorder_->recorded() != written_) Write();
+  if (recorder_ != nullptr) Write(/*ended=*/true);
 }
 
 void TraceSession::Watch() {
-  for (int looks_behind = 0; !stopping_ && looks_behind < kLooksBehind;) {
+  using Steady = std::chrono::steady_clock;
+  Steady::time_point next = Steady::now() + kLeastPause;
+  for (int looks_behind = 0; !stopping_;) {
     std::this_thread::sleep_for(kLook);
-    if (recorder_->over()) ++looks_behind;
+    if (recorder_->over() && ++looks_behind == kLooksBehind) return Write(/*ended=*/false);
+    const Steady::time_point begin = Steady::now();
+    if (begin < next || recorder_->recorded() == written_) continue;
+    Write(/*ended=*/false);
+    const Steady::time_point end = Steady::now();
+    next = end + std::max<Steady::duration>(kLeastPause, (end - begin) * kPausePerWork);
   }
-  if (!stopping_) Write();
 }
 
-void TraceSession::Write() {
+void TraceSession::Write(bool ended) {
   written_ = recorder_->recorded();
-  const TaskTrace trace = LayOut(*recorder_);
+  TaskTrace trace = LayOut(*recorder_);
+  trace.ended = ended;
   if (const absl::Status status = WriteFileAtomically(flags_.file, ToJson(trace)); !status.ok()) {
     LogWarning("--trace_file: ", status.message());
     return;
   }
+  if (!ended && !recorder_->over()) return;
   LogInfo("timeline of ", trace.slices.size(), " slices in ", flags_.file);
   if (trace.lost > 0) {
     LogWarning("the timeline lacks the ", trace.lost, " oldest events, for which there was no room: choose fewer steps by "

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -9,7 +11,8 @@
 namespace cairn::net {
 namespace {
 
-constexpr int64_t kSmallestSplitBytes = int64_t{256} << 10;
+// No part of a variable that is cut to level the servers is smaller, unless it was asked for.
+constexpr int64_t kLeastPartBytes = int64_t{256} << 10;
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMostBands = 256;
 
@@ -22,31 +25,123 @@ struct Part {
   size_t variable = 0;
   int64_t row_begin = 0;
   int64_t row_end = 0;
-  int64_t bytes = 0;
 };
 
-std::vector<Part> SplitIntoParts(absl::Span<const VariableInfo> variables, const PlacementOptions& options) {
-  int64_t total_bytes = 0;
-  for (const VariableInfo& variable : variables) total_bytes += variable.shape.num_elements() * kElementBytes;
-  const int64_t share = (total_bytes + options.servers - 1) / options.servers;
-  const int64_t limit = options.split_bytes > 0 ? options.split_bytes : std::max(kSmallestSplitBytes, share);
+int64_t BytesOf(const Shape& shape) {
+  return shape.num_elements() * kElementBytes;
+}
 
-  std::vector<Part> parts;
-  for (size_t i = 0; i < variables.size(); ++i) {
-    const Shape& shape = variables[i].shape;
-    const int64_t rows = RowsOf(shape);
-    const int64_t bytes = shape.num_elements() * kElementBytes;
-    const int64_t wanted = bytes / limit + (bytes % limit != 0 ? 1 : 0);
-    const int64_t band = RowsPerBand(shape);
-    const int64_t bands = (rows + band - 1) / band;
-    const int64_t count = std::max<int64_t>(1, std::min({wanted, bands, int64_t{options.servers}}));
-    for (int64_t part = 0; part < count; ++part) {
-      const int64_t begin = std::min(rows, bands * part / count * band);
-      const int64_t end = std::min(rows, bands * (part + 1) / count * band);
-      parts.push_back({i, begin, end, (end - begin) * shape.row_elements() * kElementBytes});
+int64_t BandsOf(const Shape& shape) {
+  const int64_t band = RowsPerBand(shape);
+  return (RowsOf(shape) + band - 1) / band;
+}
+
+// Parts on servers, and what each server has so far.
+class Placement {
+ public:
+  Placement(absl::Span<const VariableInfo> variables, int servers)
+      : variables_(variables), placed_(static_cast<size_t>(servers)), load_(placed_.size(), 0) {}
+
+  int64_t load(size_t server) const { return load_[server]; }
+  // The server with the fewest bytes among those that have nothing of `variable`; it must not be on all of them.
+  size_t Lightest(size_t variable) const {
+    size_t lightest = load_.size();
+    for (size_t server = 0; server < load_.size(); ++server) {
+      if (!Has(server, variable) && (lightest == load_.size() || load_[server] < load_[lightest])) lightest = server;
+    }
+    return lightest;
+  }
+  // The bands [begin, end) of a variable.
+  void Put(size_t server, size_t variable, int64_t begin, int64_t end) {
+    const Shape& shape = variables_[variable].shape;
+    const int64_t row_begin = std::min(RowsOf(shape), begin * RowsPerBand(shape));
+    const int64_t row_end = std::min(RowsOf(shape), end * RowsPerBand(shape));
+    placed_[server].push_back({variable, row_begin, row_end});
+    load_[server] += (row_end - row_begin) * shape.row_elements() * kElementBytes;
+  }
+  std::vector<std::vector<Part>> Take() && { return std::move(placed_); }
+
+ private:
+  bool Has(size_t server, size_t variable) const {
+    return std::any_of(placed_[server].begin(), placed_[server].end(),
+                       [&](const Part& part) { return part.variable == variable; });
+  }
+
+  const absl::Span<const VariableInfo> variables_;
+  std::vector<std::vector<Part>> placed_;
+  std::vector<int64_t> load_;  // bytes
+};
+
+std::vector<size_t> LargestFirst(absl::Span<const VariableInfo> variables) {
+  std::vector<size_t> order(variables.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return BytesOf(variables[a].shape) > BytesOf(variables[b].shape);
+  });
+  return order;
+}
+
+// Whole variables where they fit into a server's even share; those that do not fill what is left of the shares, and
+// the small ones go where there is least.
+std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variables, int servers) {
+  int64_t total = 0;
+  for (const VariableInfo& variable : variables) total += BytesOf(variable.shape);
+  const int64_t share = (total + servers - 1) / servers;
+  Placement placement(variables, servers);
+  std::vector<size_t> cut, small;
+  for (const size_t variable : LargestFirst(variables)) {
+    const Shape& shape = variables[variable].shape;
+    if (BytesOf(shape) < 2 * kLeastPartBytes || BandsOf(shape) == 1) {
+      small.push_back(variable);
+    } else if (const size_t server = placement.Lightest(variable); placement.load(server) + BytesOf(shape) <= share) {
+      placement.Put(server, variable, 0, BandsOf(shape));
+    } else {
+      cut.push_back(variable);
     }
   }
-  return parts;
+  for (const size_t variable : cut) {
+    const Shape& shape = variables[variable].shape;
+    const int64_t bands = BandsOf(shape);
+    const int64_t band_bytes = RowsPerBand(shape) * shape.row_elements() * kElementBytes;
+    const int64_t least = (kLeastPartBytes + band_bytes - 1) / band_bytes + 1;  // bands, of which the last may be short
+    int64_t next = 0;
+    for (int part = 1; next < bands; ++part) {
+      const size_t server = placement.Lightest(variable);
+      int64_t count = std::max(least, (share - placement.load(server)) / band_bytes);
+      if (part == servers || bands - next - count < least) count = bands - next;
+      placement.Put(server, variable, next, next + count);
+      next += count;
+    }
+  }
+  for (const size_t variable : small) {
+    placement.Put(placement.Lightest(variable), variable, 0, BandsOf(variables[variable].shape));
+  }
+  return std::move(placement).Take();
+}
+
+// Every variable larger than `split_bytes` in even parts, each where there is least.
+std::vector<std::vector<Part>> PlaceInPieces(absl::Span<const VariableInfo> variables, int servers, int64_t split_bytes) {
+  struct Piece {
+    size_t variable;
+    int64_t begin, end;  // bands
+    int64_t bytes;
+  };
+  std::vector<Piece> pieces;
+  for (size_t variable = 0; variable < variables.size(); ++variable) {
+    const Shape& shape = variables[variable].shape;
+    const int64_t bytes = BytesOf(shape), bands = BandsOf(shape);
+    const int64_t wanted = bytes / split_bytes + (bytes % split_bytes != 0 ? 1 : 0);
+    const int64_t count = std::max<int64_t>(1, std::min({wanted, bands, int64_t{servers}}));
+    for (int64_t piece = 0; piece < count; ++piece) {
+      const int64_t begin = bands * piece / count, end = bands * (piece + 1) / count;
+      const int64_t rows = std::min(RowsOf(shape), end * RowsPerBand(shape)) - std::min(RowsOf(shape), begin * RowsPerBand(shape));
+      pieces.push_back({variable, begin, end, rows * shape.row_elements()});
+    }
+  }
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.bytes > b.bytes; });
+  Placement placement(variables, servers);
+  for (const Piece& piece : pieces) placement.Put(placement.Lightest(piece.variable), piece.variable, piece.begin, piece.end);
+  return std::move(placement).Take();
 }
 
 }  // namespace
@@ -95,19 +190,10 @@ absl::StatusOr<Slice> Slice::FromProto(const v1::VariableSlice& proto) {
 
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options) {
-  std::vector<Part> parts = SplitIntoParts(variables, options);
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
-
-  std::vector<int64_t> load(static_cast<size_t>(options.servers), 0);
-  std::vector<std::vector<Part>> placed(load.size());
-  for (const Part& part : parts) {
-    const auto lightest = static_cast<size_t>(std::min_element(load.begin(), load.end()) - load.begin());
-    load[lightest] += part.bytes;
-    placed[lightest].push_back(part);
-  }
-
-  std::vector<std::vector<Slice>> slices(load.size());
+  std::vector<std::vector<Part>> placed = options.split_bytes > 0
+                                              ? PlaceInPieces(variables, options.servers, options.split_bytes)
+                                              : PlaceLevel(variables, options.servers);
+  std::vector<std::vector<Slice>> slices(placed.size());
   for (size_t server = 0; server < placed.size(); ++server) {
     std::sort(placed[server].begin(), placed[server].end(), [](const Part& a, const Part& b) {
       return std::pair(a.variable, a.row_begin) < std::pair(b.variable, b.row_begin);

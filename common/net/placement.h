@@ -54,14 +54,14 @@ int64_t RowsPerBand(const Shape& shape);
 
 struct PlacementOptions {
   int servers = 1;
-  // Variables larger than this are split between bands of rows, but never into more parts than there are
-  // servers. 0: the larger of 256 KiB and an even share of all bytes.
+  // Variables larger than this are split into even parts, between bands of rows and never more of them than there are
+  // servers. 0: a variable is cut only where it levels the servers, into parts of at least 256 KiB.
   int64_t split_bytes = 0;
 };
 
-// Slices per server [servers], balanced by bytes: the largest part goes first, each to the server with the
-// fewest bytes so far. Depends on nothing but its arguments. Within a server, slices keep the variables'
-// order.
+// Slices per server [servers], balanced by bytes: by default no server has more than 512 KiB, and two bands of a
+// variable, above an even share. A server has at most one slice of a variable.
+// Depends on nothing but its arguments. Within a server, slices keep the variables' order.
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options);
 

@@ -6,9 +6,11 @@
 
 Each task of a cluster (PSxWORKERS) runs in a network namespace of its own, on a bridge; `tc` holds every link to the rate, each
 way. Needs root, iproute2 and a kernel with tbf. The computation of a step is measured first, with as many workers at a time as the
-cluster has, since they share this machine's cores; choose a batch so small that it is a minor part. Printed for each cluster: the
-step as predicted and as measured, their ratio, and the goodput of the busiest link, both ways together, as a ratio of its rate. With --wire_dtype each
-cluster also runs with numbers of that type, in turn; the last column is how many times as many steps it makes.
+cluster has, since they share this machine's cores; choose a batch so small that it is a minor part. A step is what each of --steps
+adds to a run of --first_steps, so that neither the first round nor the end count. Printed for each cluster: the step as predicted
+and as measured, their ratio, the step over the larger of computation and bytes / rate of the busiest link one way, and that link's
+goodput, both ways together, as a ratio of its rate. With --wire_dtype each cluster also runs with numbers of that type, in turn;
+the last column is how many times as many steps it makes.
 """
 
 import argparse
@@ -66,8 +68,13 @@ def program(options, name):
     return os.path.abspath(os.path.join(options.bin, name))
 
 
-def step_seconds(options, servers, workers, wire_dtype="float32"):
-    """Of one run on links of the given rate, from the chief's summary; servers and workers each on a link."""
+def step_seconds(options, *cluster):
+    longer, shorter = (run_seconds(options, steps, *cluster) for steps in (options.first_steps + options.steps, options.first_steps))
+    return (longer - shorter) / options.steps
+
+
+def run_seconds(options, steps, servers, workers, wire_dtype="float32"):
+    """Of one run on links of the given rate, as the chief's summary has it; servers and workers each on a link."""
     names = [f"ps{i}" for i in range(servers)] + [f"worker{i}" for i in range(workers)]
     with network(names, options.link) as address, tempfile.TemporaryDirectory() as directory:
         cluster = {"ps": [f"{address[f'ps{i}']}:2222" for i in range(servers)],
@@ -85,7 +92,7 @@ def step_seconds(options, servers, workers, wire_dtype="float32"):
                 if job == "worker":
                     command += ["--model", os.path.abspath(options.model), "--data_dir", os.path.abspath(options.data_dir),
                                 "--sync_replicas", f"--batch_size={options.batch_size}", "--threads=1", "--novalidation",
-                                f"--train_steps={options.steps}", f"--wire_dtype={wire_dtype}"]
+                                f"--train_steps={steps}", f"--wire_dtype={wire_dtype}"]
                     if index == "0":
                         command.append(f"--summary={summary}")
                 with open(os.path.join(directory, f"{name}.log"), "wb") as log:
@@ -99,7 +106,7 @@ def step_seconds(options, servers, workers, wire_dtype="float32"):
                 task.kill()
         with open(summary, encoding="utf-8") as file:
             result = json.load(file)
-    return workers * options.batch_size / result["examples_per_second"]
+    return result["seconds"]
 
 
 def compute_seconds(options, workers):
@@ -127,6 +134,7 @@ def main():
     parser.add_argument("--clusters", default="1x1,1x2,2x2,2x4")
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--first_steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--wire_dtype", choices=["bfloat16", "float16"])
     options = parser.parse_args()
@@ -138,15 +146,16 @@ def main():
             measured[size].append(step_seconds(options, *size))
             if options.wire_dtype:
                 shorter[size].append(measured[size][-1] / step_seconds(options, *size, options.wire_dtype))
-    print(f"{'ps':>3} {'workers':>8} {'predicted':>10} {'measured':>10} {'range':>17} {'ratio':>6} {'busiest link':>13}"
+    print(f"{'ps':>3} {'workers':>8} {'predicted':>10} {'measured':>10} {'range':>17} {'ratio':>6} {'of the larger':>14} {'busiest link':>13}"
           + (f" {options.wire_dtype:>9}" if options.wire_dtype else ""))
     for size in sizes:
         said, steps = predicted[size], measured[size]
         step = statistics.median(steps)
         # In a step the busiest link carries the bytes once each way: more than 1 where both ways are busy at once.
-        used = 2 * max(said["worker_link_bytes"], said["server_link_bytes"]) * 8 / bits_per_second(options.link) / step
+        one_way = max(said["worker_link_bytes"], said["server_link_bytes"]) * 8 / bits_per_second(options.link)
+        larger, used = max(one_way, said["compute_seconds"]), 2 * one_way / step
         print(f"{size[0]:3} {size[1]:8} {said['step_seconds'] * 1e3:7.0f} ms {step * 1e3:7.0f} ms "
-              f"{min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} {step / said['step_seconds']:6.2f} {used:13.2f}"
+              f"{min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} {step / said['step_seconds']:6.2f} {step / larger:14.2f} {used:13.2f}"
               + (f" {statistics.median(shorter[size]):8.2f}x" if options.wire_dtype else ""))
 
 

@@ -43,6 +43,28 @@ class ElasticTest(IntegrationTest):
         self.assert_all_used_once(summary, epochs)
         self.assertEqual((summary["workers"], summary["workers_max"]), (2, 3))
 
+    def test_with_copies_who_comes_after_a_server_is_gone_finds_its_part(self):
+        epochs = 4
+        flags = ["--sync_replicas", "--batch_size=10", f"--epochs={epochs}", "--novalidation", "--lease=60", "--ps_replication=1"]
+        cluster = Cluster(self, ps=2, workers=1)
+        servers = [cluster.start("ps", index) for index in range(2)]
+        chief = self.worker(cluster, 0, *flags, f"--summary={self.directory}/summary.json")
+        for server in servers:
+            self.assert_says(server, r"part has a whole copy on")
+        self.assert_says(chief, r"joined the job at step 0")
+        chief.signal(signal.SIGSTOP)  # the round waits for it
+        servers[1].signal(signal.SIGKILL)
+        self.assert_exit(-signal.SIGKILL, servers[1])
+        later = self.worker(cluster, 7, *flags)
+        self.assert_says(later, r"joined the job at step")
+        chief.signal(signal.SIGCONT)
+        self.assert_exit(DONE, chief, later, servers[0], seconds=240)
+        summary = read_summary(self.directory / "summary.json")
+        self.assert_all_used_once(summary, epochs)
+        self.assertEqual(summary["workers_max"], 2)
+        for worker in (chief, later):
+            self.assertNotRegex(worker.stderr, "going on from step|begins anew|joining again")
+
     def test_all_are_killed_and_others_go_on_from_the_checkpoint(self):
         epochs = 6
         flags = ["--sync_replicas", "--batch_size=10", f"--epochs={epochs}", "--novalidation", "--train_dir=train",

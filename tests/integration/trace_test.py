@@ -3,8 +3,9 @@
 import collections
 import json
 import signal
+import time
 
-from harness import DONE, MLP, TERMINATED, USAGE, Cluster, IntegrationTest, main
+from harness import CNN, DONE, MLP, TERMINATED, TIME_LIMIT, USAGE, Cluster, IntegrationTest, main
 
 Slice = collections.namedtuple("Slice", "task lane name begin end step")  # times in nanoseconds
 Arrow = collections.namedtuple("Arrow", "task lane at")
@@ -64,6 +65,13 @@ class Timeline:
 
 
 class TraceTest(IntegrationTest):
+
+    def await_steps(self, file, but=None):
+        """Until a task that runs has written steps into its file; `but`: not the file of this number."""
+        deadline = time.monotonic() + TIME_LIMIT
+        while not file.exists() or file.stat().st_ino == but or '"name":"step"' not in file.read_text():
+            self.assertLess(time.monotonic(), deadline, f"no steps in {file}")
+            time.sleep(0.1)
 
     def test_a_synchronous_job_step_by_step(self):
         file = self.directory / "t.json"
@@ -141,6 +149,33 @@ class TraceTest(IntegrationTest):
         self.assert_exit(USAGE, refused)
         self.assertRegex(refused.stderr, rf"^cairn trace: {broken}:\d+: not valid JSON: ")
         self.assertFalse(merged.exists())
+
+    def test_a_killed_task_leaves_what_it_had_done(self):
+        cluster = Cluster(self, ps=1, workers=2)
+        files = {name: self.directory / f"{name}.json" for name in ("ps0", "worker0", "worker1")}
+        server = cluster.start("ps", 0, f"--trace_file={files['ps0']}")
+
+        def start(i):
+            return cluster.start("worker", i, "--model", CNN, "--mode=async", "--train_steps=1000000", "--batch_size=250", "--novalidation",
+                                 "--display_every=1", f"--trace_file={files[f'worker{i}']}")
+
+        workers = [start(i) for i in range(2)]
+        self.await_steps(files["worker1"])
+        workers[1].signal(signal.SIGKILL)
+        self.assert_exit(-signal.SIGKILL, workers[1])
+        workers[1] = start(1)
+        self.await_steps(files["worker1"], but=files["worker1"].stat().st_ino)
+        for task in [*workers, server]:
+            task.signal(signal.SIGTERM)
+            self.assert_exit(TERMINATED, task)
+        merged = self.directory / "merged.json"
+        self.assert_exit(DONE, self.run_to_end("cairn", "trace", "merge", merged, *files.values()))
+        timeline = Timeline(self, merged)
+        lives = ["/job:worker/task:1 life 1", "/job:worker/task:1"]
+        self.assertEqual(timeline.tasks, {"/job:ps/task:0", "/job:worker/task:0", *lives})
+        first, second = [[one for one in timeline.of(life, "step", "step")] for life in lives]
+        self.assertTrue(first and second)
+        self.assertLess(max(one.end for one in first), min(one.begin for one in second))
 
     def test_flags_that_make_no_sense(self):
         for flags, fault in ((["--trace_file=t.json", "--trace_steps=5:2"], "--trace_steps: '5:2': step 2 comes before step 5"),

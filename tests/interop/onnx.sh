@@ -7,10 +7,12 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bin=$(realpath "${1-$root/build/release/bin}")
 venv=$root/build/onnx-venv
+packages=(onnx==1.23.2 onnxruntime==1.31.1 numpy==2.4.6)
 
-if ! "$venv/bin/python" -c "import onnx, onnxruntime" 2>/dev/null; then
+if ! installed=$("$venv/bin/pip" freeze 2>/dev/null) ||
+  [[ $(grep -cxF -f <(printf '%s\n' "${packages[@]}") <<<"$installed") != "${#packages[@]}" ]]; then
   mkdir -p "$root/build"
-  if ! { python3 -m venv "$venv" && timeout 300 "$venv/bin/pip" install --quiet onnxruntime onnx numpy; }; then
+  if ! { python3 -m venv "$venv" && timeout 300 "$venv/bin/pip" install --quiet "${packages[@]}"; }; then
     rm -rf "$venv"
     echo "SKIPPED: onnxruntime cannot be installed here" >&2
     exit 77

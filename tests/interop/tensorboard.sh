@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Cairn's files read by the programs that people read them with, installed from PyPI into a virtual environment that is
-# kept between runs. Not part of ctest: it needs the network. Ends with 0 when all agree, 77 where nothing can be
-# installed.
-#   tests/interop/run.sh [BIN_DIR]     the programs [build/release/bin]
+# A run's files in TensorBoard, installed from PyPI into a virtual environment that is kept between runs. Not part of
+# ctest: it needs the network. Ends with 0 when all agree, 77 where nothing can be installed.
+#   tests/interop/tensorboard.sh [BIN_DIR]     the programs [build/release/bin]
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bin=$(realpath "${1-$root/build/release/bin}")
 venv=$root/build/interop-venv
+packages=(tensorboard==2.21.0)
 
-if [[ ! -x $venv/bin/tensorboard ]]; then
+if [[ $("$venv/bin/pip" freeze 2>/dev/null) != *"${packages[0]}"* ]]; then
   mkdir -p "$root/build"
-  if ! { python3 -m venv "$venv" && timeout 300 "$venv/bin/pip" install --quiet tensorboard==2.21.0; }; then
+  if ! { python3 -m venv "$venv" && timeout 300 "$venv/bin/pip" install --quiet "${packages[@]}"; }; then
     rm -rf "$venv"
     echo "SKIPPED: tensorboard cannot be installed here" >&2
     exit 77
@@ -28,5 +28,3 @@ train() {
 train --epochs 2 --summary "$work/first.json" >"$work/out"
 train --epochs 4 --summary "$work/second.json" >>"$work/out" # goes on
 timeout 120 "$venv/bin/python" "$root/tests/interop/tensorboard_check.py" "$work/run" "$work/second.json" "$work/out"
-
-"$root/tests/interop/onnx.sh" "$bin"

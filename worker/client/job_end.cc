@@ -37,7 +37,7 @@ absl::Status AwaitEnd(Connection& connection, int worker, Duration patience, abs
   v1::WaitRequest request;
   request.set_condition(v1::CONDITION_OVER);
   request.set_worker(worker);
-  request.set_wait_seconds(1);
+  request.set_wait_seconds(2);
   net::Backoff backoff(StreamOf(connection.options().task));
   TimePoint answered_at = Now(), moved_at = Now();
   int64_t version = 0;  // the sum over the servers

@@ -19,7 +19,7 @@ absl::Status CheckGoesOn(const v1::ConnectResponse& described);
 
 // For a worker that has left with all its work done: returns OK when training is over, or no server is left to ask.
 // ABORTED when a server has lost its variables first: the job is set back, and there may be work for it again. `watch` runs
-// at least once a second while servers answer; its error ends the wait. OK, too, when no version has changed on any server
+// every two seconds while servers answer; its error ends the wait. OK, too, when no version has changed on any server
 // for `patience`, and the failure of a job that fails.
 absl::Status AwaitEnd(Connection& connection, int worker, Duration patience, absl::FunctionRef<absl::Status()> watch);
 

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/effort.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/toy_job.h"
 
@@ -37,11 +38,7 @@ TEST(BackupWorkers, ALateGradientIsStaleAndItsWorkerIsTold) {
 
 // Five workers, three per round, three servers with a variable each, and random delays everywhere.
 TEST(BackupWorkers, OneRoundHasOneSetOfContributorsForAllVariablesOnAllServers) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr int64_t kRounds = 150;  // sanitizers take ten times as long
-#else
-  constexpr int64_t kRounds = 1000;
-#endif
+  constexpr int64_t kRounds = Effort(1000, 150);
   constexpr int kWorkers = 5, kContributors = 3;
   InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(400), .seed = 42});
   ToyJob toy(kWorkers, {{"a", {1}, {0}}, {"b", {1}, {0}}, {"c", {1}, {0}}});

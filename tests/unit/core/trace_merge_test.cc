@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
@@ -108,9 +109,21 @@ TEST(MergeTraces, WhatWasMergedCanBeRead) {
   EXPECT_EQ((*traces)[1].lanes[0].name, "apply");
 }
 
-TEST(MergeTraces, ATaskIsThereOnce) {
-  const auto merged = MergeTraces({Task("ps/0", "a", 0, 0), Task("ps/0", "a", 0, 0)});
-  EXPECT_EQ(merged.status().message(), "two timelines are of ps/0");
+TEST(MergeTraces, ATaskIsThereOnceAtATime) {
+  const auto merged = MergeTraces({Task("ps/0", "a", 0, 0), Task("ps/0", "a", 0, 9)});
+  EXPECT_EQ(merged.status().message(), "two timelines are of ps/0 at the same time");
+}
+
+TEST(MergeTraces, LivesOfATaskStandOneAfterAnother) {
+  const auto merged = MergeTraces({Task("worker/10", "a", 0, 0), Task("worker/2", "a", 0, 40), Task("worker/2", "a", 0, 0),
+                                   Task("worker/2", "a", 0, 20), Task("ps/0", "a", 0, 0)});
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  std::vector<std::pair<std::string, int64_t>> begins;
+  const auto traces = ParseTraces(*merged, "merged.json");
+  ASSERT_TRUE(traces.ok()) << traces.status();
+  for (const TaskTrace& trace : *traces) begins.emplace_back(trace.task, trace.slices[0].begin);
+  EXPECT_THAT(begins, ElementsAre(Pair("ps/0", 0), Pair("worker/2 life 1", 0), Pair("worker/2 life 2", 20),
+                                  Pair("worker/2", 40), Pair("worker/10", 0)));
 }
 
 TEST(MergeTraces, ClocksThatMakeNoSenseAreRefused) {
@@ -134,7 +147,7 @@ TEST(MergeTraceFiles, FaultsNameTheFile) {
   const std::string a = path("a"), b = path("b"), out = path("out");
   ASSERT_TRUE(WriteFileAtomically(a, ToJson(Task("ps/0", "a", 0, 0))).ok());
   ASSERT_TRUE(WriteFileAtomically(b, ToJson(Task("worker/0", "a", 0, 0))).ok());
-  EXPECT_EQ(MergeTraceFiles(out, {a, b, a}).message(), absl::StrCat(a, ": is of ps/0, as ", a, " is"));
+  EXPECT_EQ(MergeTraceFiles(out, {a, b, a}).message(), absl::StrCat(a, ": is there twice"));
   EXPECT_EQ(MergeTraceFiles(out, {a, path("none")}).code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(FileExists(out));
   ASSERT_TRUE(MergeTraceFiles(out, {a, b}).ok());

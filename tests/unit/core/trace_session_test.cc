@@ -13,7 +13,9 @@
 namespace cairn {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // Where nothing is yet.
@@ -64,7 +66,6 @@ TEST(TraceSession, TheFileIsThereAtTheEnd) {
   {
     TraceSession session({.file = file}, "ps/0");
     RecordOne(*session.recorder());
-    EXPECT_FALSE(FileExists(file));
   }
   const auto trace = ParseTrace(ReadFile(file).value(), file);
   ASSERT_TRUE(trace.ok()) << trace.status();
@@ -86,6 +87,41 @@ TEST(TraceSession, TheFileIsThereWhenTheStepsAreOverAndWhatComesLaterIsAdded) {
     EXPECT_THAT(ParseTrace(ReadFile(file).value(), file)->slices, SizeIs(1));
   }
   EXPECT_THAT(ParseTrace(ReadFile(file).value(), file)->slices, SizeIs(2));
+}
+
+// A file of one slice.
+std::string LifeOf(const std::string& task, bool ended) {
+  TraceRecorder recorder(task);
+  RecordOne(recorder);
+  TaskTrace trace = LayOut(recorder);
+  trace.ended = ended;
+  return ToJson(trace);
+}
+
+TEST(TraceSession, WhatAnEarlierLifeLeftIsKept) {
+  const std::string file = Path("session_life.json");
+  const std::string first = LifeOf("ps/0", false), second = LifeOf("ps/0", false);
+  for (const std::string& life : {first, second}) {
+    ASSERT_TRUE(WriteFileAtomically(file, life).ok());
+    const TraceSession session({.file = file}, "ps/0");
+  }
+  const std::vector<std::string> lives = EarlierLives(file);
+  ASSERT_THAT(lives, ElementsAre(file + ".1", file + ".2"));
+  EXPECT_EQ(ReadFile(lives[0]).value(), first);
+  EXPECT_EQ(ReadFile(lives[1]).value(), second);
+  EXPECT_THAT(ParseTrace(ReadFile(file).value(), file)->slices, IsEmpty());
+
+  { const TraceSession session({.file = file}, "ps/0"); }  // the one before came to its end
+  EXPECT_THAT(EarlierLives(file), IsEmpty());
+}
+
+TEST(TraceSession, OtherFilesAreNoEarlierLife) {
+  const std::string file = Path("session_other.json");
+  for (const std::string& text : {LifeOf("ps/0", true), LifeOf("ps/1", false), std::string("{}"), std::string("\n\"otherData\":")}) {
+    ASSERT_TRUE(WriteFileAtomically(file, text).ok());
+    { const TraceSession session({.file = file}, "ps/0"); }
+    EXPECT_THAT(EarlierLives(file), IsEmpty()) << text;
+  }
 }
 
 }  // namespace

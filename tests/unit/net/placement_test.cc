@@ -117,6 +117,50 @@ TEST(Placement, EverySliceKeepsItsVariablesMovingAverage) {
   }
 }
 
+TEST(Placement, ByDefaultServersAreLevel) {
+  Random random(5, "level");
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<Shape> shapes;
+    const uint32_t count = 1 + random.NextBelow(12);
+    int64_t band_bytes = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      shapes.push_back(Shape({int64_t{2 + random.NextBelow(5000)}, int64_t{1 + random.NextBelow(3000)}}));
+      band_bytes = std::max(band_bytes, RowsPerBand(shapes.back()) * shapes.back().row_elements() * 4);
+    }
+    const auto variables = Variables(shapes);
+    const int servers = 1 + static_cast<int>(random.NextBelow(9));
+    const auto placed = PlaceVariables(variables, {.servers = servers});
+    int64_t total = 0, heaviest = 0;
+    for (const auto& slices : placed) {
+      total += Load(slices) * 4;
+      heaviest = std::max(heaviest, Load(slices) * 4);
+      for (const Slice& slice : slices) {
+        EXPECT_TRUE(slice.whole_bands());
+        EXPECT_TRUE(slice.whole() || slice.elements() * 4 >= (256 << 10)) << slice.elements();
+        EXPECT_EQ(std::count_if(slices.begin(), slices.end(), [&](const Slice& other) { return other.name == slice.name; }), 1);
+      }
+    }
+    ASSERT_LE(heaviest, total / servers + (512 << 10) + 2 * band_bytes) << "trial " << trial;
+    ASSERT_TRUE(Layout::Create(variables, placed).ok()) << "every row is on one server";
+  }
+}
+
+TEST(Placement, WhatIsLeftOfTheSharesIsFilledByTheLargest) {
+  // 64 MiB and 12 MiB on two: the large one is not cut in the middle.
+  const auto placed = PlaceVariables(Variables({Shape({768, 4096}), Shape({4096, 4096})}), {.servers = 2});
+  EXPECT_EQ(Load(placed[0]), Load(placed[1]));
+  EXPECT_EQ(placed[0].size() + placed[1].size(), 3u);
+}
+
+TEST(Placement, WhatFitsStaysWhole) {
+  const auto placed = PlaceVariables(Variables({Shape({512, 512}), Shape({512, 512}), Shape({512, 512}), Shape({512, 512})}),
+                                     {.servers = 2});
+  for (const auto& slices : placed) {
+    ASSERT_EQ(slices.size(), 2u);
+    EXPECT_TRUE(slices[0].whole() && slices[1].whole());
+  }
+}
+
 TEST(Placement, SmallVariablesStayWholeByDefault) {
   const auto placed =
       PlaceVariables(Variables({Shape({1000}), Shape({1000})}), {.servers = 2, .split_bytes = 0});

@@ -292,7 +292,7 @@ TEST_F(ShardTest, WhatIsStagedAndUndecidedCanBeSaidAgain) {
 }
 
 TEST_F(ShardTest, ReadersOfMarksThatHaveNotComeAreBounded) {
-  std::vector<ReadAnswer> answers(Shard::kMostAwaiting);
+  std::vector<ReadAnswer> answers(Marks::kMostAwaiting);
   for (ReadAnswer& answer : answers) Read("m", answer);
   ReadAnswer refused;
   Read("m", refused);

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/ps/policy/events.h"
+#include "tests/support/effort.h"
 
 namespace cairn::ps {
 namespace {
@@ -221,9 +222,9 @@ TEST(SspPolicy, TheEndReleasesAllAnswers) {
 // Random lives of a job, watched by one who counts clocks himself.
 TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsWithoutNeedUnderRandomEvents) {
   int64_t held_ever = 0;
-  for (uint64_t seed = 0; seed < 2000 && !testing::Test::HasFailure(); ++seed) {
+  for (int seed = 0; seed < test::Effort(2000, 300) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
-    Random random(seed, "ssp");
+    Random random(static_cast<uint64_t>(seed), "ssp");
     const int workers = 1 + static_cast<int>(random.NextBelow(6));
     const int64_t bound = random.NextBelow(4);
     SspPolicy policy(Ssp(workers, bound));

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <set>
 #include <string>
 
 namespace cairn::worker {
@@ -58,18 +59,33 @@ TEST(RunInChild, WorkWithoutEndIsAnError) {
   EXPECT_THAT(values.status().message(), HasSubstr("does not end within 1 s"));
 }
 
-// What a library that has overwritten its own memory may do.
-int NewestPipe() {
-  for (int fd = 1023; fd > STDERR_FILENO; --fd) {
-    struct stat what;
-    if (fstat(fd, &what) == 0 && S_ISFIFO(what.st_mode)) return fd;
+// What a library that has overwritten its own memory may do to the pipe that the child has and this process had not.
+class ForeignPipe {
+ public:
+  ForeignPipe() : before_(Pipes()) {}
+  int fd() const {
+    for (const int fd : Pipes()) {
+      if (before_.count(fd) == 0) return fd;
+    }
+    return -1;
   }
-  return -1;
-}
+
+ private:
+  static std::set<int> Pipes() {
+    std::set<int> pipes;
+    for (int fd = 0; fd < 1024; ++fd) {
+      struct stat what;
+      if (fstat(fd, &what) == 0 && S_ISFIFO(what.st_mode)) pipes.insert(fd);
+    }
+    return pipes;
+  }
+  const std::set<int> before_;
+};
 
 TEST(RunInChild, OneThatClosesThePipeAndSleepsIsAnError) {
-  const auto values = RunInChild(0, {.seconds = 1}, [](absl::Span<float>) -> absl::Status {
-    close(NewestPipe());
+  const ForeignPipe pipe;
+  const auto values = RunInChild(0, {.seconds = 1}, [&](absl::Span<float>) -> absl::Status {
+    if (close(pipe.fd()) != 0) _exit(0);
     for (;;) pause();
   });
   EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
@@ -78,8 +94,9 @@ TEST(RunInChild, OneThatClosesThePipeAndSleepsIsAnError) {
 
 TEST(RunInChild, AReportWithoutSenseIsAnError) {
   for (const std::string report : {"0 fine", "17 no such code", "-1 either", "text", " ", "99999999999999 x"}) {
+    const ForeignPipe pipe;
     const auto values = RunInChild(0, {}, [&](absl::Span<float>) -> absl::Status {
-      _exit(write(NewestPipe(), report.data(), report.size()) < 0 ? 1 : 0);
+      _exit(write(pipe.fd(), report.data(), report.size()) < 0 ? 1 : 0);
     });
     EXPECT_EQ(values.status(), absl::InvalidArgumentError("damaged: reading it ends in confusion")) << report;
   }

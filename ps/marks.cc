@@ -1,0 +1,92 @@
+#include "ps/marks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::ps {
+namespace {
+
+// Marks whose values are kept for readers that are still on their way. Each may hold a version of all values.
+constexpr size_t kKeptMarks = 64;
+// Marks that are remembered without their values, to refuse a reader that comes too late.
+constexpr size_t kRememberedMarks = 4096;
+
+absl::Status NotKept(absl::string_view token) {
+  return absl::AbortedError(absl::StrCat("the values at mark ", token, " are not kept any more"));
+}
+
+}  // namespace
+
+std::optional<absl::StatusOr<ReadResult>> Marks::Read(const std::string& token, ReadReply& reply) {
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.token == token; });
+  if (found != kept_.end()) {
+    auto result = std::move(found->result);
+    kept_.erase(found);
+    return result;
+  }
+  if (num_awaiting_ >= kMostAwaiting) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("mark ", token, ": ", num_awaiting_, " reads wait for marks, at most ", kMostAwaiting));
+  }
+  ++num_awaiting_;
+  awaiting_[token].push_back(std::move(reply));
+  return std::nullopt;
+}
+
+std::vector<ReadReply> Marks::TakeReaders(const std::string& token) {
+  const auto found = awaiting_.find(token);
+  if (found == awaiting_.end()) return {};
+  std::vector<ReadReply> readers = std::move(found->second);
+  num_awaiting_ -= readers.size();
+  awaiting_.erase(found);
+  return readers;
+}
+
+void Marks::Keep(const std::string& token, bool snapshot, absl::StatusOr<ReadResult> result) {
+  kept_.push_back({token, snapshot, std::move(result)});
+  if (kept_.size() > kKeptMarks) {
+    Kept& old = kept_[kept_.size() - 1 - kKeptMarks];
+    if (old.result.ok()) old.result = NotKept(old.token);
+  }
+  if (kept_.size() > kRememberedMarks) kept_.pop_front();
+}
+
+void Marks::KeepNothing(const std::string& token) {
+  Keep(token, /*snapshot=*/false,
+       absl::UnavailableError(absl::StrCat("the values at mark ", token, " went with the server that kept them")));
+}
+
+void Marks::DropSnapshots() {
+  for (Kept& kept : kept_) {
+    if (kept.snapshot && kept.result.ok()) kept.result = NotKept(kept.token);
+  }
+}
+
+void Marks::DropUntil(absl::FunctionRef<absl::Status()> room) {
+  for (Kept& kept : kept_) {
+    const absl::Status status = room();
+    if (status.ok()) return;
+    if (kept.result.ok()) kept.result = status;
+  }
+}
+
+std::vector<ReadReply> Marks::Clear() {
+  std::vector<ReadReply> readers;
+  for (auto& [token, replies] : awaiting_) {
+    for (ReadReply& reply : replies) readers.push_back(std::move(reply));
+  }
+  awaiting_.clear();
+  num_awaiting_ = 0;
+  kept_.clear();
+  return readers;
+}
+
+std::vector<std::string> Marks::tokens() const {
+  std::vector<std::string> tokens;
+  for (const Kept& kept : kept_) tokens.push_back(kept.token);
+  return tokens;
+}
+
+}  // namespace cairn::ps
