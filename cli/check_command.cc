@@ -43,8 +43,10 @@ class CheckCommand final : public Command {
 
  private:
   std::vector<Finding> Findings() const {
+    net::ClusterFlags flags = flags_;
+    flags.needs_servers = !options_.all_reduce();
     const auto cluster =
-        net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/!flags_.job_name.empty());
+        net::ResolveCluster(flags, std::getenv("TF_CONFIG"), /*require_task=*/!flags.job_name.empty());
     if (!cluster.ok()) {
       return {{.subject = "cluster",
                .fault = true,

@@ -69,7 +69,7 @@ class ClusterCommand final : public Command {
         ->check(OneOf({"clusterspec", "shell", "compose", "kubernetes"}))
         ->capture_default_str()
         ->type_name("WORD");
-    number("--ps", plan_.servers, 1, "Parameter servers");
+    number("--ps", plan_.servers, 0, "Parameter servers; 0: workers of --mode allreduce");
     number("--workers", plan_.workers, 1, "Workers, the chief among them");
     number("--port", plan_.port, 1, "Of every task; of several on one host, of the first");
     generate->add_option("--hosts", plan_.hosts, "Hosts that tasks go to in turn: clusterspec, shell")
@@ -135,6 +135,9 @@ class ClusterCommand final : public Command {
       return absl::InvalidArgumentError(absl::StrCat("--port: ", plan_.port, " leaves no ports for ",
                                                      plan_.servers + plan_.workers, " tasks"));
     }
+    if (format.containers && plan_.servers == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("--ps: 0: --format ", format.name, " is of servers too"));
+    }
     if (format.containers && !plan_.hosts.empty()) return refuse("--hosts");
     if (!format.containers && plan_.gpus > 0) return refuse("--gpus");
     if (!kubernetes && !model_.empty()) return refuse("--model");
@@ -161,6 +164,10 @@ class ClusterCommand final : public Command {
     // What the containers, or who runs the script, add.
     if (options.model.empty()) options.model = "model.json";
     if (options.data_dir.empty()) options.data_dir = "data";
+    if (format.runs && options.all_reduce() != (plan_.servers == 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--ps: ", plan_.servers, " does not go with --mode ", options.mode));
+    }
     return worker::Validate(options);
   }
 
@@ -174,7 +181,7 @@ class ClusterCommand final : public Command {
     const auto number = [&](const char* flag, int value, int usual) {
       if (value != usual) absl::StrAppend(&line, " ", flag, " ", value);
     };
-    number("--ps", plan_.servers, 0);
+    number("--ps", plan_.servers, -1);
     number("--workers", plan_.workers, 0);
     number("--port", plan_.port, defaults.port);
     for (size_t i = 0; i < plan_.hosts.size(); ++i) {

@@ -96,7 +96,7 @@ class Doctor {
     }
     parameters_ = model->num_parameters();
     Ok("model", absl::StrCat(model->name(), ", ", net::WithCommas(Number(parameters_)), " parameters"));
-    findings_.push_back(Plan(*model, given_.cluster.spec.num_tasks("ps")));
+    if (const int servers = given_.cluster.spec.num_tasks("ps"); servers > 0) findings_.push_back(Plan(*model, servers));
     int64_t examples = 1;
     if (!options_.data_dir.empty()) {
       const auto inputs = worker::LoadInputs(options_);

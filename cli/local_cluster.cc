@@ -29,10 +29,10 @@ std::vector<std::string> Environment(std::vector<std::string> environment) {
 std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index, size_t place) {
   std::vector<std::string> command = {absl::StrCat(args.program_directory, "/cairn-", job),
                                       absl::StrCat("--job_name=", job),
-                                      absl::StrCat("--task_index=", index),
-                                      absl::StrCat("--ps_hosts=", Addresses(args.server_ports)),
-                                      absl::StrCat("--worker_hosts=", Addresses(args.worker_ports)),
-                                      absl::StrCat("--log_level=", args.log_level)};
+                                      absl::StrCat("--task_index=", index)};
+  if (!args.server_ports.empty()) command.push_back(absl::StrCat("--ps_hosts=", Addresses(args.server_ports)));
+  command.push_back(absl::StrCat("--worker_hosts=", Addresses(args.worker_ports)));
+  command.push_back(absl::StrCat("--log_level=", args.log_level));
   if (args.log_format != "text") command.push_back(absl::StrCat("--log_format=", args.log_format));
   command.insert(command.end(), args.tls_flags.begin(), args.tls_flags.end());
   if (args.metrics_port.has_value()) {
@@ -66,6 +66,10 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
     command.push_back(absl::StrCat("--model=", args.model));
     command.insert(command.end(), args.train_flags.begin(), args.train_flags.end());
     command.push_back(absl::StrCat("--threads=", args.threads));
+    if (args.workers_listen) {
+      command.push_back(absl::StrCat("--listen=", Address(args.worker_ports[i])));
+      command.push_back("--reuse_port");
+    }
     if (chief && !args.summary.empty()) command.push_back(absl::StrCat("--summary=", args.summary));
     tasks.push_back({.role = chief ? Supervisor::Role::kChief : Supervisor::Role::kWorker,
                      .child = {.name = absl::StrCat("worker/", i),

@@ -11,7 +11,7 @@ namespace cairn::cli {
 
 struct LocalClusterArgs {
   std::string program_directory;         // where cairn-ps and cairn-worker are
-  std::vector<int> server_ports;         // [ps]
+  std::vector<int> server_ports;         // [ps]; none where workers do without
   std::vector<int> worker_ports;         // [worker]
   std::string model;                     // path
   std::vector<std::string> train_flags;  // for every worker, as given: "--epochs=5"
@@ -27,6 +27,7 @@ struct LocalClusterArgs {
   int server_restarts = 0;               // of each, when it is lost
   int worker_restarts = 0;               // likewise
   bool elastic = false;                  // workers but the chief may leave
+  bool workers_listen = false;           // on their ports, each for its neighbour
   std::vector<std::string> environment;  // "NAME=value": ours
 };
 

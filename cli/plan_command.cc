@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/planner.h"
+#include "cli/ring_plan.h"
 #include "common/core/flags.h"
 #include "common/net/codec.h"
 #include "common/net/gradient/wire_choice.h"
@@ -88,12 +90,15 @@ class PlanCommand final : public Command {
     }
     const StepPlan plan = PlanStep(input_, servers_);
     const StepPlan best = BestPlan(input_, std::clamp(2 * input_.workers, servers_, std::max(servers_, kMostServers)));
-    std::printf("%s", (json_ ? AsJson(plan, best) : AsText(input_, plan, best)).c_str());
+    const RingPlan ring = PlanRing(input_);
+    const std::string text = json_ ? AsJson(plan, best, ring)
+                                   : absl::StrCat(AsText(input_, plan, best), AsText(input_, ring, plan, best));
+    std::printf("%s", text.c_str());
     return 0;
   }
 
  private:
-  std::string AsJson(const StepPlan& plan, const StepPlan& best) const {
+  std::string AsJson(const StepPlan& plan, const StepPlan& best, const RingPlan& ring) const {
     const nlohmann::ordered_json document = {{"ps", plan.servers},
                                              {"workers", input_.workers},
                                              {"step_seconds", plan.step},
@@ -109,7 +114,9 @@ class PlanCommand final : public Command {
                                              {"imbalance", plan.imbalance},
                                              {"bottleneck", plan.bottleneck},
                                              {"best_ps", best.servers},
-                                             {"best_step_seconds", best.step}};
+                                             {"best_step_seconds", best.step},
+                                             {"allreduce_step_seconds", ring.step},
+                                             {"allreduce_link_bytes", ring.worker_bytes}};
     return document.dump(2) + "\n";
   }
 

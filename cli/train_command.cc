@@ -79,7 +79,7 @@ class TrainCommand final : public Command {
   void Declare(CLI::App& app) override {
     const std::string group = "Cluster on this machine";
     CLI::Option* model = app.add_option("MODEL", model_, "The same as --model")->type_name("FILE");
-    app.add_option("--ps", num_servers_, "Parameter servers")
+    app.add_option("--ps", num_servers_, "Parameter servers; none with --mode allreduce")
         ->check(WholeNumberFrom(1))
         ->capture_default_str()
         ->type_name("N")
@@ -114,6 +114,13 @@ class TrainCommand final : public Command {
 
   int Run(const CLI::App& app) override {
     if (!model_.empty()) options_.model = model_;
+    if (options_.all_reduce()) {
+      for (const char* flag : {"--ps", "--ps_memory_limit"}) {
+        if (app.get_option(flag)->empty()) continue;
+        return Fault(absl::StrCat(flag, " does not go with --mode allreduce: there are no servers"));
+      }
+      num_servers_ = 0;
+    }
     if (options_.model.empty()) return Fault("which model? `cairn train MODEL.json --data_dir DIR`");
     if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());
     if (options_.replicas_to_aggregate > num_workers_) {
@@ -166,6 +173,7 @@ class TrainCommand final : public Command {
         .server_restarts = options_.train_dir.empty() && options_.ps_replication == 0 ? 0 : max_restarts_,
         .worker_restarts = max_restarts_,
         .elastic = options_.elastic,
+        .workers_listen = options_.all_reduce(),
         .environment = OurEnvironment(),
     });
     for (const std::string& fault : faults_) {  // TASK:POINT:PASSING:SIGNAL

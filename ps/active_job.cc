@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/memory_size.h"
 #include "common/core/status.h"
+#include "ps/optimizer_of.h"
 #include "ps/work_proto.h"
 
 namespace cairn::ps {
@@ -75,21 +76,6 @@ absl::Status CheckJob(const v1::Job& job) {
                                                    " s, must be above 0 and at most ", kLongestLeaseSeconds));
   }
   return absl::OkStatus();
-}
-
-OptimizerConfig OptimizerOf(const v1::Job& job) {
-  const v1::OptimizerConfig& proto = job.optimizer();
-  OptimizerConfig config = {
-      .name = proto.name(),
-      .hyperparameters = {proto.hyperparameters().begin(), proto.hyperparameters().end()}};
-  if (proto.has_learning_rate_schedule()) {
-    const v1::LearningRateSchedule& schedule = proto.learning_rate_schedule();
-    config.schedule = {.name = schedule.name(),
-                       .numbers = {schedule.numbers().begin(), schedule.numbers().end()},
-                       .boundaries = {schedule.boundaries().begin(), schedule.boundaries().end()},
-                       .values = {schedule.values().begin(), schedule.values().end()}};
-  }
-  return config;
 }
 
 // A band that is cut has no sum that does not depend on where.

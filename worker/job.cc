@@ -145,7 +145,7 @@ absl::Status CheckReplication(const v1::Job& job) {
 absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model,
                                 const net::ClusterSpec& cluster, int64_t num_examples) {
   v1::Job job;
-  const bool sync = options.mode == "sync";
+  const bool sync = options.mode == "sync" || options.all_reduce();
   const bool ssp = options.mode == "ssp";
   job.set_mode(sync ? v1::MODE_SYNC : ssp ? v1::MODE_SSP : v1::MODE_ASYNC);
   job.set_model_sha256(Sha256Hex(model.canonical_json()));
@@ -190,7 +190,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   job.set_epochs(options.epochs);
   job.set_seed(options.seed);
   job.set_lease_seconds(options.lease_seconds);
-  job.set_wait_for_return(options.lost_workers == "wait");
+  job.set_wait_for_return(options.lost_workers == "wait" || options.all_reduce());
   job.set_restorable(!options.train_dir.empty());
   job.set_ps_replication(options.ps_replication);
   CAIRN_RETURN_IF_ERROR(CheckReplication(job));

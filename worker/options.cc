@@ -127,8 +127,10 @@ void AddHowLong(CLI::App& app, TrainOptions& options) {
 
 void AddHow(CLI::App& app, TrainOptions& options) {
   const std::string group = "How updates are made";
-  CLI::Option* mode = app.add_option(FlagNames("mode"), options.mode, "When gradients are applied")
-                          ->check(OneOf({"sync", "async", "ssp"}))
+  CLI::Option* mode = app.add_option(FlagNames("mode"), options.mode,
+                                     "When gradients are applied; allreduce: as sync, by the workers alone, without "
+                                     "servers")
+                          ->check(OneOf({"sync", "async", "ssp", "allreduce"}))
                           ->capture_default_str()
                           ->group(group);
   app.add_flag_function(
@@ -402,7 +404,7 @@ void AddLimits(CLI::App& app, TrainOptions& options) {
       ->group(group);
   AddWireFlags(app, options.wire, group);
   app.add_option(FlagNames("transport"), options.transport,
-                 "How gradients and values travel to servers of this host: shm (as auto), unix or tcp")
+                 "How gradients and values travel to servers, or workers, of this host: shm (as auto), unix or tcp")
       ->check(OneOf({"auto", "shm", "unix", "tcp"}));
   app.add_option(FlagNames("step_timeout"), options.step_timeout_seconds,
                  "For the servers' answer to one step")
@@ -427,7 +429,31 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddLimits(app, options);
 }
 
+namespace {
+
+// What only servers can do.
+absl::Status ValidateAllReduce(const TrainOptions& options) {
+  const auto refuse = [](const char* flag, const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, " does not go with --mode allreduce: ", why));
+  };
+  if (options.replicas_to_aggregate > 0) return refuse("--replicas_to_aggregate", "every worker is in every round");
+  if (options.max_staleness >= 0) return refuse("--max_staleness", "no gradient is late");
+  if (options.staleness_aware_learning_rate) {
+    return refuse("--staleness_aware_learning_rate", "no gradient is stale");
+  }
+  if (options.elastic) return refuse("--elastic", "the ring is of the cluster's workers");
+  if (options.data_sharding == "dynamic") return refuse("--data_sharding dynamic", "nobody hands out the data");
+  if (options.ps_replication > 0) return refuse("--ps_replication", "there are no servers");
+  if (options.wire.dtype != "float32") return refuse("--wire_dtype", "sums travel as float32");
+  if (options.wire.values != "auto") return refuse("--wire_values", "every worker makes the values itself");
+  if (options.wire.topk_fraction.has_value()) return refuse("--topk_fraction", "sums travel as float32");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status Validate(const TrainOptions& options) {
+  if (options.all_reduce()) CAIRN_RETURN_IF_ERROR(ValidateAllReduce(options));
   if (options.model.empty()) return absl::InvalidArgumentError("--model is missing");
   if (options.data_dir.empty()) return absl::InvalidArgumentError("--data_dir is missing");
   if (options.mode != "sync" && options.replicas_to_aggregate > 0) {
@@ -438,7 +464,7 @@ absl::Status Validate(const TrainOptions& options) {
     return absl::InvalidArgumentError(
         "--max_staleness does not go with --sync_replicas: no late gradient is applied");
   }
-  if (options.mode != "sync" && options.lost_workers == "wait") {
+  if (options.mode != "sync" && !options.all_reduce() && options.lost_workers == "wait") {
     return absl::InvalidArgumentError("--lost_workers=wait needs --sync_replicas: only rounds wait");
   }
   if (options.resume.empty()) return absl::InvalidArgumentError("--resume: auto, never, or which directory?");

@@ -45,7 +45,9 @@ struct TrainOptions {
   int64_t train_steps = 0;  // --train_steps: global steps; 0: as many as the epochs take
 
   // How updates are made.
-  std::string mode = "async";  // --mode sync|async|ssp; --sync_replicas / --nosync_replicas say the same
+  // --mode sync|async|ssp|allreduce; --sync_replicas / --nosync_replicas say the first two
+  std::string mode = "async";
+  bool all_reduce() const { return mode == "allreduce"; }  // without servers
   int64_t replicas_to_aggregate = 0;  // --replicas_to_aggregate: 0 is all workers
   int64_t max_staleness = -1;         // --max_staleness: async: refuse older gradients; -1 is no limit
   // ssp: clocks that a worker may be ahead of the slowest

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <numeric>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +22,6 @@ namespace {
 
 // For a server's answer to the reading of its state.
 constexpr auto kReadLimit = std::chrono::seconds(60);
-constexpr auto kBetweenTries = std::chrono::milliseconds(100);
 constexpr auto kLockWait = std::chrono::seconds(10);  // a chief that is about to end
 
 void SaySkipped(const absl::Status& damage) {
@@ -270,7 +268,7 @@ bool Snapshots::Due(int64_t version) const {
          clock_.Now() - marked_at_ >= std::chrono::duration<double>(options_.save_secs);
 }
 
-void Snapshots::AfterStep(client::TrainingClient& client) {
+void Snapshots::AfterStep(client::Exchange& client) {
   if (marked_version_ < 0) marked_version_ = client.version();  // as it was when training began
   if (!Due(client.version())) return;
   {
@@ -280,17 +278,17 @@ void Snapshots::AfterStep(client::TrainingClient& client) {
   if (const absl::Status status = Mark(client); !status.ok()) LogWarning(status.message());
 }
 
-absl::Status Snapshots::Mark(client::TrainingClient& client) {
+absl::Status Snapshots::Mark(client::Exchange& client) {
   marked_at_ = clock_.Now();
-  CAIRN_ASSIGN_OR_RETURN(client::MarkedSnapshot marked, client.MarkSnapshot());
-  marked_version_ = marked.progress.version();
+  CAIRN_ASSIGN_OR_RETURN(client::TakenSnapshot taken, client.TakeSnapshot());
+  marked_version_ = taken.version;
   MutexLock lock(mutex_);
-  work_ = Work{&client.connection(), std::move(marked)};
+  work_ = std::move(taken);
   changed_.NotifyAll();
   return absl::OkStatus();
 }
 
-absl::Status Snapshots::SaveNow(client::TrainingClient& client, Duration limit) {
+absl::Status Snapshots::SaveNow(client::Exchange& client, Duration limit) {
   if (options_.train_dir.empty()) return absl::OkStatus();
   const TimePoint deadline = std::chrono::steady_clock::now() + limit;
   const auto wait = [&]() -> absl::Status {
@@ -298,7 +296,7 @@ absl::Status Snapshots::SaveNow(client::TrainingClient& client, Duration limit) 
     while (work_.has_value()) {
       if (!changed_.WaitUntil(mutex_, deadline) && work_.has_value()) {
         return absl::DeadlineExceededError(
-            absl::StrCat("the snapshot of step ", work_->marked.progress.version(), " is not written yet"));
+            absl::StrCat("the snapshot of step ", work_->version, " is not written yet"));
       }
     }
     return last_;
@@ -306,19 +304,17 @@ absl::Status Snapshots::SaveNow(client::TrainingClient& client, Duration limit) 
   const absl::Status before = wait();
   if (absl::IsDeadlineExceeded(before)) return before;
   if (before.ok() && client.version() == marked_version_) return absl::OkStatus();
-  for (;;) {  // a server that kept the snapshot may be lost, and its copy take its place
+  for (;;) {
     absl::Status status = Mark(client);
     if (status.ok()) status = wait();
-    const bool again = absl::IsUnavailable(status) && client.connection().replicated();
-    if (!again || std::chrono::steady_clock::now() >= deadline) return status;
-    std::this_thread::sleep_for(kBetweenTries);
-    CAIRN_RETURN_IF_ERROR(client.connection().DescribeAll().status());
+    if (status.ok() || std::chrono::steady_clock::now() >= deadline) return status;
+    CAIRN_RETURN_IF_ERROR(client.MendSnapshot(status));
   }
 }
 
 void Snapshots::Run() {
   for (;;) {
-    const Work* work = nullptr;
+    const client::TakenSnapshot* work = nullptr;
     {
       MutexLock lock(mutex_);
       while (!stopping_ && !work_.has_value()) {
@@ -328,9 +324,9 @@ void Snapshots::Run() {
       work = &*work_;  // nobody else changes it before it is done
     }
     absl::Status status = Save(*work);
-    if (meters_ != nullptr) meters_->OnCheckpoint(work->marked.progress.version(), status.ok());
+    if (meters_ != nullptr) meters_->OnCheckpoint(work->version, status.ok());
     if (!status.ok()) {
-      LogWarning("the snapshot of step ", work->marked.progress.version(),
+      LogWarning("the snapshot of step ", work->version,
                  " was not written: ", status.message());
     }
     MutexLock lock(mutex_);
@@ -340,12 +336,11 @@ void Snapshots::Run() {
   }
 }
 
-absl::Status Snapshots::Save(const Work& work) const {
-  const TraceSpan::What what = {.step = work.marked.progress.version()};
+absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {
+  const TraceSpan::What what = {.step = taken.version};
   const TraceSpan save(trace_, TraceLane::kSnapshot, "save", what);
   TraceSpan read(trace_, TraceLane::kSnapshot, "read", what);
-  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot,
-                         client::ReadSnapshot(*work.connection, work.marked, kReadLimit));
+  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit));
   read.End();
   const TraceSpan write(trace_, TraceLane::kSnapshot, "write", what);
   if (faults_ != nullptr) faults_->Pass("snapshot");

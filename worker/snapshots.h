@@ -22,7 +22,7 @@
 #include "common/net/placement.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/train_dir_lock.h"
-#include "worker/client/training_client.h"
+#include "worker/client/exchange.h"
 #include "worker/meters.h"
 #include "worker/nn/model.h"
 #include "worker/options.h"
@@ -54,26 +54,21 @@ class Snapshots final : public client::StateSource {
 
   // Takes a snapshot when one is due by --save_steps or --save_secs and the one before has been written. What
   // fails is said and tried again later.
-  void AfterStep(client::TrainingClient& client);
+  void AfterStep(client::Exchange& client);
   // Takes one now, unless this version is saved, and waits until it is on the disk, at most for `limit`. OK
   // without --train_dir.
-  absl::Status SaveNow(client::TrainingClient& client, Duration limit);
+  absl::Status SaveNow(client::Exchange& client, Duration limit);
 
  private:
-  struct Work {
-    client::Connection* connection;
-    client::MarkedSnapshot marked;
-  };
-
   Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job, const Clock& clock,
             FaultPoints* faults, WorkerMeters* meters, TraceRecorder* trace);
   absl::Status FindFirst();
   absl::Status CheckSame(const Checkpoint& checkpoint) const;
   v1::Progress ProgressOf(const Checkpoint& checkpoint) const;
   bool Due(int64_t version) const;
-  absl::Status Mark(client::TrainingClient& client) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Mark(client::Exchange& client) ABSL_LOCKS_EXCLUDED(mutex_);
   void Run();
-  absl::Status Save(const Work& work) const;
+  absl::Status Save(const client::TakenSnapshot& taken) const;
 
   const TrainOptions& options_;
   const nn::Model& model_;
@@ -93,7 +88,7 @@ class Snapshots final : public client::StateSource {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<Work> work_ ABSL_GUARDED_BY(mutex_);  // being read and written
+  std::optional<client::TakenSnapshot> work_ ABSL_GUARDED_BY(mutex_);  // being read and written
   absl::Status last_ ABSL_GUARDED_BY(mutex_);         // what the one before came to
   Thread thread_;                                     // last: everything above exists when it starts
 };

@@ -117,7 +117,7 @@ absl::StatusOr<Summary> Trainer::Run() {
 }
 
 absl::StatusOr<Summary> Trainer::TrainAndMend() {
-  client::TrainingClient& client = parts_.client;
+  client::Exchange& client = parts_.client;
   int mendings = 0;  // without a step in between
   absl::Status entered = Enter();
   for (;;) {
@@ -133,7 +133,7 @@ absl::StatusOr<Summary> Trainer::TrainAndMend() {
 }
 
 absl::Status Trainer::Enter() {
-  client::TrainingClient& client = parts_.client;
+  client::Exchange& client = parts_.client;
   CAIRN_RETURN_IF_ERROR(client.WaitReady(parts_.job));
   CAIRN_RETURN_IF_ERROR(client.Join());
   if (start_ == TimePoint()) {
@@ -190,7 +190,7 @@ bool Trainer::done() const {
 }
 
 absl::Status Trainer::NoteWork() {
-  client::TrainingClient& client = parts_.client;
+  client::Exchange& client = parts_.client;
   if (client.work().tickets().empty()) CAIRN_RETURN_IF_ERROR(client.AwaitWork());
   const int members = client.work().members();
   if (chief() && members_ > 0 && members != members_)
@@ -219,7 +219,7 @@ const data::Batch& Trainer::NextBatch() {
 }
 
 absl::Status Trainer::TrainStep() {
-  client::TrainingClient& client = parts_.client;
+  client::Exchange& client = parts_.client;
   if (parts_.trace != nullptr) parts_.trace->AtStep(client.version() + 1);
   const TraceSpan step(parts_.trace, TraceLane::kStep, "step");
   const TimePoint began = parts_.clock.Now();
@@ -437,7 +437,7 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
 }
 
 absl::StatusOr<Summary> Trainer::WrapUp() {
-  client::TrainingClient& client = parts_.client;
+  client::Exchange& client = parts_.client;
   const Duration limit = Seconds(parts_.options.step_timeout_seconds);
   // No update comes any more: from here on nothing that a server loses has to be computed again.
   if (sync()) CAIRN_RETURN_IF_ERROR(parts_.snapshots->SaveNow(client, limit));

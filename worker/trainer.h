@@ -17,7 +17,7 @@
 #include "common/core/trace.h"
 #include "worker/board/board.h"
 #include "worker/callbacks.h"
-#include "worker/client/training_client.h"
+#include "worker/client/exchange.h"
 #include "worker/data/batch_loader.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluator.h"
@@ -43,7 +43,7 @@ class Trainer {
     const v1::Job& job;         // but for the run_id
     const std::string& device;  // "/cpu:0", or "/gpu:0,/gpu:1": where the replica computes
     nn::Replica& replica;
-    client::TrainingClient& client;
+    client::Exchange& client;
     // Null for all but the chief.
     Progress* progress;
     Callbacks* callbacks;

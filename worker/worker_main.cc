@@ -30,9 +30,11 @@
 #include "common/net/grpc_util.h"
 #include "common/net/http_server.h"
 #include "common/net/tls.h"
+#include "worker/all_reduce_task.h"
 #include "worker/callbacks.h"
 #include "worker/client/grpc_transport.h"
 #include "worker/client/local_transport.h"
+#include "worker/client/training_client.h"
 #include "worker/compute.h"
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
@@ -188,8 +190,49 @@ ExitCode Report(const absl::Status& status, int signal) {
   return ExitCodeOf(status);
 }
 
+// Reaches every server of the job.
+absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
+    const TrainOptions& options, const v1::Job& job, const nn::Model& model, const net::ResolvedCluster& cluster,
+    int worker, const net::TlsFiles& tls, const StopOnSignal& stop, WorkerMeters& meters,
+    TraceRecorder* trace) {
+  std::vector<std::unique_ptr<client::ServerStub>> stubs;
+  const auto credentials = net::ChannelCredentialsOf(tls);
+  for (const std::string& address : job.servers()) {
+    stubs.push_back(client::MakeLocalStub(client::MakeGrpcStub(address, credentials),
+                                          {.transport = client::ParseTransport(options.transport).value(),
+                                           .say = [address](const std::string& how) {
+                                             LogInfo("gradients and values to and from ", address, ": by ",
+                                                     how);
+                                           }}));
+  }
+  client::ConnectionOptions::PlaceStub at_place;
+  if (job.ps_replication() > 0) {
+    at_place = [&job, credentials](int part, int place) {
+      return client::MakeGrpcStub(job.servers(place), credentials, part);
+    };
+  }
+  client::ConnectionOptions reaching = {.task = cluster.self.ToString(),
+                                        .cluster_hash = cluster.spec.Hash(),
+                                        .connect_timeout = Seconds(options.connect_timeout_seconds),
+                                        .say = [](const std::string& text) { LogWarning(text); },
+                                        .stop = [&stop] { return stop.received() != 0; },
+                                        .at_place = std::move(at_place),
+                                        .trace = trace};
+  auto connection = client::Connection::Open(std::move(stubs), std::move(reaching));
+  if (!connection.ok()) return connection.status();
+
+  return std::make_unique<client::TrainingClient>(
+      *std::move(connection), VariablesOf(model),
+      client::TrainingOptions{.worker = worker,
+                              .task = cluster.self.ToString(),
+                              .step_timeout = Seconds(options.step_timeout_seconds),
+                              .report = [&meters] { return meters.Report(); },
+                              .trace = trace});
+}
+
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
-        const net::MetricsFlags& watched, const TraceFlags& traced, SignalQueue& signals, FaultPoints& faults) {
+        const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced, SignalQueue& signals,
+        FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
@@ -251,40 +294,26 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (!pages.ok()) return Fault(pages.status().message());
 
   // From here on it is the cluster that decides.
-  std::vector<std::unique_ptr<client::ServerStub>> stubs;
-  const auto credentials = net::ChannelCredentialsOf(tls);
-  for (const std::string& address : job->servers()) {
-    stubs.push_back(client::MakeLocalStub(client::MakeGrpcStub(address, credentials),
-                                          {.transport = client::ParseTransport(options.transport).value(),
-                                           .say = [address](const std::string& how) {
-                                             LogInfo("gradients and values to and from ", address, ": by ",
-                                                     how);
-                                           }}));
-  }
   StopOnSignal stop(signals);
-  client::ConnectionOptions::PlaceStub at_place;
-  if (job->ps_replication() > 0) {
-    at_place = [&](int part, int place) {
-      return client::MakeGrpcStub(job->servers(place), credentials, part);
-    };
+  std::unique_ptr<AllReduceTask> ring;
+  std::unique_ptr<client::TrainingClient> served;
+  if (options.all_reduce()) {
+    auto started = AllReduceTask::Start({.options = options,
+                                         .model = model,
+                                         .job = *job,
+                                         .cluster = cluster,
+                                         .tls = tls,
+                                         .listen = listen,
+                                         .worker = worker,
+                                         .threads = CoresOf(options, cluster)});
+    if (!started.ok()) return Failure(started.status());
+    ring = *std::move(started);
+  } else {
+    auto connected = ConnectToServers(options, *job, model, cluster, worker, tls, stop, meters, trace.recorder());
+    if (!connected.ok()) return static_cast<int>(Report(connected.status(), stop.received()));
+    served = *std::move(connected);
   }
-  auto connection =
-      client::Connection::Open(std::move(stubs), {.task = cluster.self.ToString(),
-                                                  .cluster_hash = cluster.spec.Hash(),
-                                                  .connect_timeout = Seconds(options.connect_timeout_seconds),
-                                                  .say = [](const std::string& text) { LogWarning(text); },
-                                                  .stop = [&stop] { return stop.received() != 0; },
-                                                  .at_place = std::move(at_place),
-                                                  .trace = trace.recorder()});
-  if (!connection.ok()) return static_cast<int>(Report(connection.status(), stop.received()));
-
-  client::TrainingClient client(*std::move(connection), VariablesOf(model),
-                                {.worker = worker,
-                                 .task = cluster.self.ToString(),
-                                 .step_timeout = Seconds(options.step_timeout_seconds),
-                                 .report = [&meters] { return meters.Report(); },
-                                 .trace = trace.recorder(),
-                                 .wire = &meters.wire});
+  client::Exchange& client = ring != nullptr ? ring->exchange() : *served;
   std::unique_ptr<Progress> progress;
   if (chief) {
     progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
@@ -352,6 +381,7 @@ int Main(int argc, char** argv) {
   net::TlsFiles tls;
   net::MetricsFlags watched;
   TraceFlags traced;
+  ListenFlags listen;
   FaultPoints::Fault fault;
   CLI::App app("One worker task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags);
@@ -359,6 +389,9 @@ int Main(int argc, char** argv) {
   net::AddMetricsFlags(app, watched);
   AddTraceFlags(app, traced);
   AddTrainOptions(app, options);
+  app.add_option("--listen", listen.address,
+                 "--mode allreduce: HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
+  app.add_flag("--reuse_port,--reuse-port", listen.reuse_port)->group("");
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
   if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
@@ -368,10 +401,15 @@ int Main(int argc, char** argv) {
   if (const absl::Status status = CheckTraceFlags(traced); !status.ok()) return Fault(status.message());
 
   flags.unlisted_workers = options.elastic;
+  flags.needs_servers = !options.all_reduce();
   const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return Fault(cluster.status().message());
   if (cluster->self.job != "worker" && cluster->self.job != "chief") {
     return Fault(absl::StrCat("--job_name: this program is a worker or a chief, not a ", cluster->self.job));
+  }
+  if (options.all_reduce() && cluster->spec.num_tasks("ps") > 0) {
+    return Fault(absl::StrCat(cluster->source, ": --mode allreduce has no use for the cluster's ",
+                              cluster->spec.num_tasks("ps"), " ps"));
   }
   if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic || options.cpu_devices > 1) {
     WaitPassively(argv);
@@ -380,7 +418,7 @@ int Main(int argc, char** argv) {
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level),
                LogFormatOf(options.log_format));
   FaultPoints faults(fault);
-  return Run(options, *cluster, tls, watched, traced, signals, faults);
+  return Run(options, *cluster, tls, listen, watched, traced, signals, faults);
 }
 
 }  // namespace cairn::worker

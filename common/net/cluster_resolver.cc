@@ -148,7 +148,7 @@ absl::StatusOr<const json*> ClusterOfDocument(const json& document, absl::string
 
 absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std::string& source,
                                              const PartialTask& flags, bool require_task,
-                                             bool unlisted_workers) {
+                                             bool unlisted_workers, bool needs_servers) {
   CAIRN_ASSIGN_OR_RETURN(const json document, ParseJson(text, source));
   const bool is_tf_config =
       document.is_object() && (document.contains("cluster") || document.contains("task") ||
@@ -172,7 +172,7 @@ absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std:
   resolved.source = source;
   const json no_jobs = json::object();
   CAIRN_ASSIGN_OR_RETURN(resolved.spec,
-                         ClusterSpec::FromJobs(jobs == nullptr ? no_jobs : *jobs, source, self));
+                         ClusterSpec::FromJobs(jobs == nullptr ? no_jobs : *jobs, source, self, needs_servers));
   if (!require_task) return resolved;
   CAIRN_RETURN_IF_ERROR(CheckComplete(task, source));
   CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, *self, source, unlisted_workers));
@@ -199,7 +199,7 @@ absl::StatusOr<ResolvedCluster> FromFlags(const ClusterFlags& flags, const Parti
     }
   }
   if (require_task) CAIRN_RETURN_IF_ERROR(CheckComplete(task, "flags"));
-  if (flags.ps_hosts.empty() && task.job != "evaluator") {
+  if (flags.ps_hosts.empty() && task.job != "evaluator" && flags.needs_servers) {
     return absl::InvalidArgumentError(
         "--ps_hosts is missing; training needs at least one, as in --ps_hosts=localhost:2222");
   }
@@ -220,13 +220,17 @@ absl::StatusOr<ResolvedCluster> ResolveCluster(const ClusterFlags& flags, const 
   if (!flags.cluster_file.empty()) {
     const auto text = ReadFile(flags.cluster_file);
     if (!text.ok()) return Annotate(text.status(), "--cluster");
-    return FromDocument(*text, flags.cluster_file, task, require_task, flags.unlisted_workers);
+    return FromDocument(*text, flags.cluster_file, task, require_task, flags.unlisted_workers,
+                        flags.needs_servers);
   }
   const absl::string_view environment = tf_config == nullptr ? "" : absl::StripAsciiWhitespace(tf_config);
   if (!environment.empty()) {
-    return FromDocument(std::string(environment), "TF_CONFIG", task, require_task, flags.unlisted_workers);
+    return FromDocument(std::string(environment), "TF_CONFIG", task, require_task, flags.unlisted_workers,
+                        flags.needs_servers);
   }
-  if (task.job == "evaluator" && task.index) return FromDocument("{}", "flags", task, require_task, false);
+  if (task.job == "evaluator" && task.index) {
+    return FromDocument("{}", "flags", task, require_task, false, /*needs_servers=*/false);
+  }
   return absl::InvalidArgumentError(
       "no cluster: give --ps_hosts and --worker_hosts, or --cluster=FILE, or set TF_CONFIG");
 }

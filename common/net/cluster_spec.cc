@@ -129,7 +129,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::FromJson(absl::string_view text, absl::
 }
 
 absl::StatusOr<ClusterSpec> ClusterSpec::FromJobs(const json& jobs, absl::string_view source,
-                                                  const std::optional<TaskId>& self) {
+                                                  const std::optional<TaskId>& self, bool needs_servers) {
   if (!jobs.is_object()) {
     return Refuse(source,
                   absl::StrCat("a cluster is an object like {\"ps\": [\"localhost:2222\"], \"worker\": "
@@ -156,7 +156,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::FromJobs(const json& jobs, absl::string
   const std::map<int, HostPort>& servers = spec.tasks("ps");
   const bool dense = servers.empty() || static_cast<size_t>(servers.rbegin()->first) == servers.size() - 1;
   const bool is_ps = self && self->job == "ps", is_evaluator = self && self->job == "evaluator";
-  if (servers.empty() && !is_evaluator) return MissingServers(jobs, source);
+  if (servers.empty() && !is_evaluator && needs_servers) return MissingServers(jobs, source);
   if (!dense && !is_ps) {
     int missing = 0;
     while (servers.contains(missing)) ++missing;
@@ -233,6 +233,12 @@ uint64_t ClusterSpec::Hash() const {
   if (!knows_all_servers()) return 0;
   return StreamOf(absl::StrJoin(servers(), ",", [](std::string* out, const HostPort& address) {
     absl::StrAppend(out, address.ToString());
+  }));
+}
+
+uint64_t ClusterSpec::TrainersHash() const {
+  return StreamOf(absl::StrJoin(trainers(), ",", [this](std::string* out, const TaskId& task) {
+    absl::StrAppend(out, tasks(task.job).at(task.index).ToString());
   }));
 }
 

@@ -32,9 +32,9 @@ class ClusterSpec {
   static absl::StatusOr<ClusterSpec> FromJson(absl::string_view text, absl::string_view source);
   // The same of a parsed object, as `self` sees it (nobody in particular when unset). In a sparse cluster a
   // ps may see itself alone, and in Kubeflow's form as the only element of the list, whatever its index; an
-  // evaluator need not see any ps.
+  // evaluator need not see any ps. `needs_servers`: false where workers do without.
   static absl::StatusOr<ClusterSpec> FromJobs(const nlohmann::json& jobs, absl::string_view source,
-                                              const std::optional<TaskId>& self);
+                                              const std::optional<TaskId>& self, bool needs_servers = true);
   // Adds one task. Refuses, without changing anything: an unknown job, a task that is there, an address that
   // another task has, a second chief.
   absl::Status Add(const TaskId& task, const HostPort& address);
@@ -62,6 +62,8 @@ class ClusterSpec {
   // and on every machine; it is 0, which agrees with any, for a task that does not know all servers.
   std::string ToJson() const;
   uint64_t Hash() const;
+  // The same of the trainers' addresses, in their order: of workers that do without servers.
+  uint64_t TrainersHash() const;
 
  private:
   std::map<std::string, std::map<int, HostPort>> jobs_;  // only jobs that have tasks
@@ -75,6 +77,7 @@ struct ClusterFlags {
   std::optional<int> task_index{};  // --task_index
   std::vector<std::string> ps_hosts{}, worker_hosts{}, chief_hosts{}, evaluator_hosts{};
   bool unlisted_workers = false;  // a worker need not be listed: it may join a job that runs
+  bool needs_servers = true;      // a cluster without ps is none
 };
 
 struct ResolvedCluster {

@@ -219,6 +219,11 @@ void WriteMean(absl::Span<const WeightedGradient> gradients, int64_t count, floa
   }
 }
 
+void AddTerm(const float* gradient, float weight, float divisor, int64_t count, float* sum, Isa isa) {
+  const Term term = {gradient, weight};
+  AddTerms<1>(&term, 0, count, divisor, isa, sum);
+}
+
 int64_t ApplyMovingAverage(float momentum, absl::Span<const WeightedGradient> gradients,
                            const UpdateRange& range, Isa isa) {
   CAIRN_CHECK(!gradients.empty());

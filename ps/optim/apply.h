@@ -49,6 +49,12 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
 void WriteMean(absl::Span<const WeightedGradient> gradients, int64_t count, float* mean,
                Isa isa = WidestIsa());
 
+// One term of a mean whose terms are in several places: sum = (sum + weight * gradient) / divisor, element by
+// element. From 0 on, with the weights divided by their greatest common divisor and the last divisor their sum,
+// it comes to what ApplyMean() takes, in the order of the calls.
+void AddTerm(const float* gradient, float weight, float divisor, int64_t count, float* sum,
+             Isa isa = WidestIsa());
+
 // new = momentum * old + (1 - momentum) * mean, without any optimizer: for statistics that workers push in
 // place of a gradient. Without an example nothing changes. At a momentum of 1 nothing changes either, and the
 // gradients are not read. Returns as ApplyMean().

@@ -23,11 +23,11 @@ namespace {
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
-// "mode: async here, sync on the servers", or nothing when they agree.
+// "mode: async here, sync", and where the second is is said by others; nothing when they agree.
 void Compare(absl::string_view what, const std::string& here, const std::string& there,
              std::vector<std::string>* differences) {
   if (here != there)
-    differences->push_back(absl::StrCat(what, ": ", here, " here, ", there, " on the servers"));
+    differences->push_back(absl::StrCat(what, ": ", here, " here, ", there));
 }
 
 // What an optimizer's configuration says, by name: "learning_rate", "schedule decay_steps".
@@ -45,7 +45,9 @@ std::map<std::string, std::string> SettingsOf(const v1::OptimizerConfig& optimiz
   return settings;
 }
 
-absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
+}  // namespace
+
+std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, absl::string_view where) {
   const v1::Job& ours = intended.job;
   std::vector<std::string> differences;
   Compare("mode", v1::Mode_Name(ours.mode()), v1::Mode_Name(theirs.mode()), &differences);
@@ -93,9 +95,17 @@ absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
     };
     Compare(name, value_in(here), value_in(there), &differences);
   }
+  for (std::string& difference : differences) absl::StrAppend(&difference, " ", where);
+  return absl::StrJoin(differences, "; ");
+}
+
+namespace {
+
+absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
+  const std::string differences = DifferencesFrom(intended, theirs, "on the servers");
   if (differences.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the servers train another job than ", intended.task,
-                                                    ": ", absl::StrJoin(differences, "; ")));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the servers train another job than ", intended.task, ": ", differences));
 }
 
 absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJob& intended,

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
 #include "common/core/clock.h"
@@ -24,6 +25,10 @@ struct IntendedJob {
   const v1::Job& job;
   const std::vector<net::VariableInfo>& variables;
 };
+
+// What is understood otherwise elsewhere, "mode: sync here, async on the servers; ..."; empty when both mean the
+// same job.
+std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, absl::string_view where);
 
 // The job as the servers have it.
 struct LearntJob {

@@ -20,6 +20,7 @@ namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kBetweenSnapshots = std::chrono::milliseconds(100);
 // Gradients are sent when so many elements of a server have been announced (256 KiB). Each sending wakes
 // threads on both sides that take the core from the computation: with 64 KiB a cluster of small networks was
 // a tenth slower.
@@ -720,6 +721,20 @@ void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
 absl::StatusOr<MarkedSnapshot> TrainingClient::MarkSnapshot() {
   return client::MarkSnapshot(*connection_, job_,
                               absl::StrCat("snapshot ", options_.task, "#", incarnation_, ".", ++reads_));
+}
+
+absl::StatusOr<TakenSnapshot> TrainingClient::TakeSnapshot() {
+  CAIRN_ASSIGN_OR_RETURN(MarkedSnapshot marked, MarkSnapshot());
+  const int64_t version = marked.progress.version();
+  return TakenSnapshot{.version = version, .read = [this, marked = std::move(marked)](Duration limit) {
+                         return ReadSnapshot(*connection_, marked, limit);
+                       }};
+}
+
+absl::Status TrainingClient::MendSnapshot(const absl::Status& failure) {
+  if (!absl::IsUnavailable(failure) || !connection_->replicated()) return failure;
+  std::this_thread::sleep_for(kBetweenSnapshots);
+  return connection_->DescribeAll().status();
 }
 
 absl::Status TrainingClient::WaitForOthers(Duration timeout) {

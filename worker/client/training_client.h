@@ -37,6 +37,7 @@
 #include "common/net/placement.h"
 #include "worker/client/compressed_gradients.h"
 #include "worker/client/connection.h"
+#include "worker/client/exchange.h"
 #include "worker/client/job_setup.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
@@ -58,20 +59,13 @@ struct TrainingOptions {
   WireMeters* wire = nullptr;      // may be; what steps take on the wire
 };
 
-struct StepResult {
-  // ps/0's; in an asynchronous job, where servers may decide each for itself, STALE when one of them said so.
-  v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
-  int64_t staleness = 0;
-  bool duplicate = false;  // an answer came to a repeated push
-};
-
-class TrainingClient {
+class TrainingClient final : public Exchange {
  public:
   // `variables`: the model's, with offsets in a flat buffer without gaps.
   TrainingClient(std::unique_ptr<Connection> connection, std::vector<net::VariableInfo> variables,
                  TrainingOptions options);
   // Leaves nothing behind but, without Leave(), a lease that runs out.
-  ~TrainingClient();
+  ~TrainingClient() override;
 
   // --- Before training ---
 
@@ -79,100 +73,103 @@ class TrainingClient {
   // since this client was last a member, all are set back together to what `source` finds for that case.
   // FAILED_PRECONDITION when they train a job other than `job` (but for what changes in its course). Errors
   // of the source.
-  absl::Status Initialise(const v1::Job& job, StateSource& source);
+  absl::Status Initialise(const v1::Job& job, StateSource& source) override;
   // Everybody's: waits for all servers to have variables, then checks that their job is `job` and that they
   // hold `variables`.
-  absl::Status WaitReady(const v1::Job& job);
+  absl::Status WaitReady(const v1::Job& job) override;
   // Becomes a member, starts heartbeats, and pulls the values: parameters(), version() and position() are
   // set.
-  absl::Status Join();
+  absl::Status Join() override;
   // After a step, or another call, that ended with ABORTED: forgets the membership and reaches all servers
   // again, whichever processes they are now. Initialise() and WaitReady() then begin anew. After Interrupt(),
   // and when the servers are not there within their limit, it fails.
-  absl::Status Reconnect();
+  absl::Status Reconnect() override;
   // What Reconnect() can mend: this worker's own place; what a server has lost, where the chief keeps
   // snapshots or this worker had not joined yet.
-  bool CanReconnectAfter(const absl::Status& failure) const;
+  bool CanReconnectAfter(const absl::Status& failure) const override;
 
   // --- Steps ---
 
   // Values of one version, in the variables' order; after a join and a step, as they travel in this job (Job.wire).
   // Constant between FinishStep and FinishStep.
-  absl::Span<const float> parameters() const { return parameters_.span(); }
+  absl::Span<const float> parameters() const override { return parameters_.span(); }
   // Where parameters() lie, now or later, for as long as this object lives.
-  std::array<absl::Span<const float>, 2> parameter_buffers() const {
+  std::array<absl::Span<const float>, 2> parameter_buffers() const override {
     return {parameters_.span(), incoming_.span()};
   }
   // Their version; in an asynchronous job, where servers may count each for itself, that on ps/0.
-  int64_t version() const { return versions_[0]; }
+  int64_t version() const override { return versions_[0]; }
   // How many batches of this worker's part of the data were part of updates when it joined.
-  int64_t position() const { return position_; }
+  int64_t position() const override { return position_; }
   // In a job of bounded staleness, how many pushes this worker counted as having made when it joined; else 0.
-  int64_t clock_at_join() const { return clock_at_join_; }
+  int64_t clock_at_join() const override { return clock_at_join_; }
   // The job has made its last update.
-  bool finished() const { return finished_; }
+  bool finished() const override { return finished_; }
   // With dynamic sharding: as ps/0 said when it last answered a join, a step or AwaitWork().
-  const v1::Work& work() const { return work_; }
+  const v1::Work& work() const override { return work_; }
 
   // Opens a push of the gradients in `gradients` (parallel to parameters()) of `examples` examples computed
   // from parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed,
   // and unchanged once announced.
   // `position`: of its part of the data, batches that the worker has behind it with this one; with dynamic
   // sharding, the number of its ticket's first example (PushBegin.position).
-  void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position = 0);
+  void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position = 0) override;
   // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0
   // examples not needed.
-  void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Announce(int variable) override ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for the answers; afterwards parameters() are the values that the decision about the push left.
   // Broken streams are opened again and pushes repeated until the step's limit: DEADLINE_EXCEEDED or
   // UNAVAILABLE then name the server and what the round waits for. ABORTED when a server has been restarted
   // or this worker has lost its lease.
-  absl::StatusOr<StepResult> FinishStep();
+  absl::StatusOr<StepResult> FinishStep() override;
 
   // With dynamic sharding, when work() has no ticket: waits for one, or for the end of the job, and pulls the
   // values that there are then. UNAVAILABLE, saying what is missing, when the step's limit is over.
-  absl::Status AwaitWork();
+  absl::Status AwaitWork() override;
 
   // Pulls the current values, exact whatever the job's wire is: of one version on all servers, but in an asynchronous job whose optimizer takes
   // no norms.
-  absl::Status Pull();
+  absl::Status Pull() override;
 
   // --- The chief's, between steps ---
 
   // Of the next update, on ps/0.
-  absl::StatusOr<float> LearningRate();
+  absl::StatusOr<float> LearningRate() override;
   // Of all updates from now on: from the same version on everywhere, but in an asynchronous job without norms
   // as each server hears of it. INVALID_ARGUMENT while a schedule gives it.
-  absl::Status SetLearningRate(float rate);
+  absl::Status SetLearningRate(float rate) override;
   // Ends the job for all: no server makes another update, likewise. Afterwards finished() is true and
   // parameters() are the last ones.
-  absl::Status EndTraining();
+  absl::Status EndTraining() override;
   // Puts `values`, parallel to parameters(), in the place of the servers', and pulls them. For when nobody
   // else trains.
-  absl::Status Write(absl::Span<const float> values);
+  absl::Status Write(absl::Span<const float> values) override;
 
   // A snapshot here, to be read by ReadSnapshot(connection(), ...).
   absl::StatusOr<MarkedSnapshot> MarkSnapshot();
+  absl::StatusOr<TakenSnapshot> TakeSnapshot() override;
+  // A server that kept the snapshot may be lost, and its copy take its place.
+  absl::Status MendSnapshot(const absl::Status& failure) override;
   Connection& connection() { return *connection_; }
 
   // Ends what waits, and what will, with `reason`. Any thread.
-  void Interrupt(absl::Status reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Interrupt(absl::Status reason) override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The end ---
 
   // Best effort: tells the servers, within a few seconds.
-  void Leave(v1::LeaveReason reason, const std::string& message);
+  void Leave(v1::LeaveReason reason, const std::string& message) override;
   // The chief's: waits until all other workers have left or lost their lease.
-  absl::Status WaitForOthers(Duration timeout);
+  absl::Status WaitForOthers(Duration timeout) override;
   // After Leave(), everybody's but the chief's: waits for the end of training where the job may be set back before
   // (client::AwaitEnd); its patience is the step's limit.
-  absl::Status AwaitEnd() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status AwaitEnd() override ABSL_LOCKS_EXCLUDED(mutex_);
   // The chief's: tells every server that training is over.
-  absl::Status Finish();
+  absl::Status Finish() override;
   // Counters as ps/0 has them.
-  absl::StatusOr<v1::Counters> ServerCounters();
+  absl::StatusOr<v1::Counters> ServerCounters() override;
   // With dynamic sharding, at the job's end: what was missed and repeated, over all servers.
-  absl::StatusOr<v1::DataPosition> UsedData();
+  absl::StatusOr<v1::DataPosition> UsedData() override;
 
  private:
   // One server's part of the step under way.

@@ -17,6 +17,7 @@
 #include "kernels/cpu/device.h"
 #include "tests/support/effort.h"
 #include "tests/support/in_process_cluster.h"
+#include "worker/client/training_client.h"
 #include "worker/data/digits.h"
 #include "worker/job.h"
 

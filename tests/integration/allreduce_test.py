@@ -1,0 +1,157 @@
+"""Workers without servers: `--mode allreduce` comes to what synchronous servers come to, and ends as promised."""
+
+import json
+import signal
+import struct
+
+from harness import DONE, FAILURE, MLP, RETRYABLE, Cluster, IntegrationTest, main, read_summary
+
+STEPS = ["--batch_size=16", "--train_steps=20", "--seed=3", "--novalidation"]
+
+
+def floats_of(path):
+    """All values of a .safetensors file, by name."""
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + length])
+    values = {}
+    for name, tensor in head.items():
+        if name != "__metadata__":
+            begin, end = tensor["data_offsets"]
+            part = data[8 + length + begin:8 + length + end]
+            values[name] = struct.unpack(f"<{len(part) // 4}f", part)
+    return values
+
+
+class AllReduceTest(IntegrationTest):
+
+    def trained(self, name, *flags, model=MLP):
+        """The parameters and the summary of `cairn train`."""
+        run = self.train(model, *STEPS, *flags, f"--summary={name}.json", f"--export_dir={name}")
+        self.assert_exit(DONE, run)
+        return floats_of(self.directory / name / "model.safetensors"), read_summary(self.directory / f"{name}.json")
+
+    def assert_close(self, here, there):
+        self.assertEqual(here.keys(), there.keys())
+        for name in here:
+            apart = max(abs(a - b) for a, b in zip(here[name], there[name], strict=True))
+            self.assertLessEqual(apart, 1e-5, name)
+
+    def test_it_comes_to_what_servers_come_to(self):
+        for workers in (2, 4):
+            with self.subTest(workers):
+                ring, summary = self.trained(f"ring{workers}", "--mode=allreduce", f"--workers={workers}")
+                served, other = self.trained(f"ps{workers}", "--sync_replicas", f"--workers={workers}")
+                self.assert_close(ring, served)
+                self.assertEqual((summary["mode"], summary["ps"], summary["workers"]), ("allreduce", 0, workers))
+                same = ["global_step", "examples", "gradients_accepted"]
+                if workers == 2:  # a sum of two has one order
+                    same.append("parameters_sha256")
+                for field in same:
+                    self.assertEqual(summary[field], other[field], field)
+
+    def test_clips_and_adam_too(self):
+        flags = ["--workers=3", "--optimizer=adam", "--global_clipnorm=0.1"]
+        ring, _ = self.trained("ring", "--mode=allreduce", *flags)
+        served, _ = self.trained("ps", "--sync_replicas", *flags)
+        self.assert_close(ring, served)
+
+    def test_all_workers_have_the_same_bits(self):
+        """The chief's values are lost, and it goes on from the other's: the end is the same to the bit."""
+        tasks = self.start_ring(2, "--model", MLP, *STEPS, "--fault=answered:10:KILL", faulty="worker/0")
+        self.assert_exit(-signal.SIGKILL, tasks["worker/0"])
+        chief = self.cluster.start("worker", 0, "--reuse_port", "--mode=allreduce", "--model", MLP, *STEPS,
+                                   "--summary=summary.json")
+        self.assert_exit(DONE, chief, tasks["worker/1"])
+        after = read_summary(self.directory / "summary.json")["parameters_sha256"]
+        _, undisturbed = self.trained("whole", "--mode=allreduce", "--workers=2")
+        self.assertEqual(after, undisturbed["parameters_sha256"])
+
+    def start_ring(self, workers, *flags, faulty=None):
+        """`--fault` is for the task `faulty` alone."""
+        self.cluster = Cluster(self, ps=0, workers=workers)
+        tasks = {}
+        for job, index in self.cluster.tasks():
+            name = f"{job}/{index}"
+            own = [flag for flag in flags if not str(flag).startswith("--fault") or name == faulty]
+            tasks[name] = self.cluster.start(job, index, "--reuse_port", "--mode=allreduce", *own)
+        return tasks
+
+    def test_a_killed_worker_is_started_again_and_nothing_is_lost(self):
+        _, undisturbed = self.trained("whole", "--mode=allreduce", "--workers=3")
+        run = self.train(MLP, *STEPS, "--mode=allreduce", "--workers=3", "--summary=summary.json",
+                         "--fault=worker/1:computed:7:KILL")
+        self.assert_exit(DONE, run)
+        summary = read_summary(self.directory / "summary.json")
+        self.assertEqual(summary["parameters_sha256"], undisturbed["parameters_sha256"])
+        self.assertRegex(run.stderr, r"lost worker/1 at 127\.0\.0\.1:\d+ in step [67]: .*; joining again")
+
+    def test_a_chief_that_is_killed_when_all_is_done_gets_it_from_a_peer(self):
+        _, undisturbed = self.trained("whole", "--mode=allreduce", "--workers=2")
+        run = self.train(MLP, *STEPS, "--mode=allreduce", "--workers=2", "--train_dir=run", "--save_steps=1000",
+                         "--summary=summary.json", "--fault=worker/0:snapshot:1:KILL")
+        self.assert_exit(DONE, run)
+        self.assertRegex(run.stderr, r"lost worker/0 at 127\.0\.0\.1:\d+ in step 2[12]: .*; joining again")
+        self.assertEqual(read_summary(self.directory / "summary.json")["parameters_sha256"],
+                         undisturbed["parameters_sha256"])
+
+    def test_without_a_lost_worker_all_end(self):
+        tasks = self.start_ring(3, "--model", MLP, "--epochs=10000", "--connect_timeout=8", "--fault=computed:5:KILL",
+                                faulty="worker/2")
+        self.assert_exit(-signal.SIGKILL, tasks["worker/2"])
+        self.assert_exit(RETRYABLE, tasks["worker/0"], tasks["worker/1"])
+        self.assertRegex(tasks["worker/0"].stderr, r"lost worker/2 at 127\.0\.0\.1:\d+ in step [45]")
+        self.assertRegex(tasks["worker/1"].stderr, r"(worker/2 at 127\.0\.0\.1:\d+ was not reached in time: connection refused"
+                                                   r"|waited in vain for worker/2 at 127\.0\.0\.1:\d+ to come)")
+
+    def test_a_silent_worker_is_noticed_within_its_lease(self):
+        tasks = self.start_ring(2, "--model", MLP, "--epochs=10000", "--lease=2", "--connect_timeout=8",
+                                "--fault=computed:5:STOP", faulty="worker/1")
+        self.assert_exit(RETRYABLE, tasks["worker/0"])
+        self.assertRegex(tasks["worker/0"].stderr, r"lost worker/1 at 127\.0\.0\.1:\d+ in step \d+: not heard of for 2 s")
+        tasks["worker/1"].signal(signal.SIGKILL)
+
+    def test_a_number_that_is_none_ends_all(self):
+        tasks = self.start_ring(3, "--model", MLP, "--learning_rate=1e30")
+        self.assert_exit(FAILURE, *tasks.values())
+        for name, task in tasks.items():
+            with self.subTest(name):
+                self.assertRegex(task.stderr, "the (loss|gradient of '.*'|variable '.*') is -?(nan|inf|not finite)")
+
+    def test_a_job_goes_on_from_its_checkpoint_and_with_servers(self):
+        flags = ["--batch_size=16", "--seed=3", "--novalidation", "--train_dir=run", "--summary=summary.json"]
+        self.assert_exit(DONE, self.train(MLP, "--mode=allreduce", "--workers=2", "--train_steps=10", *flags))
+        second = self.train(MLP, "--mode=allreduce", "--workers=2", "--train_steps=20", *flags)
+        self.assert_exit(DONE, second)
+        self.assertRegex(second.stderr, "going on from step 10")
+        _, undisturbed = self.trained("whole", "--mode=allreduce", "--workers=2")
+        self.assertEqual(read_summary(self.directory / "summary.json")["parameters_sha256"],
+                         undisturbed["parameters_sha256"])
+        third = self.train(MLP, "--sync_replicas", "--workers=2", "--train_steps=22", *flags)
+        self.assert_exit(DONE, third)
+        self.assertRegex(third.stderr, "going on from step 20")
+
+    def test_the_chief_ends_it_early_for_all(self):
+        run = self.train(MLP, "--mode=allreduce", "--workers=2", "--epochs=50", "--early_stopping=0",
+                         "--baseline=0.000001", "--summary=summary.json")
+        self.assert_exit(DONE, run)
+        self.assertLess(read_summary(self.directory / "summary.json")["epochs"], 50)
+
+    def test_flags_that_need_servers_are_refused(self):
+        for flag, said in (("--ps=1", "--ps does not go with --mode allreduce"),
+                           ("--max_staleness=1", "--max_staleness does not go with --mode allreduce"),
+                           ("--elastic", "--elastic does not go with --mode allreduce"),
+                           ("--ps_replication=1", "--ps_replication does not go with --mode allreduce"),
+                           ("--data_sharding=dynamic", "--data_sharding dynamic does not go with --mode allreduce"),
+                           ("--replicas_to_aggregate=1", "--replicas_to_aggregate does not go with --mode allreduce"),
+                           ("--wire_values=bfloat16", "--wire_values does not go with --mode allreduce"),
+                           ("--wire_dtype=topk", "--wire_dtype does not go with --mode allreduce")):
+            with self.subTest(flag):
+                self.assert_refused(self.train(MLP, "--mode=allreduce", flag), said)
+        cluster = Cluster(self, ps=1, workers=1)
+        self.assert_refused(cluster.start("worker", 0, "--mode=allreduce", "--model", MLP),
+                            "--mode allreduce has no use for the cluster's 1 ps")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+#include "worker/allreduce/agreement.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cairn::allreduce {
+namespace {
+
+using testing::HasSubstr;
+
+const std::vector<std::string> kNames = {"worker/0", "worker/1", "worker/2"};
+
+v1::RingState Trained(int worker, int64_t version, const std::string& run = "run") {
+  v1::RingState state;
+  state.set_worker(worker);
+  state.set_run_id(run);
+  state.set_trained(true);
+  state.set_has_values(true);
+  state.mutable_progress()->set_version(version);
+  return state;
+}
+
+v1::RingState New(int worker, bool has_values = false, int64_t version = 0) {
+  v1::RingState state;
+  state.set_worker(worker);
+  state.set_has_values(has_values);
+  state.mutable_progress()->set_version(version);
+  return state;
+}
+
+TEST(Agreement, AtFirstTheChiefGivesItsValuesToAll) {
+  const auto agreement = Agree({New(0, /*has_values=*/true), New(1), New(2)}, kNames);
+  ASSERT_TRUE(agreement.ok()) << agreement.status();
+  EXPECT_EQ(agreement->source, 0);
+  EXPECT_TRUE(agreement->passes);
+  EXPECT_FALSE(agreement->Needs(0));
+  EXPECT_TRUE(agreement->Needs(1));
+  EXPECT_TRUE(agreement->Needs(2));
+}
+
+TEST(Agreement, WhoIsFarthestGivesItsValuesToThoseThatAreNotAsFar) {
+  const auto agreement = Agree({Trained(0, 7), Trained(1, 8), Trained(2, 8)}, kNames);
+  ASSERT_TRUE(agreement.ok()) << agreement.status();
+  EXPECT_EQ(agreement->source, 1);
+  EXPECT_TRUE(agreement->Needs(0));
+  EXPECT_FALSE(agreement->Needs(2));
+}
+
+TEST(Agreement, AChiefThatBeginsAtACheckpointYieldsToWhoHasTrained) {
+  const auto agreement = Agree({New(0, /*has_values=*/true, /*version=*/10), Trained(1, 9), New(2)}, kNames);
+  ASSERT_TRUE(agreement.ok()) << agreement.status();
+  EXPECT_EQ(agreement->source, 1);
+  EXPECT_TRUE(agreement->Needs(0));
+}
+
+TEST(Agreement, NothingPassesWhenAllAreAsFar) {
+  const auto agreement = Agree({Trained(0, 3), Trained(1, 3), Trained(2, 3)}, kNames);
+  ASSERT_TRUE(agreement.ok()) << agreement.status();
+  EXPECT_FALSE(agreement->passes);
+}
+
+TEST(Agreement, TwoRunsAreRefusedWithTheirNames) {
+  const auto agreement = Agree({Trained(0, 3, "first"), New(1), Trained(2, 5, "second")}, kNames);
+  EXPECT_TRUE(absl::IsFailedPrecondition(agreement.status())) << agreement.status();
+  EXPECT_THAT(std::string(agreement.status().message()),
+              HasSubstr("worker/0 is of run first, and worker/2 of run second"));
+}
+
+TEST(Agreement, NobodysValuesAreRefused) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(Agree({New(0), New(1), New(2)}, kNames).status()));
+}
+
+}  // namespace
+}  // namespace cairn::allreduce

@@ -1,0 +1,39 @@
+#include "worker/allreduce/agreement.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::allreduce {
+
+bool Agreement::Needs(int worker) const {
+  const v1::RingState& state = states[static_cast<size_t>(worker)];
+  const v1::RingState& best = states[static_cast<size_t>(source)];
+  return worker != source && (!state.trained() || state.progress().version() < best.progress().version());
+}
+
+absl::StatusOr<Agreement> Agree(std::vector<v1::RingState> states, absl::Span<const std::string> names) {
+  Agreement agreement = {.ring = nullptr, .states = std::move(states)};
+  const auto rank = [&](int worker) {
+    const v1::RingState& state = agreement.states[static_cast<size_t>(worker)];
+    return std::pair(state.trained() ? 2 : state.has_values() ? 1 : 0, state.progress().version());
+  };
+  const int workers = static_cast<int>(names.size());
+  for (int worker = 1; worker < workers; ++worker) {
+    if (rank(worker) > rank(agreement.source)) agreement.source = worker;
+  }
+  const v1::RingState& best = agreement.states[static_cast<size_t>(agreement.source)];
+  if (!best.has_values()) return absl::FailedPreconditionError("ring: no worker has values");
+  for (int worker = 0; worker < workers; ++worker) {
+    const v1::RingState& state = agreement.states[static_cast<size_t>(worker)];
+    if (state.trained() && state.run_id() != best.run_id()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(names[static_cast<size_t>(worker)], " is of run ", state.run_id(), ", and ",
+                       names[static_cast<size_t>(agreement.source)], " of run ", best.run_id()));
+    }
+    agreement.passes = agreement.passes || agreement.Needs(worker);
+  }
+  return agreement;
+}
+
+}  // namespace cairn::allreduce

@@ -1,0 +1,43 @@
+// The ends of a worker's links: what a transport calls, and which formation it is of. Of member*.cc alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "worker/allreduce/member.h"
+
+namespace cairn::allreduce {
+
+// The right-hand neighbour's stream.
+struct Member::Outlet final : RingHandler {
+  Outlet(Member& member_in, int64_t formation_in) : member(member_in), formation(formation_in) {}
+
+  absl::Status OnFrame(const v1::RingHeader& header, net::Payload) override {
+    if (!header.has_bye()) return absl::InvalidArgumentError("ring: the called worker answers with Bye alone");
+    member.OnRightBye();
+    return absl::OkStatus();
+  }
+  void OnClosed(const absl::Status& status) override { member.OnRightClosed(*this, status); }
+
+  Member& member;
+  const int64_t formation;
+  bool closed = false;                 // guarded by the member's mutex_
+  std::unique_ptr<RingStream> stream;  // ends before what it calls
+};
+
+// A stream from the left-hand neighbour.
+struct Member::Inlet final : RingHandler {
+  Inlet(Member& member_in, std::shared_ptr<RingStream> back_in) : back(std::move(back_in)), member(member_in) {}
+
+  absl::Status OnFrame(const v1::RingHeader& header, net::Payload payload) override {
+    return member.OnLeftFrame(*this, header, payload);
+  }
+  void OnClosed(const absl::Status& status) override { member.OnLeftClosed(formation, status); }
+
+  const std::shared_ptr<RingStream> back;
+  Member& member;
+  int64_t formation = 0;  // 0: it has not said hello. The transport's threads'
+};
+
+}  // namespace cairn::allreduce

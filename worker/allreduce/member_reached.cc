@@ -1,0 +1,235 @@
+// What reaches a worker: its left-hand neighbour's greeting, streams and frames, and the ends of both links.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/grpc_util.h"
+#include "worker/allreduce/member.h"
+#include "worker/allreduce/member_links.h"
+#include "worker/client/job_setup.h"
+
+namespace cairn::allreduce {
+namespace {
+
+// What a link's end tells: the other end's own words, or that it is gone.
+bool IsLoss(const absl::Status& status) {
+  return status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsUnknown(status) ||
+         absl::IsInternal(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
+  const auto refuse = [](const auto&... text) { return absl::FailedPreconditionError(absl::StrCat(text...)); };
+  if (request.protocol() != net::kProtocolVersion) {
+    return refuse("it speaks protocol ", net::kProtocolVersion, ", and the caller ", request.protocol());
+  }
+  if (request.cluster_hash() != 0 && options_.cluster_hash != 0 &&
+      request.cluster_hash() != options_.cluster_hash) {
+    return refuse("it is of a cluster with other workers: ", absl::Hex(options_.cluster_hash),
+                  " there, and the caller's is ", absl::Hex(request.cluster_hash()));
+  }
+  if (request.to() != options_.worker || request.from() != left()) {
+    return refuse("it is at place ", options_.worker, " of ", workers(), " after ", left(),
+                  ", and was called as ", request.to(), " by ", request.from());
+  }
+  const std::string differences = client::DifferencesFrom(
+      {.task = options_.task, .job = options_.job, .variables = options_.variables}, request.job(),
+      "with the caller");
+  if (!differences.empty()) return refuse("it trains another job than the caller: ", differences);
+
+  int64_t formation;
+  bool restarted;
+  {
+    MutexLock lock(mutex_);
+    if (complete_) return absl::UnavailableError("training is over");
+    if (absl::IsCancelled(ended_)) return absl::UnavailableError("it is being stopped");
+    if (!ended_.ok()) return ended_;
+    formation = formation_;
+    restarted = left_ != nullptr && left_incarnation_ != request.incarnation();
+  }
+  if (restarted || request.formation() > formation) {
+    BreakTo(formation, std::max(request.formation(), formation + (restarted ? 1 : 0)),
+            absl::AbortedError(restarted ? absl::StrCat(name(left()), " has been restarted")
+                                         : absl::StrCat(name(left()), " forms the ring anew")));
+  }
+  MutexLock lock(mutex_);
+  response->set_incarnation(options_.incarnation);
+  response->set_formation(formation_);
+  response->set_local_socket(options_.local_socket);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<RingHandler> Member::OnStream(std::shared_ptr<RingStream> back) {
+  return std::make_shared<Inlet>(*this, std::move(back));
+}
+
+absl::Status Member::OnHello(Inlet& inlet, const v1::RingHello& hello) {
+  if (hello.worker() != left()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ring: a stream of worker ", hello.worker(), " where that of ", left(), " belongs"));
+  }
+  {
+    MutexLock lock(mutex_);
+    if (hello.formation() != formation_) {
+      return absl::AbortedError(absl::StrCat("the ring is at formation ", formation_));
+    }
+    if (left_ == nullptr) {
+      left_ = inlet.back;
+      left_incarnation_ = hello.incarnation();
+      left_heard_ = std::chrono::steady_clock::now();
+      inlet.formation = hello.formation();
+      changed_.NotifyAll();
+      return absl::OkStatus();
+    }
+  }
+  const auto twice = absl::AbortedError(absl::StrCat(name(left()), " has come a second time"));
+  Break(hello.formation(), twice);
+  return twice;
+}
+
+absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload) {
+  if (inlet.formation == 0) {
+    if (header.has_hello()) return OnHello(inlet, header.hello());
+    return absl::InvalidArgumentError("ring: a stream begins with Hello");
+  }
+  std::shared_ptr<Ring> ring;
+  {
+    MutexLock lock(mutex_);
+    const absl::Status fault = Fault(inlet.formation);
+    if (!fault.ok() && !header.has_broken()) return fault;
+    left_heard_ = std::chrono::steady_clock::now();
+    if (agreed_.has_value()) ring = agreed_->ring;
+  }
+  absl::Status status;
+  switch (header.kind_case()) {
+    case v1::RingHeader::kState:
+      status = OnState(inlet.formation, header.state());
+      break;
+    case v1::RingHeader::kValues:
+      status = OnValues(inlet.formation, header.values(), payload);
+      break;
+    case v1::RingHeader::kRecord:
+    case v1::RingHeader::kGradient:
+      if (ring == nullptr) {
+        status = absl::InvalidArgumentError("ring: a step before all have told their state");
+      } else {
+        status = header.has_record() ? ring->OnRecord(header.record()) : ring->OnGradient(header.gradient(), payload);
+      }
+      break;
+    case v1::RingHeader::kBeat:
+      break;
+    case v1::RingHeader::kBroken: {
+      const auto code = static_cast<absl::StatusCode>(header.broken().code());
+      const bool known = code > absl::StatusCode::kOk && code <= absl::StatusCode::kUnauthenticated;
+      Break(inlet.formation, {known ? code : absl::StatusCode::kUnknown, header.broken().message()});
+      break;
+    }
+    case v1::RingHeader::kBye: {
+      v1::RingHeader answer;
+      answer.mutable_bye();
+      inlet.back->Send(answer, {}, nullptr);
+      inlet.back->End(absl::OkStatus());  // when that is out
+      MutexLock lock(mutex_);
+      left_bye_ = true;
+      changed_.NotifyAll();
+      break;
+    }
+    default:
+      status = absl::InvalidArgumentError(absl::StrCat("ring: a frame of kind ", header.kind_case()));
+  }
+  if (status.ok()) return status;
+  status = Annotate(status, absl::StrCat("from ", name(left())));
+  Break(inlet.formation, status);
+  return status;
+}
+
+absl::Status Member::OnState(int64_t formation, const v1::RingState& state) {
+  const int worker = state.worker();
+  if (worker < 0 || worker >= workers() || worker == options_.worker || state.progress().version() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("ring: a state of worker ", worker, " of ", workers(),
+                                                   " at version ", state.progress().version()));
+  }
+  if (right() != worker) {
+    v1::RingHeader header;
+    *header.mutable_state() = state;
+    SendRight(formation, header, {}, nullptr);
+  }
+  MutexLock lock(mutex_);
+  if (formation != formation_) return absl::OkStatus();
+  if (states_[static_cast<size_t>(worker)].has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("ring: a second state of worker ", worker));
+  }
+  AddState(formation, state);
+  return absl::OkStatus();
+}
+
+absl::Status Member::OnValues(int64_t formation, const v1::StateChunk& chunk, net::Payload payload) {
+  const int64_t bytes = net::PayloadBytes(payload);
+  const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
+  std::shared_ptr<AlignedBuffer> passed;
+  bool forward;
+  {
+    MutexLock lock(mutex_);
+    if (formation != formation_) return absl::OkStatus();
+    if (passed_ == nullptr || chunk.offset() != passed_size_ || count == 0 ||
+        bytes % static_cast<int64_t>(sizeof(float)) != 0 || count > passed_->size() - passed_size_) {
+      return absl::InvalidArgumentError(absl::StrCat("ring: ", bytes, " bytes of values at ", chunk.offset(),
+                                                     ", and ", passed_size_, " of ",
+                                                     passed_ == nullptr ? 0 : passed_->size(), " are here"));
+    }
+    passed = passed_;
+    forward = right() != agreed_->source;
+  }
+  float* const to = passed->data() + chunk.offset();
+  net::CopyPayload(payload, to);
+  if (forward) {
+    v1::RingHeader header;
+    *header.mutable_values() = chunk;
+    const absl::Span<const float> values(to, static_cast<size_t>(count));
+    SendRight(formation, header, {&values, 1}, passed);
+  }
+  MutexLock lock(mutex_);
+  if (formation == formation_) passed_size_ += count;
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void Member::OnLeftClosed(int64_t formation, const absl::Status& status) {
+  std::string step;
+  {
+    MutexLock lock(mutex_);
+    if (formation == 0 || formation != formation_) return;
+    if (complete_) left_bye_ = true;  // it has gone without a word, and nothing will come
+    changed_.NotifyAll();
+    if (left_bye_) return;
+    step = InStep();
+  }
+  Break(formation, IsLoss(status) ? absl::AbortedError(
+                                        absl::StrCat("lost ", name(left()), step, ": ", status.message()))
+                                  : status);
+}
+
+void Member::OnRightClosed(Outlet& outlet, const absl::Status& status) {
+  std::string step;
+  {
+    MutexLock lock(mutex_);
+    outlet.closed = true;
+    changed_.NotifyAll();
+    step = InStep();
+  }
+  Break(outlet.formation,
+        IsLoss(status)
+            ? absl::AbortedError(absl::StrCat("lost ", name(right()), step, ": ", status.message()))
+            : status);
+}
+
+void Member::OnRightBye() {
+  MutexLock lock(mutex_);
+  right_bye_ = true;
+  changed_.NotifyAll();
+}
+
+}  // namespace cairn::allreduce

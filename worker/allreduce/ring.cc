@@ -1,0 +1,290 @@
+#include "worker/allreduce/ring.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "ps/optim/apply.h"
+
+namespace cairn::allreduce {
+namespace {
+
+// What the weighted mean can take (ps/optim/apply.h).
+constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
+
+}  // namespace
+
+Ring::Ring(Options options, SendToRight send)
+    : options_(std::move(options)), plan_(options_.plan), send_(std::move(send)), step_(options_.version) {
+  for (Round& round : rounds_) {
+    round.sums = std::make_shared<AlignedBuffer>(plan_.workers > 1 ? plan_.size : 0);
+  }
+  Reset(rounds_[static_cast<size_t>((step_ + 1) % 2)], step_ + 1);
+  Reset(rounds_[static_cast<size_t>(step_ % 2)], step_);
+}
+
+void Ring::Reset(Round& round, int64_t step) const {
+  round.step = step;
+  round.begun = round.end = round.weighed = false;
+  round.gradients = {};
+  round.records.assign(static_cast<size_t>(plan_.workers), std::nullopt);
+  round.num_records = 0;
+  round.unannounced.assign(static_cast<size_t>(plan_.buckets()), 0);
+  round.states.assign(plan_.chunks.size(), State::kNothing);
+  round.left = static_cast<size_t>(std::count_if(plan_.chunks.begin(), plan_.chunks.end(),
+                                                 [](const Chunk& chunk) { return chunk.size() > 0; }));
+}
+
+void Ring::Begin(int64_t examples, absl::Span<const float> gradients, bool end,
+                 std::optional<float> learning_rate) {
+  CAIRN_CHECK(examples == 0 || static_cast<int64_t>(gradients.size()) == plan_.size);
+  v1::RingHeader header;
+  v1::StepRecord& record = *header.mutable_record();
+  record.set_worker(options_.worker);
+  record.set_examples(examples);
+  record.set_end(end);
+  if (learning_rate.has_value()) record.set_learning_rate(*learning_rate);
+  Round* begun;
+  {
+    MutexLock lock(mutex_);
+    record.set_step(++step_);
+    Reset(round(step_ + 1), step_ + 1);  // everybody has begun this step, or waits for us: nothing of it came
+    begun = &round(step_);
+    begun->begun = true;
+    begun->gradients = gradients;
+    if (examples > 0) {
+      const auto& begins = options_.variable_begins;
+      for (size_t v = 0; v + 1 < begins.size(); ++v) {
+        for (int b = 0; b < plan_.buckets(); ++b) {
+          const bool holds = begins[v] < plan_.bucket_end(b) && begins[v + 1] > plan_.bucket_begin(b);
+          begun->unannounced[static_cast<size_t>(b)] += holds ? 1 : 0;
+        }
+      }
+    }
+    begun->records[static_cast<size_t>(options_.worker)] = record;
+    ++begun->num_records;
+    Weigh(*begun);
+    changed_.NotifyAll();
+  }
+  if (plan_.workers > 1) send_(header, {}, nullptr);
+  Advance(*begun, 0, plan_.chunks.size());
+}
+
+void Ring::Announce(int variable) {
+  const int64_t begin = options_.variable_begins[static_cast<size_t>(variable)];
+  const int64_t end = options_.variable_begins[static_cast<size_t>(variable) + 1];
+  std::vector<size_t> ready;
+  Round* now;
+  {
+    MutexLock lock(mutex_);
+    now = &round(step_);
+    for (int b = 0; b < plan_.buckets(); ++b) {
+      if (begin >= plan_.bucket_end(b) || end <= plan_.bucket_begin(b)) continue;
+      int& unannounced = now->unannounced[static_cast<size_t>(b)];
+      if (unannounced > 0 && --unannounced == 0) ready.push_back(static_cast<size_t>(b));
+    }
+  }
+  const auto workers = static_cast<size_t>(plan_.workers);
+  for (const size_t bucket : ready) Advance(*now, bucket * workers, workers);
+}
+
+absl::Status Ring::CheckStep(int64_t step, const char* what) const {
+  const bool next = step == step_ + 1;
+  const bool now = step == step_ && step > options_.version;
+  if (now || next) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("ring: ", what, " of step ", step, " during step ", step_));
+}
+
+absl::Status Ring::OnRecord(const v1::StepRecord& record) {
+  const int worker = record.worker();
+  if (worker < 0 || worker >= plan_.workers || worker == options_.worker) {
+    return absl::InvalidArgumentError(absl::StrCat("ring: a record of worker ", worker, " of ", plan_.workers));
+  }
+  if (record.examples() < 0 || record.examples() > kMostExamples) {
+    return absl::InvalidArgumentError(absl::StrCat("ring: a gradient of ", record.examples(), " examples"));
+  }
+  {
+    MutexLock lock(mutex_);
+    CAIRN_RETURN_IF_ERROR(CheckStep(record.step(), "a record"));
+    if (round(record.step()).records[static_cast<size_t>(worker)].has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("ring: a second record of worker ", worker, " for step ", record.step()));
+    }
+  }
+  if (right() != worker) {  // before anybody here can go on: frames of a step stay before those of the next
+    v1::RingHeader header;
+    *header.mutable_record() = record;
+    send_(header, {}, nullptr);
+  }
+  Round* now;
+  {
+    MutexLock lock(mutex_);
+    now = &round(record.step());
+    now->records[static_cast<size_t>(worker)] = record;
+    ++now->num_records;
+    Weigh(*now);
+    changed_.NotifyAll();
+    if (!now->weighed) return absl::OkStatus();
+  }
+  Advance(*now, 0, plan_.chunks.size());
+  return absl::OkStatus();
+}
+
+void Ring::Weigh(Round& round) {
+  if (round.num_records < plan_.workers) return;
+  int64_t divisor = 0, total = 0;
+  for (const auto& record : round.records) {
+    round.end = round.end || record->end();
+    divisor = std::gcd(divisor, record->examples());
+    total += record->examples();
+  }
+  if (round.end || total == 0) return;
+  round.weight =
+      static_cast<float>(round.records[static_cast<size_t>(options_.worker)]->examples() / divisor);
+  round.total = static_cast<float>(total / divisor);
+  round.weighed = true;
+}
+
+absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload payload) {
+  const auto index = static_cast<size_t>(chunk.index());
+  if (chunk.index() < 0 || index >= plan_.chunks.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ring: chunk ", chunk.index(), " of ", plan_.chunks.size()));
+  }
+  const Chunk& place = plan_.chunks[index];
+  const int64_t bytes = net::PayloadBytes(payload);
+  if (place.size() == 0 || bytes != place.size() * static_cast<int64_t>(sizeof(float))) {
+    return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " of ", bytes, " bytes, and it has ",
+                                                   place.size(), " elements"));
+  }
+  const int before = Before(place);
+  const State wanted = chunk.mean() ? State::kSummed : State::kNothing;
+  Round* now;
+  {
+    MutexLock lock(mutex_);
+    CAIRN_RETURN_IF_ERROR(CheckStep(chunk.step(), "a gradient"));
+    now = &round(chunk.step());
+    // The sum begins here, or the mean is made here: neither comes from elsewhere.
+    const bool from_here = chunk.mean() ? before == plan_.workers - 1 : before == 0;
+    if (from_here || now->states[index] != wanted) {
+      return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " of step ", chunk.step(),
+                                                     ", ", chunk.mean() ? "the mean" : "a sum",
+                                                     ", which does not come now"));
+    }
+  }
+  // Nobody else uses the chunk's place while it is in that state.
+  net::CopyPayload(payload, now->sums->data() + place.begin);
+  if (!chunk.mean()) {
+    {
+      MutexLock lock(mutex_);
+      now->states[index] = State::kArrived;
+    }
+    Advance(*now, index, 1);
+    return absl::OkStatus();
+  }
+  // Of the worker that made it the right-hand neighbour is the owner.
+  if ((right() + 1) % plan_.workers != place.owner) SendChunk(*now, index, /*mean=*/true);
+  MutexLock lock(mutex_);
+  now->states[index] = State::kMean;
+  if (--now->left == 0) changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void Ring::Advance(Round& round, size_t first, size_t count) {
+  for (size_t i = first; i < first + count; ++i) {
+    const Chunk& chunk = plan_.chunks[i];
+    if (chunk.size() == 0) continue;
+    {
+      MutexLock lock(mutex_);
+      const State wanted = Before(chunk) == 0 ? State::kNothing : State::kArrived;
+      if (!round.begun || !round.weighed || round.unannounced[static_cast<size_t>(chunk.bucket)] > 0 ||
+          round.states[i] != wanted) {
+        continue;
+      }
+      round.states[i] = State::kAdding;
+    }
+    Add(round, i);
+  }
+}
+
+void Ring::Add(Round& round, size_t index) {
+  const Chunk& chunk = plan_.chunks[index];
+  const int before = Before(chunk);
+  const bool whole = before == plan_.workers - 1;
+  if (plan_.workers > 1) {
+    float* const sum = round.sums->data() + chunk.begin;
+    if (before == 0) std::fill_n(sum, chunk.size(), 0.0f);
+    const float divisor = whole ? round.total : 1;
+    if (round.weight > 0) {
+      ps::AddTerm(round.gradients.data() + chunk.begin, round.weight, divisor, chunk.size(), sum);
+    } else if (whole) {
+      std::transform(sum, sum + chunk.size(), sum, [divisor](float value) { return value / divisor; });
+    }
+    // The state comes after the frame: who has everything may send of the next step, and not before this.
+    if (whole) SendChunk(round, index, /*mean=*/true);
+  }
+  {
+    MutexLock lock(mutex_);
+    round.states[index] = whole ? State::kMean : State::kSummed;
+    if (whole && --round.left == 0) changed_.NotifyAll();
+  }
+  if (!whole) SendChunk(round, index, /*mean=*/false);
+}
+
+void Ring::SendChunk(const Round& round, size_t index, bool mean) const {
+  const Chunk& chunk = plan_.chunks[index];
+  v1::RingHeader header;
+  header.mutable_gradient()->set_step(round.step);
+  header.mutable_gradient()->set_index(static_cast<int>(index));
+  header.mutable_gradient()->set_mean(mean);
+  const absl::Span<const float> values(round.sums->data() + chunk.begin, static_cast<size_t>(chunk.size()));
+  send_(header, {&values, 1}, round.sums);
+}
+
+bool Ring::Done(const Round& round) const {
+  if (round.num_records < plan_.workers) return false;
+  return !round.weighed || round.left == 0;
+}
+
+absl::StatusOr<Ring::Step> Ring::Await(TimePoint deadline) {
+  MutexLock lock(mutex_);
+  const Round& now = round(step_);
+  while (failure_.ok() && !Done(now)) {
+    if (changed_.WaitUntil(mutex_, deadline) || Done(now) || !failure_.ok()) continue;
+    std::vector<int> missing;
+    for (int worker = 0; worker < plan_.workers; ++worker) {
+      if (!now.records[static_cast<size_t>(worker)].has_value()) missing.push_back(worker);
+    }
+    return absl::DeadlineExceededError(
+        missing.empty() ? absl::StrCat("step ", step_, ": ", now.left, " of ", now.states.size(),
+                                       " pieces of the mean have not come")
+                        : absl::StrCat("step ", step_, " lacks the workers at positions ",
+                                       absl::StrJoin(missing, ", ")));
+  }
+  if (!Done(now)) return failure_;
+  Step step = {.records = {}, .end = now.end, .examples = 0, .mean = nullptr};
+  for (const auto& record : now.records) {
+    step.records.push_back(*record);
+    step.examples += record->examples();
+  }
+  if (now.weighed) step.mean = plan_.workers > 1 ? now.sums->data() : now.gradients.data();
+  return step;
+}
+
+int64_t Ring::step() const {
+  MutexLock lock(mutex_);
+  return step_;
+}
+
+void Ring::Fail(absl::Status reason) {
+  MutexLock lock(mutex_);
+  if (failure_.ok()) failure_ = std::move(reason);
+  changed_.NotifyAll();
+}
+
+}  // namespace cairn::allreduce

@@ -1,0 +1,300 @@
+#include "worker/allreduce/ring_exchange.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "ps/optimizer_of.h"
+#include "ps/squares.h"
+
+namespace cairn::allreduce {
+namespace {
+
+// For the neighbours to hear why this worker goes, or to be done too.
+constexpr auto kLeaveLimit = std::chrono::seconds(10);
+constexpr auto kLastWords = std::chrono::seconds(1);
+
+std::vector<net::Slice> WholeSlices(absl::Span<const net::VariableInfo> variables) {
+  return net::PlaceVariables(variables, {.servers = 1})[0];
+}
+
+int64_t TotalElements(absl::Span<const net::VariableInfo> variables) {
+  int64_t total = 0;
+  for (const net::VariableInfo& variable : variables) total += variable.shape.num_elements();
+  return total;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RingExchange>> RingExchange::Create(Options options,
+                                                                   std::unique_ptr<RingPeer> right) {
+  CAIRN_ASSIGN_OR_RETURN(auto optimizer, ps::MakeOptimizer(ps::OptimizerOf(options.job)));
+  std::vector<net::Slice> slices = WholeSlices(options.variables);
+  for (size_t v = 0; v < slices.size(); ++v) {  // one flat buffer, in the same order
+    CAIRN_CHECK(slices[v].whole() && slices[v].offset == options.variables[v].offset);
+  }
+  return std::unique_ptr<RingExchange>(
+      new RingExchange(std::move(options), std::move(optimizer), std::move(slices), std::move(right)));
+}
+
+RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optimizer,
+                           std::vector<net::Slice> slices, std::unique_ptr<RingPeer> right)
+    : options_(std::move(options)),
+      optimizer_(std::move(optimizer)),
+      slot_names_(optimizer_->slot_names().begin(), optimizer_->slot_names().end()),
+      store_(std::move(slices), optimizer_.get(), /*initial_version=*/0, std::numeric_limits<int64_t>::max(),
+             options_.crew),
+      member_(
+          {.worker = options_.worker,
+           .names = options_.names,
+           .task = options_.task,
+           .cluster_hash = options_.cluster_hash,
+           .incarnation = options_.incarnation,
+           .local_socket = options_.local_socket,
+           .job = options_.job,
+           .variables = options_.variables,
+           .size = TotalElements(options_.variables),
+           .state_size = store_.state_pool().buffer_size(),
+           .lease = std::chrono::duration_cast<Duration>(
+               std::chrono::duration<double>(options_.job.lease_seconds())),
+           .say = options_.say},
+          std::move(right)),
+      values_(store_.current()) {
+  // An update writes the one that is not read; both come back from the pool again and again.
+  buffers_ = {values_.data->span(), store_.pool().Acquire()->span()};
+}
+
+TimePoint RingExchange::StepDeadline() const {
+  return std::chrono::steady_clock::now() + options_.step_timeout;
+}
+
+// --- Before training ---
+
+absl::Status RingExchange::Initialise(const v1::Job& job, client::StateSource& source) {
+  if (trained_) return absl::OkStatus();
+  run_id_ = job.run_id();
+  CAIRN_ASSIGN_OR_RETURN(const auto resumed, source.Find(/*lost=*/false));
+  const size_t slots = resumed.has_value() ? slot_names_.size() : 0;
+  AlignedBuffer state(store_.state_pool().buffer_size());
+  std::vector<absl::Span<float>> into;
+  for (size_t part = 0; part < 1 + slots; ++part) {
+    into.push_back(state.span().subspan(part * static_cast<size_t>(size()), static_cast<size_t>(size())));
+  }
+  CAIRN_RETURN_IF_ERROR(source.Load(absl::MakeSpan(slot_names_).subspan(0, slots), into));
+  if (resumed.has_value()) {
+    progress_ = *resumed;
+    store_.Restore(resumed->version(), &state);
+    if (resumed->has_learning_rate()) store_.SetLearningRate(resumed->learning_rate());
+  } else {
+    const ps::VariableStore::Run everything = {0, size()};
+    store_.Write(state, {&everything, 1});
+  }
+  values_ = store_.current();
+  has_values_ = true;
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const AlignedBuffer> RingExchange::State() const {
+  auto& store = const_cast<ps::VariableStore&>(store_);
+  auto state = store.state_pool().Acquire();
+  std::copy_n(values_.data->data(), size(), state->data());
+  if (const auto slots = store.TakeSlotsCopy(); slots != nullptr) {
+    std::copy_n(slots->data(), slots->size(), state->data() + size());
+  }
+  return state;
+}
+
+void RingExchange::TakeOver(const v1::RingState& source, const AlignedBuffer* state) {
+  run_id_ = source.run_id();
+  progress_ = source.progress();
+  if (state != nullptr) store_.Restore(progress_.version(), state);
+  if (progress_.has_learning_rate()) store_.SetLearningRate(progress_.learning_rate());
+  values_ = store_.current();
+  has_values_ = trained_ = true;
+}
+
+absl::Status RingExchange::Join() {
+  const TimePoint deadline = std::chrono::steady_clock::now() + options_.connect_timeout;
+  for (;;) {
+    v1::RingState mine;
+    mine.set_worker(options_.worker);
+    mine.set_run_id(run_id_);
+    mine.set_trained(trained_);
+    mine.set_has_values(has_values_);
+    *mine.mutable_progress() = progress_;
+    mine.mutable_progress()->set_version(version());
+    if (const auto rate = store_.amended_learning_rate()) mine.mutable_progress()->set_learning_rate(*rate);
+    CAIRN_ASSIGN_OR_RETURN(const Agreement agreement, member_.Form(mine, deadline));
+    std::shared_ptr<const AlignedBuffer> state;
+    if (agreement.passes) {
+      const auto passed = member_.PassState(agreement, [this] { return State(); }, StepDeadline());
+      if (absl::IsAborted(passed.status())) continue;  // Form() has the limit
+      CAIRN_RETURN_IF_ERROR(passed.status());
+      state = *passed;
+    }
+    const bool needs = agreement.Needs(options_.worker);
+    if (needs && trained_) {
+      LogWarning("going on from step ", agreement.states[static_cast<size_t>(agreement.source)].progress().version(),
+                 ", as ", member_.name(agreement.source));
+    }
+    TakeOver(agreement.states[static_cast<size_t>(agreement.source)], needs ? state.get() : nullptr);
+    ring_ = agreement.ring;
+    break;
+  }
+  if (version() < options_.job.final_version() && !finished_) return absl::OkStatus();
+  return Close();
+}
+
+// --- Steps ---
+
+void RingExchange::BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t) {
+  ring_->Begin(examples, gradients, end_wanted_, learning_rate_wanted_);
+}
+
+absl::StatusOr<Ring::Step> RingExchange::AwaitStep() {
+  auto step = ring_->Await(StepDeadline());
+  if (!absl::IsDeadlineExceeded(step.status())) return step;
+  std::string who;
+  for (size_t worker = 0; worker < options_.names.size(); ++worker) {
+    absl::StrAppend(&who, worker == 0 ? "" : ", ", worker, ": ", options_.names[worker]);
+  }
+  return Annotate(step.status(), absl::StrCat("nothing for ",
+                                              std::chrono::duration<double>(options_.step_timeout).count(),
+                                              " s; the ring is ", who));
+}
+
+absl::Status RingExchange::Apply(const Ring::Step& step) {
+  const ps::WeightedGradient mean = {step.mean, step.mean == nullptr ? 0 : 1};
+  ps::VariableStore::Mean update = {.gradients = {&mean, 1},
+                                    .last = version() + 1 == options_.job.final_version()};
+  for (const ps::Norms norms : optimizer_->norms()) {
+    CAIRN_ASSIGN_OR_RETURN(auto sums, store_.Measure(norms, update));
+    update.known = ps::AddUp(std::move(sums));
+  }
+  CAIRN_RETURN_IF_ERROR(store_.ApplyMean(update));
+  values_ = store_.current();
+  v1::Counters& counters = *progress_.mutable_counters();
+  const auto workers = static_cast<int64_t>(step.records.size());
+  counters.set_examples(counters.examples() + step.examples);
+  counters.set_accepted(counters.accepted() + workers);
+  if (counters.staleness_histogram().empty()) counters.add_staleness_histogram(0);
+  counters.set_staleness_histogram(0, counters.staleness_histogram(0) + workers);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<client::StepResult> RingExchange::FinishStep() {
+  CAIRN_ASSIGN_OR_RETURN(const Ring::Step step, AwaitStep());
+  if (step.records[0].has_learning_rate()) store_.SetLearningRate(step.records[0].learning_rate());
+  learning_rate_wanted_.reset();
+  if (step.end) {
+    store_.EndHere();
+    values_ = store_.current();
+    finished_ = true;
+    return client::StepResult{.outcome = v1::OUTCOME_FINISHED};
+  }
+  CAIRN_RETURN_IF_ERROR(Apply(step));
+  if (version() == options_.job.final_version()) CAIRN_RETURN_IF_ERROR(Close());
+  return client::StepResult{.outcome = v1::OUTCOME_ACCEPTED};
+}
+
+absl::Status RingExchange::Close() {
+  ring_->Begin(0, {}, /*end=*/true);
+  CAIRN_RETURN_IF_ERROR(AwaitStep().status());
+  finished_ = true;
+  return absl::OkStatus();
+}
+
+// --- The chief's ---
+
+absl::StatusOr<float> RingExchange::LearningRate() {
+  return learning_rate_wanted_.value_or(store_.learning_rate());
+}
+
+absl::Status RingExchange::SetLearningRate(float rate) {
+  learning_rate_wanted_ = rate;
+  return absl::OkStatus();
+}
+
+absl::Status RingExchange::EndTraining() {
+  end_wanted_ = true;
+  BeginStep({}, 0, 0);
+  return FinishStep().status();
+}
+
+absl::Status RingExchange::Write(absl::Span<const float> values) {
+  AlignedBuffer all(size());
+  std::copy(values.begin(), values.end(), all.data());
+  const ps::VariableStore::Run everything = {0, size()};
+  store_.Write(all, {&everything, 1});
+  values_ = store_.current();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<client::TakenSnapshot> RingExchange::TakeSnapshot() {
+  v1::Job job = options_.job;
+  job.set_run_id(run_id_);
+  v1::Progress progress = progress_;
+  progress.set_version(version());
+  progress.clear_learning_rate();
+  if (const auto rate = store_.amended_learning_rate()) progress.set_learning_rate(*rate);
+  CAIRN_ASSIGN_OR_RETURN(auto slots, store_.CopySlots());
+  return client::TakenSnapshot{
+      .version = version(),
+      .read = [job = std::move(job), progress = std::move(progress), values = values_, slots = std::move(slots),
+               slices = store_.slices(), names = slot_names_](Duration) -> absl::StatusOr<client::Snapshot> {
+        AlignedBuffer state(values.data->size() + (slots == nullptr ? 0 : slots->size()));
+        std::copy_n(values.data->data(), values.data->size(), state.data());
+        if (slots != nullptr) std::copy_n(slots->data(), slots->size(), state.data() + values.data->size());
+        client::Snapshot snapshot = {.job = job, .progress = progress, .slots = names, .servers = {}};
+        snapshot.servers.push_back({.slices = slices, .state = std::move(state)});
+        return snapshot;
+      }};
+}
+
+// --- The end ---
+
+void RingExchange::Leave(v1::LeaveReason reason, const std::string& message) {
+  if (reason == v1::LEAVE_REASON_FINISHED) return;
+  const std::string& self = member_.name(options_.worker);
+  if (reason == v1::LEAVE_REASON_FAILED) {
+    member_.Leave(absl::InvalidArgumentError(absl::StrCat(self, " failed: ", message)), kLastWords);
+  } else {
+    member_.Leave(absl::AbortedError(absl::StrCat(self, " has left: ", message)), kLastWords);
+  }
+}
+
+absl::Status RingExchange::Part() {
+  ring_->Begin(0, {}, /*end=*/true);
+  CAIRN_RETURN_IF_ERROR(ring_->Await(StepDeadline()).status());
+  member_.Complete();
+  return absl::OkStatus();
+}
+
+void RingExchange::GoAway() {
+  member_.Leave(absl::AbortedError(absl::StrCat(member_.name(options_.worker), " has left")), kLeaveLimit);
+}
+
+absl::Status RingExchange::AwaitEnd() {
+  const absl::Status parted = Part();
+  if (!parted.ok() && !absl::IsDeadlineExceeded(parted)) return parted;
+  GoAway();
+  return absl::OkStatus();
+}
+
+absl::Status RingExchange::Finish() {
+  absl::Status parted = Part();
+  while (absl::IsAborted(parted)) {
+    LogWarning(parted.message(), "; training is over, and it will be told so");
+    parted = Join();
+    if (parted.ok()) parted = Part();
+  }
+  if (absl::IsCancelled(parted)) return parted;
+  if (!parted.ok()) LogWarning("training is over, and not all could be told so: ", parted.message());
+  GoAway();
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::allreduce
