@@ -227,7 +227,8 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
                               .task = cluster.self.ToString(),
                               .step_timeout = Seconds(options.step_timeout_seconds),
                               .report = [&meters] { return meters.Report(); },
-                              .trace = trace});
+                              .trace = trace,
+                              .wire = &meters.wire});
 }
 
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
