@@ -74,7 +74,7 @@ class PackagingTest(IntegrationTest):
         self.assertEqual(self.completed("cairn", "cairn checkpoint con"), ["consolidate"])
         self.assertEqual(self.completed("cairn-worker", "cairn-worker --sync_rep"), ["--sync_replicas"])
         self.assertIn("--nosync_replicas", self.completed("cairn-worker", "cairn-worker --no"))
-        self.assertEqual(self.completed("cairn-worker", "cairn-worker --mode a"), ["async"])
+        self.assertEqual(self.completed("cairn-worker", "cairn-worker --mode a"), ["async", "allreduce"])
         self.assertEqual(self.completed("cairn-worker", "cairn-worker --mode = s"), ["sync", "ssp"])
         self.assertEqual(self.completed("cairn", f"cairn model {self.root}/share/doc/cairn/READ"),
                          [f"{self.root}/share/doc/cairn/README.md"])
