@@ -1,5 +1,6 @@
 #include "worker/allreduce/ring.h"
 
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -213,7 +214,7 @@ TEST(Ring, ALearningRateComesWithTheStepThatItIsFor) {
 TEST(Ring, WhatIsMissingIsSaidWhenTheTimeIsOver) {
   Circle circle(3, 4);
   circle[0].Begin(1, std::vector<float>(4, 1));
-  const absl::Status status = circle[0].Await(TimePoint::min() + std::chrono::hours(1)).status();
+  const absl::Status status = circle[0].Await(std::chrono::steady_clock::now()).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("step 1 lacks the workers at positions 1, 2"));
 }
