@@ -23,6 +23,14 @@ def floats_of(path):
     return values
 
 
+def around(step):
+    """The steps another worker may be in when one dies at the end of its computation of `step`.
+
+    All of its gradient may have gone by then, and so the others may be a step ahead, or not have the mean before it.
+    """
+    return f"({step - 1}|{step}|{step + 1})"
+
+
 class AllReduceTest(IntegrationTest):
 
     def trained(self, name, *flags, model=MLP):
@@ -84,7 +92,7 @@ class AllReduceTest(IntegrationTest):
         self.assert_exit(DONE, run)
         summary = read_summary(self.directory / "summary.json")
         self.assertEqual(summary["parameters_sha256"], undisturbed["parameters_sha256"])
-        self.assertRegex(run.stderr, r"lost worker/1 at 127\.0\.0\.1:\d+ in step [67]: .*; joining again")
+        self.assertRegex(run.stderr, rf"lost worker/1 at 127\.0\.0\.1:\d+ in step {around(7)}: .*; joining again")
 
     def test_a_chief_that_is_killed_when_all_is_done_gets_it_from_a_peer(self):
         _, undisturbed = self.trained("whole", "--mode=allreduce", "--workers=2")
@@ -100,7 +108,7 @@ class AllReduceTest(IntegrationTest):
                                 faulty="worker/2")
         self.assert_exit(-signal.SIGKILL, tasks["worker/2"])
         self.assert_exit(RETRYABLE, tasks["worker/0"], tasks["worker/1"])
-        self.assertRegex(tasks["worker/0"].stderr, r"lost worker/2 at 127\.0\.0\.1:\d+ in step [45]")
+        self.assertRegex(tasks["worker/0"].stderr, rf"lost worker/2 at 127\.0\.0\.1:\d+ in step {around(5)}: ")
         self.assertRegex(tasks["worker/1"].stderr, r"(worker/2 at 127\.0\.0\.1:\d+ was not reached in time: connection refused"
                                                    r"|waited in vain for worker/2 at 127\.0\.0\.1:\d+ to come)")
 
