@@ -11,6 +11,7 @@
 #include "common/core/status.h"
 #include "common/core/thread.h"
 #include "common/net/backoff.h"
+#include "common/net/grpc_streams.h"
 #include "common/net/grpc_util.h"
 #include "common/net/unreachable.h"
 #include "ps/follow_proto.h"
@@ -138,85 +139,38 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One try of the follower's end: a stream from its opening to its OnDone.
-class LeaderStream final : public grpc::ClientBidiReactor<v1::FollowerMessage, v1::LeaderMessage> {
+// One try of the follower's end: a stream from its opening to its end. While ps/0 stands still nothing is decided, so what
+// waits to be written are the reports of the pushes that this shard may hold (Shard::kMostStaged) and of the entries that
+// came before.
+class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::LeaderMessage> {
  public:
   LeaderStream(v1::ParameterServer::Stub& stub, Shard& shard) : shard_(shard) {
-    context_.AddMetadata(net::kPartMetadata, "0");
-    stub.async()->Follow(&context_, this);
-    AddHold();  // for writes that come from other threads, until Close
-    StartRead(&incoming_);
-    StartCall();
+    context().AddMetadata(net::kPartMetadata, "0");
+    stub.async()->Follow(&context(), reactor());
+    Open();
+  }
+  ~LeaderStream() {
+    Cancel();
+    AwaitEnd();
   }
 
-  void Send(v1::FollowerMessage message) {
-    MutexLock lock(mutex_);
-    if (closed_) return;
-    outgoing_.push_back(std::move(message));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      Close();
-      return;
-    }
-    auto entry = ps::FromProto(incoming_.decision());
-    // An entry out of order would come from a leader that is not ours: the next subscription tells.
-    if (!entry.ok() || entry->index != shard_.next_index()) {
-      context_.TryCancel();
-    } else {
-      shard_.Append(*entry);
-      shard_.Flush();
-    }
-    StartRead(&incoming_);
-  }
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(mutex_);
-    outgoing_.pop_front();
-    if (ok && !closed_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
-  }
-  void OnDone(const grpc::Status& status) override {
-    MutexLock lock(mutex_);
-    result_ = net::FromGrpc(status);
-    done_ = true;
-    changed_.NotifyAll();
-  }
-
-  void Cancel() { context_.TryCancel(); }
-  // True when the stream has ended.
-  bool WaitForEnd(TimePoint deadline) {
-    MutexLock lock(mutex_);
-    while (!done_ && changed_.WaitUntil(mutex_, deadline)) {
-    }
-    return done_;
-  }
-  absl::Status result() {
-    MutexLock lock(mutex_);
-    return result_;
-  }
+  void Send(v1::FollowerMessage message) { Write(std::move(message)); }
+  // After AwaitEnd().
+  const absl::Status& result() const { return result_; }
 
  private:
-  void Close() {
-    {
-      MutexLock lock(mutex_);
-      if (std::exchange(closed_, true)) return;
-    }
-    RemoveHold();
+  absl::Status OnMessage(const v1::LeaderMessage& message) override {
+    const auto entry = ps::FromProto(message.decision());
+    // An entry out of order would come from a leader that is not ours: the next subscription tells.
+    if (!entry.ok() || entry->index != shard_.next_index()) return absl::CancelledError("an entry out of order");
+    shard_.Append(*entry);
+    shard_.Flush();
+    return absl::OkStatus();
   }
+  void OnEnd(const absl::Status& status) override { result_ = status; }
 
   Shard& shard_;
-  grpc::ClientContext context_;
-  v1::LeaderMessage incoming_;
-
-  Mutex mutex_;
-  CondVar changed_;
-  // The front is being written. While ps/0 stands still nothing is decided, so there are the reports of the
-  // pushes that this shard may hold (Shard::kMostStaged) and of the entries that came before.
-  std::deque<v1::FollowerMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status result_ ABSL_GUARDED_BY(mutex_);
+  absl::Status result_;
 };
 
 // Keeps a stream to the leader open from a thread of its own. Where the leader has a copy, that may have
@@ -293,7 +247,7 @@ class LeaderLink final : public SequencerPort {
       if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
       // The stream lasts as long as the job. A dead peer ends it by keepalive, or has a copy that has taken
       // its place; the destructor ends it by Cancel.
-      while (!stream->WaitForEnd(std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
+      while (!stream->AwaitEnd(std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
         const size_t other = (here + 1) % stubs.size();
         if (other != here && Leads(*stubs[other])) stream->Cancel();
       }

@@ -12,7 +12,7 @@
 #include "common/core/status.h"
 #include "common/net/local/pieces.h"
 #include "common/net/local/stream.h"
-#include "ps/outbox.h"
+#include "common/net/outbox.h"
 #include "ps/session.h"
 
 namespace cairn::ps {
@@ -35,7 +35,7 @@ class LocalSession final : public SessionSink, public net::LocalReceiver {
     session->session_ = std::make_unique<Session>(server, session);
     auto stream = net::LocalStream::Accept(std::move(connection), options.shared_memory,
                                            {.incarnation = options.incarnation,
-                                            .rest_above = Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
+                                            .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
                                             .stall_limit = kStallLimit},
                                            *session);
     if (!stream.ok()) {

@@ -1,14 +1,15 @@
 #include "ps/replicate.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/net/frame.h"
+#include "common/net/grpc_streams.h"
 #include "common/net/grpc_util.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "ps/copy_session.h"
@@ -111,83 +112,45 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-class ClientStream final : public CopyStream, grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+// What waits to be written is bounded by what the replicator lets its clients do before the copy has it.
+class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   ClientStream(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                int part, CopyStreamHandler& handler)
       : handler_(handler), channel_(net::MakeChannel(address, credentials)), stub_(channel_) {
-    context_.AddMetadata(net::kPartMetadata, absl::StrCat(part));
-    stub_.PrepareBidiStreamingCall(&context_, "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
-                                   this);
-    AddHold();  // for writes that come from other threads, until Close()
-    StartRead(&incoming_);
-    StartCall();
+    context().AddMetadata(net::kPartMetadata, absl::StrCat(part));
+    stub_.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
+                                   reactor());
+    Open();
   }
   ~ClientStream() override {
-    context_.TryCancel();
-    MutexLock lock(mutex_);
-    while (!done_) changed_.Wait(mutex_);  // without limit: a cancelled call always ends
+    Cancel();
+    AwaitEnd();
   }
 
   void Send(uint64_t number, CopyItem item) override {
-    MutexLock lock(mutex_);
-    if (closing_) return;
+    std::vector<grpc::ByteBuffer> frames;
     SplitIntoFrames(number, item,
                     [&](const v1::CopyHeader& header, net::FloatSpans payload,
-                        const std::shared_ptr<const void>& owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                      outgoing_.push_back(net::EncodeFrame(header, payload, owner));
-                      if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+                        const std::shared_ptr<const void>& owner) {
+                      frames.push_back(net::EncodeFrame(header, payload, owner));
                     });
+    Write(std::move(frames));
   }
 
  private:
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      Close();
-      return;
-    }
-    if (const auto answer = Decode(incoming_); answer.ok()) {
-      handler_.OnAnswer(*answer);
-    } else {
-      context_.TryCancel();
-    }
-    StartRead(&incoming_);
+  absl::Status OnMessage(const grpc::ByteBuffer& message) override {
+    CAIRN_ASSIGN_OR_RETURN(const v1::CopyAnswer answer, Decode(message));
+    handler_.OnAnswer(answer);
+    return absl::OkStatus();
   }
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(mutex_);
-    outgoing_.pop_front();
-    if (ok && !closing_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
-  }
-  void OnDone(const grpc::Status& status) override {
-    absl::Status result = net::FromGrpc(status);
-    if (result.ok() || absl::IsCancelled(result))
-      result = absl::UnavailableError("the copy's server closed the stream");
-    handler_.OnClosed(result);
-    MutexLock lock(mutex_);
-    outgoing_.clear();
-    done_ = true;
-    changed_.NotifyAll();
-  }
-  void Close() {
-    {
-      MutexLock lock(mutex_);
-      if (std::exchange(closing_, true)) return;
-    }
-    RemoveHold();
+  void OnEnd(const absl::Status& status) override {
+    handler_.OnClosed(net::EndOfStream(status, "the copy's server closed the stream"));
   }
 
   CopyStreamHandler& handler_;
   const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
-  grpc::ClientContext context_;
-  grpc::ByteBuffer incoming_;
-
-  Mutex mutex_;
-  CondVar changed_;
-  // The front is being written. Bounded by what the replicator lets its clients do before the copy has it.
-  std::deque<grpc::ByteBuffer> outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

@@ -6,12 +6,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/core/mutex.h"
+#include "common/core/status.h"
 #include "common/net/frame.h"
+#include "common/net/grpc_streams.h"
 #include "common/net/grpc_util.h"
 #include "grpcpp/support/server_callback.h"
 #include "ps/follow.h"
-#include "ps/outbox.h"
 #include "ps/replicate.h"
 #include "ps/session.h"
 
@@ -21,10 +21,8 @@ namespace {
 // Streams that may be open at the same time; each may hold requests and their answers (ps/session.h).
 constexpr int kMostSessions = 4096;
 
-// One client's stream. gRPC calls it, one callback of a kind at a time; it lives until OnDone and as long as
-// an answer still refers to it.
-class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                            public SessionSink {
+// One client's stream; it lives until OnDone and as long as an answer still refers to it.
+class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer>, public SessionSink {
  public:
   // `count`: of the streams there are, this one from now until OnDone().
   static SessionStream* Start(Server& server, std::atomic<int>& count) {
@@ -36,51 +34,16 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
       return stream.get();
     }
     stream->session_ = std::make_unique<Session>(server, stream);
-    stream->StartRead(&stream->incoming_);
+    stream->Open();
     return stream.get();
   }
 
   explicit SessionStream(std::atomic<int>& count) : count_(count) {}
 
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      End(grpc::Status::OK);
-      return;
-    }
-    v1::ClientHeader header;
-    net::DecodedFrame frame;
-    absl::Status status = frame.Decode(incoming_, &header);
-    if (status.ok()) status = session_->OnFrame(header, frame.payload());
-    if (!status.ok()) {
-      End(net::ToGrpc(status));
-      return;
-    }
-    MutexLock lock(mutex_);
-    if (!outgoing_.Rests()) StartRead(&incoming_);
-  }
-
   void Send(const v1::ServerHeader& header, net::FloatSpans payload,
             const std::shared_ptr<const void>& owner) override {
-    grpc::ByteBuffer message = net::EncodeFrame(header, payload, owner);
-    MutexLock lock(mutex_);
-    if (ending_) return;
-    if (outgoing_.Push(std::move(message))) StartWrite(&outgoing_.front());
+    Write(net::EncodeFrame(header, payload, owner));
   }
-
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(mutex_);
-    const bool more = outgoing_.Pop();
-    if (!ok) ending_ = true;
-    if (ending_) {
-      outgoing_.Clear();
-      FinishOnce();
-      return;
-    }
-    if (more) StartWrite(&outgoing_.front());
-    if (outgoing_.Wakes()) StartRead(&incoming_);
-  }
-
-  void OnCancel() override { End(grpc::Status::CANCELLED); }
 
   void OnDone() override {
     session_.reset();
@@ -89,30 +52,16 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   }
 
  private:
-  // No frame is sent after this; the stream finishes when the one under way has gone.
-  void End(grpc::Status status) {
-    MutexLock lock(mutex_);
-    if (!ending_) {
-      ending_ = true;
-      status_ = std::move(status);
-    }
-    outgoing_.DropRest();
-    if (outgoing_.empty()) FinishOnce();
-  }
-  void FinishOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!std::exchange(finished_, true)) Finish(status_);
+  absl::Status OnMessage(const grpc::ByteBuffer& message) override {
+    v1::ClientHeader header;
+    net::DecodedFrame frame;
+    CAIRN_RETURN_IF_ERROR(frame.Decode(message, &header));
+    return session_->OnFrame(header, frame.payload());
   }
 
   std::atomic<int>& count_;
   std::shared_ptr<SessionStream> self_;  // until OnDone
   std::unique_ptr<Session> session_;
-  grpc::ByteBuffer incoming_;
-
-  Mutex mutex_;
-  Outbox<grpc::ByteBuffer> outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A stream that ends at once.

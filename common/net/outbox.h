@@ -9,7 +9,7 @@
 #include <deque>
 #include <utility>
 
-namespace cairn::ps {
+namespace cairn::net {
 
 template <typename Message>
 class Outbox {
@@ -46,4 +46,4 @@ class Outbox {
   bool resting_ = false;
 };
 
-}  // namespace cairn::ps
+}  // namespace cairn::net

@@ -1,41 +1,16 @@
 #include "worker/allreduce/grpc_link.h"
 
-#include <deque>
 #include <utility>
 
 #include "cairn/v1/all_reduce.grpc.pb.h"
 #include "common/core/mutex.h"
+#include "common/net/grpc_streams.h"
 #include "common/net/grpc_util.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/server_callback.h"
 
 namespace cairn::allreduce {
 namespace {
-
-// Frames on their way out; the front is being written. Not thread-safe.
-class Queue {
- public:
-  // True when nothing was being written: the caller writes front().
-  bool Push(grpc::ByteBuffer message) {
-    messages_.push_back(std::move(message));
-    return messages_.size() == 1;
-  }
-  // The front has been written. True when there is another.
-  bool Pop() {
-    messages_.pop_front();
-    return !messages_.empty();
-  }
-  // All but what is being written.
-  void DropRest() {
-    if (messages_.size() > 1) messages_.erase(messages_.begin() + 1, messages_.end());
-  }
-  void Clear() { messages_.clear(); }
-  bool empty() const { return messages_.empty(); }
-  const grpc::ByteBuffer& front() const { return messages_.front(); }
-
- private:
-  std::deque<grpc::ByteBuffer> messages_;
-};
 
 absl::Status Deliver(const grpc::ByteBuffer& message, RingHandler& handler) {
   v1::RingHeader header;
@@ -44,81 +19,33 @@ absl::Status Deliver(const grpc::ByteBuffer& message, RingHandler& handler) {
   return handler.OnFrame(header, frame.payload());
 }
 
+absl::Status Gone(const absl::Status& status) {
+  return net::EndOfStream(status, "it has closed the stream");
+}
+
 // The calling end.
-class OutgoingStream final : public RingStream, grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class OutgoingStream final : public RingStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   OutgoingStream(grpc::GenericStub& stub, RingHandler& handler) : handler_(handler) {
-    stub.PrepareBidiStreamingCall(&context_, "/cairn.v1.AllReduce/Pass", grpc::StubOptions(), this);
-    AddHold();  // for writes that come from other threads, until Close()
-    StartRead(&incoming_);
-    StartCall();
+    stub.PrepareBidiStreamingCall(&context(), "/cairn.v1.AllReduce/Pass", grpc::StubOptions(), reactor());
+    Open();
   }
   ~OutgoingStream() override {
-    context_.TryCancel();
-    MutexLock lock(mutex_);
-    // No limit: a cancelled call always ends.
-    while (!done_) changed_.Wait(mutex_);
+    Cancel();
+    AwaitEnd();
   }
 
   void Send(const v1::RingHeader& header, net::FloatSpans payload,
             const std::shared_ptr<const void>& owner) override {
-    grpc::ByteBuffer message = net::EncodeFrame(header, payload, owner);
-    MutexLock lock(mutex_);
-    if (closing_) return;
-    if (outgoing_.Push(std::move(message))) StartWrite(&outgoing_.front());
+    Write(net::EncodeFrame(header, payload, owner));
   }
-  void End(const absl::Status& why) override {
-    {
-      MutexLock lock(mutex_);
-      if (why_.ok()) why_ = why;
-    }
-    context_.TryCancel();
-  }
+  void End(const absl::Status& why) override { Cancel(why); }
 
  private:
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      Close();
-      return;
-    }
-    if (const absl::Status status = Deliver(incoming_, handler_); !status.ok()) End(status);
-    StartRead(&incoming_);
-  }
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(mutex_);
-    if (outgoing_.Pop() && ok && !closing_) StartWrite(&outgoing_.front());
-  }
-  void OnDone(const grpc::Status& status) override {
-    absl::Status result = net::FromGrpc(status);
-    {
-      MutexLock lock(mutex_);
-      if (!why_.ok()) result = why_;
-    }
-    if (result.ok() || absl::IsCancelled(result)) result = absl::UnavailableError("it has closed the stream");
-    handler_.OnClosed(result);
-    MutexLock lock(mutex_);
-    outgoing_.Clear();
-    done_ = true;
-    changed_.NotifyAll();
-  }
-  void Close() {
-    {
-      MutexLock lock(mutex_);
-      if (std::exchange(closing_, true)) return;
-    }
-    RemoveHold();
-  }
+  absl::Status OnMessage(const grpc::ByteBuffer& message) override { return Deliver(message, handler_); }
+  void OnEnd(const absl::Status& status) override { handler_.OnClosed(Gone(status)); }
 
   RingHandler& handler_;
-  grpc::ClientContext context_;
-  grpc::ByteBuffer incoming_;
-
-  Mutex mutex_;
-  CondVar changed_;
-  Queue outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is written any more
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status why_ ABSL_GUARDED_BY(mutex_);  // this end ended it
 };
 
 class GrpcPeer final : public RingPeer {
@@ -166,83 +93,32 @@ class BackStream final : public RingStream {
   IncomingReactor* reactor_ ABSL_GUARDED_BY(mutex_);
 };
 
-// gRPC calls it, one callback of a kind at a time; it lives until OnDone.
-class IncomingReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+// It lives until OnDone.
+class IncomingReactor final : public net::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   explicit IncomingReactor(RingHost& host)
       : back_(std::make_shared<BackStream>(this)), handler_(host.OnStream(back_)) {
-    StartRead(&incoming_);
+    Open();
   }
 
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      End(grpc::Status::OK);
-      return;
-    }
-    const absl::Status status = Deliver(incoming_, *handler_);
-    if (!status.ok()) {
-      End(net::ToGrpc(status));
-      return;
-    }
-    StartRead(&incoming_);
-  }
-  void Send(grpc::ByteBuffer message) {
-    MutexLock lock(mutex_);
-    if (ending_) return;
-    if (outgoing_.Push(std::move(message))) StartWrite(&outgoing_.front());
-  }
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(mutex_);
-    const bool more = outgoing_.Pop();
-    if (!ok) ending_ = true;
-    if (ending_) {
-      outgoing_.Clear();
-      FinishOnce();
-    } else if (more) {
-      StartWrite(&outgoing_.front());
-    }
-  }
-  void OnCancel() override { End(grpc::Status::CANCELLED); }
-  // No frame is sent after this; the stream finishes when the one under way has gone.
-  void End(grpc::Status status) {
-    MutexLock lock(mutex_);
-    if (!std::exchange(ending_, true)) status_ = std::move(status);
-    outgoing_.DropRest();
-    if (outgoing_.empty()) FinishOnce();
-  }
   void OnDone() override {
     back_->Detach();
-    absl::Status status;
-    {
-      MutexLock lock(mutex_);
-      status = net::FromGrpc(status_);
-    }
-    if (status.ok() || absl::IsCancelled(status)) status = absl::UnavailableError("it has closed the stream");
-    handler_->OnClosed(status);
+    handler_->OnClosed(Gone(ended_with()));
     delete this;
   }
 
  private:
-  void FinishOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!std::exchange(finished_, true)) Finish(status_);
-  }
+  absl::Status OnMessage(const grpc::ByteBuffer& message) override { return Deliver(message, *handler_); }
 
   const std::shared_ptr<BackStream> back_;
   const std::shared_ptr<RingHandler> handler_;
-  grpc::ByteBuffer incoming_;
-
-  Mutex mutex_;
-  Queue outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 void BackStream::Send(const v1::RingHeader& header, net::FloatSpans payload,
                       const std::shared_ptr<const void>& owner) {
   grpc::ByteBuffer message = net::EncodeFrame(header, payload, owner);
   MutexLock lock(mutex_);
-  if (reactor_ != nullptr) reactor_->Send(std::move(message));
+  if (reactor_ != nullptr) reactor_->Write(std::move(message));
 }
 
 void BackStream::End(const absl::Status& why) {

@@ -1,11 +1,12 @@
 #include "worker/client/grpc_transport.h"
 
-#include <deque>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cairn/v1/parameter_server.grpc.pb.h"
-#include "common/core/mutex.h"
+#include "common/core/status.h"
+#include "common/net/grpc_streams.h"
 #include "common/net/grpc_util.h"
 #include "grpcpp/generic/generic_stub.h"
 
@@ -13,99 +14,37 @@ namespace cairn::client {
 namespace {
 
 // The stream's messages are raw bytes (net::EncodeFrame), so it goes through the generic stub.
-class GrpcStream final : public FrameStream, grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   GrpcStream(grpc::GenericStub& stub, const std::string& part, FrameHandler& handler) : handler_(handler) {
-    if (!part.empty()) context_.AddMetadata(net::kPartMetadata, part);
-    stub.PrepareBidiStreamingCall(&context_, "/cairn.v1.ParameterServer/Session", grpc::StubOptions(), this);
-    AddHold();  // for writes that come from other threads, until Close()
-    StartRead(&incoming_);
-    StartCall();
+    if (!part.empty()) context().AddMetadata(net::kPartMetadata, part);
+    stub.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Session", grpc::StubOptions(), reactor());
+    Open();
   }
-
   ~GrpcStream() override {
-    {
-      MutexLock lock(mutex_);
-      closed_by_us_ = true;
-    }
-    context_.TryCancel();
-    MutexLock lock(mutex_);
-    // No limit: a cancelled call always ends, and the memory that was sent must not be given back before.
-    while (!done_) changed_.Wait(mutex_);
+    closed_by_us_ = true;
+    Cancel();
+    AwaitEnd();
   }
 
   void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
-    grpc::ByteBuffer message = net::EncodeFrame(header, payload, nullptr);
-    MutexLock lock(mutex_);
-    if (closing_) return;
-    outgoing_.push_back(std::move(message));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+    Write(net::EncodeFrame(header, payload, nullptr));
   }
 
  private:
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      Close();
-      return;
-    }
+  absl::Status OnMessage(const grpc::ByteBuffer& message) override {
     v1::ServerHeader header;
     net::DecodedFrame frame;
-    if (absl::Status status = frame.Decode(incoming_, &header); status.ok()) {
-      handler_.OnFrame(header, frame.payload());
-    } else {
-      {
-        MutexLock lock(mutex_);
-        bad_frame_ = std::move(status);
-      }
-      context_.TryCancel();
-    }
-    StartRead(&incoming_);
+    CAIRN_RETURN_IF_ERROR(frame.Decode(message, &header));
+    handler_.OnFrame(header, frame.payload());
+    return absl::OkStatus();
   }
-
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(mutex_);
-    outgoing_.pop_front();
-    if (ok && !closing_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
-  }
-
-  void OnDone(const grpc::Status& status) override {
-    absl::Status result = net::FromGrpc(status);
-    {
-      MutexLock lock(mutex_);
-      if (closed_by_us_) {
-        result = absl::OkStatus();
-      } else if (!bad_frame_.ok()) {
-        result = bad_frame_;
-      } else if (result.ok() || absl::IsCancelled(result)) {
-        result = absl::UnavailableError("the server closed the stream");
-      }
-    }
-    handler_.OnClosed(result);
-    MutexLock lock(mutex_);
-    outgoing_.clear();
-    done_ = true;
-    changed_.NotifyAll();
-  }
-
-  void Close() {
-    {
-      MutexLock lock(mutex_);
-      if (std::exchange(closing_, true)) return;
-    }
-    RemoveHold();
+  void OnEnd(const absl::Status& status) override {
+    handler_.OnClosed(closed_by_us_ ? absl::OkStatus() : net::EndOfStream(status, "the server closed the stream"));
   }
 
   FrameHandler& handler_;
-  grpc::ClientContext context_;
-  grpc::ByteBuffer incoming_;
-
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<grpc::ByteBuffer> outgoing_ ABSL_GUARDED_BY(mutex_);  // the front is being written
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;                   // nothing is written any more
-  bool closed_by_us_ ABSL_GUARDED_BY(mutex_) = false;
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status bad_frame_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> closed_by_us_{false};
 };
 
 class GrpcStub final : public ServerStub {

@@ -1,8 +1,8 @@
-#include "ps/outbox.h"
+#include "common/net/outbox.h"
 
 #include "gtest/gtest.h"
 
-namespace cairn::ps {
+namespace cairn::net {
 namespace {
 
 TEST(Outbox, OneMessageIsWrittenAtATime) {
@@ -39,4 +39,4 @@ TEST(Outbox, AnEndLeavesWhatIsBeingWritten) {
 }
 
 }  // namespace
-}  // namespace cairn::ps
+}  // namespace cairn::net
