@@ -36,6 +36,16 @@ bool IsElsewhere(const absl::Status& status) {
 
 }  // namespace
 
+bool IsWorthRepeating(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
+int Connection::moves() const {
+  int moves = 0;
+  for (int server = 0; server < num_servers(); ++server) moves += this->moves(server);
+  return moves;
+}
+
 Connection::Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options)
     : options_(std::move(options)), known_(stubs.size()) {
   const int count = static_cast<int>(stubs.size());

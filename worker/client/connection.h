@@ -43,6 +43,9 @@ struct ConnectionOptions {
   TraceRecorder* trace = nullptr;  // may be; learns of the servers' clocks
 };
 
+// What may be asked again: the server cannot be reached, or has no memory for it while others take theirs.
+bool IsWorthRepeating(const absl::Status& status);
+
 class Connection {
  public:
   // Reaches all `stubs` [server], trying again while they cannot be reached. UNAVAILABLE naming the servers
@@ -59,6 +62,7 @@ class Connection {
   bool away(int server) const { return part(server).away; }
   // How often the place has changed: what was asked elsewhere before will not be answered.
   int moves(int server) const { return part(server).moves; }
+  int moves() const;  // of all
   // The job has copies.
   bool replicated() const { return replicated_; }
   const ConnectionOptions& options() const { return options_; }

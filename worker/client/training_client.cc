@@ -1,19 +1,17 @@
 #include "worker/client/training_client.h"
 
 #include <algorithm>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/net/backoff.h"
-#include "common/net/codec.h"
-#include "common/net/gradient/wire_choice.h"
 #include "worker/client/data_position.h"
 #include "worker/client/job_end.h"
+#include "worker/client/request.h"
+#include "worker/client/server_session.h"
 
 namespace cairn::client {
 namespace {
@@ -21,18 +19,9 @@ namespace {
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr auto kSayEvery = std::chrono::seconds(10);
 constexpr auto kBetweenSnapshots = std::chrono::milliseconds(100);
-// Gradients are sent when so many elements of a server have been announced (256 KiB). Each sending wakes
-// threads on both sides that take the core from the computation: with 64 KiB a cluster of small networks was
-// a tenth slower.
-constexpr int64_t kSendElements = int64_t{64} << 10;
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
-}
-
-// What may be sent again: the server cannot be reached, or has no memory for it while others take theirs.
-bool IsWorthRepeating(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
 }
 
 int64_t TotalElements(const std::vector<net::VariableInfo>& variables) {
@@ -53,11 +42,16 @@ TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
       parameters_(size_),
       incoming_(size_),
       versions_(static_cast<size_t>(connection_->num_servers()), 0),
-      pushes_(static_cast<size_t>(connection_->num_servers())) {}
+      heartbeats_(*connection_, {.report = options_.report, .changed = [this] { pushes_.Wake(); }}),
+      pushes_(*connection_, {.task = options_.task,
+                             .step_timeout = options_.step_timeout,
+                             .trace = options_.trace,
+                             .wire = options_.wire,
+                             .failure = [this] { return failure(); },
+                             .waiting_for = [this] { return heartbeats_.waiting_for(); }}) {}
 
 TrainingClient::~TrainingClient() {
-  StopHeartbeats();
-  DropSessions();
+  heartbeats_.Stop();  // it wakes the pushes
 }
 
 absl::Status TrainingClient::Initialise(const v1::Job& job, StateSource& source) {
@@ -70,46 +64,19 @@ absl::Status TrainingClient::Initialise(const v1::Job& job, StateSource& source)
 absl::Status TrainingClient::WaitReady(const v1::Job& job) {
   CAIRN_ASSIGN_OR_RETURN(
       job_, AwaitJob(*connection_, {.task = options_.task, .job = job, .variables = variables_}));
-  CAIRN_RETURN_IF_ERROR(net::CheckEncoding(job_.job.wire()));
-  CAIRN_RETURN_IF_ERROR(net::CheckGradientWire(job_.job, variables_));
-  encodings_ = net::GradientEncodings(job_.job, variables_);
-  bool in_16_bits = false, compresses = false;
-  for (const v1::Encoding encoding : encodings_) {
-    in_16_bits |= net::CodecOf(encoding) != nullptr;
-    compresses |= net::GradientCodecOf(encoding) != nullptr;
-  }
-  encoded_.clear();
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    encoded_.emplace_back(in_16_bits ? job_.layout.arena_size(server) : 0);
-  }
-  MutexLock lock(mutex_);
-  compressed_.reset();
-  if (compresses) {
-    compressed_ = std::make_unique<CompressedGradients>(job_.layout, variables_, encodings_, job_.job.topk_fraction(),
-                                                        options_.wire);
-  }
-  for (v1::Encoding& encoding : encodings_) {
-    if (net::GradientCodecOf(encoding) != nullptr) encoding = v1::ENCODING_FLOAT32;
-  }
-  return absl::OkStatus();
+  return pushes_.Learn(job_, variables_);
 }
 
 absl::Status TrainingClient::Join() {
   CAIRN_RETURN_IF_ERROR(Persist([this] { return JoinOnce(); }));
-  heartbeats_ = Thread("heartbeats", [this] { Heartbeats(); });
+  heartbeats_.Start({.worker = worker_, .incarnation = incarnation_, .lease = FromSeconds(job_.job.lease_seconds())});
   return PullForStep();
 }
 
 absl::Status TrainingClient::Reconnect() {
-  StopHeartbeats();
-  DropSessions();
-  {
-    MutexLock lock(mutex_);
-    if (interrupted_) return failure_;
-    failure_ = absl::OkStatus();
-    waiting_for_.clear();
-    stopping_ = false;
-  }
+  heartbeats_.Stop();
+  pushes_.Drop();
+  CAIRN_RETURN_IF_ERROR(interruption());
   return connection_->Reach();
 }
 
@@ -120,15 +87,6 @@ bool TrainingClient::CanReconnectAfter(const absl::Status& failure) const {
     if (!connection_->Describe(server).ok()) return false;
   }
   return true;
-}
-
-void TrainingClient::StopHeartbeats() {
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-    changed_.NotifyAll();
-  }
-  heartbeats_.Join();
 }
 
 absl::Status TrainingClient::JoinOnce() {
@@ -166,7 +124,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
   TimePoint next_said = Now() + kSayEvery;
   net::Backoff backoff(StreamOf(options_.task));
   for (;;) {
-    const int moves = Moves();
+    const int moves = connection_->moves();
     const absl::Status status = attempt();
     if (status.ok()) return status;
     // A server that was restarted has lost its variables, whatever this attempt was told.
@@ -175,7 +133,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
       if (absl::IsAborted(described.status())) return described.status();
       if (described.ok()) CAIRN_RETURN_IF_ERROR(CheckGoesOn(*described));
     }
-    const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || Moves() != moves;
+    const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || connection_->moves() != moves;
     if (!transient || Now() >= deadline) return status;
     if (Now() >= next_said) {
       next_said += kSayEvery;
@@ -262,12 +220,6 @@ absl::StatusOr<v1::ConnectResponse> TrainingClient::DescribeLeader() {
   return status.ok() ? response : status;
 }
 
-int TrainingClient::Moves() const {
-  int moves = 0;
-  for (int server = 0; server < connection_->num_servers(); ++server) moves += connection_->moves(server);
-  return moves;
-}
-
 absl::Status TrainingClient::SetLearningRate(float rate) {
   v1::Amendment amendment;
   amendment.set_learning_rate(rate);
@@ -304,194 +256,33 @@ absl::Status TrainingClient::Write(absl::Span<const float> values) {
   return Pull();
 }
 
-ServerSession::OnDone TrainingClient::OnPushDone(int server, uint64_t attempt, FirstValuesAt first_values) {
-  return [this, server, attempt, first_values](absl::StatusOr<v1::Done> result) {
-    MutexLock lock(mutex_);
-    if (attempt != attempt_ || pushes_.empty()) return;
-    if (result.ok() && first_values != nullptr) TraceAnswer(server, *first_values);
-    pushes_[static_cast<size_t>(server)].done = std::move(result);
-    changed_.NotifyAll();
-  };
-}
-
-ServerSession::OnChunk TrainingClient::ReceiveAnswer(int server) {
-  ServerSession::OnChunk into = ReceiveInto(job_.layout.extents_on(server), incoming_.span());
-  if (options_.wire == nullptr) return into;
-  return [into = std::move(into), wire = options_.wire](const v1::Chunk& chunk, net::Payload payload) {
-    const int64_t bytes = net::PayloadBytes(payload);
-    wire->pull_bytes.Add(bytes);
-    wire->pull_float32_bytes.Add(net::CodecOf(chunk.encoding()) == nullptr ? bytes : chunk.count() * 4);
-    return into(chunk, payload);
-  };
-}
-
-void TrainingClient::StartPush(int server) {
-  Push& push = pushes_[static_cast<size_t>(server)];
-  push.done.reset();
-  push.announced.clear();
-  push.compressed_sent = 0;
-  push.announced_elements = 0;
-  v1::ClientHeader header;
-  v1::PushBegin& begin = *header.mutable_push();
-  begin.set_layout(job_.layout_ids[static_cast<size_t>(server)]);
-  begin.set_worker(worker_);
-  begin.set_incarnation(incarnation_);
-  begin.set_step(step_);
-  begin.set_base_version(versions_[static_cast<size_t>(server)]);
-  begin.set_examples(examples_);
-  begin.set_read_values(true);
-  begin.set_position(push_position_);
-  begin.set_values_encoding(job_.job.wire());
-  ServerSession::OnChunk receive = ReceiveAnswer(server);
-  FirstValuesAt first_values;
-  if (traced_) {
-    first_values = std::make_shared<int64_t>(0);
-    receive = [first_values, into = std::move(receive)](const v1::Chunk& chunk, net::Payload payload) {
-      if (*first_values == 0) *first_values = TraceNanos(Now());
-      return into(chunk, payload);
-    };
-  }
-  const auto id = push.session->Begin(std::move(header), std::move(receive),
-                                      OnPushDone(server, attempt_, std::move(first_values)));
-  if (id.ok()) {
-    push.request_id = *id;
-  } else {
-    push.done = id.status();
-  }
-}
-
 void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) {
   CAIRN_CHECK(static_cast<int64_t>(gradients.size()) == size_);
-  gradients_ = gradients;
-  examples_ = examples;
-  push_position_ = position;
-  ++step_;
-  traced_ = Wants(options_.trace);
-  std::vector<std::unique_ptr<ServerSession>> broken;  // closed outside the lock
-  MutexLock lock(mutex_);
-  heartbeat_step_ = step_;
-  ++attempt_;
-  if (compressed_ != nullptr) compressed_->BeginStep();
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    Push& push = pushes_[static_cast<size_t>(server)];
-    if (push.session == nullptr || !push.session->status().ok() || push.moves != connection_->moves(server)) {
-      broken.push_back(std::move(push.session));
-      push.moves = connection_->moves(server);
-      push.session = std::make_unique<ServerSession>(connection_->stub(server));
-    }
-    push.began = push.sent = push.bytes = 0;
-    StartPush(server);
-  }
+  heartbeats_.set_step(++step_);
+  pushes_.Begin({.worker = worker_,
+                 .incarnation = incarnation_,
+                 .number = step_,
+                 .gradients = gradients,
+                 .examples = examples,
+                 .position = position,
+                 .base_versions = versions_,
+                 .values = incoming_.span()});
 }
 
 void TrainingClient::Announce(int variable) {
-  if (examples_ == 0) return;
-  MutexLock lock(mutex_);
-  if (compressed_ != nullptr && compressed_->Compress(variable, gradients_)) {
-    for (const net::Extent& extent : job_.layout.extents_of(variable)) {
-      Push& push = pushes_[static_cast<size_t>(extent.server)];
-      const auto& ready = compressed_->ready(extent.server);
-      int64_t floats = 0;
-      for (size_t i = push.compressed_sent; i < ready.size(); ++i) floats += static_cast<int64_t>(ready[i].payload.size());
-      if (push.announced_elements + floats >= kSendElements) SendAnnounced(extent.server);
-    }
-    return;
-  }
-  for (const net::Extent& extent : job_.layout.extents_of(variable)) {
-    Announce(extent, encodings_[static_cast<size_t>(variable)]);
-    if (pushes_[static_cast<size_t>(extent.server)].announced_elements >= kSendElements) SendAnnounced(extent.server);
-  }
-}
-
-void TrainingClient::Announce(const net::Extent& extent, v1::Encoding encoding) {
-  Push& push = pushes_[static_cast<size_t>(extent.server)];
-  push.announced[encoding].push_back(extent);
-  push.announced_elements += extent.count;
-}
-
-void TrainingClient::SendAnnounced(int server) {
-  Push& push = pushes_[static_cast<size_t>(server)];
-  int64_t bytes = 0, elements = push.announced_elements;
-  if (compressed_ != nullptr) {
-    const auto& ready = compressed_->ready(server);
-    for (; push.compressed_sent < ready.size(); ++push.compressed_sent) {
-      if (traced_ && push.began == 0) push.began = TraceNanos(Now());
-      const CompressedGradients::Ready& next = ready[push.compressed_sent];
-      push.session->SendChunk(push.request_id, next.chunk, {&next.payload, 1});
-      bytes += static_cast<int64_t>(next.payload.size()) * 4;
-      elements += next.chunk.count();
-    }
-  }
-  if (traced_ && push.began == 0 && push.announced_elements > 0) push.began = TraceNanos(Now());
-  for (auto& [encoding, extents] : push.announced) {
-    for (const net::Extent& extent : extents) bytes += extent.count * (encoding == v1::ENCODING_FLOAT32 ? 4 : 2);
-    std::sort(extents.begin(), extents.end(),
-              [](const net::Extent& a, const net::Extent& b) { return a.server_offset < b.server_offset; });
-    SendExtents(*push.session, push.request_id, extents, gradients_,
-                {.encoding = encoding, .room = encoded_[static_cast<size_t>(server)].span()});
-    extents.clear();
-  }
-  push.announced_elements = 0;
-  push.bytes += bytes;
-  if (options_.wire == nullptr) return;
-  options_.wire->push_bytes.Add(bytes);
-  options_.wire->push_float32_bytes.Add(elements * 4);
+  pushes_.Announce(variable);
 }
 
 absl::StatusOr<StepResult> TrainingClient::FinishStep() {
-  {
-    MutexLock lock(mutex_);
-    for (int server = 0; server < connection_->num_servers(); ++server) {
-      SendAnnounced(server);
-      Push& push = pushes_[static_cast<size_t>(server)];
-      if (traced_) TracePush(server);  // before the server can know that it has all
-      push.session->SendEnd(push.request_id);
-    }
-  }
+  pushes_.End();
   auto result = AwaitAnswers();
-  if (!result.ok()) DropSessions();
+  if (!result.ok()) pushes_.Drop();
   return result;
-}
-
-void TrainingClient::TracePush(int server) {
-  Push& push = pushes_[static_cast<size_t>(server)];
-  push.sent = TraceNanos(Now());
-  if (push.began == 0) push.began = push.sent;  // one of no examples
-  options_.trace->Record({.lane = TraceLane::kPush,
-                          .index = server,
-                          .name = "push",
-                          .begin = push.began,
-                          .end = push.sent,
-                          .step = options_.trace->step(),
-                          .bytes = push.bytes});
-  options_.trace->Record(
-      {.kind = TraceEvent::Kind::kFlowOut,
-       .lane = TraceLane::kPush,
-       .index = server,
-       .begin = std::max(push.began, push.sent - 1),  // within the slice
-       .flow = {.worker = worker_, .server = server, .incarnation = incarnation_, .number = step_}});
-}
-
-void TrainingClient::TraceAnswer(int server, int64_t first_values) const {
-  const int64_t sent = pushes_[static_cast<size_t>(server)].sent;
-  const int64_t now = TraceNanos(Now());
-  if (sent == 0) return;  // answered before all of it was sent: seen before
-  const auto record = [&](TraceLane lane, const char* name, int64_t begin, int64_t end) {
-    options_.trace->Record({.lane = lane,
-                            .index = server,
-                            .name = name,
-                            .begin = begin,
-                            .end = end,
-                            .step = options_.trace->step()});
-  };
-  // The first may come while gradients still go.
-  record(TraceLane::kWait, "wait", sent, first_values == 0 ? now : std::max(sent, first_values));
-  if (first_values != 0) record(TraceLane::kPull, "pull", first_values, now);
 }
 
 absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
   const auto context = [&] { return absl::StrCat("step ", step_, " of ", options_.task); };
-  auto answers = AwaitPushes();
+  auto answers = pushes_.Await();
   if (!answers.ok()) return Annotate(answers.status(), context());
   StepResult result;
   std::vector<int64_t> versions;
@@ -509,12 +300,7 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
     versions.push_back(done.version());
     pull_again |= job_.one_log && versions.back() != versions[0];
   }
-  {
-    MutexLock lock(mutex_);
-    std::vector<bool> counted;
-    for (const v1::Done& done : *answers) counted.push_back(done.outcome() == v1::OUTCOME_ACCEPTED);
-    if (compressed_ != nullptr) compressed_->EndStep(counted);
-  }
+  pushes_.Settle(*answers);
   work_ = answers->front().work();
   const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
   // A repeated push whose answer was lost comes back without values: read them anew, of one version.
@@ -529,174 +315,22 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
   return result;
 }
 
-void TrainingClient::DropSessions() {
-  std::vector<std::unique_ptr<ServerSession>> sessions;  // closed outside the lock
-  MutexLock lock(mutex_);
-  for (Push& push : pushes_) sessions.push_back(std::move(push.session));
-}
-
-TrainingClient::Unanswered TrainingClient::FindUnanswered() const {
-  Unanswered unanswered;
-  for (int server = 0; server < connection_->num_servers(); ++server) {
-    const auto& done = pushes_[static_cast<size_t>(server)].done;
-    const bool answered = done.has_value() && done->ok();
-    if (!answered && pushes_[static_cast<size_t>(server)].moves != connection_->moves(server)) {
-      unanswered.failed.push_back(server);
-      if (unanswered.failure.ok()) {
-        unanswered.failure = absl::UnavailableError(absl::StrCat("ps/", server, "'s part has moved"));
-      }
-    } else if (!done.has_value()) {
-      unanswered.waiting.push_back(server);
-    } else if (!done->ok()) {
-      unanswered.failed.push_back(server);
-      if (unanswered.failure.ok() ||
-          (IsWorthRepeating(unanswered.failure) && !IsWorthRepeating(done->status()))) {
-        unanswered.failure = Annotate(done->status(), connection_->NameOf(server));
-      }
-    }
-  }
-  return unanswered;
-}
-
-// All servers at once: a synchronous round closes when the push is on all of them, so the answer of one may
-// depend on the repeated push to another.
-absl::StatusOr<std::vector<v1::Done>> TrainingClient::AwaitPushes() {
-  const TimePoint deadline = Now() + options_.step_timeout;
-  net::Backoff backoff(StreamOf(options_.task));
-  TimePoint next_said = Now() + kSayEvery;
-  TimePoint next_complaint = Now();
-  for (;;) {
-    Unanswered unanswered;
-    {
-      MutexLock lock(mutex_);
-      while (unanswered = FindUnanswered(), unanswered.failed.empty() && !unanswered.waiting.empty()) {
-        if (!failure_.ok()) return failure_;
-        const std::string waits_for =
-            absl::StrCat(connection_->NameOf(unanswered.waiting[0]),
-                         waiting_for_.empty() ? "" : absl::StrCat("; the round waits for ", waiting_for_));
-        if (Now() >= deadline) return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for));
-        if (Now() >= next_said) {
-          next_said += kSayEvery;
-          connection_->Say(absl::StrCat("step ", step_, " waits for ", waits_for));
-        }
-        changed_.WaitUntil(mutex_, std::min(deadline, next_said));
-      }
-      if (unanswered.failed.empty()) {
-        std::vector<v1::Done> answers;
-        for (const Push& push : pushes_) answers.push_back(**push.done);
-        return answers;
-      }
-    }
-    if (Now() >= deadline) return unanswered.failure;
-    if (!IsWorthRepeating(
-            unanswered.failure)) {  // perhaps only there, and another server serves the part now
-      const int moves = Moves();
-      for (int server : unanswered.failed) {
-        if (connection_->replicated()) (void)connection_->Describe(server);
-      }
-      if (Moves() == moves) return unanswered.failure;
-    }
-    if (Now() >= next_complaint) {
-      next_complaint = Now() + kSayEvery;
-      connection_->Say(
-          absl::StrCat("step ", step_, ": ", unanswered.failure.message(), "; the push will be sent again"));
-    }
-    std::this_thread::sleep_for(backoff.Next());
-    CAIRN_RETURN_IF_ERROR(failure());
-    for (int server : unanswered.failed) {
-      if (absl::Status status = RepeatPush(server); !status.ok() && !absl::IsUnavailable(status))
-        return status;
-    }
-  }
-}
-
-absl::Status TrainingClient::RepeatPush(int server) {
-  // A server that was restarted has lost what it held: nothing to repeat.
-  CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse described, connection_->Describe(server));
-  CAIRN_RETURN_IF_ERROR(CheckGoesOn(described));
-  const int moves = connection_->moves(server);
-  std::unique_ptr<ServerSession> old;
+void TrainingClient::Interrupt(absl::Status reason) {
   {
     MutexLock lock(mutex_);
-    old = std::move(pushes_[static_cast<size_t>(server)].session);
+    interruption_ = std::move(reason);
   }
-  old.reset();  // what it has to say about this push, where it has not been heard of for a while, is said now
-  auto session = std::make_unique<ServerSession>(connection_->stub(server));
-  MutexLock lock(mutex_);
-  Push& push = pushes_[static_cast<size_t>(server)];
-  push.moves = moves;
-  push.session = std::move(session);
-  StartPush(server);
-  if (examples_ > 0) {
-    for (size_t variable = 0; variable < variables_.size(); ++variable) {
-      if (compressed_ != nullptr && compressed_->compressed(static_cast<int>(variable))) continue;
-      for (const net::Extent& extent : job_.layout.extents_of(static_cast<int>(variable))) {
-        if (extent.server == server) Announce(extent, encodings_[variable]);
-      }
-    }
-    SendAnnounced(server);
-  }
-  push.session->SendEnd(push.request_id);
-  return absl::OkStatus();
+  pushes_.Wake();
 }
 
-void TrainingClient::Heartbeats() {
-  const auto period =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(job_.job.lease_seconds() / 4));
-  const auto timeout = std::chrono::duration_cast<Timeout>(period);
-  for (;;) {
-    v1::HeartbeatRequest request;
-    request.set_worker(worker_);
-    request.set_incarnation(incarnation_);
-    {
-      MutexLock lock(mutex_);
-      const TimePoint next = Now() + period;
-      while (!stopping_ && Now() < next) changed_.WaitUntil(mutex_, next);
-      if (stopping_) return;
-      request.set_step(heartbeat_step_);
-    }
-    if (options_.report) *request.mutable_report() = options_.report();
-    for (int server = 0; server < connection_->num_servers(); ++server) {
-      v1::HeartbeatResponse response;
-      const TimePoint sent = Now();
-      absl::Status status = connection_->stub(server).Heartbeat(request, &response, timeout);
-      if (status.ok()) connection_->NoteClock(server, sent, response.clock_unix_nanos());
-      const bool failed = status.ok() && response.state() == v1::STATE_FAILED;
-      if (failed) {
-        status = absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
-      } else if (status.ok() && response.state() == v1::STATE_FINISHED) {
-        status = TrainingIsOver();
-      }
-      const int moves = connection_->moves(server);
-      if (absl::IsAborted(status)) {  // perhaps it does not know us because it is new itself
-        if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) status = lost;
-      } else if (!status.ok() && !failed && connection_->replicated()) {
-        if (absl::Status lost = connection_->Describe(server).status(); absl::IsAborted(lost)) status = lost;
-      }
-      const bool moved = connection_->moves(server) != moves;
-      MutexLock lock(mutex_);
-      if (status.ok()) {
-        if (server == 0) waiting_for_ = response.waiting_for();
-      } else if (moved) {  // what was asked of it must be asked elsewhere
-        changed_.NotifyAll();
-      } else if (failed || absl::IsAborted(status) || IsOver(status)) {
-        failure_.Update(status);
-        changed_.NotifyAll();
-      }  // else it cannot be reached now; a step that needs it says so
-    }
-  }
-}
-
-void TrainingClient::Interrupt(absl::Status reason) {
+absl::Status TrainingClient::interruption() const {
   MutexLock lock(mutex_);
-  failure_ = std::move(reason);
-  interrupted_ = true;
-  changed_.NotifyAll();
+  return interruption_;
 }
 
 absl::Status TrainingClient::failure() const {
-  MutexLock lock(mutex_);
-  return failure_;
+  CAIRN_RETURN_IF_ERROR(interruption());
+  return heartbeats_.failure();
 }
 
 void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
@@ -713,9 +347,7 @@ void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
     if (!connection_->Describe(server).ok()) continue;  // where it is served now
     (void)connection_->stub(server).Leave(request, &response, std::chrono::seconds(2));
   }
-  MutexLock lock(mutex_);
-  stopping_ = true;
-  changed_.NotifyAll();
+  heartbeats_.StopSoon();
 }
 
 absl::StatusOr<MarkedSnapshot> TrainingClient::MarkSnapshot() {
@@ -748,10 +380,7 @@ absl::Status TrainingClient::Finish() {
 
 absl::Status TrainingClient::AwaitEnd() {
   if (!job_.job.restorable()) return absl::OkStatus();
-  return client::AwaitEnd(*connection_, worker_, options_.step_timeout, [this] {
-    MutexLock lock(mutex_);
-    return interrupted_ ? failure_ : absl::OkStatus();
-  });
+  return client::AwaitEnd(*connection_, worker_, options_.step_timeout, [this] { return interruption(); });
 }
 
 absl::StatusOr<v1::DataPosition> TrainingClient::UsedData() {

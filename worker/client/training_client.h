@@ -17,7 +17,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,16 +31,14 @@
 #include "common/core/aligned_buffer.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
-#include "common/core/thread.h"
 #include "common/core/trace.h"
 #include "common/net/placement.h"
-#include "worker/client/compressed_gradients.h"
 #include "worker/client/connection.h"
 #include "worker/client/exchange.h"
+#include "worker/client/heartbeats.h"
 #include "worker/client/job_setup.h"
-#include "worker/client/request.h"
-#include "worker/client/server_session.h"
 #include "worker/client/snapshot.h"
+#include "worker/client/step_pushes.h"
 #include "worker/client/wire_meters.h"
 
 namespace cairn::client {
@@ -116,7 +113,7 @@ class TrainingClient final : public Exchange {
   void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position = 0) override;
   // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0
   // examples not needed.
-  void Announce(int variable) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Announce(int variable) override;
   // Waits for the answers; afterwards parameters() are the values that the decision about the push left.
   // Broken streams are opened again and pushes repeated until the step's limit: DEADLINE_EXCEEDED or
   // UNAVAILABLE then name the server and what the round waits for. ABORTED when a server has been restarted
@@ -163,7 +160,7 @@ class TrainingClient final : public Exchange {
   absl::Status WaitForOthers(Duration timeout) override;
   // After Leave(), everybody's but the chief's: waits for the end of training where the job may be set back before
   // (client::AwaitEnd); its patience is the step's limit.
-  absl::Status AwaitEnd() override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status AwaitEnd() override;
   // The chief's: tells every server that training is over.
   absl::Status Finish() override;
   // Counters as ps/0 has them.
@@ -172,49 +169,11 @@ class TrainingClient final : public Exchange {
   absl::StatusOr<v1::DataPosition> UsedData() override;
 
  private:
-  // One server's part of the step under way.
-  struct Push {
-    std::unique_ptr<ServerSession> session;
-    std::map<v1::Encoding, std::vector<net::Extent>> announced;  // not sent yet
-    size_t compressed_sent = 0;                                   // of compressed_->ready()
-    int64_t announced_elements = 0;                               // or floats, of what is compressed
-    uint64_t request_id = 0;
-    int moves = 0;                                 // Connection::moves() of the session
-    std::optional<absl::StatusOr<v1::Done>> done;  // guarded by mutex_
-    // Nanoseconds, where the step is recorded: when its first gradient was sent, and all were; 0: not yet.
-    int64_t began = 0, sent = 0;
-    int64_t bytes = 0;
-  };
-
-  // `extent` of a variable in `encoding`, to be sent soon.
-  void Announce(const net::Extent& extent, v1::Encoding encoding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For the values of this server's answer to a push.
-  ServerSession::OnChunk ReceiveAnswer(int server);
-  void StartPush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // All gradients for `server` have been sent: where the push's arrow begins.
-  void TracePush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Its answer is here; `first_values`, nanoseconds, is when they began to come, 0: there were none.
-  void TraceAnswer(int server, int64_t first_values) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status RepeatPush(int server) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The servers' answers to the step's pushes [server]; those whose stream broke are sent again.
-  absl::StatusOr<std::vector<v1::Done>> AwaitPushes() ABSL_LOCKS_EXCLUDED(mutex_);
-  struct Unanswered {
-    std::vector<int> waiting;  // servers that have not answered
-    std::vector<int> failed;   // servers whose answer is a failure, or whose stream broke
-    absl::Status failure;      // of one of those: the first that is not UNAVAILABLE, else the first; names it
-  };
-  Unanswered FindUnanswered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // When the first values of an answer came: set by one callback of a stream, read by a later one. Null: not wanted.
-  using FirstValuesAt = std::shared_ptr<int64_t>;
-  ServerSession::OnDone OnPushDone(int server, uint64_t attempt, FirstValuesAt first_values);
   // Repeats `attempt` while it ends with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's limit.
   // ABORTED when a server has been restarted.
   absl::Status Persist(absl::FunctionRef<absl::Status()> attempt);
   // Connection::Describe(0); where there are copies, again until the step's limit.
   absl::StatusOr<v1::ConnectResponse> DescribeLeader();
-  // Of all parts.
-  int Moves() const;
   // A repetition after a lost answer is one more incarnation, which nobody has used.
   absl::Status JoinOnce();
   // Sends it, numbered, to every server that sequences.
@@ -224,10 +183,9 @@ class TrainingClient final : public Exchange {
   // Pull(), as the answers to pushes bring the values.
   absl::Status PullForStep();
   absl::StatusOr<StepResult> AwaitAnswers();
-  // Ends the streams of a step that failed: nothing of it is sent or received any more.
-  void DropSessions() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Heartbeats();
-  void StopHeartbeats() ABSL_LOCKS_EXCLUDED(mutex_);
+  // OK: none.
+  absl::Status interruption() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // That, or what the heartbeats have found.
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<Connection> connection_;
@@ -243,34 +201,18 @@ class TrainingClient final : public Exchange {
 
   // The calling thread's.
   AlignedBuffer parameters_, incoming_;
-  std::vector<AlignedBuffer> encoded_;  // [server] gradients on their way in 16 bits
-  // Of gradients [variable]: for those that compressed_ has but must travel whole, float32.
-  std::vector<v1::Encoding> encodings_;
   std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
   bool finished_ = false;
   v1::Work work_;
   int64_t position_ = 0;
-  int64_t push_position_ = 0;
   int64_t step_ = 0;
   int64_t reads_ = 0;
   int64_t amendments_ = 0;
-  absl::Span<const float> gradients_;
-  bool traced_ = false;  // the step under way
-  int64_t examples_ = 0;
 
   mutable Mutex mutex_;
-  CondVar changed_;
-  // The job failed or the lease is lost, as the heartbeats found; or an interruption.
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string waiting_for_ ABSL_GUARDED_BY(mutex_);  // as ps/0 last said
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t heartbeat_step_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<Push> pushes_ ABSL_GUARDED_BY(mutex_);  // [server]
-  // Null where all gradients travel whole. Made by WaitReady().
-  std::unique_ptr<CompressedGradients> compressed_ ABSL_GUARDED_BY(mutex_);
-  Thread heartbeats_;
+  absl::Status interruption_ ABSL_GUARDED_BY(mutex_);
+  Heartbeats heartbeats_;
+  StepPushes pushes_;
 };
 
 }  // namespace cairn::client

@@ -1,0 +1,364 @@
+#include "worker/client/step_pushes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "common/net/backoff.h"
+#include "common/net/codec.h"
+#include "common/net/gradient/wire_choice.h"
+#include "worker/client/job_end.h"
+#include "worker/client/request.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr auto kSayEvery = std::chrono::seconds(10);
+// Gradients are sent when so many elements of a server have been announced (256 KiB). Each sending wakes
+// threads on both sides that take the core from the computation: with 64 KiB a cluster of small networks was
+// a tenth slower.
+constexpr int64_t kSendElements = int64_t{64} << 10;
+
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
+
+}  // namespace
+
+StepPushes::StepPushes(Connection& connection, Options options)
+    : connection_(connection),
+      options_(std::move(options)),
+      pushes_(static_cast<size_t>(connection_.num_servers())) {}
+
+absl::Status StepPushes::Learn(const LearntJob& job, const std::vector<net::VariableInfo>& variables) {
+  CAIRN_RETURN_IF_ERROR(net::CheckEncoding(job.job.wire()));
+  CAIRN_RETURN_IF_ERROR(net::CheckGradientWire(job.job, variables));
+  job_ = &job;
+  variables_ = &variables;
+  encodings_ = net::GradientEncodings(job.job, variables);
+  bool in_16_bits = false, compresses = false;
+  for (const v1::Encoding encoding : encodings_) {
+    in_16_bits |= net::CodecOf(encoding) != nullptr;
+    compresses |= net::GradientCodecOf(encoding) != nullptr;
+  }
+  encoded_.clear();
+  for (int server = 0; server < connection_.num_servers(); ++server) {
+    encoded_.emplace_back(in_16_bits ? job.layout.arena_size(server) : 0);
+  }
+  MutexLock lock(mutex_);
+  compressed_.reset();
+  if (compresses) {
+    compressed_ = std::make_unique<CompressedGradients>(job.layout, variables, encodings_, job.job.topk_fraction(),
+                                                        options_.wire);
+  }
+  for (v1::Encoding& encoding : encodings_) {
+    if (net::GradientCodecOf(encoding) != nullptr) encoding = v1::ENCODING_FLOAT32;
+  }
+  return absl::OkStatus();
+}
+
+void StepPushes::Begin(const Step& step) {
+  CAIRN_CHECK(static_cast<int64_t>(step.gradients.size()) == static_cast<int64_t>(step.values.size()));
+  step_ = step;
+  base_versions_.assign(step.base_versions.begin(), step.base_versions.end());
+  step_.base_versions = base_versions_;
+  traced_ = Wants(options_.trace);
+  std::vector<std::unique_ptr<ServerSession>> broken;  // closed outside the lock
+  MutexLock lock(mutex_);
+  ++attempt_;
+  if (compressed_ != nullptr) compressed_->BeginStep();
+  for (int server = 0; server < connection_.num_servers(); ++server) {
+    Push& push = pushes_[static_cast<size_t>(server)];
+    if (push.session == nullptr || !push.session->status().ok() || push.moves != connection_.moves(server)) {
+      broken.push_back(std::move(push.session));
+      push.moves = connection_.moves(server);
+      push.session = std::make_unique<ServerSession>(connection_.stub(server));
+    }
+    push.began = push.sent = push.bytes = 0;
+    Start(server);
+  }
+}
+
+void StepPushes::Start(int server) {
+  Push& push = pushes_[static_cast<size_t>(server)];
+  push.done.reset();
+  push.announced.clear();
+  push.compressed_sent = 0;
+  push.announced_elements = 0;
+  v1::ClientHeader header;
+  v1::PushBegin& begin = *header.mutable_push();
+  begin.set_layout(job_->layout_ids[static_cast<size_t>(server)]);
+  begin.set_worker(step_.worker);
+  begin.set_incarnation(step_.incarnation);
+  begin.set_step(step_.number);
+  begin.set_base_version(base_versions_[static_cast<size_t>(server)]);
+  begin.set_examples(step_.examples);
+  begin.set_read_values(true);
+  begin.set_position(step_.position);
+  begin.set_values_encoding(job_->job.wire());
+  ServerSession::OnChunk receive = ReceiveAnswer(server);
+  FirstValuesAt first_values;
+  if (traced_) {
+    first_values = std::make_shared<int64_t>(0);
+    receive = [first_values, into = std::move(receive)](const v1::Chunk& chunk, net::Payload payload) {
+      if (*first_values == 0) *first_values = TraceNanos(Now());
+      return into(chunk, payload);
+    };
+  }
+  const auto id = push.session->Begin(std::move(header), std::move(receive),
+                                      OnDone(server, attempt_, std::move(first_values)));
+  if (id.ok()) {
+    push.request_id = *id;
+  } else {
+    push.done = id.status();
+  }
+}
+
+ServerSession::OnDone StepPushes::OnDone(int server, uint64_t attempt, FirstValuesAt first_values) {
+  return [this, server, attempt, first_values](absl::StatusOr<v1::Done> result) {
+    MutexLock lock(mutex_);
+    if (attempt != attempt_ || pushes_.empty()) return;
+    if (result.ok() && first_values != nullptr) TraceAnswer(server, *first_values);
+    pushes_[static_cast<size_t>(server)].done = std::move(result);
+    changed_.NotifyAll();
+  };
+}
+
+ServerSession::OnChunk StepPushes::ReceiveAnswer(int server) {
+  ServerSession::OnChunk into = ReceiveInto(job_->layout.extents_on(server), step_.values);
+  if (options_.wire == nullptr) return into;
+  return [into = std::move(into), wire = options_.wire](const v1::Chunk& chunk, net::Payload payload) {
+    const int64_t bytes = net::PayloadBytes(payload);
+    wire->pull_bytes.Add(bytes);
+    wire->pull_float32_bytes.Add(net::CodecOf(chunk.encoding()) == nullptr ? bytes : chunk.count() * 4);
+    return into(chunk, payload);
+  };
+}
+
+void StepPushes::Announce(int variable) {
+  if (step_.examples == 0) return;
+  MutexLock lock(mutex_);
+  if (compressed_ != nullptr && compressed_->Compress(variable, step_.gradients)) {
+    for (const net::Extent& extent : job_->layout.extents_of(variable)) {
+      Push& push = pushes_[static_cast<size_t>(extent.server)];
+      const auto& ready = compressed_->ready(extent.server);
+      int64_t floats = 0;
+      for (size_t i = push.compressed_sent; i < ready.size(); ++i) floats += static_cast<int64_t>(ready[i].payload.size());
+      if (push.announced_elements + floats >= kSendElements) SendAnnounced(extent.server);
+    }
+    return;
+  }
+  for (const net::Extent& extent : job_->layout.extents_of(variable)) {
+    Announce(extent, encodings_[static_cast<size_t>(variable)]);
+    if (pushes_[static_cast<size_t>(extent.server)].announced_elements >= kSendElements) SendAnnounced(extent.server);
+  }
+}
+
+void StepPushes::Announce(const net::Extent& extent, v1::Encoding encoding) {
+  Push& push = pushes_[static_cast<size_t>(extent.server)];
+  push.announced[encoding].push_back(extent);
+  push.announced_elements += extent.count;
+}
+
+void StepPushes::SendAnnounced(int server) {
+  Push& push = pushes_[static_cast<size_t>(server)];
+  int64_t bytes = 0, elements = push.announced_elements;
+  if (compressed_ != nullptr) {
+    const auto& ready = compressed_->ready(server);
+    for (; push.compressed_sent < ready.size(); ++push.compressed_sent) {
+      if (traced_ && push.began == 0) push.began = TraceNanos(Now());
+      const CompressedGradients::Ready& next = ready[push.compressed_sent];
+      push.session->SendChunk(push.request_id, next.chunk, {&next.payload, 1});
+      bytes += static_cast<int64_t>(next.payload.size()) * 4;
+      elements += next.chunk.count();
+    }
+  }
+  if (traced_ && push.began == 0 && push.announced_elements > 0) push.began = TraceNanos(Now());
+  for (auto& [encoding, extents] : push.announced) {
+    for (const net::Extent& extent : extents) bytes += extent.count * (encoding == v1::ENCODING_FLOAT32 ? 4 : 2);
+    std::sort(extents.begin(), extents.end(),
+              [](const net::Extent& a, const net::Extent& b) { return a.server_offset < b.server_offset; });
+    SendExtents(*push.session, push.request_id, extents, step_.gradients,
+                {.encoding = encoding, .room = encoded_[static_cast<size_t>(server)].span()});
+    extents.clear();
+  }
+  push.announced_elements = 0;
+  push.bytes += bytes;
+  if (options_.wire == nullptr) return;
+  options_.wire->push_bytes.Add(bytes);
+  options_.wire->push_float32_bytes.Add(elements * 4);
+}
+
+void StepPushes::End() {
+  MutexLock lock(mutex_);
+  for (int server = 0; server < connection_.num_servers(); ++server) {
+    SendAnnounced(server);
+    Push& push = pushes_[static_cast<size_t>(server)];
+    if (traced_) TracePush(server);  // before the server can know that it has all
+    push.session->SendEnd(push.request_id);
+  }
+}
+
+StepPushes::Unanswered StepPushes::FindUnanswered() const {
+  Unanswered unanswered;
+  for (int server = 0; server < connection_.num_servers(); ++server) {
+    const auto& done = pushes_[static_cast<size_t>(server)].done;
+    const bool answered = done.has_value() && done->ok();
+    if (!answered && pushes_[static_cast<size_t>(server)].moves != connection_.moves(server)) {
+      unanswered.failed.push_back(server);
+      if (unanswered.failure.ok()) {
+        unanswered.failure = absl::UnavailableError(absl::StrCat("ps/", server, "'s part has moved"));
+      }
+    } else if (!done.has_value()) {
+      unanswered.waiting.push_back(server);
+    } else if (!done->ok()) {
+      unanswered.failed.push_back(server);
+      if (unanswered.failure.ok() ||
+          (IsWorthRepeating(unanswered.failure) && !IsWorthRepeating(done->status()))) {
+        unanswered.failure = Annotate(done->status(), connection_.NameOf(server));
+      }
+    }
+  }
+  return unanswered;
+}
+
+// All servers at once: a synchronous round closes when the push is on all of them, so the answer of one may
+// depend on the repeated push to another.
+absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
+  const TimePoint deadline = Now() + options_.step_timeout;
+  net::Backoff backoff(StreamOf(options_.task));
+  TimePoint next_said = Now() + kSayEvery;
+  TimePoint next_complaint = Now();
+  for (;;) {
+    Unanswered unanswered;
+    {
+      MutexLock lock(mutex_);
+      while (unanswered = FindUnanswered(), unanswered.failed.empty() && !unanswered.waiting.empty()) {
+        CAIRN_RETURN_IF_ERROR(options_.failure());
+        const std::string round = options_.waiting_for();
+        const std::string waits_for = absl::StrCat(connection_.NameOf(unanswered.waiting[0]),
+                                                   round.empty() ? "" : absl::StrCat("; the round waits for ", round));
+        if (Now() >= deadline) return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for));
+        if (Now() >= next_said) {
+          next_said += kSayEvery;
+          connection_.Say(absl::StrCat("step ", step_.number, " waits for ", waits_for));
+        }
+        changed_.WaitUntil(mutex_, std::min(deadline, next_said));
+      }
+      if (unanswered.failed.empty()) {
+        std::vector<v1::Done> answers;
+        for (const Push& push : pushes_) answers.push_back(**push.done);
+        return answers;
+      }
+    }
+    if (Now() >= deadline) return unanswered.failure;
+    if (!IsWorthRepeating(unanswered.failure)) {  // perhaps only there, and another server serves the part now
+      const int moves = connection_.moves();
+      for (int server : unanswered.failed) {
+        if (connection_.replicated()) (void)connection_.Describe(server);
+      }
+      if (connection_.moves() == moves) return unanswered.failure;
+    }
+    if (Now() >= next_complaint) {
+      next_complaint = Now() + kSayEvery;
+      connection_.Say(
+          absl::StrCat("step ", step_.number, ": ", unanswered.failure.message(), "; the push will be sent again"));
+    }
+    std::this_thread::sleep_for(backoff.Next());
+    CAIRN_RETURN_IF_ERROR(options_.failure());
+    for (int server : unanswered.failed) {
+      if (absl::Status status = Repeat(server); !status.ok() && !absl::IsUnavailable(status)) return status;
+    }
+  }
+}
+
+absl::Status StepPushes::Repeat(int server) {
+  // A server that was restarted has lost what it held: nothing to repeat.
+  CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse described, connection_.Describe(server));
+  CAIRN_RETURN_IF_ERROR(CheckGoesOn(described));
+  const int moves = connection_.moves(server);
+  std::unique_ptr<ServerSession> old;
+  {
+    MutexLock lock(mutex_);
+    old = std::move(pushes_[static_cast<size_t>(server)].session);
+  }
+  old.reset();  // what it has to say about this push, where it has not been heard of for a while, is said now
+  auto session = std::make_unique<ServerSession>(connection_.stub(server));
+  MutexLock lock(mutex_);
+  Push& push = pushes_[static_cast<size_t>(server)];
+  push.moves = moves;
+  push.session = std::move(session);
+  Start(server);
+  if (step_.examples > 0) {
+    for (size_t variable = 0; variable < variables_->size(); ++variable) {
+      if (compressed_ != nullptr && compressed_->compressed(static_cast<int>(variable))) continue;
+      for (const net::Extent& extent : job_->layout.extents_of(static_cast<int>(variable))) {
+        if (extent.server == server) Announce(extent, encodings_[variable]);
+      }
+    }
+    SendAnnounced(server);
+  }
+  push.session->SendEnd(push.request_id);
+  return absl::OkStatus();
+}
+
+void StepPushes::Settle(absl::Span<const v1::Done> answers) {
+  MutexLock lock(mutex_);
+  if (compressed_ == nullptr) return;
+  std::vector<bool> counted;
+  for (const v1::Done& done : answers) counted.push_back(done.outcome() == v1::OUTCOME_ACCEPTED);
+  compressed_->EndStep(counted);
+}
+
+void StepPushes::Drop() {
+  std::vector<std::unique_ptr<ServerSession>> sessions;  // closed outside the lock
+  MutexLock lock(mutex_);
+  for (Push& push : pushes_) sessions.push_back(std::move(push.session));
+}
+
+void StepPushes::Wake() {
+  MutexLock lock(mutex_);
+  changed_.NotifyAll();
+}
+
+void StepPushes::TracePush(int server) {
+  Push& push = pushes_[static_cast<size_t>(server)];
+  push.sent = TraceNanos(Now());
+  if (push.began == 0) push.began = push.sent;  // one of no examples
+  options_.trace->Record({.lane = TraceLane::kPush,
+                          .index = server,
+                          .name = "push",
+                          .begin = push.began,
+                          .end = push.sent,
+                          .step = options_.trace->step(),
+                          .bytes = push.bytes});
+  options_.trace->Record(
+      {.kind = TraceEvent::Kind::kFlowOut,
+       .lane = TraceLane::kPush,
+       .index = server,
+       .begin = std::max(push.began, push.sent - 1),  // within the slice
+       .flow = {.worker = step_.worker, .server = server, .incarnation = step_.incarnation, .number = step_.number}});
+}
+
+void StepPushes::TraceAnswer(int server, int64_t first_values) const {
+  const int64_t sent = pushes_[static_cast<size_t>(server)].sent;
+  const int64_t now = TraceNanos(Now());
+  if (sent == 0) return;  // answered before all of it was sent: seen before
+  const auto record = [&](TraceLane lane, const char* name, int64_t begin, int64_t end) {
+    options_.trace->Record({.lane = lane,
+                            .index = server,
+                            .name = name,
+                            .begin = begin,
+                            .end = end,
+                            .step = options_.trace->step()});
+  };
+  // The first may come while gradients still go.
+  record(TraceLane::kWait, "wait", sent, first_values == 0 ? now : std::max(sent, first_values));
+  if (first_values != 0) record(TraceLane::kPull, "pull", first_values, now);
+}
+
+}  // namespace cairn::client
