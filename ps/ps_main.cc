@@ -29,6 +29,7 @@
 #include "common/net/grpc_util.h"
 #include "common/net/health.h"
 #include "common/net/http_server.h"
+#include "common/net/listening.h"
 #include "common/net/local/socket.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
@@ -67,25 +68,6 @@ struct Flags {
   FaultPoints::Fault fault;
 };
 
-// Differs between processes: the time of the start, in microseconds, above the process id.
-uint64_t DrawIncarnation() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto micros =
-      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
-  return (micros << 12) | (static_cast<uint64_t>(getpid()) & 0xFFF);
-}
-
-// What makes the traffic readable to others, or the server unreachable to its own.
-void WarnOfTls(const net::TlsFiles& tls, const std::string& listens_at, const std::string& host) {
-  if (!tls.any() && net::ReachableFromOutside(listens_at)) {
-    LogWarning("NOT ENCRYPTED: whoever reaches ", listens_at,
-               " can read and change the variables; --tls_cert, --tls_key and --tls_ca prevent it");
-  }
-  if (const absl::Status status = net::CheckTlsNames(tls, host); !status.ok()) {
-    LogWarning(status.message(), ": clients will refuse this server");
-  }
-}
-
 // Lets calls and streams end, at most for kDrain. A second signal leaves at once.
 void Drain(grpc::Server& server, SignalQueue& signals) {
   std::atomic<bool> drained{false};
@@ -96,16 +78,6 @@ void Drain(grpc::Server& server, SignalQueue& signals) {
   while (!drained) {
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(20))) _exit(128 + *signal);
   }
-}
-
-// For clients of this host. None where it is not wanted, or with TLS: what is encrypted stays so, and whoever
-// may take part is told by certificates alone.
-net::LocalListener ListenLocally(const Flags& flags) {
-  if (flags.transport == "tcp" || flags.tls.any()) return {};
-  auto listener = net::ListenLocally();
-  if (listener.ok()) return *std::move(listener);
-  LogInfo("clients of this host use TCP: ", listener.status().message());
-  return {};
 }
 
 ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {
@@ -120,8 +92,9 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   SteadyClock clock;
   FaultPoints faults(flags.fault);
   Crew crew(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
-  const uint64_t incarnation = DrawIncarnation();
-  net::LocalListener local = ListenLocally(flags);
+  const uint64_t incarnation = net::DrawIncarnation();
+  net::LocalListener local;
+  if (flags.transport != "tcp") local = net::ListenForThisHost(flags.tls, "clients of this host");
   const auto make_server = [&, credentials = net::ChannelCredentialsOf(flags.tls)](int part) {
     return std::make_unique<Server>(
         Server::Options{
@@ -173,7 +146,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
           flags.memory_limit.empty() ? ", this machine's or its control group's" : "");
   LogInfo("Started server with target: grpc://", self.host, ":", port);
   if (http != nullptr) LogInfo("status at http://", flags.metrics.host, ":", http->port(), "/statusz");
-  WarnOfTls(flags.tls, address, self.host);
+  net::WarnOfTls(flags.tls, address, self.host, "the variables", "clients");
 
   faults.Pass("started");
   std::optional<ExitCode> end;

@@ -1,15 +1,15 @@
 #include "worker/all_reduce_task.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
+#include "common/net/listening.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "worker/allreduce/grpc_link.h"
@@ -23,26 +23,6 @@ constexpr auto kDrain = std::chrono::seconds(2);
 // Threads that share an update: more find the memory busy.
 constexpr int kMostUpdating = 4;
 
-// Differs between processes: the time of the start, in microseconds, above the process id.
-uint64_t DrawIncarnation() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-  return (static_cast<uint64_t>(micros) << 12) | (static_cast<uint64_t>(getpid()) & 0xFFF);
-}
-
-Duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-// For the neighbour where it is of this host. None with TLS: what is encrypted stays so.
-net::LocalListener ListenLocally(const net::TlsFiles& tls) {
-  if (tls.any()) return {};
-  auto listener = net::ListenLocally();
-  if (listener.ok()) return *std::move(listener);
-  LogInfo("workers of this host come by TCP: ", listener.status().message());
-  return {};
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& args) {
@@ -53,7 +33,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
     addresses.push_back(spec.tasks(task.job).at(task.index).ToString());
     names.push_back(absl::StrCat(task.ToString(), " at ", addresses.back()));
   }
-  const uint64_t incarnation = DrawIncarnation();
+  const uint64_t incarnation = net::DrawIncarnation();
   std::unique_ptr<allreduce::RingPeer> right;
   net::LocalListener local;
   if (trainers.size() > 1) {
@@ -64,7 +44,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
       right = allreduce::MakeLocalPeer(std::move(right), transport, [address](const std::string& how) {
         LogInfo("gradients to ", address, ": by ", how);
       });
-      local = ListenLocally(args.tls);
+      local = net::ListenForThisHost(args.tls, "workers of this host");
     }
   }
   std::unique_ptr<AllReduceTask> task(new AllReduceTask(std::clamp(args.threads, 1, kMostUpdating)));
@@ -78,8 +58,8 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                        .local_socket = local.name,
                                        .job = args.job,
                                        .variables = VariablesOf(args.model),
-                                       .connect_timeout = Seconds(args.options.connect_timeout_seconds),
-                                       .step_timeout = Seconds(args.options.step_timeout_seconds),
+                                       .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
+                                       .step_timeout = FromSeconds(args.options.step_timeout_seconds),
                                        .say = [](const std::string& text) { LogWarning(text); },
                                        .crew = &task->crew_},
                                       std::move(right)));
@@ -107,13 +87,7 @@ absl::Status AllReduceTask::Listen(const Args& args) {
         absl::StrCat("cannot listen on ", address, ": is another process using the port?"));
   }
   LogInfo("Started server with target: grpc://", own.host, ":", port);
-  if (!args.tls.any() && net::ReachableFromOutside(address)) {
-    LogWarning("NOT ENCRYPTED: whoever reaches ", address,
-               " can read and change the gradients; --tls_cert, --tls_key and --tls_ca prevent it");
-  }
-  if (const absl::Status status = net::CheckTlsNames(args.tls, own.host); !status.ok()) {
-    LogWarning(status.message(), ": its neighbour will refuse this worker");
-  }
+  net::WarnOfTls(args.tls, address, own.host, "the gradients", "its neighbour");
   return absl::OkStatus();
 }
 
