@@ -1,6 +1,7 @@
 // What reaches a worker: its left-hand neighbour's greeting, streams and frames, and the ends of both links.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -148,9 +149,15 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
 
 absl::Status Member::OnState(int64_t formation, const v1::RingState& state) {
   const int worker = state.worker();
-  if (worker < 0 || worker >= workers() || worker == options_.worker || state.progress().version() < 0) {
+  const v1::Progress& progress = state.progress();
+  if (worker < 0 || worker >= workers() || worker == options_.worker || progress.version() < 0 ||
+      progress.version() > options_.job.final_version()) {
     return absl::InvalidArgumentError(absl::StrCat("ring: a state of worker ", worker, " of ", workers(),
-                                                   " at version ", state.progress().version()));
+                                                   " at version ", progress.version(), " of ",
+                                                   options_.job.final_version()));
+  }
+  if (progress.has_learning_rate() && !(std::isfinite(progress.learning_rate()) && progress.learning_rate() >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("ring: a learning rate of ", progress.learning_rate()));
   }
   if (right() != worker) {
     v1::RingHeader header;

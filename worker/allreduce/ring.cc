@@ -1,6 +1,7 @@
 #include "worker/allreduce/ring.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -107,6 +108,9 @@ absl::Status Ring::OnRecord(const v1::StepRecord& record) {
   }
   if (record.examples() < 0 || record.examples() > kMostExamples) {
     return absl::InvalidArgumentError(absl::StrCat("ring: a gradient of ", record.examples(), " examples"));
+  }
+  if (record.has_learning_rate() && !(std::isfinite(record.learning_rate()) && record.learning_rate() >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("ring: a learning rate of ", record.learning_rate()));
   }
   {
     MutexLock lock(mutex_);

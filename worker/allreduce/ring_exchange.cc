@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "ps/optimizer_of.h"
@@ -58,8 +59,7 @@ RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optim
            .variables = options_.variables,
            .size = TotalElements(options_.variables),
            .state_size = store_.state_pool().buffer_size(),
-           .lease = std::chrono::duration_cast<Duration>(
-               std::chrono::duration<double>(options_.job.lease_seconds())),
+           .lease = FromSeconds(options_.job.lease_seconds()),
            .say = options_.say},
           std::move(right)),
       values_(store_.current()) {
@@ -97,11 +97,10 @@ absl::Status RingExchange::Initialise(const v1::Job& job, client::StateSource& s
   return absl::OkStatus();
 }
 
-std::shared_ptr<const AlignedBuffer> RingExchange::State() const {
-  auto& store = const_cast<ps::VariableStore&>(store_);
-  auto state = store.state_pool().Acquire();
+std::shared_ptr<const AlignedBuffer> RingExchange::State() {
+  auto state = store_.state_pool().Acquire();
   std::copy_n(values_.data->data(), size(), state->data());
-  if (const auto slots = store.TakeSlotsCopy(); slots != nullptr) {
+  if (const auto slots = store_.TakeSlotsCopy(); slots != nullptr) {
     std::copy_n(slots->data(), slots->size(), state->data() + size());
   }
   return state;
@@ -162,7 +161,7 @@ absl::StatusOr<Ring::Step> RingExchange::AwaitStep() {
     absl::StrAppend(&who, worker == 0 ? "" : ", ", worker, ": ", options_.names[worker]);
   }
   return Annotate(step.status(), absl::StrCat("nothing for ",
-                                              std::chrono::duration<double>(options_.step_timeout).count(),
+                                              ToSeconds(options_.step_timeout),
                                               " s; the ring is ", who));
 }
 
@@ -285,8 +284,9 @@ absl::Status RingExchange::AwaitEnd() {
 }
 
 absl::Status RingExchange::Finish() {
+  const TimePoint deadline = StepDeadline();
   absl::Status parted = Part();
-  while (absl::IsAborted(parted)) {
+  while (absl::IsAborted(parted) && std::chrono::steady_clock::now() < deadline) {
     LogWarning(parted.message(), "; training is over, and it will be told so");
     parted = Join();
     if (parted.ok()) parted = Part();

@@ -100,7 +100,7 @@ class RingExchange final : public client::Exchange {
   int64_t size() const { return store_.size(); }
   TimePoint StepDeadline() const;
   // Values, then all of each slot.
-  std::shared_ptr<const AlignedBuffer> State() const;
+  std::shared_ptr<const AlignedBuffer> State();
   void TakeOver(const v1::RingState& source, const AlignedBuffer* state);
   absl::StatusOr<Ring::Step> AwaitStep();
   absl::Status Apply(const Ring::Step& step);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -342,27 +343,33 @@ TEST(RingExchange, OverThisHostsSocketsTheValuesAreTheSame) {
   }
 }
 
-TEST(RingExchange, OverThisHostsSocketsOneThatIsLostComesBack) {
-  Workers workers(3, /*final_version=*/6, "SGD", {{"learning_rate", 0.5}, {"momentum", 0.5}},
-                  client::Transport::kShm);
-  InitialiseChief(workers);
+// Three steps of all, then `lost` is another process, without values; then all train to the end, which is step 6.
+void LoseAndTrain(Workers& workers, int lost) {
   workers.Each([&](int worker) {
     ASSERT_TRUE(workers[worker].Join().ok());
     for (int step = 0; step < 3; ++step) ASSERT_TRUE(Step(workers[worker], worker).ok());
   });
-  const int lost = 1;
   workers.Each([&](int worker) {
     if (worker == lost) {
       workers.Kill(lost);
       workers.Start(lost, workers.job());
     } else {
-      EXPECT_TRUE(absl::IsAborted(Step(workers[worker], worker)));
+      const absl::Status status = Step(workers[worker], worker);
+      EXPECT_TRUE(absl::IsAborted(status)) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("worker/", lost, " at host", lost, ":1")));
     }
     EXPECT_TRUE(Train(workers[worker], worker).ok());
   });
-  for (int worker = 0; worker < 3; ++worker) {
-    EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 6)));
+  for (int worker = 0; worker < workers.count(); ++worker) {
+    EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(workers.count(), 6)));
   }
+}
+
+TEST(RingExchange, OverThisHostsSocketsOneThatIsLostComesBack) {
+  Workers workers(3, /*final_version=*/6, "SGD", {{"learning_rate", 0.5}, {"momentum", 0.5}},
+                  client::Transport::kShm);
+  InitialiseChief(workers);
+  LoseAndTrain(workers, 1);
 }
 
 TEST(RingExchange, NormsAreOfTheWholeMean) {
@@ -381,27 +388,8 @@ TEST(RingExchange, NormsAreOfTheWholeMean) {
 TEST(RingExchange, OneThatIsLostGetsTheOthersValuesAndNothingIsComputedTwice) {
   Workers workers(3, /*final_version=*/6);
   InitialiseChief(workers);
-  workers.Each([&](int worker) {
-    ASSERT_TRUE(workers[worker].Join().ok());
-    for (int step = 0; step < 3; ++step) ASSERT_TRUE(Step(workers[worker], worker).ok());
-  });
-  const int lost = 1;
-  workers.Each([&](int worker) {
-    if (worker != lost) {
-      const absl::Status status = Step(workers[worker], worker);
-      EXPECT_TRUE(absl::IsAborted(status)) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr("worker/1 at host1:1"));
-      EXPECT_TRUE(Train(workers[worker], worker).ok());
-      return;
-    }
-    workers.Kill(lost);
-    workers.Start(lost, workers.job());
-    EXPECT_TRUE(Train(workers[lost], lost).ok());
-  });
-  for (int worker = 0; worker < 3; ++worker) {
-    EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 6)));
-    EXPECT_EQ(workers[worker].ServerCounters()->examples(), 6 * 3 * 4);
-  }
+  LoseAndTrain(workers, 1);
+  for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].ServerCounters()->examples(), 6 * 3 * 4);
 }
 
 TEST(RingExchange, ALostChiefGetsTheOthersValuesTooAndBeginsNothingAnew) {
@@ -478,6 +466,41 @@ TEST(RingExchange, AnotherJobIsRefusedWithWhatDiffers) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("worker/1 at host1:1: it trains another job than the caller: batch size: 7 here, 0 with the caller"));
+}
+
+TEST(RingExchange, AStateThatMakesNoSenseIsRefused) {
+  struct NoStream final : RingStream {
+    void Send(const v1::RingHeader&, net::FloatSpans, const std::shared_ptr<const void>&) override {}
+    void End(const absl::Status&) override {}
+  };
+  struct Case {
+    int worker;
+    int64_t version;
+    float learning_rate;
+    std::string said;
+  };
+  const Case cases[] = {{2, 0, 1, "a state of worker 2 of 2"},
+                        {1, 0, 1, "a state of worker 1 of 2"},
+                        {0, -1, 1, "at version -1 of 4"},
+                        {0, std::numeric_limits<int64_t>::max(), 1, "at version 9223372036854775807 of 4"},
+                        {0, 4, NAN, "a learning rate of nan"},
+                        {0, 4, -1, "a learning rate of -1"}};
+  for (const Case& row : cases) {
+    SCOPED_TRACE(row.said);
+    Workers workers(2, /*final_version=*/4);
+    const std::shared_ptr<RingHandler> handler = workers[1].host().OnStream(std::make_shared<NoStream>());
+    v1::RingHeader header;
+    header.mutable_hello()->set_worker(0);
+    header.mutable_hello()->set_formation(1);
+    ASSERT_TRUE(handler->OnFrame(header, {}).ok());
+    header.mutable_state()->set_worker(row.worker);
+    header.mutable_state()->mutable_progress()->set_version(row.version);
+    header.mutable_state()->mutable_progress()->set_learning_rate(row.learning_rate);
+    const absl::Status status = handler->OnFrame(header, {});
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(row.said));
+    handler->OnClosed(status);
+  }
 }
 
 TEST(RingExchange, AnUnknownOptimizerIsRefusedAtOnce) {

@@ -266,6 +266,11 @@ TEST_F(RingRefusesTest, RecordsThatDoNotBelongHere) {
   ExpectRefused(Record(0, 8), "a record of step 8 during step 6");
   ExpectRefused(Record(0, 6, -1), "a gradient of -1 examples");
   ExpectRefused(Record(0, 6, int64_t{1} << 32), "a gradient of 4294967296 examples");
+  for (const auto& [rate, said] : {std::pair(-0.5f, "a learning rate of -0.5"), std::pair(NAN, "a learning rate of nan")}) {
+    Frame frame = Record(0, 6);
+    frame.header.mutable_record()->set_learning_rate(rate);
+    ExpectRefused(frame, said);
+  }
   ASSERT_TRUE(Give(circle_[1], Record(0, 6)).ok());
   ExpectRefused(Record(0, 6), "a second record of worker 0 for step 6");
 }
