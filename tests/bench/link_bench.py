@@ -4,12 +4,13 @@
     tests/bench/link_bench.py MODEL DATA_DIR [--bin build/release/bin] [--link 100Mbit] [--clusters 1x1,1x2,2x2,2x4]
                               [--batch_size 8] [--steps 12] [--rounds 3] [--wire_dtype bfloat16]
 
-Each task of a cluster (PSxWORKERS) runs in a network namespace of its own, on a bridge; `tc` holds every link to the rate, each
+Each task of a cluster (PSxWORKERS; 0xWORKERS is all-reduce, without servers) runs in a network namespace of its own, on a bridge; `tc` holds every link to the rate, each
 way. Needs root, iproute2 and a kernel with tbf. The computation of a step is measured first, with as many workers at a time as the
 cluster has, since they share this machine's cores; choose a batch so small that it is a minor part. A step is what each of --steps
 adds to a run of --first_steps, so that neither the first round nor the end count. Printed for each cluster: the step as predicted
 and as measured, their ratio, the step over the larger of computation and bytes / rate of the busiest link one way, and that link's
-goodput, both ways together, as a ratio of its rate. With --wire_dtype each cluster also runs with numbers of that type, in turn;
+goodput, both ways together, as a ratio of its rate. "of raw TCP" is the step over the larger of computation and what raw_tcp.py, between
+two such namespaces, takes for the busiest link's bytes, both ways at once. With --wire_dtype each cluster also runs with numbers of that type, in turn;
 the last column is how many times as many steps it makes.
 """
 
@@ -18,8 +19,10 @@ import contextlib
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 
 NAME = "cairnlink"
@@ -77,8 +80,9 @@ def run_seconds(options, steps, servers, workers, wire_dtype="float32"):
     """Of one run on links of the given rate, as the chief's summary has it; servers and workers each on a link."""
     names = [f"ps{i}" for i in range(servers)] + [f"worker{i}" for i in range(workers)]
     with network(names, options.link) as address, tempfile.TemporaryDirectory() as directory:
-        cluster = {"ps": [f"{address[f'ps{i}']}:2222" for i in range(servers)],
-                   "worker": [f"{address[f'worker{i}']}:2222" for i in range(workers)]}
+        cluster = {"worker": [f"{address[f'worker{i}']}:2222" for i in range(workers)]}
+        if servers > 0:
+            cluster["ps"] = [f"{address[f'ps{i}']}:2222" for i in range(servers)]
         file = os.path.join(directory, "cluster.json")
         with open(file, "w", encoding="utf-8") as out:
             json.dump({"cluster": cluster}, out)
@@ -91,8 +95,8 @@ def run_seconds(options, steps, servers, workers, wire_dtype="float32"):
                            f"--job_name={job}", f"--task_index={index}", "--transport=tcp"]
                 if job == "worker":
                     command += ["--model", os.path.abspath(options.model), "--data_dir", os.path.abspath(options.data_dir),
-                                "--sync_replicas", f"--batch_size={options.batch_size}", "--threads=1", "--novalidation",
-                                f"--train_steps={steps}", f"--wire_dtype={wire_dtype}"]
+                                f"--batch_size={options.batch_size}", "--threads=1", "--novalidation", f"--train_steps={steps}"]
+                    command += ["--sync_replicas", f"--wire_dtype={wire_dtype}"] if servers > 0 else ["--mode=allreduce"]
                     if index == "0":
                         command.append(f"--summary={summary}")
                 with open(os.path.join(directory, f"{name}.log"), "wb") as log:
@@ -120,9 +124,25 @@ def compute_seconds(options, workers):
 
 def plan(options, servers, workers, compute):
     said = subprocess.run(
-        [program(options, "cairn"), "plan", options.model, f"--ps={servers}", f"--workers={workers}", f"--link={options.link}",
+        [program(options, "cairn"), "plan", options.model, f"--ps={max(servers, 1)}", f"--workers={workers}", f"--link={options.link}",
          f"--step_compute={compute}s", "--json"], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
-    return json.loads(said)
+    said = json.loads(said)
+    if servers > 0:
+        return said["step_seconds"], max(said["worker_link_bytes"], said["server_link_bytes"])
+    return said["allreduce_step_seconds"], said["allreduce_link_bytes"]
+
+
+def raw_seconds(options, count):
+    """What a raw TCP connection takes for so many bytes, both ways at once, between two links of the given rate."""
+    end = os.path.join(os.path.dirname(os.path.abspath(__file__)), "raw_tcp.py")
+    with network(["one", "other"], options.link) as address:
+        with subprocess.Popen(["ip", "netns", "exec", f"{NAME}-other", end, "listen", str(count)]) as other:
+            try:
+                said = subprocess.run(["ip", "netns", "exec", f"{NAME}-one", end, address["other"], str(count)], check=True,
+                                      stdout=subprocess.PIPE, text=True, timeout=LIMIT).stdout
+            finally:
+                other.kill()
+    return float(said)
 
 
 def main():
@@ -138,25 +158,29 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--wire_dtype", choices=["bfloat16", "float16"])
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and the namespaces go
     sizes = [tuple(int(number) for number in cluster.split("x")) for cluster in options.clusters.split(",")]
-    measured, shorter = {size: [] for size in sizes}, {size: [] for size in sizes}
-    predicted = {size: plan(options, *size, compute_seconds(options, size[1])) for size in sizes}
+    measured, shorter, raw = ({size: [] for size in sizes} for _ in range(3))
+    compute = {size: compute_seconds(options, size[1]) for size in sizes}
+    predicted = {size: plan(options, *size, compute[size]) for size in sizes}
     for _ in range(options.rounds):
         for size in sizes:
+            raw[size].append(raw_seconds(options, predicted[size][1]))
             measured[size].append(step_seconds(options, *size))
-            if options.wire_dtype:
+            print(f"{size[0]}x{size[1]}: {measured[size][-1] * 1e3:.0f} ms, raw TCP {raw[size][-1] * 1e3:.0f} ms", flush=True)
+            if options.wire_dtype and size[0] > 0:
                 shorter[size].append(measured[size][-1] / step_seconds(options, *size, options.wire_dtype))
-    print(f"{'ps':>3} {'workers':>8} {'predicted':>10} {'measured':>10} {'range':>17} {'ratio':>6} {'of the larger':>14} {'busiest link':>13}"
+    print(f"{'ps':>3} {'workers':>8} {'predicted':>10} {'measured':>10} {'range':>17} {'ratio':>6} {'of the larger':>14} {'of raw TCP':>10} {'busiest link':>13}"
           + (f" {options.wire_dtype:>9}" if options.wire_dtype else ""))
     for size in sizes:
-        said, steps = predicted[size], measured[size]
+        (said, link_bytes), steps = predicted[size], measured[size]
         step = statistics.median(steps)
         # In a step the busiest link carries the bytes once each way: more than 1 where both ways are busy at once.
-        one_way = max(said["worker_link_bytes"], said["server_link_bytes"]) * 8 / bits_per_second(options.link)
-        larger, used = max(one_way, said["compute_seconds"]), 2 * one_way / step
-        print(f"{size[0]:3} {size[1]:8} {said['step_seconds'] * 1e3:7.0f} ms {step * 1e3:7.0f} ms "
-              f"{min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} {step / said['step_seconds']:6.2f} {step / larger:14.2f} {used:13.2f}"
-              + (f" {statistics.median(shorter[size]):8.2f}x" if options.wire_dtype else ""))
+        one_way = link_bytes * 8 / bits_per_second(options.link)
+        larger, used = max(one_way, compute[size]), 2 * one_way / step
+        print(f"{size[0]:3} {size[1]:8} {said * 1e3:7.0f} ms {step * 1e3:7.0f} ms {min(steps) * 1e3:7.0f} to {max(steps) * 1e3:4.0f} "
+              f"{step / said:6.2f} {step / larger:14.2f} {step / max(statistics.median(raw[size]), compute[size]):10.2f} {used:13.2f}"
+              + (f" {statistics.median(shorter[size]):8.2f}x" if shorter[size] else ""))
 
 
 if __name__ == "__main__":
