@@ -7,6 +7,7 @@ make of the test images with what Cairn does. A checkpoint's own files, one for 
 """
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -61,8 +62,8 @@ def main():
         if outputs.shape != expected.shape or difference > TOLERANCE:
             sys.exit("PyTorch's outputs are not Cairn's")
 
-        newest = pathlib.Path((directory / "run/checkpoint").read_text().strip())
-        files = sorted((newest if newest.is_absolute() else directory / "run" / newest).glob("*.safetensors"))
+        newest = re.fullmatch(r'model_checkpoint_path: "(.+)"', (directory / "run/checkpoint").read_text().strip())[1]
+        files = sorted((directory / "run" / newest).glob("*.safetensors"))
         if len(files) != 2:
             sys.exit(f"a checkpoint of two servers has {files}")
         stored = {name: value for file in files for name, value in safetensors.torch.load_file(file).items()}
