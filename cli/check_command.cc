@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "common/core/clock.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/net/cluster_flags.h"
@@ -62,8 +63,7 @@ class CheckCommand final : public Command {
     Examination examination = OfThisMachine(*cluster);
     examination.tls = tls_;
     examination.options = options_;
-    examination.timeout =
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout_seconds_));
+    examination.timeout = FromSeconds(timeout_seconds_);
     return Examine(examination);
   }
 

@@ -26,10 +26,6 @@ absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-double UnixSeconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 // Values and up to two slots of an optimizer, for as many checkpoints as are kept and one that is written.
 constexpr int64_t kCopiesPerCheckpoint = 3;
 // Beyond it the largest server decides how fast a step is.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "common/core/clock.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
@@ -37,8 +38,7 @@ class HealthCommand final : public Command {
       return static_cast<int>(UsageError(kProgram, status.message()));
     }
     net::QuietGrpc();
-    const auto timeout =
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout_seconds_));
+    const auto timeout = FromSeconds(timeout_seconds_);
     const absl::Status status = net::CheckHealth(address_, service_, timeout, tls_);
     if (status.ok()) {
       std::printf("%s: SERVING\n", address_.c_str());

@@ -55,7 +55,7 @@ bool Left(const ChildEnd& end) {
 }
 
 std::string Seconds(Duration duration) {
-  return absl::StrCat(std::chrono::duration<double>(duration).count(), " s");
+  return absl::StrCat(ToSeconds(duration), " s");
 }
 
 std::string Names(const std::vector<const Child*>& children) {

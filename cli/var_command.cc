@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
+#include "common/core/clock.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/net/cluster_flags.h"
@@ -75,8 +76,7 @@ class VarCommand final : public Command {
     net::QuietGrpc();
     std::vector<std::string> servers;
     for (const net::HostPort& server : cluster->spec.servers()) servers.push_back(server.ToString());
-    const auto timeout =
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout_seconds_));
+    const auto timeout = FromSeconds(timeout_seconds_);
     auto client = client::Client::Connect(
         servers, {.task = kProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout}, tls_);
     absl::Status status = client.status();

@@ -83,7 +83,7 @@ v1::ServerStatus Monitor::WithRates(v1::ServerStatus status) const {
   MutexLock lock(mutex_);
   if (recent_.size() < 2) return status;
   const Totals &first = recent_.front(), &last = recent_.back();
-  const double seconds = std::chrono::duration<double>(last.at - first.at).count();
+  const double seconds = ToSeconds(last.at - first.at);
   const auto rate = [&](int64_t before, int64_t after) { return static_cast<double>(after - before) / seconds; };
   v1::Rates& rates = *status.mutable_rates();
   rates.set_received_bytes_per_second(rate(first.received_bytes, last.received_bytes));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/clock.h"
 #include "common/core/log.h"
 #include "ps/server.h"
 #include "ps/work_proto.h"
@@ -14,10 +15,6 @@ namespace {
 
 // How long workers of a job that was set back have to join again: they may be in the middle of a step.
 constexpr auto kReturn = std::chrono::seconds(30);
-
-Duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
 
 }  // namespace
 
@@ -224,7 +221,7 @@ void Server::CollectWaiters(TimePoint now, Calls& calls) {
 
 std::vector<Membership::Expired> Server::CollectExpired(TimePoint now, std::vector<std::string>& reasons) {
   const v1::Job& job = job_->job();
-  std::vector<Membership::Expired> expired = members_.ExpireOlderThan(now - Seconds(job.lease_seconds()));
+  std::vector<Membership::Expired> expired = members_.ExpireOlderThan(now - FromSeconds(job.lease_seconds()));
   for (const auto& gone : expired) {
     reasons.push_back(
         absl::StrCat(members_.NameOf(gone.worker), " was not heard of for ", job.lease_seconds(), " s"));

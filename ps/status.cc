@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/clock.h"
 #include "common/core/flags.h"
 #include "common/core/process_usage.h"
 #include "common/net/grpc_util.h"
@@ -16,10 +17,6 @@ namespace cairn::ps {
 namespace {
 
 constexpr size_t kToldSlices = 32;
-
-double Seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 v1::MemberState StateOf(const Membership::Member* member) {
   if (member == nullptr) return v1::MEMBER_STATE_EXPECTED;
@@ -59,7 +56,7 @@ void DescribeJob(ActiveJob& job, v1::ServerStatus& status) {
   status.mutable_queues()->set_staged_pushes(load.staged);
   status.mutable_queues()->set_log_entries(load.queued);
   if (load.staged_since.has_value()) {
-    status.set_waiting_seconds(Seconds(std::chrono::steady_clock::now() - *load.staged_since));
+    status.set_waiting_seconds(ToSeconds(std::chrono::steady_clock::now() - *load.staged_since));
   }
 }
 
@@ -72,7 +69,7 @@ v1::ServerStatus Server::Status() const {
   status.set_protocol(net::kProtocolVersion);
   status.set_cluster_hash(options_.cluster_hash);
   status.set_incarnation(options_.incarnation);
-  status.set_unix_seconds(Seconds(std::chrono::system_clock::now().time_since_epoch()));
+  status.set_unix_seconds(UnixSeconds());
   status.set_memory_limit_bytes(options_.memory_limit);
   status.set_resident_bytes(UsageOfThisProcess().resident_bytes);
   status.set_received_bytes(meters_.received_bytes.value());
@@ -80,7 +77,7 @@ v1::ServerStatus Server::Status() const {
   status.set_malformed_chunks(meters_.malformed_chunks.value());
   const auto lateness = meters_.lateness();
   const TimePoint now = clock_.Now();
-  status.set_uptime_seconds(Seconds(now - started_));
+  status.set_uptime_seconds(ToSeconds(now - started_));
 
   std::shared_ptr<ActiveJob> job;
   {
@@ -97,7 +94,7 @@ v1::ServerStatus Server::Status() const {
       if (known != nullptr) {
         member.set_incarnation(known->incarnation);
         member.set_step(known->step);
-        member.set_heard_seconds(Seconds(now - known->last_heard));
+        member.set_heard_seconds(ToSeconds(now - known->last_heard));
       }
       if (const auto report = reports_.find(worker); report != reports_.end()) {
         *member.mutable_report() = report->second;

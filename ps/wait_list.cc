@@ -15,8 +15,7 @@ void WaitList::Add(const v1::WaitRequest& request, TimePoint now, Reply reply, H
   // No wait where it is no number.
   const double seconds =
       request.wait_seconds() > 0 ? std::min(request.wait_seconds(), kLongestWaitSeconds) : 0;
-  const std::chrono::duration<double> wait(seconds);
-  Waiter waiter = {request, now + std::chrono::duration_cast<Duration>(wait), std::move(reply)};
+  Waiter waiter = {request, now + FromSeconds(seconds), std::move(reply)};
   if (!Settle(waiter, now, holds, calls)) waiters_.push_back(std::move(waiter));
 }
 

@@ -11,10 +11,6 @@ namespace {
 constexpr size_t kCurvePoints = 240;
 constexpr auto kPointEvery = std::chrono::seconds(1);
 
-double SecondsBetween(TimePoint from, TimePoint to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 double SecondsOf(const WorkerMeters::Step& step) {
   return step.input_seconds + step.compute_seconds + step.answer_seconds;
 }
@@ -60,7 +56,7 @@ void WorkerMeters::OnStep(const Step& step) {
   ++point_steps_;
   point_examples_ += step.examples;
   if (now - point_at_ < kPointEvery) return;
-  rate_ = static_cast<double>(point_examples_) / SecondsBetween(point_at_, now);
+  rate_ = static_cast<double>(point_examples_) / ToSeconds(now - point_at_);
   if (history_.Wants(now)) history_.Add(now, {rate_, loss_sum_ / static_cast<double>(point_steps_)});
   loss_sum_ = 0;
   point_steps_ = point_examples_ = 0;
@@ -74,8 +70,7 @@ void WorkerMeters::OnCheckpoint(int64_t version, bool saved) {
   }
   checkpoints.Add();
   checkpoint_version = version;
-  checkpoint_unix_seconds =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  checkpoint_unix_seconds = UnixSeconds();
 }
 
 v1::WorkerReport WorkerMeters::Report() {
@@ -89,7 +84,7 @@ v1::WorkerReport WorkerMeters::Report() {
   report.set_epoch(last_.epoch);
   if (sum_steps_ > 0) {
     const auto steps = static_cast<double>(sum_steps_);
-    report.set_examples_per_second(static_cast<double>(sums_.examples) / SecondsBetween(reported_at_, now));
+    report.set_examples_per_second(static_cast<double>(sums_.examples) / ToSeconds(now - reported_at_));
     report.set_step_seconds(SecondsOf(sums_) / steps);
     report.set_input_seconds(sums_.input_seconds / steps);
     report.set_compute_seconds(sums_.compute_seconds / steps);
@@ -108,7 +103,7 @@ WorkerMeters::Now WorkerMeters::now() const {
           .examples_per_second = rate_,
           .history = history_.points(),
           .device = device_,
-          .up_seconds = SecondsBetween(started_, now)};
+          .up_seconds = ToSeconds(now - started_)};
 }
 
 }  // namespace cairn::worker

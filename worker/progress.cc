@@ -23,10 +23,6 @@ constexpr char kGreen[] = "\x1b[32m";
 constexpr char kWhite[] = "\x1b[37m";
 constexpr char kPlain[] = "\x1b[0m";
 
-double Seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 std::string FormatMetrics(const ShownMetrics& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) {
@@ -128,7 +124,7 @@ void Progress::PrintEvent(const char* event, const ShownMetrics& metrics) {
                                  {"epoch", epoch_},
                                  {"step", step_},
                                  {"steps", steps_},
-                                 {"seconds", Seconds(clock_.Now() - start_)},
+                                 {"seconds", ToSeconds(clock_.Now() - start_)},
                                  {"metrics", values}};
   if (cluster_.examples_per_second > 0) {
     json["examples_per_second"] = cluster_.examples_per_second;
@@ -141,8 +137,8 @@ void Progress::PrintEvent(const char* event, const ShownMetrics& metrics) {
 double Progress::SecondsPerStep() const {
   if (step_ == 0) return 0;
   const TimePoint now = clock_.Now();
-  if (step_ > first_step_) return Seconds(now - after_first_step_) / static_cast<double>(step_ - first_step_);
-  return Seconds(now - start_) / static_cast<double>(step_);
+  if (step_ > first_step_) return ToSeconds(now - after_first_step_) / static_cast<double>(step_ - first_step_);
+  return ToSeconds(now - start_) / static_cast<double>(step_);
 }
 
 void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
@@ -152,7 +148,7 @@ void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
   const double per_step = SecondsPerStep();
   const int64_t done = steps_ > 0 ? std::min(kBarWidth, kBarWidth * step_ / steps_) : 0;
   const std::string count = FormatCount(step_, steps_);
-  const std::string time = last ? absl::StrFormat("%.0fs", Seconds(clock_.Now() - start_))
+  const std::string time = last ? absl::StrFormat("%.0fs", ToSeconds(clock_.Now() - start_))
                                 : FormatTimeLeft(per_step * static_cast<double>(steps_ - step_));
   const std::string rate = cluster_.examples_per_second > 0
                                ? absl::StrFormat(" %.0f examples/s", cluster_.examples_per_second)
@@ -169,7 +165,7 @@ void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
 }
 
 void Progress::PrintLine(const ShownMetrics& metrics) {
-  Write(absl::StrFormat("%s - %.0fs - %s%s\n", FormatCount(step_, steps_), Seconds(clock_.Now() - start_),
+  Write(absl::StrFormat("%s - %.0fs - %s%s\n", FormatCount(step_, steps_), ToSeconds(clock_.Now() - start_),
                         FormatStepTime(SecondsPerStep()), FormatMetrics(metrics)));
 }
 

@@ -17,14 +17,6 @@
 namespace cairn::worker {
 namespace {
 
-Duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-double SecondsBetween(TimePoint from, TimePoint to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 // Of what a worker draws at random in one step: other than any other worker's and step's, the same on every
 // run.
 uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
@@ -262,9 +254,9 @@ absl::Status Trainer::TrainStep() {
   Pass("answered");
   if (parts_.meters != nullptr && batch.examples > 0) {
     parts_.meters->OnStep({.examples = batch.examples,
-                           .input_seconds = SecondsBetween(began, loaded),
-                           .compute_seconds = SecondsBetween(loaded, computed),
-                           .answer_seconds = SecondsBetween(computed, parts_.clock.Now()),
+                           .input_seconds = ToSeconds(loaded - began),
+                           .compute_seconds = ToSeconds(computed - loaded),
+                           .answer_seconds = ToSeconds(parts_.clock.Now() - computed),
                            .loss = result.sums.loss / static_cast<double>(batch.examples),
                            .outcome = answer.outcome,
                            .duplicate = answer.duplicate,
@@ -347,7 +339,7 @@ void Trainer::TellOfCluster() {
   last_counters_ = *counters;
   parts_.progress->SetCluster(
       {.examples_per_second =
-           static_cast<double>(counters->examples() - epoch_counters_.examples()) / SecondsBetween(epoch_start_, now),
+           static_cast<double>(counters->examples() - epoch_counters_.examples()) / ToSeconds(now - epoch_start_),
        .stale = counters->stale() - epoch_counters_.stale(),
        .refused = counters->rejected() - epoch_counters_.rejected()});
 }
@@ -438,7 +430,7 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
 
 absl::StatusOr<Summary> Trainer::WrapUp() {
   client::Exchange& client = parts_.client;
-  const Duration limit = Seconds(parts_.options.step_timeout_seconds);
+  const Duration limit = FromSeconds(parts_.options.step_timeout_seconds);
   // No update comes any more: from here on nothing that a server loses has to be computed again.
   if (sync()) CAIRN_RETURN_IF_ERROR(parts_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(client.WaitForOthers(limit));
@@ -460,7 +452,7 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   summary.epochs = (position() + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
   summary.examples = counters.examples();
   CAIRN_RETURN_IF_ERROR(FillInDeviations(summary));
-  summary.seconds = std::chrono::duration<double>(parts_.clock.Now() - start_).count();
+  summary.seconds = ToSeconds(parts_.clock.Now() - start_);
   summary.examples_per_second = static_cast<double>(summary.examples - examples_before_) / summary.seconds;
   CAIRN_ASSIGN_OR_RETURN(summary.metrics, AllMetrics());
   summary.gradients_accepted = counters.accepted();

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/core/clock.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
@@ -105,10 +106,6 @@ class StopOnSignal {
   Trainer* trainer_ ABSL_GUARDED_BY(mutex_) = nullptr;
   Thread thread_;
 };
-
-Duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
 
 // What went wrong before the job runs: by the user's flags, or by the machine.
 int Failure(const absl::Status& status) {
@@ -213,7 +210,7 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
   }
   client::ConnectionOptions reaching = {.task = cluster.self.ToString(),
                                         .cluster_hash = cluster.spec.Hash(),
-                                        .connect_timeout = Seconds(options.connect_timeout_seconds),
+                                        .connect_timeout = FromSeconds(options.connect_timeout_seconds),
                                         .say = [](const std::string& text) { LogWarning(text); },
                                         .stop = [&stop] { return stop.received() != 0; },
                                         .at_place = std::move(at_place),
@@ -225,7 +222,7 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
       *std::move(connection), VariablesOf(model),
       client::TrainingOptions{.worker = worker,
                               .task = cluster.self.ToString(),
-                              .step_timeout = Seconds(options.step_timeout_seconds),
+                              .step_timeout = FromSeconds(options.step_timeout_seconds),
                               .report = [&meters] { return meters.Report(); },
                               .trace = trace,
                               .wire = &meters.wire});

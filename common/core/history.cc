@@ -13,7 +13,7 @@ bool History::Wants(TimePoint now) const {
 void History::Add(TimePoint now, std::vector<double> values) {
   MutexLock lock(mutex_);
   if (points_.empty()) first_ = now;
-  points_.push_back({std::chrono::duration<double>(now - first_).count(), std::move(values)});
+  points_.push_back({ToSeconds(now - first_), std::move(values)});
   if (points_.size() > capacity_) {
     std::vector<Point> fewer;
     for (size_t i = 0; i < points_.size(); i += 2) fewer.push_back(std::move(points_[i]));

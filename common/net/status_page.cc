@@ -195,7 +195,7 @@ std::string RenderHtml(const StatusPage& page) {
 std::string WithCommas(double value) {
   if (!std::isfinite(value)) return "-";
   std::string digits = absl::StrFormat("%.0f", std::abs(value));
-  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
   return value < 0 && digits != "0" ? absl::StrCat("-", digits) : digits;
 }
 

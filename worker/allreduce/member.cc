@@ -375,7 +375,7 @@ void Member::Beat() {
       formation = formation_;
       if (left_ != nullptr && now - left_heard_ > options_.lease && !left_bye_) {
         lost = absl::StrCat("lost ", name(left()), InStep(), ": not heard of for ",
-                            std::chrono::duration<double>(options_.lease).count(), " s");
+                            ToSeconds(options_.lease), " s");
       }
     }
     v1::RingHeader header;

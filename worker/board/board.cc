@@ -15,14 +15,6 @@ namespace {
 
 constexpr char kPlugin[] = "hparams";
 
-double SecondsBetween(TimePoint from, TimePoint to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-double UnixSeconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 // Whether an event's step is a version rather than an epoch.
 bool CountsSteps(const board::v1::Event& event) {
   if (event.summary().value_size() == 0) return false;
@@ -98,7 +90,7 @@ void Board::OnStep(int64_t version, const NamedValues& metrics) {
     train_->AddScalar(absl::StrCat("batch_", name), version, value);
   }
   train_->AddScalar("batch_steps_per_second", version,
-                    static_cast<double>(version - last_step_) / SecondsBetween(last_step_at_, now));
+                    static_cast<double>(version - last_step_) / ToSeconds(now - last_step_at_));
   last_step_ = version;
   last_step_at_ = now;
   Note(Flush());
@@ -110,7 +102,7 @@ void Board::OnEpochEnd(const Epoch& epoch) {
 
 absl::Status Board::TryEpochEnd(const Epoch& epoch) {
   const TimePoint now = clock_.Now();
-  const double seconds = SecondsBetween(epoch_at_, now);
+  const double seconds = ToSeconds(now - epoch_at_);
   std::map<std::string, double> row;
   for (const auto& [name, value] : epoch.metrics) {
     row[name] = value;

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/core/clock.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "worker/data/tf_record.h"
@@ -22,10 +23,6 @@ namespace {
 
 constexpr char kMark[] = ".tfevents.", kOurs[] = ".cairn";
 constexpr char kVersion[] = "brain.Event:2";
-
-double SecondsSince1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string HostName() {
   std::array<char, 256> name{};
@@ -42,7 +39,7 @@ absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& 
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) return FileError(error.value(), directory);
-  const auto seconds = static_cast<int64_t>(SecondsSince1970());
+  const auto seconds = static_cast<int64_t>(UnixSeconds());
   for (int life = 0;; ++life) {
     // TensorBoard reads a directory's files in the order of their names.
     const std::string path = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d%s", directory, seconds,
@@ -65,7 +62,7 @@ EventFile::~EventFile() {
 }
 
 void EventFile::Add(board::v1::Event event) {
-  event.set_wall_time(SecondsSince1970());
+  event.set_wall_time(UnixSeconds());
   data::AppendTfRecord(event.SerializeAsString(), pending_);
 }
 
