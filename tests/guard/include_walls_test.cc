@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/source_dir.h"
 
 namespace cairn::guard {
 namespace {
@@ -19,7 +20,7 @@ std::vector<Violation> Check(absl::string_view path, absl::string_view include) 
 }
 
 TEST(IncludeWalls, NoIncludeOfThisTreeCrossesOne) {
-  const TreeReport report = CheckTree(CAIRN_SOURCE_DIR);
+  const TreeReport report = CheckTree(InSource());
   EXPECT_GT(report.files, 20) << "the walk went wrong: there are more sources than that";
   for (const Violation& violation : report.violations) ADD_FAILURE() << violation.ToString();
 }

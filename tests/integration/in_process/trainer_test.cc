@@ -17,6 +17,7 @@
 #include "kernels/cpu/device.h"
 #include "tests/support/effort.h"
 #include "tests/support/in_process_cluster.h"
+#include "tests/support/source_dir.h"
 #include "worker/client/training_client.h"
 #include "worker/data/digits.h"
 #include "worker/job.h"
@@ -44,7 +45,7 @@ class TrainerTest : public testing::Test {
 
   // Trains with `workers` workers on `servers` servers; what the chief has at the end.
   static Result Train(const TrainOptions& options, int workers, int servers) {
-    const auto model = *nn::Model::FromFile(CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.json");
+    const auto model = *nn::Model::FromFile(InSource("tests/support/data/keras316_mnist_cnn.json"));
     const auto data = *data::LoadTrainingData(
         {.path = directory_, .input_scale = options.input_scale, .limit = options.limit_examples});
     net::ClusterSpec spec;

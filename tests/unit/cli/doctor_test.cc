@@ -20,6 +20,7 @@
 #include "common/net/grpc_util.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
+#include "tests/support/source_dir.h"
 
 namespace cairn::cli {
 namespace {
@@ -30,7 +31,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr char kModel[] = CAIRN_SOURCE_DIR "/deploy/examples/mnist_mlp.json";
 constexpr double kNow = 1'700'000'000;
 
 // A server that tells what a test wants it to, on a port of its own.
@@ -94,7 +94,7 @@ class DoctorTest : public testing::Test {
         .make_cpu = worker::TheBackends().make_cpu};
     examination_.unix_seconds = [] { return kNow; };
     examination_.free_bytes = [](const std::string&) { return int64_t{1} << 40; };
-    examination_.options.model = kModel;
+    examination_.options.model = InSource("deploy/examples/mnist_mlp.json");
     examination_.options.train_dir = directory_ + "/run";
     examination_.timeout = std::chrono::seconds(20);
     UseCluster({servers_[0].address(), servers_[1].address()});

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
+#include "tests/support/source_dir.h"
 #include "worker/data/digits.h"
 
 namespace cairn::cli {
@@ -39,7 +40,7 @@ class TrainCommand : public testing::Test {
     EXPECT_NE(mkdtemp(dir_.data()), nullptr);
     std::filesystem::copy_file(CAIRN_PROGRAM, dir_ + "/cairn");
     EXPECT_TRUE(data::WriteSyntheticDigits(dir_, 20, 10, /*seed=*/0).ok());  // --data_dir is dir_ too
-    model_ = absl::StrCat(CAIRN_SOURCE_DIR, "/deploy/examples/mnist_mlp.json");
+    model_ = InSource("deploy/examples/mnist_mlp.json");
   }
   ~TrainCommand() override { std::filesystem::remove_all(dir_); }
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/flags.h"
+#include "tests/support/source_dir.h"
 
 namespace cairn::net {
 namespace {
@@ -29,7 +30,7 @@ class TlsFilesTest : public testing::Test {
 
   TlsFiles Make(const std::string& name, const std::string& hosts = "") {
     const std::string path = absl::StrCat(dir_, "/", name);
-    const std::string command = absl::StrCat("timeout 60 ", CAIRN_SOURCE_DIR, "/deploy/make-certs.sh ", path,
+    const std::string command = absl::StrCat("timeout 60 ", InSource("deploy/make-certs.sh"), " ", path,
                                              " ", hosts, " >/dev/null");
     EXPECT_EQ(std::system(command.c_str()), 0);
     return {.cert = path + "/cert.pem", .key = path + "/key.pem", .ca = path + "/ca.pem"};

@@ -5,13 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "tests/support/source_dir.h"
 
 namespace cairn::nn {
 
 // A real export of Keras 3.16: the seed's convolutional network, compiled.
-inline constexpr char kKerasJson[] = CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.json";
+inline const std::string kKerasJson = InSource("tests/support/data/keras316_mnist_cnn.json");
 // The same model as Keras' model.save() wrote it, without its weights.
-inline constexpr char kKerasArchive[] = CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.keras";
+inline const std::string kKerasArchive = InSource("tests/support/data/keras316_mnist_cnn.keras");
 
 // A Sequential model of these layers, the shortest file that is valid.
 inline std::string SequentialOf(absl::string_view layers) {

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "kernels/cpu/device.h"
+#include "tests/support/source_dir.h"
 #include "worker/nn/model.h"
 #include "worker/nn/replica.h"
 
@@ -83,7 +84,7 @@ TEST(SteadyState, TheCounterSeesARequest) {
 TEST(SteadyState, AStepAsksForNoMemory) {
   for (const char* model : {"mnist_cnn", "mnist_mlp", "cifar_resnet20"}) {
     for (int threads : {1, 2}) {
-      EXPECT_EQ(LargeRequestsOfTenSteps(absl::StrCat(CAIRN_SOURCE_DIR "/deploy/examples/", model, ".json"),
+      EXPECT_EQ(LargeRequestsOfTenSteps(InSource(absl::StrCat("deploy/examples/", model, ".json")),
                                         threads),
                 0)
           << model << ", " << threads << " threads";

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "common/core/files.h"
+#include "tests/support/source_dir.h"
 #include "worker/data/array_file.h"
 #include "worker/data/array_rows.h"
 #include "worker/data/byte_reader.h"
@@ -24,7 +25,7 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 std::string Data(absl::string_view name) {
-  return absl::StrCat(CAIRN_SOURCE_DIR "/tests/support/data/keras_weights/", name);
+  return InSource(absl::StrCat("tests/support/data/keras_weights/", name));
 }
 
 // Skips, aloud, where there is nothing to test.
@@ -132,7 +133,7 @@ TEST_F(KerasWeights, OtherFilesAreRefusedByName) {
   const std::string nothing = ::testing::TempDir() + "/keras_weights_test.h5";
   ASSERT_TRUE(WriteFileAtomically(nothing, "not what HDF5 begins with").ok());
   EXPECT_EQ(FaultOf(nothing, model), nothing + ": is not readable HDF5");
-  EXPECT_THAT(FaultOf(CAIRN_SOURCE_DIR "/tests/support/data/keras316_mnist_cnn.keras", model),
+  EXPECT_THAT(FaultOf(InSource("tests/support/data/keras316_mnist_cnn.keras"), model),
               HasSubstr("keras316_mnist_cnn.keras: has no model.weights.h5"));
 }
 
