@@ -66,7 +66,7 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, con
   }
   const auto exports = [](const std::map<int, std::set<int>>& by_task) {
     std::vector<Export> listed;
-    for (const auto& [task, slots] : by_task) listed.push_back({task, {slots.begin(), slots.end()}});
+    for (const auto& [to, slots] : by_task) listed.push_back({to, {slots.begin(), slots.end()}});
     return listed;
   };
   for (size_t part = 0; part < parts.size(); ++part) {

@@ -88,7 +88,7 @@ absl::Status Partner::Serve() {
 
 absl::StatusOr<v1::SplitBegin> Partner::AwaitBatch() {
   MutexLock lock(mutex_);
-  std::optional<TimePoint> say_at;
+  TimePoint say_at = Now() + kSayEvery;
   while (!over_.has_value()) {
     if (options_.stop && options_.stop()) return absl::CancelledError("stopped by a signal");
     if (begun_.has_value() && ahead_ == 0) {
@@ -97,15 +97,13 @@ absl::StatusOr<v1::SplitBegin> Partner::AwaitBatch() {
     }
     const TimePoint now = Now();
     if (link_ != nullptr) {
-      say_at.reset();
+      say_at = now + kSayEvery;
     } else if (now > alone_since_ + options_.connect_timeout) {
       return absl::UnavailableError(absl::StrCat("waited in vain for ", options_.head_name,
                                                  ", the head of this group, to come"));
-    } else if (!say_at.has_value()) {
-      say_at = now + kSayEvery;
-    } else if (now >= *say_at) {
+    } else if (now >= say_at) {
       Say(absl::StrCat("waiting for ", options_.head_name, ", the head of this group, to come"));
-      *say_at += kSayEvery;
+      say_at += kSayEvery;
     }
     changed_.WaitUntil(mutex_, now + kLookEvery);
   }
@@ -156,7 +154,9 @@ void Partner::RunBatch(const v1::SplitBegin& begin) {
         const absl::Span<const float> gradient = ValuesOf(gradients_, variable);
         const auto copy = CopyOf(gradient);
         if (head != nullptr) SendPieces(*head, piece, {copy.get(), gradient.size()}, copy);
+        if (options_.faults != nullptr) options_.faults->Pass("announced");
       });
+  if (options_.faults != nullptr && begin.training()) options_.faults->Pass("computed");
   v1::SplitHeader header;
   v1::SplitDone& done = *header.mutable_done();
   if (result.ok() && last_ && head != nullptr) {

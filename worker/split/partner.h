@@ -23,6 +23,7 @@
 #include "cairn/v1/split.pb.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/clock.h"
+#include "common/core/fault_points.h"
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
 #include "worker/allreduce/link.h"
@@ -49,6 +50,7 @@ class Partner final : public allreduce::RingHost {
     std::function<void(const std::string&)> say{};
     std::function<bool()> stop{};    // asked again and again; true: CANCELLED. May be null
     TraceRecorder* trace = nullptr;  // may be; is told of each step
+    FaultPoints* faults = nullptr;   // may be; passes "announced" with each gradient, "computed" with each batch
   };
   // `pipeline`: all but `elsewhere`.
   static absl::StatusOr<std::unique_ptr<Partner>> Create(Options options, nn::Pipeline::Options pipeline);
