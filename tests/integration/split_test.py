@@ -11,7 +11,8 @@ SPLIT = "--place=dense=/job:worker/task:0,dense_1=/job:worker/task:1"
 class SplitTest(IntegrationTest):
 
     def trained(self, *flags):
-        run = self.train(MLP, *STEPS, "--summary=summary.json", *flags)
+        steps = [step for step in STEPS if step.split("=")[0] not in {flag.split("=")[0] for flag in flags}]
+        run = self.train(MLP, *steps, "--summary=summary.json", *flags)
         self.assert_exit(DONE, run)
         return read_summary(self.directory / "summary.json"), run
 
@@ -27,14 +28,15 @@ class SplitTest(IntegrationTest):
         self.assertAlmostEqual(pieces["val_loss"], alone["val_loss"], delta=1e-5)
 
     def test_two_groups_come_to_what_two_workers_come_to(self):
-        two, _ = self.trained("--sync_replicas", "--workers=2")
-        groups, _ = self.trained("--sync_replicas", "--workers=4", SPLIT, "--micro_batches=1")
+        flags = ["--sync_replicas", "--novalidation", "--train_steps=10"]
+        two, _ = self.trained("--workers=2", *flags)
+        groups, _ = self.trained("--workers=4", SPLIT, "--micro_batches=1", *flags)
         for field in ("parameters_sha256", "global_step", "examples", "workers", "gradients_accepted"):
             self.assertEqual(groups[field], two[field], field)
 
     def test_a_partner_and_a_head_that_are_killed_are_started_again(self):
-        alone, _ = self.trained("--sync_replicas")
-        again, run = self.trained("--sync_replicas", "--workers=2", SPLIT, "--micro_batches=1",
+        alone, _ = self.trained("--sync_replicas", "--novalidation")
+        again, run = self.trained("--sync_replicas", "--novalidation", "--workers=2", SPLIT, "--micro_batches=1",
                                   "--fault=worker/1:computed:7:KILL", "--fault=worker/0:computed:12:KILL")
         self.assertRegex(run.stderr, r"worker/0\] lost worker/1 at 127\.0\.0\.1:\d+ in step 7: .*; the batch is done again")
         self.assertRegex(run.stderr, r"worker/1\] lost worker/0 at 127\.0\.0\.1:\d+ in step 12: ")
@@ -43,8 +45,8 @@ class SplitTest(IntegrationTest):
     def test_other_modes_train_too(self):
         for flags in (["--mode=async"], ["--mode=ssp", "--max_staleness=1"]):
             with self.subTest(flags):
-                summary, _ = self.trained("--workers=4", SPLIT, "--novalidation", *flags)
-                self.assertEqual(summary["global_step"], 20)
+                summary, _ = self.trained("--workers=4", SPLIT, "--novalidation", "--train_steps=10", *flags)
+                self.assertGreaterEqual(summary["global_step"], 10)
 
     def test_one_that_divides_otherwise_is_refused(self):
         cluster = Cluster(self, ps=1, workers=2)
