@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -111,7 +112,8 @@ absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text, "' is no LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
   }
-  PlaceRule rule = {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+  PlaceRule rule = {std::string(absl::StripAsciiWhitespace(text.substr(0, equals))),
+                    std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))};
   CAIRN_RETURN_IF_ERROR(ParseDeviceName(rule.device));
   return rule;
 }

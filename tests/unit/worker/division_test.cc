@@ -35,7 +35,7 @@ class DivisionTest : public testing::Test {
 };
 
 TEST_F(DivisionTest, ALayerThatNobodyNamesIsWhereItsInputIs) {
-  EXPECT_THAT(Tasks({"conv*=/job:worker/task:0", "dense*=/job:worker/task:1"}), ElementsAre(0, 0, 1, 1, 1));
+  EXPECT_THAT(Tasks({"conv*=/job:worker/task:0", " dense*=/job:worker/task:1"}), ElementsAre(0, 0, 1, 1, 1));
   EXPECT_THAT(Tasks({"dense=/job:worker/task:1", "dense_1=/job:worker/task:0"}), ElementsAre(0, 0, 1, 1, 0));
   EXPECT_THAT(Tasks({"flatten=/task:1", "dense_1=/task:2/cpu:1"}), ElementsAre(0, 1, 1, 1, 2));
 }
