@@ -19,6 +19,7 @@
 #include "common/net/http_server.h"
 #include "common/net/tls.h"
 #include "worker/callbacks.h"
+#include "worker/division.h"
 #include "worker/inputs.h"
 #include "worker/options.h"
 
@@ -139,6 +140,15 @@ class TrainCommand final : public Command {
     }
     const auto inputs = worker::LoadInputs(options_);
     if (!inputs.ok()) return Fault(inputs.status().message());
+    const auto division = worker::DivideModel(inputs->model, options_);
+    if (!division.ok()) return Fault(division.status().message());
+    const absl::Status groups = worker::CheckGroups(*division, options_, num_workers_);
+    if (!groups.ok()) return Fault(groups.message());
+    divided_ = division->divided();
+    if (options_.replicas_to_aggregate > num_workers_ / division->tasks) {
+      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
+                                num_workers_ / division->tasks, " groups of workers"));
+    }
     const bool validation = inputs->data.validation != nullptr && options_.validation;
     const auto callbacks = worker::Callbacks::Create(options_, inputs->model, inputs->metrics, validation);
     if (!callbacks.ok()) return Fault(callbacks.status().message());
@@ -173,7 +183,7 @@ class TrainCommand final : public Command {
         .server_restarts = options_.train_dir.empty() && options_.ps_replication == 0 ? 0 : max_restarts_,
         .worker_restarts = max_restarts_,
         .elastic = options_.elastic,
-        .workers_listen = options_.all_reduce(),
+        .workers_listen = options_.all_reduce() || divided_,
         .environment = OurEnvironment(),
     });
     for (const std::string& fault : faults_) {  // TASK:POINT:PASSING:SIGNAL
@@ -253,6 +263,7 @@ class TrainCommand final : public Command {
   int num_workers_ = 1;
   int max_restarts_ = 100;
   bool verbose_ = false;
+  bool divided_ = false;  // the model, over workers
   std::string ps_memory_limit_;
   std::vector<std::string> faults_;
   worker::TrainOptions options_;

@@ -28,20 +28,26 @@ std::vector<nn::DeviceThread*> Pointers(const std::vector<std::unique_ptr<nn::De
 class Maker {
  public:
   Maker(const TrainOptions& options, const nn::Model& model, const nn::LossSpec& loss,
-        const DeviceRequest& request, CoreRange cores, const DeviceMakers& makers, TraceRecorder* trace)
+        const DeviceRequest& request, CoreRange cores, const DeviceMakers& makers, TraceRecorder* trace,
+        const Seat* seat)
       : options_(options),
         model_(model),
         loss_(loss),
         request_(request),
         cores_(cores),
         makers_(makers),
-        trace_(trace) {}
+        trace_(trace),
+        seat_(seat) {}
 
   absl::StatusOr<Compute> Make() {
     if (request_.cpu_devices > request_.threads) {
       compute_.warnings.push_back(absl::StrCat("--cpu_devices: ", request_.cpu_devices,
                                                " devices of a thread each are more than the ",
                                                request_.threads, " that this worker has cores for"));
+    }
+    if (seat_ != nullptr) {
+      CAIRN_RETURN_IF_ERROR(MakeOurs());
+      return std::move(compute_);
     }
     CAIRN_RETURN_IF_ERROR(options_.mirrored || !options_.devices.empty() ? MakeMirrored() : MakePlaced());
     return std::move(compute_);
@@ -101,8 +107,7 @@ class Maker {
     const auto lane_count = static_cast<int64_t>(placement.devices.size());
     if (lane_count == 1 && options_.micro_batches <= 1) return MakeAlone(std::move(placement), before);
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
-    int64_t micro_batches = options_.micro_batches;
-    if (micro_batches == 0) micro_batches = NormalizesByBatch() ? 1 : 4 * lane_count;
+    const int64_t micro_batches = MicroBatchesOf(options_, model_, lane_count);
     compute_.remarks.push_back(absl::StrCat("layers on ", compute_.name, ", each batch in ", micro_batches,
                                             micro_batches == 1 ? " piece" : " micro-batches"));
     CAIRN_ASSIGN_OR_RETURN(compute_.replica,
@@ -135,11 +140,25 @@ class Maker {
     return absl::OkStatus();
   }
 
-  // Keras' trainable BatchNormalization: what a batch is then matters.
-  bool NormalizesByBatch() const {
-    return std::any_of(
-        model_.variables().begin(), model_.variables().end(),
-        [](const nn::ModelVariable& variable) { return variable.moving_average_momentum.value_or(1) != 1; });
+  // Of a model that is divided over workers, the devices of this one.
+  absl::Status MakeOurs() {
+    const Division& division = seat_->division;
+    std::vector<bool> here;
+    for (size_t i = 0; i < division.place_of.size(); ++i) here.push_back(division.task_of(i) == seat_->task);
+    CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement,
+                           PlaceLayers(model_, options_.place, request_, makers_, &here));
+    Append(compute_.remarks, placement.remarks);
+    Append(compute_.warnings, placement.warnings);
+    CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
+    compute_.places = {.place_of = division.place_of,
+                       .device_of = std::vector<int>(division.task_of_place.size(), -1),
+                       .task_of = division.task_of_place};
+    for (size_t i = 0; i < here.size(); ++i) {
+      if (here[i]) compute_.places.device_of[static_cast<size_t>(division.place_of[i])] = placement.device_of[i];
+      placement.elsewhere.push_back({.job = "worker", .task = seat_->head + division.task_of(i)});
+    }
+    compute_.placement = DescribeLayers(model_, placement);
+    return absl::OkStatus();
   }
 
   absl::Status StartThreads(const std::vector<FoundDevice>& found) {
@@ -169,15 +188,25 @@ class Maker {
   const CoreRange cores_;
   const DeviceMakers& makers_;
   TraceRecorder* const trace_;
+  const Seat* const seat_;
   Compute compute_;
 };
 
 }  // namespace
 
+int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places) {
+  if (options.micro_batches > 0) return options.micro_batches;
+  // Keras' trainable BatchNormalization: what a batch is then matters.
+  const bool normalizes = std::any_of(
+      model.variables().begin(), model.variables().end(),
+      [](const nn::ModelVariable& variable) { return variable.moving_average_momentum.value_or(1) != 1; });
+  return normalizes ? 1 : 4 * places;
+}
+
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
-                                    const DeviceMakers& makers, TraceRecorder* trace) {
-  return Maker(options, model, loss, request, cores, makers, trace).Make();
+                                    const DeviceMakers& makers, TraceRecorder* trace, const Seat* seat) {
+  return Maker(options, model, loss, request, cores, makers, trace, seat).Make();
 }
 
 }  // namespace cairn::worker

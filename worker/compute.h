@@ -11,9 +11,11 @@
 
 #include "absl/status/statusor.h"
 #include "worker/device_choice.h"
+#include "worker/division.h"
 #include "worker/nn/device_thread.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
+#include "worker/nn/pipeline_cells.h"
 #include "worker/nn/replica.h"
 #include "worker/options.h"
 
@@ -26,6 +28,7 @@ struct Compute {
   std::string name{};                                        // "/cpu:0", or "/gpu:0,/gpu:1"
   std::vector<std::string> placement{};                      // --log_device_placement: layer by layer
   std::vector<std::string> remarks{}, warnings{};
+  nn::PipelinePlaces places{};  // of a model that is divided over workers
 };
 
 // Cores that threads which compute keep to, as StayOnCores() has them; of 0 they keep to none.
@@ -33,10 +36,15 @@ struct CoreRange {
   int first = 0, count = 0;
 };
 
+// In how many micro-batches a batch passes `places` of them, unless the flags say so.
+int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places);
+
+// `seat`: in a model that is divided over workers; null where it is not.
 // `model` and `trace`, which may be null, must outlive it. `request` says what all ways share; its `device` is where one device is asked for.
 // INVALID_ARGUMENT names the flag or the layer that asks for what there is not.
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
-                                    const DeviceMakers& makers, TraceRecorder* trace = nullptr);
+                                    const DeviceMakers& makers, TraceRecorder* trace = nullptr,
+                                    const Seat* seat = nullptr);
 
 }  // namespace cairn::worker

@@ -103,7 +103,8 @@ void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
       ->group(kGroup);
   app.add_option(
          FlagNames("place"), options.place,
-         "The layers whose names fit, as 'dense*', on this device; of several that fit the last counts")
+         "The layers whose names fit, as 'dense*', on this device, also of another worker of the group, as "
+         "/job:worker/task:1; of several that fit the last counts")
       ->check(CLI::Validator(&CheckPlaceRule, ""))
       ->delimiter(',')
       ->allow_extra_args(false)

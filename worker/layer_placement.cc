@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -44,20 +45,16 @@ absl::Status CannotAssign(const nn::Layer& layer, const DeviceName& asked, const
                    asked.type == kGpu && !gpus.ok() ? absl::StrCat(" (", gpus.status().message(), ")") : ""));
 }
 
-// What is asked for one layer.
-struct Asked {
-  std::string text;    // a device's name
-  std::string source;  // who says so
-};
-
 class Placer {
  public:
-  Placer(const DeviceRequest& request, const DeviceMakers& makers, DeviceName base)
-      : request_(request), makers_(makers), base_(std::move(base)) {}
+  // `any_task`: the one that a name says is not looked at.
+  Placer(const DeviceRequest& request, const DeviceMakers& makers, DeviceName base, bool any_task)
+      : request_(request), makers_(makers), base_(std::move(base)), any_task_(any_task) {}
 
-  absl::StatusOr<FoundDevice> Find(const nn::Layer& layer, const Asked& asked) {
+  absl::StatusOr<FoundDevice> Find(const nn::Layer& layer, const AskedDevice& asked) {
     auto name = ParseDeviceName(asked.text);
     if (!name.ok()) return Annotate(name.status(), asked.source);
+    if (any_task_) name = DeviceName{.type = name->type, .index = name->index};
     const DeviceName wanted = OverrideDeviceName(base_, *name);
     auto found = FindDevice(wanted.ToString(), asked.source, request_, makers_);
     if (!found.ok() && Compatible(wanted, {.job = request_.task.job, .task = request_.task.index}) &&
@@ -75,6 +72,7 @@ class Placer {
   const DeviceRequest& request_;
   const DeviceMakers& makers_;
   const DeviceName base_;
+  const bool any_task_;
 };
 
 // The rule that counts for a layer, and in `remarks` those before it that do not.
@@ -94,6 +92,14 @@ const PlaceRule* LastThatFits(const std::vector<PlaceRule>& rules, const nn::Lay
   return last;
 }
 
+// An earlier node of the same layer.
+std::optional<size_t> EarlierUse(const nn::Model& model, size_t node) {
+  for (size_t before = 0; before < node; ++before) {
+    if (model.nodes()[before].layer == model.nodes()[node].layer) return before;
+  }
+  return std::nullopt;
+}
+
 std::string Bytes(int64_t elements) {
   return absl::StrCat(elements * int64_t{sizeof(float)}, " bytes");
 }
@@ -106,17 +112,48 @@ absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text, "' is no LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
   }
-  PlaceRule rule = {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+  PlaceRule rule = {std::string(absl::StripAsciiWhitespace(text.substr(0, equals))),
+                    std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))};
   CAIRN_RETURN_IF_ERROR(ParseDeviceName(rule.device));
   return rule;
 }
 
-absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<const std::string> rules,
-                                           const DeviceRequest& request, const DeviceMakers& makers) {
+absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model, absl::Span<const std::string> rules,
+                                                      std::vector<std::string>& remarks) {
   std::vector<PlaceRule> parsed;
   for (const std::string& rule : rules) {
     CAIRN_ASSIGN_OR_RETURN(parsed.emplace_back(), ParsePlaceRule(rule));
   }
+  std::vector<AskedDevice> asked;
+  std::vector<bool> fitted(parsed.size());
+  for (size_t i = 0; i < model.nodes().size(); ++i) {
+    const nn::Node& node = model.nodes()[i];
+    if (const std::optional<size_t> before = EarlierUse(model, i)) {
+      asked.push_back(asked[*before]);
+      continue;
+    }
+    const PlaceRule* rule = LastThatFits(parsed, *node.layer, fitted, remarks);
+    if (rule != nullptr) {
+      asked.push_back({rule->device, absl::StrCat("--place '", rule->layers, "=", rule->device, "'")});
+    } else if (!node.device.empty()) {
+      asked.push_back({node.device, absl::StrCat("layer '", node.layer->name(), "': device")});
+    } else {
+      asked.emplace_back();
+    }
+  }
+  for (size_t i = 0; i < parsed.size(); ++i) {
+    if (fitted[i]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--place: no layer's name fits '", parsed[i].layers, "'; layers: ", LayerNames(model)));
+  }
+  return asked;
+}
+
+absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<const std::string> rules,
+                                           const DeviceRequest& request, const DeviceMakers& makers,
+                                           const std::vector<bool>* here) {
+  LayerPlacement placement;
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, rules, placement.remarks));
   // Whatever is left open. Asked for only where something is: the machine may lack it.
   std::optional<FoundDevice> usual;
   const auto find_usual = [&]() -> absl::Status {
@@ -128,27 +165,21 @@ absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<co
   if (request.device != "auto") {
     CAIRN_ASSIGN_OR_RETURN(base, ParseDeviceName(request.device));
   }
-  Placer placer(request, makers, base);
+  Placer placer(request, makers, base, /*any_task=*/here != nullptr);
 
-  LayerPlacement placement;
-  std::vector<bool> fitted(parsed.size());
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     const nn::Node& node = model.nodes()[i];
-    const auto same_layer = [&](const nn::Node& earlier) { return earlier.layer == node.layer; };
-    const auto before =
-        std::find_if(model.nodes().begin(), model.nodes().begin() + static_cast<int64_t>(i), same_layer);
-    if (before != model.nodes().begin() + static_cast<int64_t>(i)) {
-      placement.device_of.push_back(placement.device_of[static_cast<size_t>(before - model.nodes().begin())]);
+    if (here != nullptr && !(*here)[i]) {
+      placement.device_of.push_back(-1);
       continue;
     }
-    const PlaceRule* rule = LastThatFits(parsed, *node.layer, fitted, placement.remarks);
+    if (const std::optional<size_t> before = EarlierUse(model, i)) {
+      placement.device_of.push_back(placement.device_of[*before]);
+      continue;
+    }
     FoundDevice found;
-    if (rule != nullptr || !node.device.empty()) {
-      const Asked asked =
-          rule != nullptr
-              ? Asked{rule->device, absl::StrCat("--place '", rule->layers, "=", rule->device, "'")}
-              : Asked{node.device, absl::StrCat("layer '", node.layer->name(), "': device")};
-      CAIRN_ASSIGN_OR_RETURN(found, placer.Find(*node.layer, asked));
+    if (!asked[i].text.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(found, placer.Find(*node.layer, asked[i]));
     } else {
       CAIRN_RETURN_IF_ERROR(find_usual());
       found = *usual;
@@ -161,11 +192,6 @@ absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<co
     placement.device_of.push_back(static_cast<int>(known - placement.devices.begin()));
     if (known == placement.devices.end()) placement.devices.push_back(std::move(found));
   }
-  for (size_t i = 0; i < parsed.size(); ++i) {
-    if (fitted[i]) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--place: no layer's name fits '", parsed[i].layers, "'; layers: ", LayerNames(model)));
-  }
   return placement;
 }
 
@@ -173,7 +199,8 @@ std::vector<std::string> DescribeLayers(const nn::Model& model, const LayerPlace
   std::vector<std::string> lines;
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     const nn::Layer& layer = *model.nodes()[i].layer;
-    DeviceName name = placement.devices[static_cast<size_t>(placement.device_of[i])].name;
+    const int device = placement.device_of[i];
+    DeviceName name = device < 0 ? placement.elsewhere[i] : placement.devices[static_cast<size_t>(device)].name;
     name.replica.reset();
     lines.push_back(absl::StrCat(layer.name(), ": (", layer.class_name(), "): ", name.ToString()));
   }

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -19,10 +18,8 @@
 #include "common/core/cores.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
-#include "common/core/mutex.h"
 #include "common/core/signals.h"
 #include "common/core/status.h"
-#include "common/core/thread.h"
 #include "common/core/terminal.h"
 #include "common/core/trace_session.h"
 #include "common/net/cluster_flags.h"
@@ -39,6 +36,7 @@
 #include "worker/compute.h"
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
+#include "worker/division.h"
 #include "worker/export/model_files.h"
 #include "worker/hyperparameters.h"
 #include "worker/inputs.h"
@@ -46,7 +44,9 @@
 #include "worker/layer_placement.h"
 #include "worker/meters.h"
 #include "worker/snapshots.h"
+#include "worker/split_worker.h"
 #include "worker/status_pages.h"
+#include "worker/stop_on_signal.h"
 #include "worker/trainer.h"
 
 namespace cairn::worker {
@@ -67,45 +67,6 @@ void WaitPassively(char** argv) {
   execv("/proc/self/exe", argv);  // on failure we go on as we are
 }
 
-// Watches for SIGINT and SIGTERM: the first asks to stop, a second leaves at once.
-class StopOnSignal {
- public:
-  explicit StopOnSignal(SignalQueue& signals) {
-    thread_ = Thread("signals", [this, &signals] { Watch(signals); });
-  }
-  ~StopOnSignal() {
-    done_ = true;
-    thread_.Join();
-  }
-
-  // The signal that came, or 0.
-  int received() const { return received_; }
-  // `trainer` is stopped when a signal comes, or now if one has come; null before it goes away.
-  void SetTrainer(Trainer* trainer) {
-    MutexLock lock(mutex_);
-    trainer_ = trainer;
-    if (trainer_ != nullptr && received_ != 0) trainer_->Stop();
-  }
-
- private:
-  void Watch(SignalQueue& signals) {
-    while (!done_) {
-      const auto signal = signals.WaitFor(std::chrono::milliseconds(100));
-      if (!signal.has_value()) continue;
-      if (received_ != 0) _exit(128 + *signal);
-      LogInfo("stopping on signal ", *signal);
-      MutexLock lock(mutex_);
-      received_ = *signal;
-      if (trainer_ != nullptr) trainer_->Stop();
-    }
-  }
-
-  std::atomic<bool> done_{false};
-  std::atomic<int> received_{0};
-  Mutex mutex_;
-  Trainer* trainer_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  Thread thread_;
-};
 
 // What went wrong before the job runs: by the user's flags, or by the machine.
 int Failure(const absl::Status& status) {
@@ -124,7 +85,7 @@ constexpr int kDeterministicThreads = 4;
 
 absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,
                                    const nn::LossSpec& loss, const net::ResolvedCluster& cluster,
-                                   TraceRecorder* trace) {
+                                   const Seat* seat, TraceRecorder* trace) {
   const int cores = CoresOf(options, cluster);
   const int place = cluster.spec.place_on_host_of(cluster.self);
   return MakeCompute(options, model, loss,
@@ -138,7 +99,7 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
                       .task = cluster.self,
                       .trainer_on_host = place},
                      options.deterministic ? CoreRange{.first = place * cores, .count = cores} : CoreRange(),
-                     TheBackends(), trace);
+                     TheBackends(), trace, seat);
 }
 
 // --metrics_port: null without. INVALID_ARGUMENT as HttpServer::Start().
@@ -228,14 +189,55 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
                               .wire = &meters.wire});
 }
 
+// Of a worker that computes for the head of its group: it needs no data and no servers.
+int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster, const Seat& seat,
+               const nn::Model& model, const net::TlsFiles& tls, const ListenFlags& listen, const TraceFlags& traced,
+               SignalQueue& signals, FaultPoints& faults) {
+  const auto loss = MakeLoss(options, model);
+  if (!loss.ok()) return Fault(loss.status().message());
+  TraceSession trace(traced, cluster.self.ToString());
+  auto compute = ComputeFor(options, model, *loss, cluster, &seat, trace.recorder());
+  if (!compute.ok()) return Failure(compute.status());
+  for (const std::string& warning : compute->warnings) LogWarning(warning);
+  LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
+  for (const std::string& remark : compute->remarks) LogInfo(remark);
+  if (options.log_device_placement) {
+    for (const std::string& line : compute->placement) LogInfo(line);
+  }
+  StopOnSignal stop(signals);
+  const absl::Status status = ServeHead({.options = options,
+                                         .cluster = cluster,
+                                         .seat = seat,
+                                         .model = model,
+                                         .loss = *loss,
+                                         .compute = *compute,
+                                         .tls = tls,
+                                         .stop = stop,
+                                         .trace = trace.recorder(),
+                                         .faults = &faults},
+                                        listen);
+  if (absl::IsInvalidArgument(status)) return Fault(status.message());
+  return static_cast<int>(Report(status, stop.received()));
+}
+
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
         const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced, SignalQueue& signals,
         FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
+  const auto described = nn::Model::FromFile(options.model);
+  if (!described.ok()) return Fault(described.status().message());
+  const auto seat = FindSeat(*described, options, cluster);
+  if (!seat.ok()) return Fault(seat.status().message());
+  if (seat->has_value() && (*seat)->task > 0) {
+    return RunPartner(options, cluster, **seat, *described, tls, listen, traced, signals, faults);
+  }
+  const Seat* const head_seat = seat->has_value() ? &**seat : nullptr;
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
   const auto& [model, loss, metrics, data] = *inputs;
-  const auto job = MakeJob(options, model, cluster.spec, data.train->size());
+  const auto job =
+      MakeJob(options, model, head_seat == nullptr ? cluster.spec : HeadsOf(cluster.spec, head_seat->division.tasks),
+              data.train->size());
   if (!job.ok()) return Fault(job.status().message());
   const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());
   const int worker = static_cast<int>(self - job->workers().begin());
@@ -257,8 +259,24 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
 
   const SteadyClock clock;
   TraceSession trace(traced, cluster.self.ToString());
-  auto compute = ComputeFor(options, model, loss, cluster, trace.recorder());
+  StopOnSignal stop(signals);
+  auto compute = ComputeFor(options, model, loss, cluster, head_seat, trace.recorder());
   if (!compute.ok()) return Failure(compute.status());
+  split::Head* head = nullptr;
+  if (head_seat != nullptr) {
+    auto made = MakeHead({.options = options,
+                          .cluster = cluster,
+                          .seat = *head_seat,
+                          .model = model,
+                          .loss = loss,
+                          .compute = *compute,
+                          .tls = tls,
+                          .stop = stop,
+                          .trace = trace.recorder()});
+    if (!made.ok()) return Failure(made.status());
+    head = made->get();
+    compute->replica = *std::move(made);
+  }
   for (const std::string& warning : compute->warnings) LogWarning(warning);
   WorkerMeters meters(clock, compute->name);
   std::unique_ptr<Snapshots> snapshots;
@@ -292,7 +310,10 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (!pages.ok()) return Fault(pages.status().message());
 
   // From here on it is the cluster that decides.
-  StopOnSignal stop(signals);
+  if (head != nullptr) {
+    const absl::Status reached = head->Reach();
+    if (!reached.ok()) return static_cast<int>(Report(reached, stop.received()));
+  }
   std::unique_ptr<AllReduceTask> ring;
   std::unique_ptr<client::TrainingClient> served;
   if (options.all_reduce()) {
@@ -351,6 +372,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .clock = clock,
                    .trace = trace.recorder(),
                    .faults = &faults});
+  if (head != nullptr) head->SetStep([&client] { return client.version() + 1; });
   stop.SetTrainer(&trainer);
   if (options.deterministic) {
     // The threads that compute are made from here on; those that communicate are there already.
@@ -360,6 +382,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const absl::Status initialised = chief ? trainer.Initialise() : absl::OkStatus();
   const auto result = initialised.ok() ? trainer.Run() : absl::StatusOr<Summary>(initialised);
   stop.SetTrainer(nullptr);
+  if (head != nullptr) head->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
   snapshots.reset();  // reads over the client's connection
   // A job that makes no sense, or that the servers have no memory for: both are to be configured otherwise.
   if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {
@@ -388,7 +411,8 @@ int Main(int argc, char** argv) {
   AddTraceFlags(app, traced);
   AddTrainOptions(app, options);
   app.add_option("--listen", listen.address,
-                 "--mode allreduce: HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
+                 "Of a worker that others call (--mode allreduce; a model that --place divides over workers): HOST:PORT "
+                 "to listen on; default: 0.0.0.0 and the task's port");
   app.add_flag("--reuse_port,--reuse-port", listen.reuse_port)->group("");
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);

@@ -38,6 +38,10 @@ const std::vector<Room>& Rooms() {
        {"common", "proto", "worker/client", "worker/allreduce", "ps/optim", "ps/variable_store.h", "ps/squares.h",
         "ps/optimizer_of.h"},
        true},
+      // Workers that a model is divided over reach each other as those of a ring do.
+      {"worker/split",
+       {"common", "proto", "kernels", "worker/nn", "worker/split", "worker/allreduce/link.h"},
+       true},
       {"worker", {"common", "proto", "kernels", "worker"}, true},
       {"cli", {"common", "proto", "kernels", "worker", "cli"}, true},
   };

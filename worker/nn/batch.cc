@@ -38,6 +38,18 @@ absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<con
   return absl::OkStatus();
 }
 
+absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients) {
+  if (static_cast<int64_t>(gradients.size()) == model.num_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(gradients.size(), " gradients for ", model.num_parameters(), " parameters"));
+}
+
+void GiveNoGradients(const Model& model, absl::Span<float> gradients,
+                     absl::FunctionRef<void(int variable)> on_gradient) {
+  std::fill(gradients.begin(), gradients.end(), 0.0f);
+  for (auto variable = static_cast<int>(model.variables().size()); variable-- > 0;) on_gradient(variable);
+}
+
 absl::Span<const float* const> InputSplitter::Split(const BatchView& batch) {
   if (pointers_.size() == 1) {
     pointers_[0] = batch.inputs.data();

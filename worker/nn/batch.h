@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/core/aligned_buffer.h"
@@ -36,12 +37,21 @@ struct BatchResult {
 absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
                         const BatchView& batch);
 
+// The same where `gradients` has no room for each parameter's.
+absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients);
+
+// What a batch without examples comes to: zeros, all of which are told, last layer first.
+void GiveNoGradients(const Model& model, absl::Span<float> gradients,
+                     absl::FunctionRef<void(int variable)> on_gradient);
+
 // The inputs of a model with several, which lie side by side in a batch's rows, one after another.
 class InputSplitter {
  public:
   explicit InputSplitter(const Model& model) : model_(model), pointers_(model.inputs().size()) {}
   // [model input] [examples, shape], row-major; until the next call, and no longer than the batch's own.
   absl::Span<const float* const> Split(const BatchView& batch);
+  // What that gave last.
+  absl::Span<const float* const> last() const { return pointers_; }
 
  private:
   const Model& model_;

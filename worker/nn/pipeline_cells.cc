@@ -1,6 +1,9 @@
 #include "worker/nn/pipeline_cells.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,19 +21,35 @@ size_t OutputOf(const ModelPart& part, int node) {
 
 }  // namespace
 
-PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, absl::Span<const int> device_of,
-                             TraceRecorder* of_trace)
-    : model(of_model), loss(of_loss), trace(of_trace), parts(SplitModel(of_model, device_of)) {
+PipelinePlaces PipelinePlaces::OfDevices(absl::Span<const int> device_of) {
+  PipelinePlaces places = {.place_of = {device_of.begin(), device_of.end()}, .device_of = {}, .task_of = {}};
+  places.device_of.resize(static_cast<size_t>(*std::max_element(device_of.begin(), device_of.end())) + 1);
+  std::iota(places.device_of.begin(), places.device_of.end(), 0);
+  places.task_of.resize(places.device_of.size());
+  return places;
+}
+
+PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, const PipelinePlaces& places,
+                             TraceRecorder* of_trace, Elsewhere* of_elsewhere)
+    : model(of_model),
+      loss(of_loss),
+      trace(of_trace),
+      elsewhere(of_elsewhere),
+      parts(SplitModel(of_model, places.place_of)) {
   parts_with.resize(model.variables().size());
   readers.resize(parts.size());
   for (size_t part = 0; part < parts.size(); ++part) {
-    device_of_part.push_back(device_of[static_cast<size_t>(parts[part].begin)]);
+    const auto place = static_cast<size_t>(places.place_of[static_cast<size_t>(parts[part].begin)]);
+    device_of_part.push_back(places.device_of[place]);
+    task_of_part.push_back(places.task_of[place]);
+    if (device_of_part.back() >= 0) task = task_of_part.back();
     for (const int variable : parts[part].variables) {
       parts_with[static_cast<size_t>(variable)].push_back(static_cast<int>(part));
     }
     readers[part].resize(parts[part].outputs.size());
     leaves.emplace_back(parts[part].outputs.size());
   }
+  std::vector<std::map<int, std::set<int>>> outputs(parts.size()), gradients(parts.size());  // [part][task]
   for (size_t part = parts.size(); part-- > 0;) {
     for (size_t input = 0; input < parts[part].inputs.size(); ++input) {
       const int node = parts[part].inputs[input];
@@ -38,10 +57,41 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, abs
       const auto from = static_cast<size_t>(PartOfNode(parts, node));
       const size_t output = OutputOf(parts[from], node);
       if (device_of_part[from] != device_of_part[part]) leaves[from][output] = true;
+      const bool crosses = task_of_part[from] != task_of_part[part];
+      if (crosses) outputs[from][task_of_part[part]].insert(static_cast<int>(output));
       if (!parts[part].input_needs_gradient[input]) continue;
+      if (crosses) gradients[part][task_of_part[from]].insert(static_cast<int>(input));
       readers[from][output].push_back({static_cast<int>(part), static_cast<int>(input)});
     }
   }
+  const auto exports = [](const std::map<int, std::set<int>>& by_task) {
+    std::vector<Export> listed;
+    for (const auto& [to, slots] : by_task) listed.push_back({to, {slots.begin(), slots.end()}});
+    return listed;
+  };
+  for (size_t part = 0; part < parts.size(); ++part) {
+    outputs_to.push_back(exports(outputs[part]));
+    input_gradients_to.push_back(exports(gradients[part]));
+  }
+}
+
+std::vector<PipelineShape::Import> PipelineShape::Imports() const {
+  std::vector<Import> imports;
+  for (int part = 0; part < static_cast<int>(parts.size()); ++part) {
+    const auto index = static_cast<size_t>(part);
+    if (is_here(part)) continue;
+    for (const bool backward : {false, true}) {
+      for (const Export& one : backward ? input_gradients_to[index] : outputs_to[index]) {
+        if (one.task != task) continue;
+        for (const int slot : one.slots) {
+          const int node = (backward ? parts[index].inputs : parts[index].outputs)[static_cast<size_t>(slot)];
+          imports.push_back({.what = {.part = part, .slot = slot, .backward = backward},
+                             .row = model.nodes()[static_cast<size_t>(node)].output_shape.num_elements()});
+        }
+      }
+    }
+  }
+  return imports;
 }
 
 PipelineCells::PipelineCells(const PipelineShape& shape, int64_t examples, int64_t micro_batches)
@@ -131,12 +181,16 @@ absl::Status PipelineCells::GatherInputs(int part, int micro_batch, const Call& 
     }
     const int from = PartOfNode(shape_.parts, input);
     const size_t output = OutputOf(shape_.parts[static_cast<size_t>(from)], input);
-    Cell& giver = At(from, micro_batch);
     if (shape_.same_device(from, part)) {
-      cell.input_pointers[i] = giver.plan->output(output);
+      cell.input_pointers[i] = At(from, micro_batch).plan->output(output);
       continue;
     }
-    CAIRN_ASSIGN_OR_RETURN(const float* const host, giver.outputs[output]->Receive());
+    CAIRN_ASSIGN_OR_RETURN(
+        const float* const host,
+        shape_.is_here(from)
+            ? At(from, micro_batch).outputs[output]->Receive()
+            : shape_.elsewhere->Received(
+                  {.part = from, .slot = static_cast<int>(output), .micro_batch = micro_batch}));
     CAIRN_ASSIGN_OR_RETURN(cell.input_pointers[i], cell.inputs[i]->Upload(host, cell.plan->input_floats(i)));
   }
   return absl::OkStatus();
@@ -154,6 +208,25 @@ absl::Status PipelineCells::Forward(int part, int micro_batch, const Call& call,
   for (size_t i = 0; i < here.outputs.size(); ++i) {
     if (!cell.outputs[i].has_value()) continue;
     CAIRN_RETURN_IF_ERROR(cell.outputs[i]->Send(cell.plan->output(i)));
+  }
+  return SendElsewhere(part, micro_batch, /*backward=*/false);
+}
+
+// What the device has just computed. Waits until it is in the host's memory.
+absl::Status PipelineCells::SendElsewhere(int part, int micro_batch, bool backward) {
+  Cell& cell = At(part, micro_batch);
+  const auto index = static_cast<size_t>(part);
+  for (const PipelineShape::Export& one :
+       backward ? shape_.input_gradients_to[index] : shape_.outputs_to[index]) {
+    for (const int slot : one.slots) {
+      const auto at = static_cast<size_t>(slot);
+      CAIRN_ASSIGN_OR_RETURN(const float* const host, backward ? cell.input_gradients[at]->Receive()
+                                                               : cell.outputs[at]->Receive());
+      const int64_t floats = backward ? cell.plan->input_floats(at) : cell.plan->output_floats(at);
+      shape_.elsewhere->Send(
+          one.task, {.part = part, .slot = slot, .micro_batch = micro_batch, .backward = backward},
+          {host, static_cast<size_t>(floats)}, /*completes=*/slot == one.slots.back());
+    }
   }
   return absl::OkStatus();
 }
@@ -183,14 +256,18 @@ absl::Status PipelineCells::GatherGradients(int part, int micro_batch, PipelineL
     const int64_t floats = cell.plan->output_floats(output);
     bool first = true;
     for (const PipelineShape::Reader& reader : readers[output]) {
-      Cell& giver = At(reader.part, micro_batch);
       const auto input = static_cast<size_t>(reader.input);
       if (shape_.same_device(reader.part, part)) {
-        const float* const gradient = giver.plan->input_gradient(input);
+        const float* const gradient = At(reader.part, micro_batch).plan->input_gradient(input);
         CAIRN_RETURN_IF_ERROR(first ? lane.device().CopyOnDevice(gradient, sum, floats)
                                     : cell.plan->AddToOutputGradient(output, gradient));
       } else {
-        CAIRN_ASSIGN_OR_RETURN(const float* const host, giver.input_gradients[input]->Receive());
+        CAIRN_ASSIGN_OR_RETURN(
+            const float* const host,
+            shape_.is_here(reader.part)
+                ? At(reader.part, micro_batch).input_gradients[input]->Receive()
+                : shape_.elsewhere->Received(
+                      {.part = reader.part, .slot = reader.input, .micro_batch = micro_batch, .backward = true}));
         if (first) {
           CAIRN_RETURN_IF_ERROR(lane.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
         } else {
@@ -221,7 +298,7 @@ absl::Status PipelineCells::Backward(int part, int micro_batch, PipelineLane& la
     if (!cell.input_gradients[i].has_value()) continue;
     CAIRN_RETURN_IF_ERROR(cell.input_gradients[i]->Send(cell.plan->input_gradient(i)));
   }
-  return absl::OkStatus();
+  return SendElsewhere(part, micro_batch, /*backward=*/true);
 }
 
 kernels::LossSums PipelineCells::sums() const {

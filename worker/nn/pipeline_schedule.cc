@@ -30,6 +30,7 @@ PipelineSchedule::PipelineSchedule(absl::Span<const ModelPart> parts, absl::Span
   for (const Entry& entry : entries_) {
     const auto part = static_cast<size_t>(entry.task.part);
     if (entry.task.backward && !(training && parts[part].needs_gradient)) continue;
+    if (device_of[part] < 0) continue;
     of_device_[static_cast<size_t>(device_of[part])].push_back(entry.task.index);
   }
   const auto preference = [this](size_t index) {
@@ -127,6 +128,10 @@ void PipelineSchedule::Finish(const Task& task) {
   MutexLock lock(mutex_);
   for (const size_t next : entries_[task.index].waited_for_by) --waits_for_[next];
   changed_.NotifyAll();
+}
+
+void PipelineSchedule::FinishElsewhere(int part, int micro_batch, bool backward) {
+  Finish(entries_[IndexOf(part, micro_batch, backward)].task);
 }
 
 void PipelineSchedule::Fail(const absl::Status& status) {

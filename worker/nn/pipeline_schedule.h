@@ -30,18 +30,21 @@ class PipelineSchedule {
     size_t index = 0;  // the schedule's own
   };
 
-  // `device_of` [part]. Without `training` there is no way back.
+  // `device_of` [part]; -1: another process'. Without `training` there is no way back.
   PipelineSchedule(absl::Span<const ModelPart> parts, absl::Span<const int> device_of, int micro_batches,
                    bool training);
 
   // All is to be done, again.
   void Start();
   // The device's next task: blocks until one can be done; none when all of its tasks are done, or one failed
-  // anywhere. There is no limit to that: another device is at work on what is waited for.
+  // anywhere. There is no limit to that: another device is at work on what is waited for, or another process, which
+  // fails the schedule when it is lost.
   std::optional<Task> Next(int device);
   // The same, and none where it would block.
   std::optional<Task> TryNext(int device);
   void Finish(const Task& task);
+  // Of another process' part.
+  void FinishElsewhere(int part, int micro_batch, bool backward);
   // The first to fail says why; nothing new is begun.
   void Fail(const absl::Status& status);
   absl::Status status();

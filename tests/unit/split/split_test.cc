@@ -1,0 +1,315 @@
+// Heads and partners of one process, each with a device of its own, over this host's sockets; held against the same
+// model on one device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <utility>
+
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+#include "common/net/grpc_util.h"
+#include "tests/unit/nn/several_devices.h"
+#include "worker/allreduce/local_link.h"
+#include "worker/split/head.h"
+#include "worker/split/partner.h"
+
+namespace cairn::split {
+namespace {
+
+using nn::Examples;
+using nn::ExpectNear;
+using nn::ExpectSameStep;
+using nn::RunStep;
+using nn::Train;
+using ::testing::HasSubstr;
+
+// Where a partner is reached, while there is one.
+struct Slot {
+  Mutex mutex;
+  allreduce::RingHost* host = nullptr;
+};
+
+// Greetings that stay in the process.
+class Greeter final : public allreduce::RingPeer {
+ public:
+  explicit Greeter(Slot& slot) : slot_(slot) {}
+  absl::Status Greet(const v1::GreetRequest& request, v1::GreetResponse* response,
+                     std::chrono::milliseconds) override {
+    MutexLock lock(slot_.mutex);
+    if (slot_.host == nullptr) return absl::UnavailableError("nobody is there");
+    return slot_.host->OnGreet(request, response);
+  }
+  // The socket is gone: so is the stream.
+  std::unique_ptr<allreduce::RingStream> Open(const v1::GreetResponse&, allreduce::RingHandler& handler) override {
+    struct Dead final : allreduce::RingStream {
+      void Send(const v1::RingHeader&, net::FloatSpans, const std::shared_ptr<const void>&) override {}
+      void End(const absl::Status&) override {}
+    };
+    handler.OnClosed(absl::UnavailableError("nobody is there"));
+    return std::make_unique<Dead>();
+  }
+
+ private:
+  Slot& slot_;
+};
+
+// A model over tasks, its layers in turn.
+struct Divided {
+  Divided(const nn::Model& model, int tasks) {
+    std::map<std::string, int> known;
+    for (const nn::Node& node : model.nodes()) {
+      const auto count = static_cast<int>(known.size());
+      const auto [place, fresh] = known.try_emplace(node.layer->name(), count % tasks);
+      places.place_of.push_back(place->second);
+    }
+    for (int task = 0; task < tasks; ++task) places.task_of.push_back(task);
+    places.device_of.assign(static_cast<size_t>(tasks), -1);
+  }
+  nn::PipelinePlaces On(int task) const {
+    nn::PipelinePlaces on = places;
+    on.device_of[static_cast<size_t>(task)] = 0;
+    return on;
+  }
+  nn::PipelinePlaces places;
+};
+
+v1::SplitPlan Plan(const std::string& model) {
+  v1::SplitPlan plan;
+  plan.set_model_sha256(model);
+  return plan;
+}
+
+class PartnerProcess {
+ public:
+  PartnerProcess(Slot& slot, const nn::Model& model, const Divided& divided, int task, int64_t micro_batches)
+      : slot_(slot), devices_("n") {
+    static std::atomic<uint64_t> lives{100};
+    const uint64_t life = ++lives;
+    net::LocalListener listener = net::ListenLocally().value();
+    partner_ = Partner::Create({.worker = task,
+                                .head = 0,
+                                .head_name = "worker/0 at here:0",
+                                .incarnation = life,
+                                .local_socket = listener.name,
+                                .plan = Plan("m"),
+                                .stop = [this] { return stop_.load(); }},
+                               {.model = model,
+                                .loss = nn::kLogits,
+                                .threads = devices_.pointers(),
+                                .places = divided.On(task),
+                                .micro_batches = micro_batches})
+                   .value();
+    service_ = std::make_unique<allreduce::LocalRingService>(*partner_, std::move(listener), life);
+    {
+      MutexLock lock(slot_.mutex);
+      slot_.host = partner_.get();
+    }
+    thread_ = Thread("partner", [this] { served_ = partner_->Serve(); });
+  }
+  ~PartnerProcess() {
+    stop_ = true;
+    thread_.Join();
+    Cut();
+  }
+  // As if it were killed.
+  void Cut() {
+    {
+      MutexLock lock(slot_.mutex);
+      if (slot_.host == partner_.get()) slot_.host = nullptr;
+    }
+    service_.reset();
+  }
+  absl::Status Join() {
+    thread_.Join();
+    return served_;
+  }
+
+ private:
+  Slot& slot_;
+  nn::Devices devices_;
+  std::atomic<bool> stop_{false};
+  std::unique_ptr<Partner> partner_;
+  std::unique_ptr<allreduce::LocalRingService> service_;
+  absl::Status served_ = absl::UnknownError("it has not ended");
+  Thread thread_;
+};
+
+// One group.
+class Group {
+ public:
+  Group(const nn::Model& model, int tasks, int64_t micro_batches, Duration limit = std::chrono::seconds(60))
+      : model_(model), divided_(model, tasks), micro_batches_(micro_batches), slots_(static_cast<size_t>(tasks)), devices_("n") {
+    Head::Options options = {.incarnation = 1, .plan = Plan("m"), .partners = {}, .connect_timeout = limit};
+    for (int task = 1; task < tasks; ++task) {
+      options.partners.push_back(
+          {.name = absl::StrCat("worker/", task, " at there:", task),
+           .worker = task,
+           .peer = allreduce::MakeLocalPeer(std::make_unique<Greeter>(slots_[static_cast<size_t>(task)]),
+                                            client::Transport::kShm, nullptr)});
+    }
+    head_ = Head::Create(std::move(options), {.model = model,
+                                              .loss = nn::kLogits,
+                                              .threads = devices_.pointers(),
+                                              .places = divided_.On(0),
+                                              .micro_batches = micro_batches})
+                .value();
+    partners_.resize(static_cast<size_t>(tasks));
+  }
+  void Start(int task) {
+    const auto index = static_cast<size_t>(task);
+    partners_[index] = std::make_unique<PartnerProcess>(slots_[index], model_, divided_, task, micro_batches_);
+  }
+  Group& StartAll() {
+    for (int task = 1; task < static_cast<int>(partners_.size()); ++task) Start(task);
+    return *this;
+  }
+  Head& head() { return *head_; }
+  PartnerProcess& partner(int task) { return *partners_[static_cast<size_t>(task)]; }
+  Slot& slot(int task) { return slots_[static_cast<size_t>(task)]; }
+
+ private:
+  const nn::Model& model_;
+  const Divided divided_;
+  const int64_t micro_batches_;
+  std::vector<Slot> slots_;
+  nn::Devices devices_;
+  std::vector<std::unique_ptr<PartnerProcess>> partners_;
+  std::unique_ptr<Head> head_;
+};
+
+class SplitTest : public testing::Test {
+ protected:
+  void Load(const char* json) { model_ = std::make_unique<nn::Model>(nn::Model::FromJson(json, "m").value()); }
+  std::unique_ptr<nn::Replica> Alone() { return nn::Replica::Create(*model_, nn::kLogits, *device_).value(); }
+
+  std::unique_ptr<nn::Model> model_;
+  const std::unique_ptr<kernels::Device> device_ = kernels::CreateCpuDevice(0, 1).value();
+};
+
+TEST_F(SplitTest, AStepIsThatOfOneDevice) {
+  for (const char* json : {nn::kSmallCnn, nn::kMlp, nn::kGraph}) {
+    Load(json);
+    const auto alone = Alone();
+    const std::vector<float> parameters = model_->InitialParameters(1);
+    for (const int tasks : {2, 3}) {
+      for (const int64_t micro_batches : {1, 3}) {
+        Group group(*model_, tasks, micro_batches);
+        group.StartAll();
+        for (const int64_t count : {12, 7, 1, 12}) {
+          const Examples examples(*model_, count);
+          ExpectSameStep(RunStep(group.head(), *model_, parameters, examples.Batch()),
+                         RunStep(*alone, *model_, parameters, examples.Batch()), 1e-6f);
+          ExpectSameStep(RunStep(group.head(), *model_, parameters, examples.Weighted()),
+                         RunStep(*alone, *model_, parameters, examples.Weighted()), 1e-6f);
+          const auto expected = alone->Evaluate(parameters, examples.Batch());
+          const auto got = group.head().Evaluate(parameters, examples.Batch());
+          ASSERT_TRUE(got.ok() && expected.ok()) << got.status();
+          EXPECT_NEAR(got->sums.loss, expected->sums.loss, 1e-5);
+          ExpectNear(got->outputs, expected->outputs, 1e-6f, "output");
+        }
+      }
+    }
+  }
+}
+
+TEST_F(SplitTest, WithOneMicroBatchTheBitsAreThoseOfOneDevice) {
+  for (const char* json : {nn::kMlp, nn::kGraph, nn::kNormalized}) {
+    Load(json);
+    const Examples examples(*model_, 12);
+    Group group(*model_, 2, 1);
+    group.StartAll();
+    EXPECT_EQ(Train(group.head(), *model_, examples, 5), Train(*Alone(), *model_, examples, 5));
+  }
+}
+
+TEST_F(SplitTest, TwentyStepsEndWhereOneDeviceEnds) {
+  Load(nn::kSmallCnn);
+  const Examples examples(*model_, 12);
+  Group group(*model_, 2, 4);
+  group.StartAll();
+  ExpectNear(Train(group.head(), *model_, examples, 20), Train(*Alone(), *model_, examples, 20), 1e-5f, "parameter");
+}
+
+TEST_F(SplitTest, APartnerThatIsLostInTheMidstOfABatchIsWaitedForAndTheBatchDoneAgain) {
+  Load(nn::kMlp);
+  Group group(*model_, 2, 3);
+  group.StartAll();
+  const Examples examples(*model_, 12);
+  const std::vector<float> parameters = model_->InitialParameters(1);
+  std::vector<float> gradients(parameters.size());
+  std::vector<int> announced(model_->variables().size());
+  bool cut = false;
+  const auto result = group.head().ForwardBackward(
+      parameters, examples.Batch(), absl::MakeSpan(gradients), [&](int variable) {
+        ++announced[static_cast<size_t>(variable)];
+        if (std::exchange(cut, true)) return;
+        group.partner(1).Cut();
+        group.Start(1);
+      });
+  ASSERT_TRUE(result.ok()) << result.status();
+  const nn::StepResult alone = RunStep(*Alone(), *model_, parameters, examples.Batch());
+  ExpectNear(gradients, alone.gradients, 1e-6f, "gradient");
+  EXPECT_THAT(announced, testing::Each(1));
+}
+
+TEST_F(SplitTest, AFaultOfAPartnerHasItsNameAndTheNextStepWorks) {
+  Load(nn::kMlp);  // its end is on task 1
+  Group group(*model_, 2, 3);
+  group.StartAll();
+  Examples examples(*model_, 6);
+  const std::vector<float> parameters = model_->InitialParameters(1);
+  std::vector<float> gradients(parameters.size());
+  examples.labels()[3] = 9;
+  const auto status =
+      group.head().ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker/1 at there:1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("from example 2 on: label 9 of example 1"));
+  examples.labels()[3] = 0;
+  ExpectSameStep(RunStep(group.head(), *model_, parameters, examples.Batch()),
+                 RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
+}
+
+TEST_F(SplitTest, APartnerOfAnotherModelIsRefused) {
+  Load(nn::kMlp);
+  Group group(*model_, 2, 1);
+  group.StartAll();
+  Slot& slot = group.slot(1);
+  v1::GreetRequest request;
+  request.set_protocol(net::kProtocolVersion);
+  request.set_to(1);
+  *request.mutable_plan() = Plan("another");
+  v1::GreetResponse response;
+  const absl::Status status = slot.host->OnGreet(request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its model is another"));
+  *request.mutable_plan() = Plan("m");
+  request.set_to(3);
+  EXPECT_THAT(std::string(slot.host->OnGreet(request, &response).message()),
+              HasSubstr("it is worker 1 of the group of worker 0, and was called as 3 by 0"));
+}
+
+TEST_F(SplitTest, APartnerThatDoesNotComeInTimeIsNamed) {
+  Load(nn::kMlp);
+  Group group(*model_, 2, 1, std::chrono::milliseconds(1));
+  const absl::Status status = group.head().Reach();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker/1 at there:1 was not reached in time: "));
+}
+
+TEST_F(SplitTest, PartnersEndAsTheHeadDoes) {
+  Load(nn::kMlp);
+  for (const absl::Status& end : {absl::OkStatus(), absl::InvalidArgumentError("the loss is nan")}) {
+    Group group(*model_, 3, 1);
+    group.StartAll();
+    ASSERT_TRUE(group.head().Reach().ok());
+    group.head().End(end);
+    EXPECT_EQ(group.partner(1).Join().code(), end.code());
+    EXPECT_EQ(group.partner(2).Join().code(), end.code());
+  }
+}
+
+}  // namespace
+}  // namespace cairn::split

@@ -1,0 +1,111 @@
+#include "worker/division.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/device_name.h"
+#include "worker/layer_placement.h"
+
+namespace cairn::worker {
+namespace {
+
+absl::Status NotTogether(const char* flag, const char* why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " does not go with a model that --place divides over workers: ", why));
+}
+
+}  // namespace
+
+std::string Division::Describe(const nn::Model& model) const {
+  std::string text;
+  for (size_t i = 0; i < model.nodes().size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : " ", model.nodes()[i].layer->name(), ":", task_of(i));
+    // Another device is another part, also where a task has but one.
+    if (i > 0 && place_of[i] != place_of[i - 1] && task_of(i) == task_of(i - 1)) text += "|";
+  }
+  return text;
+}
+
+absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions& options) {
+  Division division;
+  if (options.mirrored || !options.devices.empty()) return division;
+  std::vector<std::string> remarks;  // who places the layers tells them
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, options.place, remarks));
+  std::vector<DeviceName> names;
+  for (const AskedDevice& one : asked) {
+    auto name = ParseDeviceName(one.text);
+    if (!name.ok()) return Annotate(name.status(), one.source);
+    division.tasks = std::max(division.tasks, name->task.value_or(0) + 1);
+    names.push_back(*std::move(name));
+  }
+  if (!division.divided()) return division;
+  std::map<std::pair<int, std::string>, int> places;  // by task and device
+  std::vector<int> layers(static_cast<size_t>(division.tasks));
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].job.value_or("worker") != "worker") {
+      return absl::InvalidArgumentError(
+          absl::StrCat(asked[i].source, ": a layer is on a task of the job worker, not of ", *names[i].job));
+    }
+    const nn::Node& node = model.nodes()[i];
+    int task = names[i].task.value_or(-1);
+    for (size_t before = 0; before < i && task < 0; ++before) {
+      if (model.nodes()[before].layer == node.layer) task = division.task_of(before);
+    }
+    if (task < 0) task = node.inputs.empty() || node.inputs[0] < 0 ? 0 : division.task_of(static_cast<size_t>(node.inputs[0]));
+    const DeviceName device = {.type = names[i].type, .index = names[i].index};
+    const auto [place, fresh] = places.try_emplace({task, device.ToString()}, static_cast<int>(places.size()));
+    if (fresh) division.task_of_place.push_back(task);
+    division.place_of.push_back(place->second);
+    ++layers[static_cast<size_t>(task)];
+  }
+  for (size_t task = 0; task < layers.size(); ++task) {
+    if (layers[task] > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--place: no layer is on /job:worker/task:", task,
+                                                   ", and some are on /job:worker/task:", division.tasks - 1,
+                                                   ": tasks are numbered from 0 without gaps"));
+  }
+  return division;
+}
+
+absl::Status CheckGroups(const Division& division, const TrainOptions& options, int workers) {
+  if (!division.divided()) return absl::OkStatus();
+  if (workers % division.tasks != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--place divides the model over ", division.tasks,
+                                                   " workers, and ", workers, " are no multiple of that"));
+  }
+  if (options.all_reduce()) return NotTogether("--mode allreduce", "the head of a group is a client of servers");
+  if (options.elastic) return NotTogether("--elastic", "groups are of the cluster's workers");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<Seat>> FindSeat(const nn::Model& model, const TrainOptions& options,
+                                             const net::ResolvedCluster& cluster) {
+  CAIRN_ASSIGN_OR_RETURN(Division division, DivideModel(model, options));
+  if (!division.divided()) return std::nullopt;
+  const std::map<int, net::HostPort>& workers = cluster.spec.tasks("worker");
+  CAIRN_RETURN_IF_ERROR(CheckGroups(division, options, static_cast<int>(workers.size())));
+  if (cluster.spec.num_tasks("chief") > 0) {
+    return NotTogether(cluster.source.c_str(), "its \"chief\" would be of no group; worker 0 is the chief then");
+  }
+  if (workers.empty() || workers.rbegin()->first != static_cast<int>(workers.size()) - 1) {
+    return NotTogether(cluster.source.c_str(), "its workers are not numbered from 0 without gaps");
+  }
+  const int task = cluster.self.index % division.tasks, group = cluster.self.index / division.tasks;
+  return Seat{.division = std::move(division), .group = group, .task = task, .head = cluster.self.index - task};
+}
+
+net::ClusterSpec HeadsOf(const net::ClusterSpec& cluster, int tasks) {
+  net::ClusterSpec heads;
+  for (const char* job : {"ps", "worker", "evaluator"}) {
+    for (const auto& [index, address] : cluster.tasks(job)) {
+      const bool listed = std::string(job) != "worker" || index % tasks == 0;
+      if (listed) CAIRN_CHECK(heads.Add({job, index}, address).ok());
+    }
+  }
+  return heads;
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,209 @@
+#include "worker/nn/pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::nn {
+
+Pipeline::Pipeline(const Options& options)
+    : shape_(options.model, options.loss, options.places, options.trace, options.elsewhere),
+      threads_(options.threads.begin(), options.threads.end()),
+      lanes_(options.threads.size()),
+      micro_batches_(options.micro_batches) {}
+
+absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Options options) {
+  CAIRN_RETURN_IF_ERROR(CheckOutput(options.loss, options.model.output_shape()));
+  for (const DeviceThread* const thread : options.threads) {
+    if (thread->device().compute_type() != kernels::ElementType::kFloat16) continue;
+    return absl::UnimplementedError(
+        absl::StrCat(thread->device().name(),
+                     " computes in float16, which scales the loss of a model that is on one device"));
+  }
+  std::unique_ptr<Pipeline> pipeline(new Pipeline(options));
+  CAIRN_RETURN_IF_ERROR(pipeline->MakeLanes());
+  return pipeline;
+}
+
+Pipeline::~Pipeline() {
+  Unpin();
+  OnEach([&](size_t device) {
+    for (auto& [examples, prepared] : prepared_) {
+      if (prepared != nullptr) ForPartsOf(device, [&](int part) { prepared->cells.Destroy(part); });
+    }
+    lanes_[device] = nullptr;
+  });
+}
+
+template <typename Work>
+void Pipeline::OnEach(const Work& work) {
+  for (size_t device = 0; device < threads_.size(); ++device) {
+    threads_[device]->Run([&] { work(device); });
+  }
+}
+
+template <typename Work>
+void Pipeline::ForPartsOf(size_t device, const Work& work) const {
+  for (size_t part = 0; part < shape_.parts.size(); ++part) {
+    if (shape_.device_of_part[part] == static_cast<int>(device)) work(static_cast<int>(part));
+  }
+}
+
+absl::Status Pipeline::FirstFault(const std::vector<absl::Status>& statuses) const {
+  for (size_t device = 0; device < statuses.size(); ++device) {
+    if (!statuses[device].ok()) return Annotate(statuses[device], threads_[device]->device().name());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::MakeLanes() {
+  std::vector<absl::Status> made(threads_.size());
+  OnEach([&](size_t device) {
+    std::vector<int> variables;
+    ForPartsOf(device, [&](int part) {
+      const std::vector<int>& of_part = shape_.parts[static_cast<size_t>(part)].variables;
+      variables.insert(variables.end(), of_part.begin(), of_part.end());
+    });
+    std::sort(variables.begin(), variables.end());
+    variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
+    auto lane = PipelineLane::Create(shape_.model, threads_[device]->device(), std::move(variables));
+    made[device] = lane.status();
+    if (lane.ok()) lanes_[device] = *std::move(lane);
+  });
+  return FirstFault(made);
+}
+
+absl::StatusOr<Pipeline::Prepared*> Pipeline::PreparedFor(int64_t examples) {
+  std::unique_ptr<Prepared>& prepared = prepared_[examples];
+  if (prepared != nullptr) return prepared.get();
+  PipelineCells cells(shape_, examples, micro_batches_);
+  const int micro_batches = cells.micro_batches();
+  auto made =
+      std::unique_ptr<Prepared>(new Prepared{std::move(cells),
+                                             {shape_.parts, shape_.device_of_part, micro_batches, true},
+                                             {shape_.parts, shape_.device_of_part, micro_batches, false}});
+  std::vector<absl::Status> statuses(threads_.size());
+  OnEach([&](size_t device) {
+    ForPartsOf(device, [&](int part) { statuses[device].Update(made->cells.Make(part, *lanes_[device])); });
+  });
+  if (const absl::Status fault = FirstFault(statuses); !fault.ok()) {
+    OnEach([&](size_t device) { ForPartsOf(device, [&](int part) { made->cells.Destroy(part); }); });
+    return Annotate(fault, absl::StrCat("a batch of ", examples));
+  }
+  prepared = std::move(made);
+  return prepared.get();
+}
+
+absl::StatusOr<Pipeline::Result> Pipeline::Run(const Call& call, absl::FunctionRef<void()> started,
+                                               absl::FunctionRef<void(int variable)> on_gradient) {
+  CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(call.batch.examples));
+  PipelineSchedule& schedule = call.training ? prepared->training : prepared->evaluation;
+  schedule.Start();
+  Announcer announcer(threads_.size() + static_cast<size_t>(call.others));
+  {
+    MutexLock lock(mutex_);
+    running_ = Running{.schedule = &schedule, .announcer = &announcer, .others = call.others};
+  }
+  started();
+  for (size_t device = 0; device < threads_.size(); ++device) {
+    threads_[device]->Post([&, device] {
+      RunDevice(device, call, prepared->cells, schedule, announcer);
+      announcer.Done();
+    });
+  }
+  announcer.Await(on_gradient);
+  {
+    MutexLock lock(mutex_);
+    running_.reset();
+  }
+  CAIRN_RETURN_IF_ERROR(schedule.status());
+  return Result{.sums = prepared->cells.sums(), .penalty = prepared->cells.penalty()};
+}
+
+// A device's part of a call, on its thread.
+void Pipeline::RunDevice(size_t device, const Call& call, PipelineCells& cells, PipelineSchedule& schedule,
+                         Announcer& announcer) {
+  PipelineLane& lane = *lanes_[device];
+  const PipelineCells::Call work = {
+      .inputs = call.inputs, .batch = call.batch, .training = call.training, .outputs = call.outputs};
+  schedule.Fail(lane.Begin(call.parameters, call.gradients));  // an OK status is no failure
+  while (const auto task = schedule.Next(static_cast<int>(device))) {
+    absl::Status status = task->backward ? cells.Backward(task->part, task->micro_batch, lane)
+                                         : cells.Forward(task->part, task->micro_batch, work, lane);
+    if (status.ok()) status = lane.Announce([&](int variable) { announcer.Announce(variable); });
+    if (status.ok()) {
+      schedule.Finish(*task);
+    } else {
+      schedule.Fail(status);
+    }
+  }
+  schedule.Fail(lane.device().Synchronize());
+  if (schedule.status().ok()) return;
+  MutexLock lock(mutex_);
+  DropOthers();
+}
+
+void Pipeline::DropOthers() {
+  for (; running_->others > 0; --running_->others) running_->announcer->Done();
+}
+
+void Pipeline::Finish(int part, int micro_batch, bool backward) {
+  MutexLock lock(mutex_);
+  if (running_.has_value()) running_->schedule->FinishElsewhere(part, micro_batch, backward);
+}
+
+void Pipeline::Announce(int variable) {
+  MutexLock lock(mutex_);
+  if (running_.has_value()) running_->announcer->Announce(variable);
+}
+
+void Pipeline::OtherDone() {
+  MutexLock lock(mutex_);
+  if (!running_.has_value() || running_->others == 0) return;
+  --running_->others;
+  running_->announcer->Done();
+}
+
+void Pipeline::Fail(const absl::Status& status) {
+  MutexLock lock(mutex_);
+  if (!running_.has_value()) return;
+  running_->schedule->Fail(status);
+  DropOthers();
+}
+
+std::vector<std::pair<Crossing, int64_t>> Pipeline::ArrivalsOf(int64_t examples) const {
+  const std::vector<int64_t> begins = EvenParts(examples, std::min(examples, micro_batches_));
+  std::vector<std::pair<Crossing, int64_t>> arrivals;
+  for (const PipelineShape::Import& import : shape_.Imports()) {
+    for (size_t m = 0; m + 1 < begins.size(); ++m) {
+      arrivals.emplace_back(import.what, import.row * (begins[m + 1] - begins[m]));
+      arrivals.back().first.micro_batch = static_cast<int>(m);
+    }
+  }
+  return arrivals;
+}
+
+// For the first device with memory of its own; it is the same memory for all that copy from it.
+absl::Status Pipeline::Pin(absl::Span<const float> host) {
+  const auto thread = std::find_if(threads_.begin(), threads_.end(), [](const DeviceThread* candidate) {
+    return !candidate->device().host_memory_is_device_memory();
+  });
+  absl::Status status;
+  if (thread == threads_.end()) return status;
+  pinned_by_ = *thread;
+  pinned_by_->Run([&] {
+    auto pinned = pinned_by_->device().Pin(host.data(), static_cast<int64_t>(host.size() * sizeof(float)));
+    status = pinned.status();
+    if (pinned.ok()) pinned_.push_back(*std::move(pinned));
+  });
+  return status;
+}
+
+// Nothing is copied between two calls.
+void Pipeline::Unpin() {
+  if (pinned_by_ != nullptr) pinned_by_->Run([&] { pinned_.clear(); });
+}
+
+}  // namespace cairn::nn

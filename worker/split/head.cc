@@ -1,0 +1,406 @@
+#include "worker/split/head.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/split/head_link.h"
+#include "worker/split/pieces.h"
+
+namespace cairn::split {
+namespace {
+
+// How often a batch is tried that is broken off again and again.
+constexpr int kMostTries = 10;
+constexpr Duration kBeatEvery = std::chrono::seconds(1);
+// A partner's time to hear that training is over.
+constexpr auto kToHear = std::chrono::seconds(5);
+
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
+
+v1::SplitPiece Named(v1::SplitKind kind, int index = 0) {
+  v1::SplitPiece piece;
+  piece.set_kind(kind);
+  piece.set_index(index);
+  return piece;
+}
+
+}  // namespace
+
+Head::Head(Options options, const nn::Pipeline::Options& pipeline)
+    : options_(std::move(options)),
+      model_(pipeline.model),
+      loss_(pipeline.loss),
+      mailbox_([this](const v1::SplitPiece& piece, absl::Span<const float> values) { SendPiece(piece, values); }),
+      inputs_(pipeline.model),
+      links_(options_.partners.size()),
+      last_beat_(Now()) {}
+
+absl::StatusOr<std::unique_ptr<Head>> Head::Create(Options options, nn::Pipeline::Options pipeline) {
+  std::unique_ptr<Head> head(new Head(std::move(options), pipeline));
+  pipeline.elsewhere = &head->mailbox_;
+  CAIRN_ASSIGN_OR_RETURN(head->pipeline_, nn::Pipeline::Create(pipeline));
+  head->mailbox_.SetPipeline(head->pipeline_.get());
+  head->FindNeeds();
+  head->beats_ = std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, head->options_.lease / 4),
+                                          [raw = head.get()] { raw->Beat(); });
+  return head;
+}
+
+Head::~Head() {
+  beats_ = nullptr;
+  DropLinks();
+}
+
+void Head::FindNeeds() {
+  needs_.resize(options_.partners.size());
+  const nn::PipelineShape& shape = pipeline_->shape();
+  for (size_t part = 0; part < shape.parts.size(); ++part) {
+    if (shape.task_of_part[part] == 0) continue;
+    Needs& needs = needs_[static_cast<size_t>(shape.task_of_part[part]) - 1];
+    needs.last = needs.last || shape.parts[part].last;
+    needs.variables.insert(needs.variables.end(), shape.parts[part].variables.begin(),
+                           shape.parts[part].variables.end());
+    for (const int input : shape.parts[part].inputs) {
+      if (input < 0) needs.inputs.push_back(nn::Node::OfModelInput(input));
+    }
+  }
+  for (Needs& needs : needs_) {
+    for (std::vector<int>* list : {&needs.variables, &needs.inputs}) {
+      std::sort(list->begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+  }
+}
+
+std::string Head::InStep() const {
+  MutexLock lock(mutex_);
+  return call_step_ == 0 ? "" : absl::StrCat(" in step ", call_step_);
+}
+
+std::shared_ptr<Head::Link> Head::link(size_t partner) {
+  MutexLock lock(mutex_);
+  return links_[partner];
+}
+
+// --- A batch ---
+
+absl::StatusOr<nn::BatchResult> Head::ForwardBackward(absl::Span<const float> parameters,
+                                                      const nn::BatchView& batch, absl::Span<float> gradients,
+                                                      absl::FunctionRef<void(int variable)> on_gradient) {
+  CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+  CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
+  if (batch.examples == 0) {
+    GiveNoGradients(model_, gradients, on_gradient);
+    return nn::BatchResult();
+  }
+  return RunUntilDone({parameters, batch, gradients, /*training=*/true}, on_gradient);
+}
+
+absl::StatusOr<nn::BatchResult> Head::Evaluate(absl::Span<const float> parameters, const nn::BatchView& batch) {
+  CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+  if (batch.examples == 0) return nn::BatchResult();
+  return RunUntilDone({parameters, batch, {}, /*training=*/false}, [](int) {});
+}
+
+absl::StatusOr<nn::BatchResult> Head::RunUntilDone(const Batch& batch,
+                                                   absl::FunctionRef<void(int variable)> on_gradient) {
+  std::set<int> told;
+  const auto first = [&](int variable) {
+    told.insert(variable);
+    on_gradient(variable);
+  };
+  auto result = RunOnce(batch, first);
+  for (int tries = 1; absl::IsAborted(result.status()) && tries < kMostTries; ++tries) {
+    Say(absl::StrCat(result.status().message(), "; the batch is done again when it is back"));
+    Batch again = batch;
+    if (batch.training) {
+      // What was told may be on its way, and must not change meanwhile.
+      if (again_.size() == 0) again_ = AlignedBuffer(model_.num_parameters());
+      again.gradients = again_.span();
+    }
+    result = RunOnce(again, [&](int variable) {
+      if (!told.insert(variable).second) return;
+      const nn::ModelVariable& held = model_.variables()[static_cast<size_t>(variable)];
+      std::copy_n(again_.data() + held.offset, held.shape.num_elements(), batch.gradients.data() + held.offset);
+      on_gradient(variable);
+    });
+  }
+  return result;
+}
+
+absl::StatusOr<nn::BatchResult> Head::RunOnce(const Batch& batch,
+                                              absl::FunctionRef<void(int variable)> on_gradient) {
+  {
+    MutexLock lock(mutex_);
+    call_step_ = step_ == nullptr ? 0 : step_();
+  }
+  CAIRN_RETURN_IF_ERROR(Reach());
+  const auto floats = static_cast<size_t>(batch.view.examples * model_.output_shape().num_elements());
+  if (static_cast<int64_t>(floats) > outputs_.size()) outputs_ = AlignedBuffer(static_cast<int64_t>(floats));
+  mailbox_.Begin(batch.view.examples);
+  Expect(batch);
+  const nn::Pipeline::Call call = {.parameters = batch.parameters,
+                                   .inputs = inputs_.Split(batch.view),
+                                   .batch = batch.view,
+                                   .gradients = batch.gradients,
+                                   .training = batch.training,
+                                   .outputs = outputs_.data(),
+                                   .others = static_cast<int>(options_.partners.size())};
+  const auto ours = pipeline_->Run(
+      call,
+      [&] {
+        mailbox_.Started();
+        std::vector<std::shared_ptr<Link>> links;
+        absl::Status lost;
+        {
+          MutexLock lock(mutex_);
+          in_call_ = true;
+          call_began_ = Now();
+          theirs_ = {};
+          links = links_;
+          for (const auto& link : links) {
+            link->done = false;
+            lost.Update(link->lost);
+          }
+        }
+        if (!lost.ok()) pipeline_->Fail(lost);
+        for (size_t partner = 0; partner < links.size(); ++partner) Give(partner, batch);
+      },
+      on_gradient);
+  nn::Pipeline::Result theirs;
+  {
+    MutexLock lock(mutex_);
+    in_call_ = false;
+    theirs = theirs_;
+  }
+  if (!ours.ok()) DropLinks();  // what is on its way to us, or from our memory, ends with them
+  incoming_.Clear();
+  CAIRN_RETURN_IF_ERROR(ours.status());
+  nn::BatchResult result = {.sums = ours->sums, .outputs = absl::MakeConstSpan(outputs_.data(), floats)};
+  result.sums.loss += theirs.sums.loss + (ours->penalty + theirs.penalty) * static_cast<double>(batch.view.examples);
+  result.sums.examples += theirs.sums.examples;
+  return result;
+}
+
+void Head::Expect(const Batch& batch) {
+  incoming_.Clear();
+  for (const Needs& needs : needs_) {
+    if (needs.last) {
+      incoming_.Expect(Named(v1::SPLIT_KIND_OUTPUT), outputs_.data(),
+                       batch.view.examples * model_.output_shape().num_elements());
+    }
+    if (!batch.training) continue;
+    for (const int variable : needs.variables) {
+      const nn::ModelVariable& held = model_.variables()[static_cast<size_t>(variable)];
+      incoming_.Expect(Named(v1::SPLIT_KIND_GRADIENT, variable), batch.gradients.data() + held.offset,
+                       held.shape.num_elements());
+    }
+  }
+}
+
+// Of values only what the partner does not have.
+void Head::Give(size_t partner, const Batch& batch) {
+  const std::shared_ptr<Link> link = this->link(partner);
+  const Needs& needs = needs_[partner];
+  struct Given {
+    v1::SplitPiece piece;
+    absl::Span<const float> values;
+    std::shared_ptr<const void> owner;
+  };
+  std::vector<Given> all;
+  for (const int variable : needs.variables) {
+    const nn::ModelVariable& held = model_.variables()[static_cast<size_t>(variable)];
+    const auto elements = static_cast<size_t>(held.shape.num_elements());
+    const absl::Span<const float> now = batch.parameters.subspan(static_cast<size_t>(held.offset), elements);
+    std::shared_ptr<float[]>& known = link->known[variable];
+    if (known != nullptr && std::memcmp(known.get(), now.data(), elements * sizeof(float)) == 0) continue;
+    // The partner has read what it had before: it has done a batch with it.
+    if (known == nullptr) known.reset(new float[elements]);
+    std::copy(now.begin(), now.end(), known.get());
+    all.push_back({Named(v1::SPLIT_KIND_VALUE, variable), {known.get(), elements}, known});
+  }
+  const auto give = [&](v1::SplitPiece piece, absl::Span<const float> values) {
+    if (values.empty()) return;
+    const std::shared_ptr<const float[]> copy = CopyOf(values);
+    all.push_back({std::move(piece), {copy.get(), values.size()}, copy});
+  };
+  const absl::Span<const float* const> inputs = inputs_.last();
+  for (const int input : needs.inputs) {
+    const auto index = static_cast<size_t>(input);
+    const int64_t floats = batch.view.examples * model_.inputs()[index].shape.num_elements();
+    give(Named(v1::SPLIT_KIND_INPUT, input), {inputs[index], static_cast<size_t>(floats)});
+  }
+  if (needs.last) {
+    give(Named(v1::SPLIT_KIND_TARGETS), batch.view.targets);
+    give(Named(v1::SPLIT_KIND_WEIGHTS), batch.view.weights);
+  }
+
+  v1::SplitHeader header;
+  v1::SplitBegin& begin = *header.mutable_begin();
+  {
+    MutexLock lock(mutex_);
+    begin.set_step(call_step_);
+  }
+  begin.set_training(batch.training);
+  begin.set_examples(batch.view.examples);
+  begin.set_seed(batch.view.seed);
+  begin.set_first_example(batch.view.first_example);
+  begin.set_weighted(!batch.view.weights.empty());
+  int64_t ahead = 0;
+  for (const Given& given : all) ahead += static_cast<int64_t>(given.values.size());
+  begin.set_ahead(ahead);
+  SendHeader(*link->stream, header);
+  for (Given& given : all) {
+    given.piece.set_to(static_cast<int>(partner) + 1);
+    SendPieces(*link->stream, std::move(given.piece), given.values, given.owner);
+  }
+}
+
+void Head::SendPiece(const v1::SplitPiece& piece, absl::Span<const float> values) {
+  const std::shared_ptr<Link> to = link(static_cast<size_t>(piece.to()) - 1);
+  const std::shared_ptr<const float[]> copy = CopyOf(values);
+  if (to != nullptr) SendPieces(*to->stream, piece, {copy.get(), values.size()}, copy);
+}
+
+// --- What partners say ---
+
+absl::Status Head::OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) {
+  {
+    MutexLock lock(mutex_);
+    link.heard = Now();
+    if (!link.lost.ok()) return link.lost;
+  }
+  if (header.has_beat()) return absl::OkStatus();
+  switch (header.split().kind_case()) {
+    case v1::SplitHeader::kPiece:
+      return OnPiece(header.split().piece(), payload);
+    case v1::SplitHeader::kDone:
+      OnDone(link, header.split().done());
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("split: a partner's frame of kind ", header.kind_case(), ".", header.split().kind_case()));
+  }
+}
+
+absl::Status Head::OnPiece(const v1::SplitPiece& piece, net::Payload payload) {
+  if (piece.to() > 0) {  // for another partner
+    if (piece.to() > static_cast<int>(options_.partners.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("split: a piece for task ", piece.to()));
+    }
+    const auto floats = static_cast<size_t>(net::PayloadBytes(payload)) / sizeof(float);
+    const std::shared_ptr<float[]> copy(new float[floats + 1]);
+    net::CopyPayload(payload, copy.get());
+    const std::shared_ptr<Link> to = link(static_cast<size_t>(piece.to()) - 1);
+    v1::RingHeader header;
+    *header.mutable_split()->mutable_piece() = piece;
+    const absl::Span<const float> values(copy.get(), floats);
+    if (to != nullptr) to->stream->Send(header, {&values, 1}, copy);
+    return absl::OkStatus();
+  }
+  switch (piece.kind()) {
+    case v1::SPLIT_KIND_ACTIVATION:
+    case v1::SPLIT_KIND_ACTIVATION_GRADIENT:
+      return mailbox_.OnPiece(piece, payload);
+    default: {
+      CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(piece, payload));
+      if (taken.whole && piece.kind() == v1::SPLIT_KIND_GRADIENT) pipeline_->Announce(piece.index());
+      return absl::OkStatus();
+    }
+  }
+}
+
+void Head::OnDone(Link& link, const v1::SplitDone& done) {
+  if (done.code() != 0) {
+    const auto code = static_cast<absl::StatusCode>(done.code());
+    const bool known = code > absl::StatusCode::kOk && code <= absl::StatusCode::kUnauthenticated;
+    Lose(link, {known ? code : absl::StatusCode::kUnknown,
+                absl::StrCat(link.name(), InStep(), ": ", done.message())});
+    return;
+  }
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(link.done, true)) return;
+    theirs_.sums.loss += done.loss();
+    theirs_.sums.examples += done.examples();
+    theirs_.penalty += done.penalty();
+  }
+  pipeline_->OtherDone();
+}
+
+void Head::Lose(Link& link, const absl::Status& why) {
+  bool missed;
+  {
+    MutexLock lock(mutex_);
+    if (!link.lost.ok()) return;
+    link.lost = why;
+    missed = in_call_ && !link.done;
+    changed_.NotifyAll();
+  }
+  if (missed) pipeline_->Fail(why);
+}
+
+void Head::Beat() {
+  std::vector<std::shared_ptr<Link>> links, silent;
+  absl::Status late;
+  if (stopped()) late = absl::CancelledError("stopped by a signal");
+  {
+    MutexLock lock(mutex_);
+    const TimePoint now = Now();
+    // It is this process that stood still, and what came meanwhile is not read yet.
+    const bool paused = now - std::exchange(last_beat_, now) > options_.lease / 2;
+    for (const auto& link : links_) {
+      if (link == nullptr || !link->lost.ok()) continue;
+      if (paused) link->heard = now;
+      links.push_back(link);
+      if (now - link->heard > options_.lease) silent.push_back(link);
+      if (in_call_ && !link->done && now - call_began_ > options_.step_timeout) {
+        late = absl::DeadlineExceededError(
+            absl::StrCat(link->name(), " has not done its part of a batch within ",
+                         ToSeconds(options_.step_timeout), " s"));
+      }
+    }
+  }
+  for (const auto& link : links) SendBeat(*link->stream);
+  for (const auto& link : silent) {
+    Lose(*link, absl::AbortedError(absl::StrCat("lost ", link->name(), InStep(), ": not heard of for ",
+                                                ToSeconds(options_.lease), " s")));
+  }
+  if (!late.ok()) pipeline_->Fail(late);
+}
+
+// --- The end ---
+
+void Head::End(const absl::Status& status) {
+  const bool again = ExitCodeOf(status) == ExitCode::kRetryable || absl::IsCancelled(status);
+  if (!again) {
+    if (status.ok()) {
+      const absl::Status reached = ReachBy(Now() + kToHear);
+      if (!reached.ok()) Say(absl::StrCat("that training is over was not heard by all: ", reached.message()));
+    }
+    v1::SplitHeader header;
+    header.mutable_end()->set_code(static_cast<int>(status.code()));
+    header.mutable_end()->set_message(std::string(status.message()));
+    std::vector<std::shared_ptr<Link>> links;
+    {
+      MutexLock lock(mutex_);
+      links = links_;
+    }
+    for (const auto& link : links) {
+      if (link != nullptr) SendHeader(*link->stream, header);
+    }
+    const TimePoint deadline = Now() + kToHear;
+    MutexLock lock(mutex_);
+    const auto heard = [&](const auto& link) { return link == nullptr || !link->lost.ok(); };  // it has hung up
+    while (!std::all_of(links.begin(), links.end(), heard) && Now() < deadline) changed_.WaitUntil(mutex_, deadline);
+  }
+  DropLinks();
+}
+
+}  // namespace cairn::split

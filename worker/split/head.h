@@ -1,0 +1,136 @@
+// The head of a group of workers that a model is divided over: the replica that its trainer calls. It computes the
+// parts of its own task, gives its partners theirs of every batch, and gets their gradients.
+//
+// A partner that is lost is waited for, and the batch is done again: with the same values, so to the same bits, and
+// the trainer hears nothing of it. What was told as final is not written a second time.
+//
+// Made and called by cairn-worker's main thread; it and the threads of the links outlive no call.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cairn/v1/split.pb.h"
+#include "common/core/aligned_buffer.h"
+#include "common/core/clock.h"
+#include "common/core/mutex.h"
+#include "worker/allreduce/link.h"
+#include "worker/nn/pipeline.h"
+#include "worker/nn/replica.h"
+#include "worker/split/incoming.h"
+#include "worker/split/mailbox.h"
+#include "worker/split/ticker.h"
+
+namespace cairn::split {
+
+class Head final : public nn::Replica {
+ public:
+  struct PartnerAt {
+    std::string name;  // "worker/1 at host:2222"
+    int worker = 0;    // its index
+    std::unique_ptr<allreduce::RingPeer> peer;
+  };
+  struct Options {
+    int worker = 0;             // our index
+    uint64_t cluster_hash = 0;  // 0: not compared
+    uint64_t incarnation = 0;   // of this process
+    v1::SplitPlan plan;
+    std::vector<PartnerAt> partners;  // [task of the group - 1]
+    Duration lease = std::chrono::seconds(10);  // a partner that is silent for so long is lost
+    Duration connect_timeout = std::chrono::seconds(300);
+    Duration step_timeout = std::chrono::seconds(600);  // for a batch
+    // What is said of partners that are waited for. May be null.
+    std::function<void(const std::string&)> say{};
+    std::function<bool()> stop{};  // asked while partners are waited for; true: CANCELLED. May be null
+  };
+  // `pipeline`: all but `elsewhere`.
+  static absl::StatusOr<std::unique_ptr<Head>> Create(Options options, nn::Pipeline::Options pipeline);
+  ~Head() override;
+
+  // Finds all partners, within the connect timeout. UNAVAILABLE naming who was not reached; FAILED_PRECONDITION when
+  // one is of another cluster, or divides another model.
+  absl::Status Reach();
+  // The version that the next batch makes, for messages.
+  void SetStep(std::function<int64_t()> step) { step_ = std::move(step); }
+  // How this worker's part of the job came out. Partners are told of a success and of a permanent failure, and end as
+  // it did; otherwise they wait for another head.
+  void End(const absl::Status& status);
+
+  absl::StatusOr<nn::BatchResult> ForwardBackward(absl::Span<const float> parameters, const nn::BatchView& batch,
+                                                  absl::Span<float> gradients,
+                                                  absl::FunctionRef<void(int variable)> on_gradient) override;
+  absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters, const nn::BatchView& batch) override;
+  absl::Status Pin(absl::Span<const float> host) override { return pipeline_->Pin(host); }
+  void Unpin() override { pipeline_->Unpin(); }
+
+ private:
+  struct Link;
+  // What a partner's parts take.
+  struct Needs {
+    std::vector<int> variables, inputs;  // of the model, rising
+    bool last = false;                   // the model's end
+  };
+  struct Batch {
+    absl::Span<const float> parameters;
+    const nn::BatchView& view;
+    absl::Span<float> gradients;
+    bool training;
+  };
+
+  Head(Options options, const nn::Pipeline::Options& pipeline);
+  void FindNeeds();
+  absl::StatusOr<std::shared_ptr<Link>> Open(size_t partner, TimePoint deadline);
+  absl::Status ReachBy(TimePoint deadline);
+  void DropLinks();
+  // When nobody else has it any more.
+  static void Drop(std::shared_ptr<Link> link);
+
+  absl::StatusOr<nn::BatchResult> RunUntilDone(const Batch& batch,
+                                               absl::FunctionRef<void(int variable)> on_gradient);
+  absl::StatusOr<nn::BatchResult> RunOnce(const Batch& batch, absl::FunctionRef<void(int variable)> on_gradient);
+  void Expect(const Batch& batch);
+  void Give(size_t partner, const Batch& batch);
+  void SendPiece(const v1::SplitPiece& piece, absl::Span<const float> values) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<Link> link(size_t partner) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::Status OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload);
+  void OnDone(Link& link, const v1::SplitDone& done) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Lose(Link& link, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string InStep() const ABSL_LOCKS_EXCLUDED(mutex_);
+  void Say(const std::string& text) const {
+    if (options_.say) options_.say(text);
+  }
+  bool stopped() const { return options_.stop && options_.stop(); }
+
+  const Options options_;
+  const nn::Model& model_;
+  const nn::LossSpec loss_;
+  std::function<int64_t()> step_;
+  std::vector<Needs> needs_;  // [partner]
+  Mailbox mailbox_;
+  std::unique_ptr<nn::Pipeline> pipeline_;
+  nn::InputSplitter inputs_;
+  Incoming incoming_;
+  AlignedBuffer outputs_;  // of the batch
+  AlignedBuffer again_;    // gradients of a batch that is done again
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // [partner] null: none
+  bool in_call_ ABSL_GUARDED_BY(mutex_) = false;
+  TimePoint call_began_ ABSL_GUARDED_BY(mutex_);
+  int64_t call_step_ ABSL_GUARDED_BY(mutex_) = 0;
+  nn::Pipeline::Result theirs_ ABSL_GUARDED_BY(mutex_);  // what the partners' parts came to
+  TimePoint last_beat_;  // the beats' thread's
+  std::unique_ptr<Ticker> beats_;
+};
+
+}  // namespace cairn::split

@@ -1,0 +1,52 @@
+#include "worker/split/incoming.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::split {
+
+void Incoming::Clear() {
+  MutexLock lock(mutex_);
+  targets_.clear();
+}
+
+void Incoming::Expect(const v1::SplitPiece& piece, float* to, int64_t size) {
+  MutexLock lock(mutex_);
+  targets_[KeyOf(piece)] = {.to = to, .size = size};
+}
+
+absl::StatusOr<Incoming::Taken> Incoming::Take(const v1::SplitPiece& piece, net::Payload payload) {
+  const int64_t bytes = net::PayloadBytes(payload);
+  const int64_t floats = bytes / int64_t{sizeof(float)};
+  const auto refuse = [&](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "split: ", bytes, " bytes at ", piece.offset(), " of ", v1::SplitKind_Name(piece.kind()), " ", piece.index(),
+        ".", piece.slot(), " of micro-batch ", piece.micro_batch(), ", ", why...));
+  };
+  float* to = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const auto found = targets_.find(KeyOf(piece));
+    if (found == targets_.end()) return refuse("which nobody expects");
+    const Target& target = found->second;
+    if (floats == 0 || bytes % int64_t{sizeof(float)} != 0 || piece.offset() != target.arrived ||
+        floats > target.size - target.arrived) {
+      return refuse("where ", target.arrived, " of ", target.size, " floats are here");
+    }
+    to = target.to + target.arrived;
+  }
+  net::CopyPayload(payload, to);
+  MutexLock lock(mutex_);
+  const auto target = targets_.find(KeyOf(piece));
+  if (target == targets_.end()) return refuse("which nobody expects any more");
+  target->second.arrived += floats;
+  return Taken{.floats = floats, .whole = target->second.arrived == target->second.size};
+}
+
+const float* Incoming::Find(const v1::SplitPiece& piece) {
+  MutexLock lock(mutex_);
+  const auto found = targets_.find(KeyOf(piece));
+  if (found == targets_.end() || found->second.arrived != found->second.size) return nullptr;
+  return found->second.to;
+}
+
+}  // namespace cairn::split

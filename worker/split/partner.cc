@@ -1,0 +1,217 @@
+#include "worker/split/partner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/split/partner_inlet.h"
+#include "worker/split/pieces.h"
+
+namespace cairn::split {
+namespace {
+
+constexpr auto kSayEvery = std::chrono::seconds(10);
+// How often a wait looks whether it is to end.
+constexpr auto kLookEvery = std::chrono::milliseconds(200);
+constexpr Duration kBeatEvery = std::chrono::seconds(1);
+
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
+
+}  // namespace
+
+Partner::Partner(Options options, const nn::Pipeline::Options& pipeline)
+    : options_(std::move(options)),
+      model_(pipeline.model),
+      loss_(pipeline.loss),
+      mailbox_([this](const v1::SplitPiece& piece, absl::Span<const float> values) { Send(piece, values); }),
+      inputs_(pipeline.model.inputs().size()),
+      heard_(Now()),
+      alone_since_(Now()),
+      last_beat_(Now()) {
+  const auto elements = static_cast<size_t>(std::max<int64_t>(1, model_.num_parameters()));
+  values_.reset(static_cast<float*>(std::calloc(elements, sizeof(float))));
+  gradients_.reset(static_cast<float*>(std::calloc(elements, sizeof(float))));
+  CAIRN_CHECK(values_ != nullptr && gradients_ != nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<Partner>> Partner::Create(Options options, nn::Pipeline::Options pipeline) {
+  std::unique_ptr<Partner> partner(new Partner(std::move(options), pipeline));
+  pipeline.elsewhere = &partner->mailbox_;
+  CAIRN_ASSIGN_OR_RETURN(partner->pipeline_, nn::Pipeline::Create(pipeline));
+  partner->mailbox_.SetPipeline(partner->pipeline_.get());
+  partner->FindNeeds();
+  partner->beats_ =
+      std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, partner->options_.lease / 4),
+                               [raw = partner.get()] { raw->Beat(); });
+  return partner;
+}
+
+Partner::~Partner() {
+  beats_ = nullptr;
+}
+
+void Partner::FindNeeds() {
+  const nn::PipelineShape& shape = pipeline_->shape();
+  for (size_t part = 0; part < shape.parts.size(); ++part) {
+    if (!shape.is_here(static_cast<int>(part))) continue;
+    last_ = last_ || shape.parts[part].last;
+    variables_.insert(variables_.end(), shape.parts[part].variables.begin(), shape.parts[part].variables.end());
+    for (const int input : shape.parts[part].inputs) {
+      if (input < 0) reads_.push_back(nn::Node::OfModelInput(input));
+    }
+  }
+  for (std::vector<int>* list : {&variables_, &reads_}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+  }
+}
+
+absl::Span<float> Partner::ValuesOf(const Flat& flat, int variable) const {
+  const nn::ModelVariable& held = model_.variables()[static_cast<size_t>(variable)];
+  return {flat.get() + held.offset, static_cast<size_t>(held.shape.num_elements())};
+}
+
+absl::Status Partner::Serve() {
+  for (;;) {
+    auto begin = AwaitBatch();
+    {
+      MutexLock lock(mutex_);
+      if (over_.has_value()) return *over_;
+    }
+    if (!begin.ok()) return begin.status();
+    RunBatch(*begin);
+  }
+}
+
+absl::StatusOr<v1::SplitBegin> Partner::AwaitBatch() {
+  MutexLock lock(mutex_);
+  TimePoint say_at = Now() + kSayEvery;
+  while (!over_.has_value()) {
+    if (options_.stop && options_.stop()) return absl::CancelledError("stopped by a signal");
+    if (begun_.has_value() && ahead_ == 0) {
+      running_ = true;
+      return *begun_;
+    }
+    const TimePoint now = Now();
+    if (link_ != nullptr) {
+      say_at = now + kSayEvery;
+    } else if (now > alone_since_ + options_.connect_timeout) {
+      return absl::UnavailableError(absl::StrCat("waited in vain for ", options_.head_name,
+                                                 ", the head of this group, to come"));
+    } else if (now >= say_at) {
+      Say(absl::StrCat("waiting for ", options_.head_name, ", the head of this group, to come"));
+      say_at += kSayEvery;
+    }
+    changed_.WaitUntil(mutex_, now + kLookEvery);
+  }
+  return absl::CancelledError("training is over");
+}
+
+void Partner::RunBatch(const v1::SplitBegin& begin) {
+  std::shared_ptr<allreduce::RingStream> head;
+  {
+    MutexLock lock(mutex_);
+    head = link_;
+  }
+  if (options_.trace != nullptr && begin.training()) options_.trace->AtStep(begin.step());
+  const auto floats = static_cast<size_t>(model_.num_parameters());
+  std::vector<const float*> inputs;
+  for (const AlignedBuffer& input : inputs_) inputs.push_back(input.data());
+  const auto examples = static_cast<size_t>(begin.examples());
+  const size_t targets =
+      last_ ? static_cast<size_t>(
+                  MakeLossParams(loss_, model_.output_shape(), begin.examples()).targets_per_example())
+            : 0;
+  const nn::Pipeline::Call call = {
+      .parameters = {values_.get(), floats},
+      .inputs = inputs,
+      .batch = {.examples = begin.examples(),
+                .targets = targets_.span().subspan(0, examples * targets),
+                .weights = weights_.span().subspan(0, last_ && begin.weighted() ? examples : 0),
+                .seed = begin.seed(),
+                .first_example = begin.first_example()},
+      .gradients = {gradients_.get(), begin.training() ? floats : 0},
+      .training = begin.training(),
+      .outputs = outputs_.data()};
+  const auto result = pipeline_->Run(
+      call,
+      [&] {
+        mailbox_.Started();
+        bool lost;
+        {
+          MutexLock lock(mutex_);
+          lost = head == nullptr || link_ != head;
+        }
+        if (lost) pipeline_->Fail(absl::AbortedError("the head is lost"));
+      },
+      [&](int variable) {
+        v1::SplitPiece piece;
+        piece.set_kind(v1::SPLIT_KIND_GRADIENT);
+        piece.set_index(variable);
+        const absl::Span<const float> gradient = ValuesOf(gradients_, variable);
+        const auto copy = CopyOf(gradient);
+        if (head != nullptr) SendPieces(*head, piece, {copy.get(), gradient.size()}, copy);
+        if (options_.faults != nullptr) options_.faults->Pass("announced");
+      });
+  if (options_.faults != nullptr && begin.training()) options_.faults->Pass("computed");
+  v1::SplitHeader header;
+  v1::SplitDone& done = *header.mutable_done();
+  if (result.ok() && last_ && head != nullptr) {
+    v1::SplitPiece piece;
+    piece.set_kind(v1::SPLIT_KIND_OUTPUT);
+    const absl::Span<const float> outputs =
+        outputs_.span().subspan(0, examples * static_cast<size_t>(model_.output_shape().num_elements()));
+    const auto copy = CopyOf(outputs);
+    SendPieces(*head, piece, {copy.get(), outputs.size()}, copy);
+  }
+  if (result.ok()) {
+    done.set_loss(result->sums.loss);
+    done.set_examples(result->sums.examples);
+    done.set_penalty(result->penalty);
+  } else {
+    done.set_code(static_cast<int>(result.status().code()));
+    done.set_message(std::string(result.status().message()));
+  }
+  {
+    MutexLock lock(mutex_);
+    running_ = false;
+    begun_.reset();
+  }
+  if (head != nullptr) SendHeader(*head, header);
+}
+
+void Partner::Send(const v1::SplitPiece& piece, absl::Span<const float> values) {
+  std::shared_ptr<allreduce::RingStream> head;
+  {
+    MutexLock lock(mutex_);
+    head = link_;
+  }
+  if (head == nullptr) return;
+  const auto copy = CopyOf(values);
+  SendPieces(*head, piece, {copy.get(), values.size()}, copy);
+}
+
+void Partner::Beat() {
+  std::shared_ptr<allreduce::RingStream> head;
+  bool silent = false;
+  {
+    MutexLock lock(mutex_);
+    const TimePoint now = Now();
+    // It is this process that stood still, and what came meanwhile is not read yet.
+    if (now - std::exchange(last_beat_, now) > options_.lease / 2) heard_ = now;
+    head = link_;
+    silent = now - heard_ > options_.lease;
+  }
+  if (head == nullptr) return;
+  SendBeat(*head);
+  if (!silent) return;
+  const std::string why =
+      absl::StrCat("not heard of for ", ToSeconds(options_.lease), " s");
+  Lose(head.get(), why);
+  head->End(absl::AbortedError(why));
+}
+
+}  // namespace cairn::split

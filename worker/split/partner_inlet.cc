@@ -1,0 +1,201 @@
+// What reaches a partner: its head's greeting, stream and frames.
+#include "worker/split/partner_inlet.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/grpc_util.h"
+
+namespace cairn::split {
+namespace {
+
+// More is no batch, but a wish to fill our memory.
+constexpr int64_t kMostExamples = int64_t{1} << 20;
+
+v1::SplitPiece Named(v1::SplitKind kind, int index = 0) {
+  v1::SplitPiece piece;
+  piece.set_kind(kind);
+  piece.set_index(index);
+  return piece;
+}
+
+// What is understood otherwise by the head; empty: nothing.
+std::string Differences(const v1::SplitPlan& ours, const v1::SplitPlan& theirs) {
+  if (ours.model_sha256() != theirs.model_sha256()) return "its model is another";
+  if (ours.loss() != theirs.loss()) {
+    return absl::StrCat("the loss is ", ours.loss(), " here, ", theirs.loss(), " there");
+  }
+  if (ours.places() != theirs.places()) {
+    return absl::StrCat("layers are placed as ", ours.places(), " here, ", theirs.places(), " there");
+  }
+  if (ours.micro_batches() != theirs.micro_batches()) {
+    return absl::StrCat("a batch is in ", ours.micro_batches(), " micro-batches here, ", theirs.micro_batches(),
+                        " there");
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status Partner::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
+  const auto refuse = [](const auto&... text) { return absl::FailedPreconditionError(absl::StrCat(text...)); };
+  if (request.protocol() != net::kProtocolVersion) {
+    return refuse("it speaks protocol ", net::kProtocolVersion, ", and the caller ", request.protocol());
+  }
+  if (request.cluster_hash() != 0 && options_.cluster_hash != 0 &&
+      request.cluster_hash() != options_.cluster_hash) {
+    return refuse("it is of a cluster with other workers: ", absl::Hex(options_.cluster_hash),
+                  " there, and the caller's is ", absl::Hex(request.cluster_hash()));
+  }
+  if (!request.has_plan()) return refuse("its model is divided over workers, and the caller's is not");
+  if (request.to() != options_.worker || request.from() != options_.head) {
+    return refuse("it is worker ", options_.worker, " of the group of worker ", options_.head, ", and was called as ",
+                  request.to(), " by ", request.from());
+  }
+  const std::string differences = Differences(options_.plan, request.plan());
+  if (!differences.empty()) return refuse("it divides a model otherwise than the caller: ", differences);
+
+  std::shared_ptr<allreduce::RingStream> before;
+  {
+    MutexLock lock(mutex_);
+    if (over_.has_value()) return absl::UnavailableError("training is over");
+    before = link_;
+  }
+  if (before != nullptr) {
+    Lose(before.get(), "another life of it has come");
+    before->End(absl::AbortedError("another head has come"));
+  }
+  MutexLock lock(mutex_);
+  if (running_) return absl::UnavailableError("it is still at the batch of the head before");
+  response->set_incarnation(options_.incarnation);
+  response->set_local_socket(options_.local_socket);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<allreduce::RingHandler> Partner::OnStream(std::shared_ptr<allreduce::RingStream> back) {
+  return std::make_shared<Inlet>(*this, std::move(back));
+}
+
+absl::Status Partner::OnHello(Inlet& inlet, const v1::RingHello& hello) {
+  if (hello.worker() != options_.head) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("split: a stream of worker ", hello.worker(), " where that of ", options_.head, " belongs"));
+  }
+  MutexLock lock(mutex_);
+  if (link_ != nullptr || running_) return absl::AbortedError("another head has come");
+  link_ = inlet.back;
+  heard_ = std::chrono::steady_clock::now();
+  inlet.greeted = true;
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+absl::Status Partner::OnFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload) {
+  if (!inlet.greeted) {
+    if (header.has_hello()) return OnHello(inlet, header.hello());
+    return absl::InvalidArgumentError("split: a stream begins with Hello");
+  }
+  {
+    MutexLock lock(mutex_);
+    if (link_ != inlet.back) return absl::AbortedError("another head has come");
+    heard_ = std::chrono::steady_clock::now();
+  }
+  if (header.has_beat()) return absl::OkStatus();
+  switch (header.split().kind_case()) {
+    case v1::SplitHeader::kBegin:
+      return OnBegin(header.split().begin());
+    case v1::SplitHeader::kPiece:
+      return OnPiece(header.split().piece(), payload);
+    case v1::SplitHeader::kEnd: {
+      const v1::SplitEnd& end = header.split().end();
+      {
+        MutexLock lock(mutex_);
+        const auto code = static_cast<absl::StatusCode>(end.code());
+        over_ = absl::Status(code, end.code() == 0 ? "" : absl::StrCat(options_.head_name, ": ", end.message()));
+        changed_.NotifyAll();
+      }
+      inlet.back->End(absl::OkStatus());
+      return absl::OkStatus();
+    }
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("split: a head's frame of kind ", header.kind_case(), ".", header.split().kind_case()));
+  }
+}
+
+absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
+  {
+    MutexLock lock(mutex_);
+    if (begun_.has_value()) return absl::InvalidArgumentError("split: a batch before the last one is done");
+  }
+  const int64_t examples = begin.examples();
+  if (examples < 1 || examples > kMostExamples || begin.ahead() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("split: a batch of ", examples, " examples"));
+  }
+  const auto expect = [&](const v1::SplitPiece& piece, AlignedBuffer& buffer, int64_t floats) {
+    if (buffer.size() < floats) buffer = AlignedBuffer(floats);
+    incoming_.Expect(piece, buffer.data(), floats);
+  };
+  incoming_.Clear();
+  for (const int variable : variables_) {
+    const absl::Span<float> values = ValuesOf(values_, variable);
+    incoming_.Expect(Named(v1::SPLIT_KIND_VALUE, variable), values.data(), static_cast<int64_t>(values.size()));
+  }
+  for (const int input : reads_) {
+    const auto index = static_cast<size_t>(input);
+    expect(Named(v1::SPLIT_KIND_INPUT, input), inputs_[index],
+           examples * model_.inputs()[index].shape.num_elements());
+  }
+  if (last_) {
+    const int64_t targets = MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();
+    expect(Named(v1::SPLIT_KIND_TARGETS), targets_, examples * targets);
+    if (begin.weighted()) expect(Named(v1::SPLIT_KIND_WEIGHTS), weights_, examples);
+    const int64_t outputs = examples * model_.output_shape().num_elements();
+    if (outputs_.size() < outputs) outputs_ = AlignedBuffer(outputs);
+  }
+  mailbox_.Begin(examples);
+  MutexLock lock(mutex_);
+  begun_ = begin;
+  ahead_ = begin.ahead();
+  step_ = begin.step();
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+absl::Status Partner::OnPiece(const v1::SplitPiece& piece, net::Payload payload) {
+  if (piece.kind() == v1::SPLIT_KIND_ACTIVATION || piece.kind() == v1::SPLIT_KIND_ACTIVATION_GRADIENT) {
+    return mailbox_.OnPiece(piece, payload);
+  }
+  {
+    MutexLock lock(mutex_);
+    if (!begun_.has_value() || ahead_ == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("split: ", v1::SplitKind_Name(piece.kind()), " of ", piece.index(), " in the midst of a batch"));
+    }
+  }
+  CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(piece, payload));
+  MutexLock lock(mutex_);
+  ahead_ = std::max<int64_t>(0, ahead_ - taken.floats);
+  if (ahead_ == 0) changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void Partner::Lose(const allreduce::RingStream* link, const std::string& why) {
+  std::string step;
+  {
+    MutexLock lock(mutex_);
+    if (link_.get() != link || link == nullptr) return;
+    link_ = nullptr;
+    alone_since_ = std::chrono::steady_clock::now();
+    if (!running_) begun_.reset();
+    changed_.NotifyAll();
+    if (over_.has_value()) return;
+    if (step_ > 0) step = absl::StrCat(" in step ", step_);
+  }
+  const std::string text = absl::StrCat("lost ", options_.head_name, step, ": ", why);
+  Say(text);
+  pipeline_->Fail(absl::AbortedError(text));
+}
+
+}  // namespace cairn::split

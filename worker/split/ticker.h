@@ -1,0 +1,28 @@
+// Does something again and again, on a thread of its own.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/core/clock.h"
+#include "common/core/mutex.h"
+#include "common/core/thread.h"
+
+namespace cairn::split {
+
+class Ticker {
+ public:
+  Ticker(const std::string& name, Duration every, std::function<void()> tick);
+  // Waits for a tick that is under way.
+  ~Ticker();
+
+ private:
+  void Run(Duration every, const std::function<void()>& tick) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Thread thread_;
+};
+
+}  // namespace cairn::split

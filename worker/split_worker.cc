@@ -1,0 +1,122 @@
+#include "worker/split_worker.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "common/net/listening.h"
+#include "worker/digest.h"
+#include "worker/split/partner.h"
+
+namespace cairn::worker {
+namespace {
+
+std::string AddressOf(const SplitArgs& args, int worker) {
+  return args.cluster.spec.tasks("worker").at(worker).ToString();
+}
+
+std::string NameOf(const SplitArgs& args, int worker) {
+  return absl::StrCat("worker/", worker, " at ", AddressOf(args, worker));
+}
+
+int64_t MicroBatches(const SplitArgs& args) {
+  return MicroBatchesOf(args.options, args.model, static_cast<int64_t>(args.seat.division.task_of_place.size()));
+}
+
+v1::SplitPlan PlanOf(const SplitArgs& args) {
+  v1::SplitPlan plan;
+  plan.set_model_sha256(Sha256Hex(args.model.canonical_json()));
+  plan.set_places(args.seat.division.Describe(args.model));
+  plan.set_loss(absl::StrCat(nn::ClassName(args.loss.kind), args.loss.from_logits ? " from_logits" : "",
+                             args.loss.label_smoothing > 0
+                                 ? absl::StrCat(" label_smoothing=", args.loss.label_smoothing)
+                                 : "",
+                             args.loss.delta == 1 ? "" : absl::StrCat(" delta=", args.loss.delta)));
+  plan.set_micro_batches(MicroBatches(args));
+  return plan;
+}
+
+std::vector<nn::DeviceThread*> ThreadsOf(const Compute& compute) {
+  std::vector<nn::DeviceThread*> threads;
+  for (const auto& thread : compute.threads) threads.push_back(thread.get());
+  return threads;
+}
+
+void TellGroup(const SplitArgs& args) {
+  std::string partners;
+  for (int task = 1; task < args.seat.division.tasks; ++task) {
+    absl::StrAppend(&partners, task == 1 ? "" : ", ", NameOf(args, args.seat.head + task));
+  }
+  LogInfo("the model is divided over group ", args.seat.group, ": its head ", NameOf(args, args.seat.head), ", and ",
+          partners, "; each batch in ", MicroBatches(args), " micro-batches");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args) {
+  TellGroup(args);
+  split::Head::Options options = {.worker = args.cluster.self.index,
+                                  .cluster_hash = args.cluster.spec.TrainersHash(),
+                                  .incarnation = net::DrawIncarnation(),
+                                  .plan = PlanOf(args),
+                                  .partners = {},
+                                  .lease = FromSeconds(args.options.lease_seconds),
+                                  .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
+                                  .step_timeout = FromSeconds(args.options.step_timeout_seconds),
+                                  .say = [](const std::string& text) { LogWarning(text); },
+                                  .stop = [&stop = args.stop] { return stop.received() != 0; }};
+  for (int task = 1; task < args.seat.division.tasks; ++task) {
+    const int worker = args.seat.head + task;
+    CAIRN_ASSIGN_OR_RETURN(auto peer, MakePeer(AddressOf(args, worker), args.tls, args.options.transport));
+    options.partners.push_back({.name = NameOf(args, worker), .worker = worker, .peer = std::move(peer)});
+  }
+  const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);
+  return split::Head::Create(std::move(options), {.model = args.model,
+                                                  .loss = args.loss,
+                                                  .threads = threads,
+                                                  .places = args.compute.places,
+                                                  .micro_batches = MicroBatches(args),
+                                                  .trace = args.trace});
+}
+
+absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen) {
+  TellGroup(args);
+  net::LocalListener local;
+  if (args.options.transport != "tcp") local = net::ListenForThisHost(args.tls, "workers of this host");
+  const uint64_t incarnation = net::DrawIncarnation();
+  const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);
+  CAIRN_ASSIGN_OR_RETURN(
+      const auto partner,
+      split::Partner::Create({.worker = args.cluster.self.index,
+                              .head = args.seat.head,
+                              .head_name = NameOf(args, args.seat.head),
+                              .cluster_hash = args.cluster.spec.TrainersHash(),
+                              .incarnation = incarnation,
+                              .local_socket = local.name,
+                              .plan = PlanOf(args),
+                              .lease = FromSeconds(args.options.lease_seconds),
+                              .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
+                              .say = [](const std::string& text) { LogWarning(text); },
+                              .stop = [&stop = args.stop] { return stop.received() != 0; },
+                              .trace = args.trace,
+                              .faults = args.faults},
+                             {.model = args.model,
+                              .loss = args.loss,
+                              .threads = threads,
+                              .places = args.compute.places,
+                              .micro_batches = MicroBatches(args),
+                              .trace = args.trace}));
+  CAIRN_ASSIGN_OR_RETURN(const auto listener, PeerListener::Start(*partner, std::move(local),
+                                                                  {.cluster = args.cluster,
+                                                                   .tls = args.tls,
+                                                                   .listen = listen,
+                                                                   .incarnation = incarnation,
+                                                                   .stakes = "activations and gradients"}));
+  return partner->Serve();
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,33 @@
+// Watches for SIGINT and SIGTERM: the first asks to stop, a second leaves at once. Made by main; any thread.
+#pragma once
+
+#include <atomic>
+
+#include "common/core/mutex.h"
+#include "common/core/signals.h"
+#include "common/core/thread.h"
+#include "worker/trainer.h"
+
+namespace cairn::worker {
+
+class StopOnSignal {
+ public:
+  explicit StopOnSignal(SignalQueue& signals);
+  ~StopOnSignal();
+
+  // The signal that came, or 0.
+  int received() const { return received_; }
+  // `trainer` is stopped when a signal comes, or now if one has come; null before it goes away.
+  void SetTrainer(Trainer* trainer) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Watch(SignalQueue& signals) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  std::atomic<bool> done_{false};
+  std::atomic<int> received_{0};
+  Mutex mutex_;
+  Trainer* trainer_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  Thread thread_;
+};
+
+}  // namespace cairn::worker
