@@ -178,6 +178,7 @@ struct Survey {
   int num_ready = 0;
   std::string run_id;      // of those that are; empty: none is
   int64_t generation = 0;  // the highest
+  int64_t begun = 0;       // the highest of those that have been created and have no values yet
   int64_t version = 0;     // the highest
   bool complete = false;   // all ready in one generation
 
@@ -193,6 +194,9 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
       return absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
     }
     if (response.state() == v1::STATE_FINISHED) return absl::UnavailableError("training is over");
+    if (response.state() == v1::STATE_INITIALISING) {
+      survey.begun = std::max(survey.begun, response.job().generation());
+    }
     if (response.state() != v1::STATE_READY) continue;
     CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job()));
     ++survey.num_ready;
@@ -216,6 +220,8 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   const bool lost = survey.trained() || run.generation() > 0;
   // Servers that are ready refuse another job, and what they have heard of this one the others have not.
   if (survey.num_ready > 0) run.set_generation(std::max(run.generation(), survey.generation + 1));
+  // Another try may have come as far as to begin a later one on some, and these go back to none before.
+  run.set_generation(std::max(run.generation(), survey.begun));
   const auto progress = source.Find(lost);
   if (!progress.ok()) {
     if (!lost) return progress.status();

@@ -97,6 +97,28 @@ TEST_P(RestoredServers, EndAtTheSameBitsAsUndisturbedOnes) {
   EXPECT_EQ(counters->accepted(), 3 * 20) << "those before the snapshot and those after it";
 }
 
+// A try to set all back that found some servers ready asks for a generation more than one that found none.
+TEST(RestoredJob, GoesOnFromATryThatHadBegunALaterGeneration) {
+  InProcessCluster cluster({.servers = 2});
+  const ToyJob toy = Job(1);
+  ToyWorkers workers = StartAll(cluster, toy);
+  Memory memory(toy);
+  const v1::Job job = JobFor(cluster, toy);
+  TrainAllTo(3, job, workers, memory);
+  memory.Take(workers[0]->client());
+  v1::CreateRequest begun;
+  *begun.mutable_job() = workers[0]->client().connection().Describe(0).value().job();
+  begun.mutable_job()->set_generation(5);
+  for (int server : {0, 1}) cluster.Restart(server);
+  v1::VariableSlice& slice = *begun.add_slices();
+  slice.set_name("a");
+  slice.add_shape(4);
+  slice.set_row_end(4);
+  cluster.server(0)->Create(begun, [](const auto& response) { ASSERT_TRUE(response.ok()) << response.status(); });
+  TrainAllTo(6, job, workers, memory);
+  EXPECT_EQ(workers[0]->client().connection().Describe(0).value().job().generation(), 5);
+}
+
 TEST(RestoredJob, BeginsAnewWhereNoSnapshotWasTaken) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Job(1);
