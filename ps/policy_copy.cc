@@ -1,7 +1,9 @@
 #include "ps/policy_copy.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "ps/follow_proto.h"
 #include "ps/work_proto.h"
@@ -89,7 +91,91 @@ void Save(const WorkPosition& position, v1::DataPosition& proto) {
   proto.set_repeated(position.repeated);
 }
 
+// Versions, clocks, examples: what is counted one by one comes nowhere near it, and sums of two are far from
+// what an integer holds.
+constexpr int64_t kMostCounted = int64_t{1} << 60;
+
+absl::Status CheckCount(absl::string_view what, int64_t count) {
+  if (count >= 0 && count <= kMostCounted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("copied: ", what, " of ", count));
+}
+
+absl::Status CheckWorker(int worker, int most_workers) {
+  if (worker >= 0 && worker < most_workers) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("copied: worker ", worker, " of a job of ", most_workers));
+}
+
+// A ticket of no examples lies at an epoch's end.
+absl::Status CheckTicket(const v1::Ticket& ticket, int64_t num_examples) {
+  const bool fits = ticket.epoch() >= 0 && ticket.epoch() < kMostCounted / num_examples && ticket.first() >= 0 &&
+                    ticket.count() >= 0 && ticket.first() <= num_examples &&
+                    ticket.count() <= num_examples - ticket.first();
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("copied: a ticket of ", ticket.count(), " examples from ",
+                                                 ticket.first(), " on in epoch ", ticket.epoch(), ", which has ",
+                                                 num_examples));
+}
+
+absl::Status CheckQueue(const v1::CopiedQueue& queue, int64_t num_examples, int most_workers) {
+  CAIRN_RETURN_IF_ERROR(CheckCount("examples that were handed out, up to one", queue.next()));
+  for (const v1::Ticket& ticket : queue.returned()) CAIRN_RETURN_IF_ERROR(CheckTicket(ticket, num_examples));
+  for (const v1::CopiedQueue::Holder& holder : queue.holders()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(holder.worker(), most_workers));
+    CAIRN_RETURN_IF_ERROR(CheckTicket(holder.current(), num_examples));
+    CAIRN_RETURN_IF_ERROR(CheckTicket(holder.ahead(), num_examples));
+  }
+  for (const v1::CopiedQueue::Member& member : queue.members()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(member.worker(), most_workers));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTally(const v1::DataPosition& tally) {
+  int64_t done = 0;
+  CAIRN_RETURN_IF_ERROR(CheckCount("examples, up to one", tally.next()));
+  CAIRN_RETURN_IF_ERROR(CheckCount("repeated examples", tally.repeated()));
+  for (const v1::DataPosition::Run& run : tally.open()) {
+    if (run.begin() < done || run.count() < 1 || run.count() > tally.next() - run.begin()) {
+      return absl::InvalidArgumentError(absl::StrCat("copied: ", run.count(), " open examples from ", run.begin(),
+                                                     " on, of ", tally.next()));
+    }
+    done = run.begin() + run.count();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCounters(const v1::PolicyCounters& counters) {
+  for (const int64_t count : {counters.accepted(), counters.examples(), counters.stale(), counters.refused_other(),
+                              counters.duplicate(), counters.staleness_max()}) {
+    CAIRN_RETURN_IF_ERROR(CheckCount("a counter", count));
+  }
+  for (const int64_t count : counters.staleness_histogram()) CAIRN_RETURN_IF_ERROR(CheckCount("a counter", count));
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status CheckCopied(const v1::CopiedPolicy& copied, const v1::Job& job, int most_workers) {
+  CAIRN_RETURN_IF_ERROR(CheckCount("version", copied.version()));
+  CAIRN_RETURN_IF_ERROR(CheckCount("the slowest clock", copied.slowest()));
+  for (const auto& [worker, clock] : copied.clocks()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(worker, most_workers));
+    CAIRN_RETURN_IF_ERROR(CheckCount("a clock", clock));
+  }
+  for (const v1::RosterEntry& entry : copied.roster()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(entry.worker(), most_workers));
+  }
+  for (const v1::StagedGradient& staged : copied.staged()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(staged.key().worker(), most_workers));
+  }
+  for (const v1::PushKey& key : copied.held()) CAIRN_RETURN_IF_ERROR(CheckWorker(key.worker(), most_workers));
+  CAIRN_RETURN_IF_ERROR(CheckCounters(copied.counters()));
+  if (copied.has_queue()) {
+    const int64_t num_examples = std::max<int64_t>(1, job.num_examples());
+    CAIRN_RETURN_IF_ERROR(CheckQueue(copied.queue(), num_examples, most_workers));
+  }
+  return copied.has_tally() ? CheckTally(copied.tally()) : absl::OkStatus();
+}
 
 v1::CopiedPolicy ToProto(const PolicyState& state) {
   v1::CopiedPolicy proto;

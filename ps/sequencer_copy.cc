@@ -1,5 +1,6 @@
 // A sequencer and its copy on another server: all that it is, and the events that the copy hears of
 // (sequencer.h).
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,9 @@
 
 namespace cairn::ps {
 namespace {
+
+// Beyond what any job comes to, and far from what an integer holds.
+constexpr int64_t kLastIndex = int64_t{1} << 60;
 
 // A decision without a place in the log.
 v1::Decision Save(const LogEntry::What& what) {
@@ -100,10 +104,17 @@ absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
     behind.push_back(std::move(entry.what));
   }
   MutexLock lock(mutex_);
-  if (copied.executed_size() != static_cast<int>(servers_.size()) || copied.next_index() < 1 ||
-      (measuring.has_value() && measuring->norms >= norms_.size())) {
-    return absl::InvalidArgumentError("a copied log that does not fit the job");
+  bool fits = copied.executed_size() == static_cast<int>(servers_.size()) && copied.next_index() >= 1 &&
+              copied.next_index() <= kLastIndex;
+  const auto knows = [this](int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return server >= 0 && server < static_cast<int>(servers_.size());
+  };
+  for (const auto& [key, partial] : partials) fits &= std::all_of(partial.servers.begin(), partial.servers.end(), knows);
+  if (measuring.has_value()) {
+    fits &= measuring->norms < norms_.size();
+    for (const auto& [server, sums] : measuring->sums) fits &= knows(server);
   }
+  if (!fits) return absl::InvalidArgumentError("a copied log that does not fit the job");
   policy_->Restore(policy);
   positions_ = {copied.positions().begin(), copied.positions().end()};
   partials_ = std::move(partials);

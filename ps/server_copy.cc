@@ -9,6 +9,7 @@
 #include "common/core/status.h"
 #include "ps/declaration.h"
 #include "ps/follow_proto.h"
+#include "ps/policy_copy.h"
 #include "ps/server.h"
 
 namespace cairn::ps {
@@ -30,6 +31,13 @@ void Save(const Membership::Entry& entry, v1::CopiedMember& member) {
   member.set_live(entry.live);
   member.set_step(entry.step);
   member.set_task(entry.task);
+}
+
+std::vector<int> WorkersOf(const v1::SequencerEvent& event) {
+  if (event.has_join()) return {event.join().worker()};
+  if (event.has_leave()) return {event.leave().worker()};
+  if (event.has_staged()) return {event.staged().gradient().key().worker()};
+  return {};
 }
 
 }  // namespace
@@ -169,6 +177,7 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
       return job_->shard().RestoreCopied(body.shard(), floats);
     case v1::CopyBody::kSequencer:
       if (job_->sequencer() == nullptr) break;
+      CAIRN_RETURN_IF_ERROR(CheckCopied(body.sequencer().policy(), job_->job(), job_->most_workers()));
       return job_->sequencer()->RestoreCopied(body.sequencer());
     case v1::CopyBody::kMembers:
       for (const v1::CopiedMember& member : body.members().members()) CAIRN_RETURN_IF_ERROR(put(member));
@@ -183,6 +192,11 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
     }
     case v1::CopyBody::kEvent:
       if (job_->sequencer() == nullptr) break;
+      for (const int worker : WorkersOf(body.event())) {
+        if (worker >= 0 && worker < job_->most_workers()) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("a copied event of worker ", worker, " of a job of ", job_->most_workers()));
+      }
       return job_->sequencer()->Replay(body.event());
     case v1::CopyBody::kMember:
       return put(body.member());

@@ -10,6 +10,9 @@
 namespace cairn::ps {
 namespace {
 
+// Entries and versions: beyond what any job comes to, and far from what an integer holds.
+constexpr int64_t kMostCounted = int64_t{1} << 60;
+
 absl::Span<const Gradient> ContributorsOf(const LogEntry& entry) {
   if (const auto* apply = std::get_if<Apply>(&entry.what)) return apply->contributors;
   if (const auto* measure = std::get_if<Measure>(&entry.what)) return measure->contributors;
@@ -114,7 +117,8 @@ void Shard::SendState() {
 }
 
 absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr<const AlignedBuffer> state) {
-  if (copied.next_index() < 1 || copied.version() < 0) {
+  if (copied.next_index() < 1 || copied.next_index() > kMostCounted || copied.version() < 0 ||
+      copied.version() > kMostCounted) {
     return absl::InvalidArgumentError(
         absl::StrCat("a copy at entry ", copied.next_index(), ", version ", copied.version()));
   }

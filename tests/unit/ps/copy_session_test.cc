@@ -124,6 +124,64 @@ TEST_P(CopiedMemberTest, IsRefusedAmongOthers) {
   EXPECT_THAT(Item(body).message(), HasSubstr("a copied member"));
 }
 
+TEST_F(CopySessionTest, AnEventOfAWorkerBeyondTheJobsIsRefused) {
+  v1::CopyBody body;
+  body.mutable_event()->mutable_join()->set_worker(-1);
+  EXPECT_THAT(Item(body).message(), HasSubstr("a copied event of worker -1 of a job of 4096"));
+}
+
+// The job has 4 examples in an epoch.
+struct CopiedTicket {
+  int64_t epoch, first, count;
+  v1::Ticket ToProto() const {
+    v1::Ticket ticket;
+    ticket.set_epoch(epoch);
+    ticket.set_first(first);
+    ticket.set_count(count);
+    return ticket;
+  }
+};
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+class CopiedQueueTest : public CopySessionTest {
+ protected:
+  CopiedQueueTest() {
+    for (int server = 0; server < 2; ++server) body_.mutable_sequencer()->add_executed(0);
+    body_.mutable_sequencer()->set_next_index(1);
+    queue().set_next(2);
+  }
+  v1::CopiedQueue& queue() { return *body_.mutable_sequencer()->mutable_policy()->mutable_queue(); }
+
+  v1::CopyBody body_;
+};
+
+TEST_F(CopiedQueueTest, OfTheJobsEpochsIsTaken) {
+  *queue().add_returned() = CopiedTicket{0, 0, 1}.ToProto();
+  *queue().add_holders()->mutable_current() = CopiedTicket{0, 4, 0}.ToProto();  // there were none left
+  EXPECT_EQ(Item(body_), absl::OkStatus());
+}
+
+TEST_F(CopiedQueueTest, ThatHasHandedOutMoreThanAnyIsRefused) {
+  queue().set_next(kMost);
+  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("up to one of ", kMost)));
+}
+
+class StrangeTicketTest : public CopiedQueueTest, public testing::WithParamInterface<CopiedTicket> {};
+INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeTicketTest,
+                         testing::Values(CopiedTicket{kMost, 0, 1}, CopiedTicket{-1, 0, 1}, CopiedTicket{0, -1, 1},
+                                         CopiedTicket{0, 0, 5}, CopiedTicket{0, 3, 2}, CopiedTicket{0, 2, -1},
+                                         CopiedTicket{0, kMost, 0}));
+
+TEST_P(StrangeTicketTest, IsRefusedAmongThoseReturned) {
+  *queue().add_returned() = GetParam().ToProto();
+  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("copied: a ticket of ", GetParam().count)));
+}
+
+TEST_P(StrangeTicketTest, IsRefusedWithAWorker) {
+  *queue().add_holders()->mutable_ahead() = GetParam().ToProto();
+  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("copied: a ticket of ", GetParam().count)));
+}
+
 // A stream to a copy whose end needs a thread that waits for nothing here.
 class SlowToEnd final : public CopyStream {
  public:
