@@ -67,7 +67,6 @@ void WaitPassively(char** argv) {
   execv("/proc/self/exe", argv);  // on failure we go on as we are
 }
 
-
 // What went wrong before the job runs: by the user's flags, or by the machine.
 int Failure(const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) return Fault(status.message());

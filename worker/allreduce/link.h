@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,13 @@ class RingHandler {
   // The last call.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
+
+// The first of every answer to a greeting. FAILED_PRECONDITION, with both values, for a caller of another protocol or cluster;
+// a hash of 0 is not compared.
+absl::Status CheckCaller(const v1::GreetRequest& request, uint64_t cluster_hash);
+
+// What a link's end tells: the other end is gone. Otherwise they are its own words.
+bool IsLoss(const absl::Status& status);
 
 // The right-hand neighbour. Any thread.
 class RingPeer {

@@ -12,26 +12,10 @@
 #include "worker/client/job_setup.h"
 
 namespace cairn::allreduce {
-namespace {
-
-// What a link's end tells: the other end's own words, or that it is gone.
-bool IsLoss(const absl::Status& status) {
-  return status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsUnknown(status) ||
-         absl::IsInternal(status) || absl::IsDeadlineExceeded(status);
-}
-
-}  // namespace
 
 absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
   const auto refuse = [](const auto&... text) { return absl::FailedPreconditionError(absl::StrCat(text...)); };
-  if (request.protocol() != net::kProtocolVersion) {
-    return refuse("it speaks protocol ", net::kProtocolVersion, ", and the caller ", request.protocol());
-  }
-  if (request.cluster_hash() != 0 && options_.cluster_hash != 0 &&
-      request.cluster_hash() != options_.cluster_hash) {
-    return refuse("it is of a cluster with other workers: ", absl::Hex(options_.cluster_hash),
-                  " there, and the caller's is ", absl::Hex(request.cluster_hash()));
-  }
+  CAIRN_RETURN_IF_ERROR(CheckCaller(request, options_.cluster_hash));
   if (request.to() != options_.worker || request.from() != left()) {
     return refuse("it is at place ", options_.worker, " of ", workers(), " after ", left(),
                   ", and was called as ", request.to(), " by ", request.from());

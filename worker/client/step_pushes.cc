@@ -239,13 +239,15 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
       MutexLock lock(mutex_);
       while (unanswered = FindUnanswered(), unanswered.failed.empty() && !unanswered.waiting.empty()) {
         CAIRN_RETURN_IF_ERROR(options_.failure());
-        const std::string round = options_.waiting_for();
-        const std::string waits_for = absl::StrCat(connection_.NameOf(unanswered.waiting[0]),
-                                                   round.empty() ? "" : absl::StrCat("; the round waits for ", round));
-        if (Now() >= deadline) return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for));
-        if (Now() >= next_said) {
+        const auto waits_for = [&] {
+          const std::string round = options_.waiting_for();
+          return absl::StrCat(connection_.NameOf(unanswered.waiting[0]), round.empty() ? "" : "; the round waits for ", round);
+        };
+        const TimePoint now = Now();
+        if (now >= deadline) return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for()));
+        if (now >= next_said) {
           next_said += kSayEvery;
-          connection_.Say(absl::StrCat("step ", step_.number, " waits for ", waits_for));
+          connection_.Say(absl::StrCat("step ", step_.number, " waits for ", waits_for()));
         }
         changed_.WaitUntil(mutex_, std::min(deadline, next_said));
       }

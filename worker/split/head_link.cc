@@ -20,17 +20,12 @@ TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-// Its end tells that it is gone, and nothing that another try would not mend.
-bool IsLoss(const absl::Status& status) {
-  return status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsUnknown(status) ||
-         absl::IsInternal(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status);
-}
-
 }  // namespace
 
 void Head::Link::OnClosed(const absl::Status& status) {
   const std::string text = absl::StrCat("lost ", name(), head.InStep(), ": ", status.message());
-  head.Lose(*this, IsLoss(status) ? absl::AbortedError(text) : absl::Status(status.code(), text));
+  const bool again = allreduce::IsLoss(status) || absl::IsAborted(status);
+  head.Lose(*this, again ? absl::AbortedError(text) : absl::Status(status.code(), text));
 }
 
 absl::Status Head::Reach() {

@@ -1,11 +1,11 @@
 // What reaches a partner: its head's greeting, stream and frames.
 #include "worker/split/partner_inlet.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/grpc_util.h"
 
 namespace cairn::split {
 namespace {
@@ -40,14 +40,7 @@ std::string Differences(const v1::SplitPlan& ours, const v1::SplitPlan& theirs) 
 
 absl::Status Partner::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
   const auto refuse = [](const auto&... text) { return absl::FailedPreconditionError(absl::StrCat(text...)); };
-  if (request.protocol() != net::kProtocolVersion) {
-    return refuse("it speaks protocol ", net::kProtocolVersion, ", and the caller ", request.protocol());
-  }
-  if (request.cluster_hash() != 0 && options_.cluster_hash != 0 &&
-      request.cluster_hash() != options_.cluster_hash) {
-    return refuse("it is of a cluster with other workers: ", absl::Hex(options_.cluster_hash),
-                  " there, and the caller's is ", absl::Hex(request.cluster_hash()));
-  }
+  CAIRN_RETURN_IF_ERROR(allreduce::CheckCaller(request, options_.cluster_hash));
   if (!request.has_plan()) return refuse("its model is divided over workers, and the caller's is not");
   if (request.to() != options_.worker || request.from() != options_.head) {
     return refuse("it is worker ", options_.worker, " of the group of worker ", options_.head, ", and was called as ",
