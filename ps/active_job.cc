@@ -308,7 +308,8 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
                                 host_.capture_members(*replicator_);
                                 shard_->Capture();
                               },
-                          .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes()});
+                          .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes(),
+                          .clock = host_.copies_clock});
   shard_->ReplicateTo(replicator_.get());
   if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);
 }

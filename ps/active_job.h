@@ -64,6 +64,7 @@ class ActiveJob {
     int64_t epoch = 0;                                   // likewise
     CopyDialer connect_to_copy{};                        // needed
     std::function<void(Replicator&)> capture_members{};  // has the members' state sent
+    const Clock* copies_clock = nullptr;                 // Replicator::Options::clock
   };
   // INVALID_ARGUMENT naming the field of a job that makes no sense; RESOURCE_EXHAUSTED when MemoryNeeds go
   // beyond the limit, naming both and what needs how much.

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
 #include "common/core/random.h"
-#include "common/net/backoff.h"
 #include "common/net/unreachable.h"
 
 namespace cairn::ps {
@@ -16,10 +15,6 @@ constexpr auto kSayEvery = std::chrono::seconds(10);
 // For the first answer on a stream; and between two, which beats make four times a second.
 constexpr auto kAnswerLimit = std::chrono::seconds(4);
 constexpr auto kLook = std::chrono::milliseconds(500);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 // Its process answers that it keeps no copy of this part, so it will not take our place. Only CopySession and
 // the service say so.
@@ -40,17 +35,41 @@ int64_t BytesOf(const CopyItem& item) {
 
 }  // namespace
 
+Replicator::Replicator(Options options)
+    : options_(std::move(options)),
+      backoff_(StreamOf(options_.part), std::chrono::milliseconds(20), std::chrono::milliseconds(1000)) {
+  opened_ = next_open_ = last_said_ = Now();
+}
+
 Replicator::~Replicator() {
   Stop();
 }
 
+TimePoint Replicator::Now() const {
+  return options_.clock == nullptr ? std::chrono::steady_clock::now() : options_.clock->Now();
+}
+
+void Replicator::Wake() {
+  ++wakes_;
+  changed_.NotifyAll();
+}
+
 void Replicator::Start() {
-  thread_ = Thread("replicator", [this] { Run(); });
+  {
+    MutexLock lock(mutex_);
+    started_ = true;
+    last_said_ = Now();
+  }
+  if (options_.clock == nullptr) thread_ = Thread("replicator", [this] { Run(); });
 }
 
 void Replicator::Stop() {
   Quit();
-  thread_.Join();
+  if (options_.clock == nullptr) {
+    thread_.Join();
+  } else {
+    Step();  // closes the stream
+  }
 }
 
 void Replicator::Quit() {
@@ -59,7 +78,7 @@ void Replicator::Quit() {
     MutexLock lock(mutex_);
     if (state_ != State::kDeposed) state_ = State::kStopped;
     calls = Due();
-    changed_.NotifyAll();
+    Wake();
   }
   Make(std::move(calls));
 }
@@ -74,7 +93,7 @@ void Replicator::SendState(Part part, CopyItem item) {
   if (stream_ == nullptr) return;
   SendNow(std::move(item));
   sent_state_[static_cast<size_t>(part)] = true;
-  changed_.NotifyAll();
+  Wake();
 }
 
 void Replicator::Send(Part part, CopyItem item) {
@@ -107,7 +126,7 @@ void Replicator::WhenHeld(Held then) {
   absl::Status lost;
   {
     MutexLock lock(mutex_);
-    if (state_ == State::kDeposed || state_ == State::kStopped) {
+    if (Over()) {
       lost = absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"));
     } else if (HeldBack() && (held_ < last_ || state_ == State::kUnsure)) {
       waiting_.emplace_back(last_, std::move(then));
@@ -119,9 +138,8 @@ void Replicator::WhenHeld(Held then) {
 
 Replicator::Calls Replicator::Due() {
   Calls calls;
-  const bool over = state_ == State::kDeposed || state_ == State::kStopped;
   const absl::Status lost =
-      over ? absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"))
+      Over() ? absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"))
            : absl::OkStatus();
   const bool all = !HeldBack();
   while (!waiting_.empty() && (all || (state_ != State::kUnsure && waiting_.front().first <= held_))) {
@@ -162,7 +180,7 @@ void Replicator::OnAnswer(const v1::CopyAnswer& answer) {
       SendNow(std::move(echo));
     }
     calls = Due();
-    changed_.NotifyAll();
+    Wake();
   }
   Make(std::move(calls));
 }
@@ -170,73 +188,90 @@ void Replicator::OnAnswer(const v1::CopyAnswer& answer) {
 void Replicator::OnClosed(const absl::Status& status) {
   MutexLock lock(mutex_);
   closed_ = status.ok() ? absl::UnavailableError("the stream was closed") : status;
-  changed_.NotifyAll();
+  Wake();
 }
 
-template <typename Done>
-bool Replicator::Await(Done done, std::optional<TimePoint> deadline) {
-  MutexLock lock(mutex_);
-  while (!closed_.has_value() && state_ != State::kStopped) {
-    if (done()) return true;
-    const TimePoint now = Now();
-    if (deadline.has_value() && now >= *deadline) return false;
-    if (now - last_answer_ > kAnswerLimit) return false;
-    if (state_ == State::kUnsure && now - last_echo_ > kAloneAfter) return false;
-    changed_.WaitUntil(mutex_, now + kLook);
-  }
-  return false;
+bool Replicator::Ended() const {
+  if (closed_.has_value() || state_ == State::kStopped) return true;
+  const TimePoint now = Now();
+  if (now - last_answer_ > kAnswerLimit) return true;
+  return state_ == State::kUnsure && now - last_echo_ > kAloneAfter;
 }
 
-absl::Status Replicator::Serve() {
+bool Replicator::Open() {
   {
     MutexLock lock(mutex_);
+    if (!started_ || Over() || Now() < next_open_) return false;
     closed_.reset();
     sent_state_ = {};
-    last_answer_ = Now();
+    opened_ = last_answer_ = Now();
   }
-  const std::unique_ptr<CopyStream> stream = options_.dial(*this);
-  uint64_t first = 0;
+  open_ = options_.dial(*this);
+  MutexLock lock(mutex_);
+  stream_ = open_.get();
+  CopyItem origin;
+  *origin.body.mutable_origin() = options_.origin;
+  awaited_ = SendNow(std::move(origin));
+  return true;
+}
+
+void Replicator::Agree() {
+  Calls calls;
   {
     MutexLock lock(mutex_);
-    stream_ = stream.get();
-    CopyItem origin;
-    *origin.body.mutable_origin() = options_.origin;
-    first = SendNow(std::move(origin));
+    if (state_ == State::kAlone || state_ == State::kUnsure) state_ = State::kCatchingUp;
+    calls = Due();
   }
-  const bool agreed =
-      Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return held_ >= first; }, std::nullopt);
-  if (agreed) {
-    Calls calls;
-    {
-      MutexLock lock(mutex_);
-      if (state_ == State::kAlone || state_ == State::kUnsure) state_ = State::kCatchingUp;
-      calls = Due();
-    }
-    Make(std::move(calls));
-    options_.capture();
-    uint64_t state = 0;
-    const auto all_sent = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      state = last_;
-      return std::all_of(sent_state_.begin(), sent_state_.end(), [](bool sent) { return sent; });
-    };
-    const auto all_held = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return held_ >= state; };
-    if (Await(all_sent, std::nullopt) && Await(all_held, std::nullopt)) {
-      {
-        MutexLock lock(mutex_);
-        if (state_ == State::kCatchingUp) {
-          CopyItem whole;
-          whole.body.set_whole(true);
-          SendNow(std::move(whole));
-          state_ = State::kWhole;
-          was_whole_ = true;
-          said_alone_ = false;
-          changed_.NotifyAll();
-        }
-      }
-      LogInfo(options_.part, "'s part has a whole copy on ", options_.copy);
-      Await([] { return false; }, std::nullopt);
+  Make(std::move(calls));
+  options_.capture();
+}
+
+void Replicator::BecomeWhole() {
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kCatchingUp) {
+      CopyItem whole;
+      whole.body.set_whole(true);
+      SendNow(std::move(whole));
+      state_ = State::kWhole;
+      was_whole_ = true;
+      said_alone_ = false;
     }
   }
+  LogInfo(options_.part, "'s part has a whole copy on ", options_.copy);
+}
+
+bool Replicator::Advance() {
+  if (phase_ == Phase::kNone) {
+    if (!Open()) return false;
+    phase_ = Phase::kAgreeing;
+    return true;
+  }
+  bool ended;
+  {
+    MutexLock lock(mutex_);
+    ended = Ended();
+    const bool all_sent = std::all_of(sent_state_.begin(), sent_state_.end(), [](bool sent) { return sent; });
+    const bool ready = phase_ == Phase::kSendingState ? all_sent : phase_ != Phase::kWhole && held_ >= awaited_;
+    if (!ended && !ready) return false;
+    if (phase_ == Phase::kSendingState) awaited_ = last_;
+  }
+  if (ended) {
+    Close();
+    phase_ = Phase::kNone;
+  } else if (phase_ == Phase::kAgreeing) {
+    phase_ = Phase::kSendingState;
+    Agree();
+  } else if (phase_ == Phase::kSendingState) {
+    phase_ = Phase::kHoldingState;
+  } else {
+    phase_ = Phase::kWhole;
+    BecomeWhole();
+  }
+  return true;
+}
+
+void Replicator::Close() {
   absl::Status end;
   {
     MutexLock lock(mutex_);
@@ -246,7 +281,17 @@ absl::Status Replicator::Serve() {
     behind_bytes_ = 0;
     if (state_ == State::kWhole) state_ = State::kUnsure;
   }
-  return end;  // the stream closes
+  open_.reset();
+  Conclude(end);
+  MutexLock lock(mutex_);
+  const TimePoint now = Now();
+  if (!Over() && now - last_said_ > kSayEvery) {
+    last_said_ = now;
+    LogWarning("waiting for a copy of ", options_.part, "'s part on ", options_.copy, ": ",
+               net::WhyUnreachable(end));
+  }
+  if (now - opened_ > kSayEvery / 2) backoff_.Reset();  // it worked for a while
+  next_open_ = now + (state_ == State::kUnsure ? std::chrono::milliseconds(5) : backoff_.Next());
 }
 
 void Replicator::Conclude(const absl::Status& end) {
@@ -271,26 +316,24 @@ void Replicator::Conclude(const absl::Status& end) {
   Make(std::move(calls));
 }
 
+void Replicator::Step() {
+  while (Advance()) {
+  }
+}
+
 void Replicator::Run() {
-  net::Backoff backoff(StreamOf(options_.part), std::chrono::milliseconds(20),
-                       std::chrono::milliseconds(1000));
-  TimePoint last_said = Now();
   for (;;) {
-    const TimePoint opened = Now();
-    const absl::Status end = Serve();
-    Conclude(end);
-    MutexLock lock(mutex_);
-    if (state_ == State::kDeposed || state_ == State::kStopped) return;
-    const TimePoint now = Now();
-    if (now - last_said > kSayEvery) {
-      last_said = now;
-      LogWarning("waiting for a copy of ", options_.part, "'s part on ", options_.copy, ": ",
-                 net::WhyUnreachable(end));
+    uint64_t wakes;
+    {
+      MutexLock lock(mutex_);
+      wakes = wakes_;
     }
-    if (now - opened > kSayEvery / 2) backoff.Reset();  // it worked for a while
-    const TimePoint next = now + (state_ == State::kUnsure ? std::chrono::milliseconds(5) : backoff.Next());
-    while (state_ != State::kStopped && Now() < next) changed_.WaitUntil(mutex_, next);
-    if (state_ == State::kStopped) return;
+    Step();
+    MutexLock lock(mutex_);
+    if (phase_ == Phase::kNone && Over()) return;
+    const TimePoint look = phase_ == Phase::kNone ? next_open_ : Now() + kLook;
+    while (wakes_ == wakes && changed_.WaitUntil(mutex_, look)) {
+    }
   }
 }
 

@@ -14,7 +14,8 @@
 // over (kRight after our last echo).
 //
 // One per job and server, owned by the ActiveJob. Thread-safe; callbacks of WhenHeld() run outside its lock,
-// in the caller's thread or a stream's, and must not block. Knows no gRPC.
+// in the caller's thread or a stream's, and must not block. Knows no gRPC. What is to be done it does step by
+// step, which never wait: in a thread of its own or, in simulated time, when it is called.
 #pragma once
 
 #include <array>
@@ -34,6 +35,7 @@
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/net/backoff.h"
 
 namespace cairn::ps {
 
@@ -82,14 +84,18 @@ class Replicator final : private CopyStreamHandler {
     std::string copy;  // "ps/0 at host:2222"
     v1::CopyOrigin origin;
     std::function<std::unique_ptr<CopyStream>(CopyStreamHandler&)> dial;
-    // Has each part SendState(), soon. Called from the replicator's thread until Stop().
+    // Has each part SendState(), soon. Called from the replicator's thread, or Step(), until Stop().
     std::function<void()> capture;
     int64_t most_behind_bytes = 0;  // while a copy catches up, workers wait beyond it
+    // Null: the steady clock, and a thread. Otherwise the owner calls Step().
+    const Clock* clock = nullptr;
   };
-  explicit Replicator(Options options) : options_(std::move(options)) {}
+  explicit Replicator(Options options);
   ~Replicator() override;
 
-  void Start();
+  void Start() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Does what is to be done now. One thread; after Start(), where there is no thread of its own.
+  void Step() ABSL_LOCKS_EXCLUDED(mutex_);
   // What waits is told that the server is stopping, and nothing more is begun. Repeats do nothing.
   void Quit() ABSL_LOCKS_EXCLUDED(mutex_);
   // Likewise, and blocks until the thread, and with it the stream, has ended: on no thread that a stream's end needs.
@@ -115,14 +121,26 @@ class Replicator final : private CopyStreamHandler {
   void OnAnswer(const v1::CopyAnswer& answer) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnClosed(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
-  // One stream, from dialling to its end, which it returns.
-  absl::Status Serve() ABSL_LOCKS_EXCLUDED(mutex_);
+  // One step of a stream's life; false when there is nothing to do yet.
+  bool Advance() ABSL_LOCKS_EXCLUDED(mutex_);
+  // If it is time to.
+  bool Open() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The copy begins anew.
+  void Agree() ABSL_LOCKS_EXCLUDED(mutex_);
+  void BecomeWhole() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the stream; says what its end tells.
+  void Close() ABSL_LOCKS_EXCLUDED(mutex_);
   // What the end of a stream tells: sets the state.
   void Conclude(const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
   uint64_t SendNow(CopyItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits until `done` or the end of the stream, at most until `deadline`; false but for `done`.
-  template <typename Done>
-  bool Await(Done done, std::optional<TimePoint> deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The stream has ended, or nothing came on it for too long.
+  bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return state_ == State::kDeposed || state_ == State::kStopped;
+  }
+  // There is something to do.
+  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  TimePoint Now() const;
   bool HeldBack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves what need not wait any more.
   Calls Due() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -130,12 +148,22 @@ class Replicator final : private CopyStreamHandler {
 
   const Options options_;
 
+  // Of who steps.
+  enum class Phase { kNone, kAgreeing, kSendingState, kHoldingState, kWhole };
+  Phase phase_ = Phase::kNone;
+  std::unique_ptr<CopyStream> open_;  // the stream, but in kNone
+  uint64_t awaited_ = 0;              // item: the origin, or the last of the state
+  TimePoint opened_, next_open_, last_said_;
+  net::Backoff backoff_;
+
   mutable Mutex mutex_;
   CondVar changed_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAlone;
   bool was_whole_ ABSL_GUARDED_BY(mutex_) = false;
   bool said_alone_ ABSL_GUARDED_BY(mutex_) = true;
-  CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;        // of Serve()
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t wakes_ ABSL_GUARDED_BY(mutex_) = 0;                  // calls of Wake()
+  CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;        // open_, while it is used
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // the stream has ended
   std::array<bool, kParts> sent_state_ ABSL_GUARDED_BY(mutex_){};
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;                                // item sent, over all streams

@@ -61,6 +61,7 @@ class Server {
     uint64_t incarnation = 1;                      // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // needed where index > 0
     CopyDialer connect_to_copy{};                  // needed for jobs with ps_replication
+    bool copies_by_calls = false;                  // KeepUpCopies(), by the clock given; else by a thread
     int64_t memory_limit = UsableMemory();         // bytes, of one job: MemoryNeeds
     Crew* crew = nullptr;                          // likewise
     FaultPoints* faults = nullptr;                 // as Shard::Options
@@ -117,6 +118,8 @@ class Server {
 
   // Expires leases and waits. The owner calls it several times a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Options::copies_by_calls: sends to the copy what is to be sent now. One thread, often.
+  void KeepUpCopies() ABSL_LOCKS_EXCLUDED(mutex_);
   // This process has stood still for a while, and has heard of nobody: that is not their silence.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 

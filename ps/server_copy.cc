@@ -54,7 +54,17 @@ ActiveJob::Host Server::HostFor(uint64_t incarnation) {
           .incarnation = incarnation,
           .epoch = epoch_,
           .connect_to_copy = options_.connect_to_copy,
-          .capture_members = [this](Replicator& replicator) { CaptureMembers(replicator); }};
+          .capture_members = [this](Replicator& replicator) { CaptureMembers(replicator); },
+          .copies_clock = options_.copies_by_calls ? &clock_ : nullptr};
+}
+
+void Server::KeepUpCopies() {
+  std::shared_ptr<ActiveJob> job;
+  {
+    MutexLock lock(mutex_);
+    job = job_;
+  }
+  if (job != nullptr && job->replicator() != nullptr) job->replicator()->Step();
 }
 
 absl::Status Server::CheckServes() const {
