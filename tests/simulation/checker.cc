@@ -10,11 +10,11 @@ namespace {
 
 constexpr size_t kMostViolations = 20;
 
+}  // namespace
+
 std::string Name(const ps::PushKey& key) {
   return absl::StrCat("push ", key.worker, ".", key.incarnation, ".", key.step);
 }
-
-}  // namespace
 
 Checker::Coverage& Checker::Coverage::operator+=(const Coverage& other) {
   updates += other.updates;
@@ -23,11 +23,20 @@ Checker::Coverage& Checker::Coverage::operator+=(const Coverage& other) {
   rejected += other.rejected;
   finished += other.finished;
   duplicate += other.duplicate;
+  examples += other.examples;
+  snapshots += other.snapshots;
+  set_back += other.set_back;
   return *this;
 }
 
-Checker::Checker(const Rules& rules) : rules_(rules), updates_(static_cast<size_t>(rules.servers)) {
-  values_[0] = 0;
+Checker::Checker(const Rules& rules, Start start)
+    : rules_(rules),
+      start_(std::move(start)),
+      updates_(static_cast<size_t>(rules.servers)),
+      version_(start_.progress.version()),
+      used_(start_.progress.data()) {
+  values_[version_] = start_.values.empty() ? 0 : start_.values[0];
+  snapshots_[version_] = start_.values;
 }
 
 void Checker::Violation(std::string what) {
@@ -61,6 +70,20 @@ int64_t Checker::Arrived(int server, const ps::Gradient& gradient, float value) 
   return static_cast<int64_t>(arrivals_.size()) - 1;
 }
 
+void Checker::Lost(int64_t index) {
+  Arrival& arrival = arrivals_[static_cast<size_t>(index)];
+  if (arrival.answered) {
+    Violation(absl::StrCat(Name(arrival.key), " on ps/", arrival.server, " is answered twice"));
+  }
+  arrival.answered = arrival.lost = true;
+  lost_.insert({arrival.key, arrival.server});
+}
+
+void Checker::ComputedIn(const ps::PushKey& key, int64_t history, int64_t here) {
+  if (history == here) return;
+  Violation(absl::StrCat(Name(key), " was computed in generation ", history, ", and is taken in ", here));
+}
+
 void Checker::Answered(int64_t index, const ps::PushResult& result, std::optional<float> value) {
   Arrival& arrival = arrivals_[static_cast<size_t>(index)];
   const std::string who = absl::StrCat(Name(arrival.key), " on ps/", arrival.server);
@@ -80,6 +103,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
     return;
   }
   push.outcome[arrival.server] = result.outcome;
+  push.version[arrival.server] = result.version;
   switch (result.outcome) {
     case v1::OUTCOME_ACCEPTED:
       ++coverage_.accepted;
@@ -100,7 +124,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
       break;
     case v1::OUTCOME_FINISHED:
       ++coverage_.finished;
-      if (rules_.final_version == 0 || result.version != rules_.final_version) {
+      if ((rules_.final_version == 0 || result.version != rules_.final_version) && !all_examples_used()) {
         Violation(absl::StrCat(who, " is told of the end at version ", result.version));
       }
       break;
@@ -111,6 +135,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
 
 void Checker::CheckAccepted(const Arrival& arrival, const Push& push, const ps::PushResult& result) {
   const std::string who = absl::StrCat(Name(arrival.key), " on ps/", arrival.server);
+  if (arrival.server == 0) CheckExamples(push);
   if (rules_.mode == v1::MODE_SSP) {
     if (arrival.server == 0 && LiveIncarnation(arrival.key.worker) == arrival.key.incarnation) {
       ++clocks_[arrival.key.worker];
@@ -133,13 +158,32 @@ void Checker::CheckAccepted(const Arrival& arrival, const Push& push, const ps::
   }
 }
 
+void Checker::CheckExamples(const Push& push) {
+  if (rules_.num_examples == 0) return;
+  const int64_t begin = push.gradient.position, end = begin + push.gradient.examples;
+  coverage_.examples += push.gradient.examples;
+  if (!used_.Add(begin, end)) {
+    Violation(absl::StrCat(Name(push.gradient.key), " is accepted with examples ", begin, " to ", end,
+                           ", some of which are in an update before"));
+  }
+}
+
+bool Checker::all_examples_used() const {
+  return rules_.num_examples > 0 && rules_.epochs > 0 && used_.Holds(0, rules_.epochs * rules_.num_examples);
+}
+
 // A worker goes on: nobody who lives is more clocks behind than allowed.
 void Checker::CheckBound(const ps::PushKey& key) {
   if (LiveIncarnation(key.worker) != key.incarnation) return;  // told as it goes
   const int64_t clock = clocks_[key.worker];
-  for (int other = 0; other < rules_.workers; ++other) {
-    const bool counts = live_.count(other) > 0 || heard_of_.count(other) == 0;
-    const int64_t theirs = heard_of_.count(other) == 0 ? 0 : clocks_[other];
+  const int64_t untold = rules_.copies ? 1 : 0;  // an answer that went with a server
+  const auto& positions = start_.progress.positions();
+  for (int other = 0; other < (rules_.elastic ? 1 : rules_.workers); ++other) {
+    const bool heard_of = heard_of_.count(other) > 0;
+    const bool awaited = !heard_of && !rules_.copies;  // those that do not come back leave unseen
+    const bool counts = live_.count(other) > 0 || awaited;
+    const int64_t before = other < positions.size() ? positions[other] : 0;
+    const int64_t theirs = (heard_of ? clocks_[other] : before) + untold;
     if (counts && theirs < clock - rules_.max_staleness) {
       Violation(absl::StrCat(Name(key), ": its worker goes on at clock ", clock, ", and worker ", other,
                              " is at ", theirs));
@@ -160,15 +204,17 @@ void Checker::Read(int server, int64_t version, float value) {
   CheckValue(server, version, value);
 }
 
-void Checker::EventEnded(int64_t version) {
-  if (version < version_) Violation(absl::StrCat("ps/0 goes from version ", version_, " to ", version));
-  if (sync() && version > version_ + 1) {
-    Violation(absl::StrCat("ps/0 jumps from version ", version_, " to ", version));
+void Checker::EventEnded(std::optional<int64_t> version) {
+  if (version.has_value()) {
+    if (*version < version_) Violation(absl::StrCat("ps/0 goes from version ", version_, " to ", *version));
+    if (sync() && *version > version_ + 1) {
+      Violation(absl::StrCat("ps/0 jumps from version ", version_, " to ", *version));
+    }
+    if (sync() && *version == version_ + 1) CheckRound(*version);
+    version_ = *version;
   }
-  if (sync() && version == version_ + 1) CheckRound(version);
   for (const ps::PushKey& key : gone_on_) CheckBound(key);
   gone_on_.clear();
-  version_ = version;
   live_before_ = live_;
 }
 
@@ -177,7 +223,6 @@ void Checker::CheckRound(int64_t version) {
   ++coverage_.updates;
   const std::set<ps::PushKey>& keys = updates_[0][version].keys;
   std::set<int> contributors;
-  double sum = 0, examples = 0;
   for (const ps::PushKey& key : keys) {
     if (!contributors.insert(key.worker).second) {
       Violation(absl::StrCat("worker ", key.worker, " is twice in round ", version));
@@ -187,11 +232,9 @@ void Checker::CheckRound(int64_t version) {
                        LiveIncarnation(key.worker) == key.incarnation;
     if (!lived && rules_.rate_one)
       Violation(absl::StrCat(Name(key), " is in round ", version, " after its worker's death"));
-    const Push& push = pushes_.at(key);
-    sum += static_cast<double>(push.gradient.examples) * push.value;
-    examples += static_cast<double>(push.gradient.examples);
   }
-  if (static_cast<int>(heard_of_.size()) < rules_.workers) {
+  const int expected = rules_.elastic ? 1 : rules_.workers;
+  if (heard_of_.empty() || *heard_of_.begin() != 0 || static_cast<int>(heard_of_.size()) < expected) {
     Violation(absl::StrCat("round ", version, " closes before all workers have been heard of"));
   }
   if (contributors.empty()) Violation(absl::StrCat("round ", version, " has no gradient"));
@@ -213,79 +256,21 @@ void Checker::CheckRound(int64_t version) {
       Violation(absl::StrCat("round ", version, " has ", contributors.size(), " gradients"));
     }
   }
+  CheckMean(version);
+}
+
+void Checker::CheckMean(int64_t version) {
   if (values_.count(version) == 0 || values_.count(version - 1) == 0) return;
+  double sum = 0, examples = 0;
+  for (const ps::PushKey& key : updates_[0][version].keys) {
+    const Push& push = pushes_.at(key);
+    sum += static_cast<double>(push.gradient.examples) * push.value;
+    examples += static_cast<double>(push.gradient.examples);
+  }
   const float expected = values_[version - 1] - static_cast<float>(examples > 0 ? sum / examples : 0);
   // The mean and the value are rounded once each.
   if (std::abs(values_[version] - expected) > 1e-5f * (1 + std::abs(expected))) {
     Violation(absl::StrCat("version ", version, " is ", values_[version], ", the mean makes it ", expected));
-  }
-}
-
-void Checker::Ended(const Final& final) {
-  if (!violations_.empty()) return;  // what follows from them says nothing new
-  for (const Arrival& arrival : arrivals_) {
-    if (!arrival.answered) {
-      Violation(absl::StrCat(Name(arrival.key), " on ps/", arrival.server, " is never answered"));
-    }
-  }
-  std::map<ps::PushKey, std::map<int, bool>> accepted;
-  for (const auto& [key, push] : pushes_) {
-    for (const auto& [server, outcome] : push.outcome) {
-      accepted[key][server] = outcome == v1::OUTCOME_ACCEPTED;
-    }
-  }
-  for (auto& [key, on] : accepted) {
-    const bool anywhere = std::any_of(on.begin(), on.end(), [](const auto& there) { return there.second; });
-    for (int server = 0; one_log() && anywhere && server < rules_.servers; ++server) {
-      if (!on[server]) Violation(absl::StrCat(Name(key), " counts on one server, and not on ps/", server));
-    }
-  }
-  for (int server = 0; server < rules_.servers; ++server) {
-    const auto s = static_cast<size_t>(server);
-    float sum = 0;
-    int64_t count = 0;
-    for (const auto& [key, push] : pushes_) {
-      const auto there = accepted[key].find(server);
-      if (there == accepted[key].end() || !there->second) continue;
-      ++count;
-      if (push.gradient.examples > 0) sum -= push.value;
-    }
-    if (!sync()) {
-      coverage_.updates += server == 0 ? count : 0;
-      if (count != final.versions[s]) {
-        Violation(absl::StrCat("ps/", server, " ends at version ", final.versions[s], " after ", count,
-                               " accepted pushes"));
-      }
-      if (rules_.rate_one && sum != final.values[s]) {
-        Violation(absl::StrCat("ps/", server, " ends with ", final.values[s], ", the accepted make ", sum));
-      }
-    }
-    if (one_log() && final.versions[s] != final.versions[0]) {
-      Violation(absl::StrCat("ps/", server, " ends at version ", final.versions[s], ", ps/0 at ",
-                             final.versions[0]));
-    }
-    if (one_log() && final.values[s] != final.values[0]) {
-      Violation(absl::StrCat("ps/", server, " ends with ", final.values[s], ", ps/0 with ", final.values[0]));
-    }
-    if (rules_.mode == v1::MODE_SSP) continue;
-    int64_t version = 0;
-    for (const auto& [at, update] : updates_[s]) {
-      if (at != ++version) Violation(absl::StrCat("ps/", server, " has no update to version ", version));
-      if (one_log() && updates_[0][at].keys != update.keys) {
-        Violation(absl::StrCat("ps/", server, " has other gradients in version ", at, " than ps/0"));
-      }
-    }
-    if (version != final.versions[s]) Violation(absl::StrCat("ps/", server, " has updates of no gradient"));
-  }
-
-  int64_t sent = 0;
-  for (const Arrival& arrival : arrivals_) sent += arrival.server == 0 ? 1 : 0;
-  const v1::Counters& counters = final.counters;
-  const int64_t counted = counters.accepted() + counters.stale() + counters.duplicate() + counters.rejected();
-  if (counted != sent) {
-    Violation(absl::StrCat(sent, " pushes came to ps/0, and it counts ", counted, ": ", counters.accepted(),
-                           " accepted, ", counters.stale(), " stale, ", counters.duplicate(), " duplicate, ",
-                           counters.rejected(), " rejected"));
   }
 }
 

@@ -27,8 +27,11 @@ class CheckerTest : public testing::Test {
   explicit CheckerTest(const Rules& rules = {.servers = 1, .workers = 2}) : checker_(rules) {
     for (int w : {0, 1}) checker_.Joined(w, 1, 0);
     checker_.EventEnded(0);
-    for (int w : {0, 1})
-      arrivals_[w] = checker_.Arrived(0, From(Key(w, 1)), 2.0f + 4.0f * static_cast<float>(w));
+    for (int w : {0, 1}) {
+      ps::Gradient gradient = From(Key(w, 1));
+      gradient.position = w;
+      arrivals_[w] = checker_.Arrived(0, gradient, 2.0f + 4.0f * static_cast<float>(w));
+    }
     checker_.EventEnded(0);
   }
   void AcceptBoth(float value = -4) {
@@ -138,6 +141,197 @@ TEST_F(BoundTest, BothGoOnTogether) {
   checker_.EventEnded(2);
   End(2, -8, 2);
   EXPECT_THAT(checker_.violations(), IsEmpty());
+}
+
+// --- Being set back ---
+
+v1::Progress At(int64_t version, int64_t accepted, int64_t next_example = 0) {
+  v1::Progress progress;
+  progress.set_version(version);
+  progress.mutable_counters()->set_accepted(accepted);
+  progress.mutable_counters()->set_examples(next_example);
+  progress.mutable_data()->set_next(next_example);
+  return progress;
+}
+
+TEST_F(CheckerTest, ASnapshotAndBeingSetBackToItAreLeftAlone) {
+  AcceptBoth();
+  checker_.Snapshot(At(1, 2), {-4});
+  checker_.ServerLost();
+  checker_.SetBack({.values = {-4}, .progress = At(1, 2)});
+  EXPECT_THAT(checker_.violations(), IsEmpty());
+}
+
+TEST_F(CheckerTest, ASetBackWithoutALoss) {
+  AcceptBoth();
+  checker_.Snapshot(At(1, 2), {-4});
+  checker_.SetBack({.values = {-4}, .progress = At(1, 2)});
+  Found("all are set back to version 1, and no server has lost anything");
+}
+
+TEST_F(CheckerTest, ASetBackToWhatNoSnapshotHas) {
+  AcceptBoth();
+  checker_.Snapshot(At(1, 2), {-4});
+  checker_.ServerLost();
+  checker_.SetBack({.values = {-4}, .progress = At(3, 2)});
+  checker_.SetBack({.values = {-3}, .progress = At(1, 2)});
+  Found("all are set back to version 3, of which there is no snapshot");
+  Found("all are set back to other values than the snapshot of version 1 has");
+}
+
+TEST_F(CheckerTest, ASnapshotThatCountsTooFewOrTooMany) {
+  AcceptBoth();
+  checker_.Snapshot(At(1, 1), {-4});
+  checker_.Snapshot(At(1, 3), {-4});
+  Found("the snapshot of version 1 counts 1 accepted, and 2 were");
+  Found("the snapshot of version 1 counts 3 accepted, and 2 were");
+}
+
+TEST_F(CheckerTest, ASnapshotOfOtherValues) {
+  AcceptBoth();
+  checker_.Snapshot(At(1, 2), {-5});
+  Found("version 1 is -5 on ps/0 and was -4");
+}
+
+TEST_F(CheckerTest, AnAnswerAfterItsServersDeath) {
+  checker_.Lost(arrivals_[0]);
+  checker_.Answered(arrivals_[0], Accepted(1), -2);
+  Found("is answered twice");
+}
+
+TEST_F(CheckerTest, AGradientOfAHistoryThatIsOver) {
+  checker_.ComputedIn(Key(0, 1), 0, 1);
+  Found("push 0.1.1 was computed in generation 0, and is taken in 1");
+}
+
+TEST(SecondHistory, BeginsAtTheSnapshotsValuesAndCounts) {
+  Checker checker({.servers = 1, .workers = 1}, {.values = {-4}, .progress = At(7, 20)});
+  checker.Joined(0, 1, 0);
+  checker.EventEnded(7);
+  const int64_t arrival = checker.Arrived(0, From(Key(0, 1), 7), 2);
+  checker.Answered(arrival, Accepted(8), -6);
+  checker.EventEnded(8);
+  Checker::Final final = {.versions = {8}, .values = {-6}, .counters = {}};
+  final.counters.set_accepted(21);
+  checker.Ended(final);
+  EXPECT_THAT(checker.violations(), IsEmpty());
+}
+
+TEST(SecondHistory, WhoseValuesAreNotTheSnapshots) {
+  Checker checker({.servers = 2, .workers = 1}, {.values = {-4, -4}, .progress = At(7, 20)});
+  checker.Read(1, 7, -5);
+  EXPECT_THAT(checker.violations(), Contains(HasSubstr("version 7 is -5 on ps/1 and was -4")));
+}
+
+// --- Data that is handed out: four examples, of which the two workers' pushes are the first ---
+
+class ExamplesTest : public CheckerTest {
+ protected:
+  ExamplesTest() : CheckerTest({.servers = 1, .workers = 2, .num_examples = 4, .epochs = 1}) {}
+};
+
+TEST_F(ExamplesTest, OfASnapshotThatHasThemBehindItAreLeftAlone) {
+  AcceptBoth();
+  checker_.Snapshot(At(1, 2, 2), {-4});
+  EXPECT_THAT(checker_.violations(), IsEmpty());
+}
+
+TEST_F(ExamplesTest, ThatAreUsedTwice) {
+  AcceptBoth();
+  ps::Gradient again = From(Key(0, 2), 1);
+  again.position = 1;
+  checker_.Answered(checker_.Arrived(0, again, 1), Accepted(2), std::nullopt);
+  Found("push 0.1.2 is accepted with examples 1 to 2, some of which are in an update before");
+}
+
+TEST_F(ExamplesTest, ThatASnapshotForgets) {
+  AcceptBoth();
+  checker_.Snapshot(At(1, 2, 1), {-4});
+  Found("the snapshot of version 1 lacks examples 1 to 2 of push 1.1.1");
+}
+
+TEST_F(ExamplesTest, ThatASnapshotTakesForUsed) {
+  AcceptBoth();
+  checker_.Snapshot(At(1, 2, 3), {-4});
+  Found("the snapshot of version 1 has 3 examples behind it, and 2 were used");
+}
+
+TEST_F(ExamplesTest, ThatAreLeftAtTheEnd) {
+  AcceptBoth();
+  const ps::PushResult finished = {.outcome = v1::OUTCOME_FINISHED, .version = 1, .values = {}};
+  checker_.Answered(checker_.Arrived(0, From(Key(0, 2), 1), 1), finished, std::nullopt);
+  Found("push 0.1.2 on ps/0 is told of the end at version 1");
+}
+
+TEST_F(ExamplesTest, ThatAreCountedWrong) {
+  AcceptBoth();
+  Checker::Final final = {.versions = {1}, .values = {-4}, .counters = {}};
+  final.counters.set_accepted(2);
+  final.counters.set_examples(3);
+  checker_.Ended(final);
+  Found("2 examples are used, and ps/0 counts 3");
+}
+
+// --- Copies that take a place ---
+
+class CopiesTest : public CheckerTest {
+ protected:
+  CopiesTest() : CheckerTest({.servers = 2, .workers = 2, .copies = true}) {
+    for (int w : {0, 1}) second_[w] = checker_.Arrived(1, From(Key(w, 1)), 2.0f + 4.0f * static_cast<float>(w));
+  }
+  void EndAt(float value, int64_t accepted) {
+    Checker::Final final = {.versions = {1, 1}, .values = {value, value}, .counters = {}};
+    final.counters.set_accepted(accepted);
+    checker_.Ended(final);
+  }
+
+  int64_t second_[2];
+};
+
+TEST_F(CopiesTest, AnAnswerThatWentWithItsServerIsNoFault) {
+  for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -4);
+  checker_.Answered(second_[0], Accepted(1), -4);
+  checker_.Lost(second_[1]);
+  EndAt(-4, 2);
+  EXPECT_THAT(checker_.violations(), IsEmpty());
+}
+
+TEST_F(CopiesTest, AVersionThatWasToldOtherwiseBefore) {
+  checker_.Read(0, 1, -4);
+  checker_.Read(0, 1, -2);
+  Found("version 1 is -2 on ps/0 and was -4");
+}
+
+TEST_F(CopiesTest, APushThatIsForgotten) {
+  for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -4);
+  for (int64_t arrival : second_) checker_.Answered(arrival, Accepted(1), -4);
+  EndAt(-4, 1);
+  Found("2 pushes are accepted, and ps/0 counts 1");
+}
+
+TEST_F(CopiesTest, AMeanThatIsNone) {
+  for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -6);
+  for (int64_t arrival : second_) checker_.Answered(arrival, Accepted(1), -6);
+  EndAt(-6, 2);
+  Found("version 1 is -6, the mean makes it -4");
+}
+
+TEST(ExampleSet, KnowsWhatItHolds) {
+  v1::DataPosition position;
+  position.set_next(10);
+  v1::DataPosition::Run& open = *position.add_open();
+  open.set_begin(4);
+  open.set_count(2);
+  ExampleSet set(position);
+  EXPECT_EQ(set.size(), 8);
+  EXPECT_FALSE(set.Holds(3, 5));
+  EXPECT_FALSE(set.Add(3, 5)) << "3 is there";
+  EXPECT_TRUE(set.Add(5, 6));
+  EXPECT_TRUE(set.Holds(0, 10));
+  EXPECT_FALSE(set.Add(9, 12)) << "9 is there";
+  EXPECT_EQ(set.size(), 12);
+  EXPECT_TRUE(set.Add(20, 20)) << "none at all";
+  EXPECT_FALSE(set.Holds(12, 13));
 }
 
 }  // namespace

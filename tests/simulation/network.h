@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -49,20 +50,57 @@ class Events {
   int64_t planned_ = 0;
 };
 
-// One direction of a stream: messages take a random time and stay in order. Break() loses those on their way.
+// One direction of a stream: messages take a random time and stay in order. Break() loses those on their way,
+// and so does its end.
 class Way {
  public:
-  void Send(Events& events, Random& random, double longest_delay, std::function<void()> deliver) {
-    last_ = std::max(last_, events.now() + longest_delay * random.NextUniform());
-    events.At(last_, [this, life = life_, deliver = std::move(deliver)] {
-      if (life == life_) deliver();
-    });
+  Way() = default;
+  Way(Way&&) = default;
+  ~Way() {
+    if (life_ != nullptr) Break();
   }
-  void Break() { ++life_; }
+
+  // `awake_at`: when the receiver stands still until then, it takes the message later.
+  void Send(Events& events, Random& random, double longest_delay, std::function<void()> deliver,
+            std::function<double()> awake_at) {
+    last_ = std::max(last_, events.now() + longest_delay * random.NextUniform());
+    Plan(events, last_, {life_, *life_, std::move(deliver), std::move(awake_at)});
+  }
+  void Break() { ++*life_; }
 
  private:
+  struct Message {
+    std::shared_ptr<int64_t> life;
+    int64_t sent;
+    std::function<void()> deliver;
+    std::function<double()> awake_at;
+  };
+  static void Plan(Events& events, double at, Message message) {
+    events.At(at, [&events, message = std::move(message)] {
+      if (*message.life != message.sent) return;
+      if (const double awake = message.awake_at(); awake > events.now()) {
+        Plan(events, awake, message);
+      } else {
+        message.deliver();
+      }
+    });
+  }
+
   double last_ = 0;
-  int64_t life_ = 0;
+  std::shared_ptr<int64_t> life_ = std::make_shared<int64_t>(0);
+};
+
+// Makes events void when it is gone.
+class Plans {
+ public:
+  std::function<void()> Of(std::function<void()> what) const {
+    return [alive = std::weak_ptr<const bool>(alive_), what = std::move(what)] {
+      if (!alive.expired()) what();
+    };
+  }
+
+ private:
+  const std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace cairn::simulation

@@ -1,0 +1,241 @@
+#include "tests/simulation/chief.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/ps/pieces.h"
+
+namespace cairn::simulation {
+namespace {
+
+constexpr double kCall = 10;
+constexpr double kReturn = 30;  // ps/server_members.cc
+
+}  // namespace
+
+bool Chief::ReturnIsOver(double now) const {
+  return generation_ > 0 && ready_at_ > 0 && now - ready_at_ > kReturn;
+}
+
+void Chief::LookAgain(double seconds) {
+  ++look_;
+  simulation_.events.After(seconds, [this, look = look_] {
+    if (look == look_) Look();
+  });
+}
+
+void Chief::Look() {
+  parts_.assign(static_cast<size_t>(fleet_.size()), {});
+  waiting_ = parts_.size();
+  for (int part = 0; part < fleet_.size(); ++part) {
+    Find(simulation_, fleet_, part, {},
+         IfLooking<absl::StatusOr<Found>>([this, part](auto found) { OnDescribed(part, std::move(found)); }));
+  }
+}
+
+void Chief::OnDescribed(int part, absl::StatusOr<Found> found) {
+  if (!found.ok()) {
+    all_ready_ = false;
+    LookAgain(1);
+    return;
+  }
+  parts_[static_cast<size_t>(part)] = {.described = found->response, .away = found->away};
+  if (--waiting_ > 0) return;
+  int64_t generation = -1, begun = -1;
+  size_t ready = 0, same = 0;
+  for (const Part& each : parts_) {
+    if (each.described.state() == v1::STATE_INITIALISING) begun = std::max(begun, each.described.job().generation());
+    if (each.described.state() != v1::STATE_READY) continue;
+    ++ready;
+    generation = std::max(generation, each.described.job().generation());
+    same += each.described.job().generation() == parts_[0].described.job().generation() ? 1 : 0;
+  }
+  all_ready_ = ready == parts_.size() && same == parts_.size();
+  if (all_ready_) {
+    joined_ = generation;
+    if (simulation_.setting.server_faults != ServerFaults::kNone && simulation_.Below(2) == 0) {
+      TakeSnapshot();
+    } else {
+      LookAgain(1 + simulation_.UpTo(5));
+    }
+    return;
+  }
+  // A first copy is on its way: the live chief waits for it.
+  bool initialising = written_;
+  for (const Part& each : parts_) {
+    initialising &= each.described.state() == v1::STATE_READY || each.described.state() == v1::STATE_INITIALISING;
+    initialising &= each.described.job().generation() == generation_;
+  }
+  if (initialising && (ready > 0 || simulation_.Below(20) > 0)) {
+    LookAgain(0.5);
+    return;
+  }
+  generation_ = std::max(std::max(joined_, generation) + 1, begun);
+  written_ = false;
+  ready_at_ = 0;
+  Create(0);
+}
+
+v1::CreateRequest Chief::Request(int part) const {
+  const Rules& rules = simulation_.rules();
+  v1::CreateRequest request;
+  v1::Job& job = *request.mutable_job();
+  job.set_run_id("simulated");
+  job.set_mode(rules.mode);
+  for (int w = 0; w < (rules.elastic ? 1 : rules.workers); ++w) job.add_workers(absl::StrCat("worker/", w));
+  for (int s = 0; s < rules.servers; ++s) job.add_servers(absl::StrCat("host", s, ":1"));
+  job.set_replicas_to_aggregate(rules.replicas_to_aggregate);
+  if (rules.max_staleness >= 0) job.set_max_staleness(rules.max_staleness);
+  job.set_final_version(rules.final_version);
+  job.set_lease_seconds(kLease);
+  job.mutable_optimizer()->set_name("SGD");
+  auto& numbers = *job.mutable_optimizer()->mutable_hyperparameters();
+  numbers["learning_rate"] = 1;
+  if (!rules.rate_one) numbers["global_clipnorm"] = 0.5;
+  if (rules.num_examples > 0) {
+    job.set_dynamic_sharding(true);
+    job.set_num_examples(rules.num_examples);
+    job.set_batch_size(simulation_.setting.batch_size);
+    job.set_epochs(rules.epochs);
+    job.set_elastic(rules.elastic);
+  }
+  job.set_generation(generation_);
+  job.set_ps_replication(rules.copies ? 1 : 0);
+  if (generation_ > 0) *job.mutable_resumed() = newest_.progress;
+  // One element on each server, the same on all.
+  for (const net::Slice& slice : ps::Vectors({{absl::StrCat("v", part), 1}})) *request.add_slices() = slice.ToProto();
+  return request;
+}
+
+void Chief::Create(int part) {
+  if (part == fleet_.size()) {
+    Write();
+    return;
+  }
+  if (newest_.values.empty()) newest_.values.assign(parts_.size(), 0);
+  fleet_.Ask<v1::CreateResponse>(
+      part, parts_[static_cast<size_t>(part)].away, kCall,
+      [this, request = Request(part), generation = generation_](ps::Server& server, auto reply) {
+        server.Create(request, [this, generation, reply = std::move(reply)](auto response) mutable {
+          if (response.ok()) histories_.Begin(generation, newest_);
+          reply(std::move(response));
+        });
+      },
+      IfLooking<absl::StatusOr<v1::CreateResponse>>([this, part](auto response) {
+        const bool dies = simulation_.setting.server_faults != ServerFaults::kNone && simulation_.Below(15) == 0;
+        if (!response.ok() || dies) {
+          LookAgain(1);
+          return;
+        }
+        parts_[static_cast<size_t>(part)].layout = response->layout();
+        Create(part + 1);
+      }));
+}
+
+void Chief::Write() {
+  waiting_ = parts_.size();
+  for (int s = 0; s < fleet_.size(); ++s) {
+    const Part& part = parts_[static_cast<size_t>(s)];
+    fleet_.Ask<double>(
+        s, part.away, kCall,
+        [this, s, layout = part.layout, value = newest_.values[static_cast<size_t>(s)]](ps::Server& server,
+                                                                                         auto reply) {
+          const auto job = server.JobForLayout(layout);
+          if (!job.ok()) {
+            reply(job.status());
+            return;
+          }
+          ps::Shard& shard = (*job)->shard();
+          const bool state = (*job)->job().has_resumed();
+          auto values = std::make_unique<ps::Accumulator>(state ? shard.store().state_pool() : shard.store().pool());
+          if (const auto added = values->Add(ps::At(0), ps::Bytes({value})); !added.ok()) {
+            reply(added);
+            return;
+          }
+          auto written = [this, s, &server, layout, reply = std::move(reply)](auto version) mutable {
+            if (!version.ok()) {
+              reply(version.status());
+              return;
+            }
+            if (s == 0) ready_at_ = simulation_.events.now();
+            server.OnInitialised(layout);
+            reply(0.0);
+          };
+          if (state) {
+            shard.WriteState(std::move(values), std::move(written));
+          } else {
+            shard.Write(std::move(values), std::move(written));
+          }
+        },
+        IfLooking<absl::StatusOr<double>>([this](auto written) {
+          if (written.ok() && --waiting_ > 0) return;
+          written_ = written.ok();
+          LookAgain(0.1);
+        }));
+  }
+}
+
+void Chief::TakeSnapshot() {
+  mark_ = absl::StrCat("snapshot", ++num_marks_);
+  Mark(0);
+}
+
+void Chief::Mark(int part) {
+  if (part == (one_log() ? 1 : fleet_.size())) {
+    ReadAll();
+    return;
+  }
+  v1::MarkRequest request;
+  request.set_token(mark_);
+  request.set_snapshot(true);
+  fleet_.Ask<v1::MarkResponse>(
+      part, parts_[static_cast<size_t>(part)].away, kCall,
+      [request](ps::Server& server, auto reply) { server.Mark(request, std::move(reply)); },
+      IfLooking<absl::StatusOr<v1::MarkResponse>>([this, part](auto response) {
+        if (!response.ok()) {
+          LookAgain(1);
+          return;
+        }
+        if (part == 0) progress_ = response->progress();
+        Mark(part + 1);
+      }));
+}
+
+void Chief::ReadAll() {
+  waiting_ = parts_.size();
+  for (int s = 0; s < fleet_.size(); ++s) {
+    const Part& part = parts_[static_cast<size_t>(s)];
+    fleet_.Ask<float>(
+        s, part.away, 6 * kCall,
+        [layout = part.described.layout(), mark = mark_](ps::Server& server, auto reply) {
+          const auto job = server.JobForLayout(layout);
+          if (!job.ok()) {
+            reply(job.status());
+            return;
+          }
+          (*job)->shard().Read(mark, [reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
+            if (read.ok()) {
+              reply(read->values.data->data()[0]);
+            } else {
+              reply(read.status());
+            }
+          });
+        },
+        IfLooking<absl::StatusOr<float>>([this, s](auto value) {
+          if (!value.ok()) {
+            LookAgain(1);
+            return;
+          }
+          parts_[static_cast<size_t>(s)].value = *value;
+          if (--waiting_ > 0) return;
+          newest_.progress = progress_;
+          newest_.values.clear();
+          for (const Part& read : parts_) newest_.values.push_back(read.value);
+          histories_.Of(parts_[0].described.job().generation()).Snapshot(newest_.progress, newest_.values);
+          LookAgain(simulation_.UpTo(10));
+        }));
+  }
+}
+
+}  // namespace cairn::simulation

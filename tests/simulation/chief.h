@@ -1,0 +1,70 @@
+// The chief's part in a simulated job, as the client library does it: gives the servers the job, takes
+// snapshots, and sets all back to the newest when one has lost what it had. Sometimes it dies on the way and
+// begins again from what the servers say.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/fleet.h"
+#include "tests/simulation/histories.h"
+
+namespace cairn::simulation {
+
+class Chief {
+ public:
+  Chief(Simulation& simulation, Fleet& fleet, Histories& histories)
+      : simulation_(simulation), fleet_(fleet), histories_(histories) {}
+
+  void Begin() { Look(); }
+  // When it last looked, all servers were ready, in one generation.
+  bool all_ready() const { return all_ready_; }
+  // The workers that have not come back by now are lost.
+  bool ReturnIsOver(double now) const;
+
+ private:
+  struct Part {
+    v1::ConnectResponse described;
+    bool away = false;
+    uint64_t layout = 0;
+    float value = 0;  // of the snapshot that is being read
+  };
+
+  void Look();
+  void LookAgain(double seconds);
+  void OnDescribed(int part, absl::StatusOr<Found> found);
+  void Create(int part);
+  void Write();
+  void TakeSnapshot();
+  void Mark(int part);
+  void ReadAll();
+  v1::CreateRequest Request(int part) const;
+  bool one_log() const { return simulation_.rules().mode != v1::MODE_ASYNC || !simulation_.rules().rate_one; }
+  // Does `what`, unless this look is over: the chief has given it up, or has died.
+  template <typename Argument>
+  std::function<void(Argument)> IfLooking(std::function<void(Argument)> what) {
+    return [this, look = look_, what = std::move(what)](Argument argument) {
+      if (look == look_) what(std::move(argument));
+    };
+  }
+
+  Simulation& simulation_;
+  Fleet& fleet_;
+  Histories& histories_;
+  int64_t look_ = 0;
+  size_t waiting_ = 0;       // for so many servers' answers
+  std::vector<Part> parts_;  // [server], of this look
+  bool all_ready_ = false;
+  Start newest_;  // snapshot; at first, where the job begins
+  int64_t generation_ = -1;  // that it has begun to create
+  int64_t joined_ = -1;      // the last that was ready on all
+  bool written_ = false;     // it has given all servers their values, of generation_
+  int64_t num_marks_ = 0;
+  std::string mark_;
+  v1::Progress progress_;  // at the mark
+  double ready_at_ = 0;    // ps/0
+};
+
+}  // namespace cairn::simulation

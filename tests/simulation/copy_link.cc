@@ -1,0 +1,129 @@
+#include "tests/simulation/copy_link.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ps/copy_session.h"
+
+namespace cairn::simulation {
+namespace {
+
+// The middle of one stream; both ends may be gone.
+class CopyWire final : public Link, public ps::CopySink, public std::enable_shared_from_this<CopyWire> {
+ public:
+  CopyWire(Simulation& simulation, Fleet& fleet, int part, int from, ps::CopyStreamHandler& handler)
+      : simulation_(simulation),
+        fleet_(fleet),
+        part_(part),
+        from_(from),
+        away_(from == part),
+        to_(fleet.ProcessOf(part, away_)),
+        handler_(&handler) {}
+
+  void Open() {
+    Up([this] {
+      ps::Server* const server = fleet_.At(part_, away_);
+      if (server == nullptr) {
+        End(absl::UnavailableError("failed to connect: Connection refused"));
+      } else {
+        session_ = std::make_unique<ps::CopySession>(*server, shared_from_this());
+      }
+    });
+  }
+  void Send(uint64_t number, ps::CopyItem item) {
+    Up([this, number, item = std::move(item)] {
+      if (session_ == nullptr) return;
+      absl::Status status;
+      ps::SplitIntoFrames(
+          number, item,
+          [&](const v1::CopyHeader& header, net::FloatSpans payload, const std::shared_ptr<const void>&) {
+            std::vector<absl::Span<const char>> runs;
+            for (const auto& run : payload) {
+              runs.emplace_back(reinterpret_cast<const char*>(run.data()), run.size() * sizeof(float));
+            }
+            if (status.ok()) status = session_->OnFrame(header, runs);
+          });
+      if (!status.ok()) Close(std::move(status));
+    });
+  }
+  // The serving end goes.
+  void Leave() {
+    handler_ = nullptr;
+    down_.Break();
+    EndSession();
+  }
+
+  bool Touches(int process) const override { return process == from_ || process == to_; }
+  void Break() override {
+    up_.Break();
+    down_.Break();
+    if (!fleet_.IsUp(to_)) session_.reset();  // before its server
+    EndSession();
+    End(absl::UnavailableError("the connection broke"));
+  }
+
+  // --- The copy's end ---
+  void Answer(const v1::CopyAnswer& answer) override {
+    Down([this, answer] {
+      if (handler_ != nullptr) handler_->OnAnswer(answer);
+    });
+  }
+  void Close(absl::Status reason) override {
+    EndSession();
+    End(std::move(reason));
+  }
+
+ private:
+  void Up(std::function<void()> what) {
+    up_.Send(simulation_.events, simulation_.random, simulation_.setting.longest_delay, std::move(what),
+             [this] { return fleet_.AwakeAt(to_); });
+  }
+  void Down(std::function<void()> what) {
+    down_.Send(simulation_.events, simulation_.random, simulation_.setting.longest_delay, std::move(what),
+               [this] { return fleet_.AwakeAt(from_); });
+  }
+  // The first reason stays.
+  void End(absl::Status reason) {
+    if (std::exchange(ended_, true)) return;
+    Down([this, reason = std::move(reason)] {
+      if (handler_ != nullptr) std::exchange(handler_, nullptr)->OnClosed(reason);
+    });
+  }
+  // Not now: it may be what is at work. What is on the way to it is lost.
+  void EndSession() {
+    up_.Break();
+    simulation_.events.After(simulation_.Delay(), [self = shared_from_this()] { self->session_.reset(); });
+  }
+
+  Simulation& simulation_;
+  Fleet& fleet_;
+  const int part_, from_;
+  const bool away_;  // where the copy is
+  const int to_;
+  ps::CopyStreamHandler* handler_;
+  std::unique_ptr<ps::CopySession> session_;
+  bool ended_ = false;
+  Way up_, down_;
+};
+
+class CopyLink final : public ps::CopyStream {
+ public:
+  explicit CopyLink(std::shared_ptr<CopyWire> wire) : wire_(std::move(wire)) { wire_->Open(); }
+  ~CopyLink() override { wire_->Leave(); }
+  void Send(uint64_t number, ps::CopyItem item) override { wire_->Send(number, std::move(item)); }
+
+ private:
+  const std::shared_ptr<CopyWire> wire_;
+};
+
+}  // namespace
+
+std::unique_ptr<ps::CopyStream> DialCopy(Simulation& simulation, Fleet& fleet, int part, int from,
+                                         ps::CopyStreamHandler& handler) {
+  auto wire = std::make_shared<CopyWire>(simulation, fleet, part, from, handler);
+  fleet.Add(wire);
+  return std::make_unique<CopyLink>(std::move(wire));
+}
+
+}  // namespace cairn::simulation

@@ -1,0 +1,128 @@
+// The servers of a simulated job, each in a process that may die, be started again with nothing, or stand
+// still; and the ways to them. A process holds its own part and, with copies, the copy of the part before it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/core/random.h"
+#include "ps/server.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/setting.h"
+#include "tests/support/fake_clock.h"
+
+namespace cairn::simulation {
+
+// What all of one simulation share.
+struct Simulation {
+  explicit Simulation(uint64_t seed) : random(seed, "protocol"), setting(random), events(clock) {}
+
+  const Rules& rules() const { return setting.rules; }
+  double Delay() { return setting.longest_delay * random.NextUniform(); }
+  double UpTo(double seconds) { return seconds * random.NextUniform(); }
+  int Below(int bound) { return static_cast<int>(random.NextBelow(static_cast<uint32_t>(bound))); }
+
+  Random random;
+  const Setting setting;
+  test::FakeClock clock;
+  Events events;
+  int64_t held = 0;  // answers
+};
+
+// What breaks when a process dies, or by itself.
+class Link {
+ public:
+  virtual ~Link() = default;
+  virtual bool Touches(int process) const = 0;
+  virtual void Break() = 0;
+};
+
+class Fleet {
+ public:
+  explicit Fleet(Simulation& simulation);
+  ~Fleet();
+
+  int size() const { return static_cast<int>(processes_.size()); }
+  // Where a part is at home, or away: in the process of its copy.
+  int ProcessOf(int part, bool away) const { return away ? (part + 1) % size() : part; }
+  // Null when the process is not there.
+  ps::Server* At(int part, bool away) const;
+  bool IsUp(int process) const { return Of(process).up; }
+  double AwakeAt(int process) const { return Of(process).paused_until; }
+  // What servers say now is nobody's answer: their process dies.
+  bool dying() const { return dying_; }
+
+  // Without a word; the links to it break.
+  void Kill(int process);
+  void Restart(int process);
+  void Pause(int process, double seconds);
+  void BreakOneLink();
+  void Tick();
+  // Copies are kept up by whoever is awake.
+  void KeepUpCopies();
+  void Add(std::weak_ptr<Link> link) { links_.push_back(std::move(link)); }
+
+  // Calls a server, and `then` with its answer: UNAVAILABLE when nobody listens, DEADLINE_EXCEEDED after
+  // `limit` seconds.
+  template <typename Response>
+  void Ask(int part, bool away, double limit, std::function<void(ps::Server&, ps::Reply<Response>)> call,
+           std::function<void(absl::StatusOr<Response>)> then) {
+    auto settled = std::make_shared<bool>(false);
+    std::function<void(absl::StatusOr<Response>)> tell = [settled, then = std::move(then)](
+                                                             absl::StatusOr<Response> answer) {
+      if (!std::exchange(*settled, true)) then(std::move(answer));
+    };
+    Events& events = simulation_.events;
+    events.After(limit, [tell] { tell(absl::DeadlineExceededError("no answer in time")); });
+    Arrive(events.now() + simulation_.Delay(), ProcessOf(part, away), [this, part, away, call, tell] {
+      ps::Server* const server = At(part, away);
+      const auto answer = [this, tell](absl::StatusOr<Response> response) {
+        if (dying_) response = absl::UnavailableError("the connection broke");
+        simulation_.events.After(simulation_.Delay(), [tell, response] { tell(response); });
+      };
+      if (server == nullptr) {
+        answer(absl::UnavailableError("failed to connect: Connection refused"));
+      } else {
+        call(*server, answer);
+      }
+    });
+  }
+
+ private:
+  struct Process {
+    bool up = false;
+    double paused_until = 0;
+    std::unique_ptr<ps::Server> own, copy;  // of the part before; null without copies
+  };
+  const Process& Of(int process) const { return processes_[static_cast<size_t>(process)]; }
+  Process& Of(int process) { return processes_[static_cast<size_t>(process)]; }
+  std::unique_ptr<ps::Server> MakeServer(int part, int process);
+  void Arrive(double at, int process, std::function<void()> what);
+
+  Simulation& simulation_;
+  std::vector<std::weak_ptr<Link>> links_;
+  std::vector<Process> processes_;
+  uint64_t last_incarnation_ = 0;
+  bool dying_ = false;
+};
+
+// Who serves a part, as a client knows it.
+struct Known {
+  bool away = false;
+  uint64_t incarnation = 0;  // 0: nothing is known
+  int64_t epoch = 0;
+};
+struct Found {
+  v1::ConnectResponse response;
+  bool away = false;
+};
+// As client::Connection: looks where the part was last, then where its copy is, and has that take its place.
+// ABORTED when what was known is lost; of a part of which nothing is known, whatever there is.
+void Find(Simulation& simulation, Fleet& fleet, int part, const Known& known,
+          std::function<void(absl::StatusOr<Found>)> then);
+
+}  // namespace cairn::simulation

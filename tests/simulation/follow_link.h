@@ -1,0 +1,17 @@
+// Between a follower and ps/0, as ps/follow.cc does it.
+#pragma once
+
+#include <memory>
+
+#include "tests/simulation/fleet.h"
+
+namespace cairn::simulation {
+
+struct Follower {
+  int part, process;
+  int64_t epoch;
+};
+std::unique_ptr<ps::SequencerPort> FollowLeader(Simulation& simulation, Fleet& fleet, const Follower& follower,
+                                                const v1::Job& job, std::shared_ptr<ps::Shard> shard);
+
+}  // namespace cairn::simulation

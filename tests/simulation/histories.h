@@ -1,0 +1,56 @@
+// A checker for each history of a job: one begins whenever all servers are set back together.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/simulation/checker.h"
+
+namespace cairn::simulation {
+
+class Histories {
+ public:
+  explicit Histories(const Rules& rules) : rules_(rules) {}
+
+  // The servers hear of this generation of the job; nothing when they have before.
+  void Begin(int64_t generation, const Start& start) {
+    if (checkers_.count(generation) > 0) return;
+    if (!checkers_.empty()) newest().SetBack(start);
+    checkers_[generation] = std::make_unique<Checker>(rules_, start);
+  }
+  bool begun() const { return !checkers_.empty(); }
+  int64_t generation() const { return checkers_.rbegin()->first; }
+  Checker& newest() { return *checkers_.rbegin()->second; }
+  Checker& Of(int64_t generation) { return *checkers_.at(generation); }
+  // Servers draw these for a generation (ps/server.cc).
+  Checker& OfIncarnation(uint64_t incarnation) { return Of(static_cast<int64_t>(incarnation >> 32)); }
+
+  std::vector<std::string> violations() const {
+    std::vector<std::string> all;
+    for (const auto& [generation, checker] : checkers_) {
+      all.insert(all.end(), checker->violations().begin(), checker->violations().end());
+    }
+    return all;
+  }
+  bool sound() const {
+    for (const auto& [generation, checker] : checkers_) {
+      if (!checker->violations().empty()) return false;
+    }
+    return true;
+  }
+  Checker::Coverage coverage() const {
+    Checker::Coverage all;
+    for (const auto& [generation, checker] : checkers_) all += checker->coverage();
+    return all;
+  }
+
+ private:
+  const Rules rules_;
+  std::map<int64_t, std::unique_ptr<Checker>> checkers_;  // [generation]
+};
+
+}  // namespace cairn::simulation

@@ -1,0 +1,530 @@
+#include "tests/simulation/workers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/grpc_util.h"
+#include "ps/work_proto.h"
+#include "tests/unit/ps/pieces.h"
+
+namespace cairn::simulation {
+namespace {
+
+constexpr double kHeartbeat = kLease / 4;
+constexpr double kCall = 10;
+constexpr double kReadLimit = 60;
+
+int64_t GenerationAt(ps::Server& server, int part) {
+  int64_t generation = -1;
+  v1::ConnectRequest request;
+  request.set_protocol(net::kProtocolVersion);
+  request.set_server(part);
+  server.Connect(request, [&](absl::StatusOr<v1::ConnectResponse> response) {
+    if (response.ok() && response->state() == v1::STATE_READY) generation = response->job().generation();
+  });
+  return generation;
+}
+
+}  // namespace
+
+Workers::Workers(Simulation& simulation, Fleet& fleet, Histories& histories)
+    : simulation_(simulation), fleet_(fleet), histories_(histories) {
+  workers_.resize(static_cast<size_t>(rules().workers));
+  heard_.resize(workers_.size());
+}
+
+void Workers::Begin() {
+  for (int w = 0; w < rules().workers; ++w) {
+    Worker& worker = At(w);
+    worker.steps_left = simulation_.setting.steps;
+    worker.up_way.resize(static_cast<size_t>(num_servers()));
+    worker.down_way.resize(worker.up_way.size());
+    const bool late = simulation_.Below(10) == 0;
+    simulation_.events.After(simulation_.UpTo(late ? 60 : 3), [this, w] { Start(w); });
+  }
+}
+
+bool Workers::any_up() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.up; });
+}
+
+void Workers::Expire(double now, bool absent_too) {
+  Checker& checker = histories_.newest();
+  for (int w = 0; w < rules().workers; ++w) {
+    const bool lives = checker.LiveIncarnation(w).has_value();
+    if (lives && heard_[static_cast<size_t>(w)] < now - kLease) checker.Left(w);
+    if (!lives && absent_too) checker.Left(w);
+  }
+}
+
+void Workers::Act(int w, int64_t life, std::function<void()> what) {
+  Worker& worker = At(w);
+  if (worker.life != life) return;
+  if (simulation_.events.now() < worker.paused_until) {
+    simulation_.events.At(worker.paused_until, [this, w, life, what = std::move(what)] { Act(w, life, what); });
+  } else {
+    what();
+  }
+}
+
+void Workers::Later(int w, double seconds, std::function<void()> what) {
+  simulation_.events.After(
+      seconds, [this, w, life = At(w).life, what = std::move(what)] { Act(w, life, std::move(what)); });
+}
+
+// --- Its life ---
+
+void Workers::Die(int w) {
+  Worker& worker = At(w);
+  ++worker.life;
+  worker.up = worker.pushing = false;
+  LeftUnseen(w);
+  for (int s = 0; s < num_servers(); ++s) BreakStream(w, s);
+}
+
+void Workers::Start(int w) {
+  Die(w);
+  Worker& worker = At(w);
+  worker.up = true;
+  worker.step = 0;
+  worker.incarnation = 0;
+  worker.paused_until = 0;
+  worker.work.Clear();
+  if (worker.steps_left <= 0) worker.steps_left = 1;
+  FindServers(w);
+}
+
+// All that are ready, in one generation of the job.
+void Workers::FindServers(int w) {
+  Worker& worker = At(w);
+  worker.known.assign(static_cast<size_t>(num_servers()), {});
+  worker.layouts.assign(worker.known.size(), 0);
+  worker.looking.assign(worker.known.size(), false);
+  auto found = std::make_shared<std::vector<Found>>();
+  auto failed = std::make_shared<bool>(false);
+  for (int s = 0; s < num_servers(); ++s) {
+    Find(simulation_, fleet_, s, {}, As<absl::StatusOr<Found>>(w, [=, this](absl::StatusOr<Found> one) {
+           if (*failed) return;
+           const bool ready = one.ok() && one->response.state() == v1::STATE_READY;
+           if (ready) found->push_back(*one);
+           *failed = !ready || found->back().response.job().generation() !=
+                                   found->front().response.job().generation();
+           if (*failed) {
+             Later(w, 1, [this, w] { FindServers(w); });
+             return;
+           }
+           Worker& finder = At(w);
+           finder.known[static_cast<size_t>(s)] = {one->away, one->response.incarnation(), one->response.epoch()};
+           finder.layouts[static_cast<size_t>(s)] = one->response.layout();
+           if (static_cast<int>(found->size()) < num_servers()) return;
+           finder.generation = one->response.job().generation();
+           Join(w, 0);
+         }));
+  }
+}
+
+void Workers::Join(int w, int s) {
+  v1::JoinRequest request;
+  request.set_worker(w);
+  request.set_task(absl::StrCat("worker/", w));
+  request.set_incarnation(At(w).incarnation);
+  fleet_.Ask<v1::JoinResponse>(
+      s, away(w, s), kCall,
+      [this, w, s, request](ps::Server& server, auto reply) {
+        const int64_t generation = s == 0 ? GenerationAt(server, s) : -1;
+        if (generation >= 0) histories_.Of(generation).Left(w);  // its life before ends with this
+        if (s == 0) heard_[static_cast<size_t>(w)] = simulation_.events.now();
+        server.Join(request, [this, w, s, reply = std::move(reply)](auto response) mutable {
+          if (response.ok() && s == 0 && !fleet_.dying()) {
+            histories_.OfIncarnation(response->incarnation()).Joined(w, response->incarnation(), response->clock());
+          }
+          reply(std::move(response));
+        });
+      },
+      As<absl::StatusOr<v1::JoinResponse>>(w, [this, w, s](absl::StatusOr<v1::JoinResponse> response) {
+        const bool lost = simulation_.Below(20) == 0;
+        if (!response.ok() || lost) {  // a later life has overtaken it, or the server is not what it was
+          Later(w, 2, [this, w] { Start(w); });
+          return;
+        }
+        Worker& worker = At(w);
+        worker.incarnation = response->incarnation();
+        if (s == 0) {
+          worker.work = response->work();
+          worker.position = response->position();
+        }
+        if (s + 1 < num_servers()) {
+          Join(w, s + 1);
+        } else {
+          if (simulation_.events.now() - heard_[static_cast<size_t>(w)] > kHeartbeat) LeftUnseen(w);
+          Heartbeat(w);
+          Pull(w);
+        }
+      }));
+}
+
+void Workers::Heartbeat(int w) {
+  Later(w, kHeartbeat, [this, w] {
+    for (int s = 0; s < num_servers(); ++s) {
+      v1::HeartbeatRequest request;
+      request.set_worker(w);
+      request.set_incarnation(At(w).incarnation);
+      fleet_.Ask<v1::HeartbeatResponse>(
+          s, away(w, s), kHeartbeat,
+          [this, w, s, request](ps::Server& server, auto reply) {
+            server.Heartbeat(request, [&](absl::StatusOr<v1::HeartbeatResponse> response) {
+              if (response.ok() && s == 0) {
+                heard_[static_cast<size_t>(w)] = simulation_.events.now();
+                Checker& checker = histories_.OfIncarnation(request.incarnation());
+                if (checker.LiveIncarnation(w) != request.incarnation() && !rules().copies) {
+                  checker.Violation(absl::StrCat("worker ", w, " is heard of, though it has left"));
+                }
+              }
+              reply(std::move(response));
+            });
+          },
+          As<absl::StatusOr<v1::HeartbeatResponse>>(w, [this, w, s](absl::StatusOr<v1::HeartbeatResponse> response) {
+            if (absl::IsAborted(response.status())) {
+              Start(w);
+            } else if (!response.ok() && simulation_.setting.server_faults != ServerFaults::kNone) {
+              Mend(w, s);
+            }
+          }));
+    }
+    Heartbeat(w);
+  });
+}
+
+void Workers::Mend(int w, int s) {
+  const auto index = static_cast<size_t>(s);
+  Worker& worker = At(w);
+  if (worker.looking[index]) return;
+  worker.looking[index] = true;
+  Find(simulation_, fleet_, s, worker.known[index],
+       As<absl::StatusOr<Found>>(w, [this, w, s, index](absl::StatusOr<Found> found) {
+         Worker& looker = At(w);
+         looker.looking[index] = false;
+         if (absl::IsAborted(found.status()) || (found.ok() && found->response.layout() != looker.layouts[index])) {
+           Start(w);
+           return;
+         }
+         if (!found.ok()) {
+           Later(w, 0.5, [this, w, s] { Mend(w, s); });
+           return;
+         }
+         looker.known[index] = {found->away, found->response.incarnation(), found->response.epoch()};
+         if (looker.pushing && !looker.answers[index].has_value()) {
+           BreakStream(w, s);
+           Push(w, s);
+         }
+       }));
+}
+
+// --- Its steps ---
+
+void Workers::Pull(int w) {
+  Worker& worker = At(w);
+  const int64_t pull = ++worker.pulls;
+  worker.versions.assign(static_cast<size_t>(num_servers()), -1);
+  if (!one_log()) {
+    for (int s = 0; s < num_servers(); ++s) ReadFrom(w, s, pull);
+    return;
+  }
+  v1::MarkRequest request;
+  request.set_token(absl::StrCat(w, "#", worker.life, ".", pull));
+  fleet_.Ask<v1::MarkResponse>(
+      0, away(w, 0), kCall, [request](ps::Server& server, auto reply) { server.Mark(request, std::move(reply)); },
+      As<absl::StatusOr<v1::MarkResponse>>(w, [this, w, pull](absl::StatusOr<v1::MarkResponse> response) {
+        if (At(w).pulls != pull) return;
+        if (response.ok()) {
+          for (int s = 0; s < num_servers(); ++s) ReadFrom(w, s, pull);
+        } else {
+          Mend(w, 0);
+          Later(w, 1, [this, w] { Pull(w); });
+        }
+      }));
+}
+
+void Workers::ReadFrom(int w, int s, int64_t pull) {
+  const std::string mark = one_log() ? absl::StrCat(w, "#", At(w).life, ".", pull) : std::string();
+  fleet_.Ask<Read>(
+      s, away(w, s), kReadLimit,
+      [this, s, mark, layout = At(w).layouts[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
+        const auto job = server.JobForLayout(layout);
+        if (!job.ok()) {
+          reply(job.status());
+          return;
+        }
+        (*job)->shard().Read(mark, [this, s, generation = (*job)->job().generation(),
+                                    reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
+          if (!read.ok()) {
+            if (simulation_.setting.server_faults == ServerFaults::kNone) {
+              histories_.newest().Violation(absl::StrCat("a read on ps/", s, " fails: ", read.status().message()));
+            }
+            reply(read.status());
+            return;
+          }
+          const float value = read->values.data->data()[0];
+          if (one_log() && !fleet_.dying()) histories_.Of(generation).Read(s, read->values.version, value);
+          reply(Read{read->values.version, read->finished, value});
+        });
+      },
+      As<absl::StatusOr<Read>>(w, [this, w, s, pull](absl::StatusOr<Read> read) {
+        if (At(w).pulls != pull) return;
+        if (read.ok()) {
+          OnRead(w, s, pull, *read);
+        } else {
+          ++At(w).pulls;  // this one is given up
+          Mend(w, s);
+          Later(w, 1, [this, w] { Pull(w); });
+        }
+      }));
+}
+
+void Workers::OnRead(int w, int s, int64_t /*pull*/, const Read& read) {
+  Worker& worker = At(w);
+  worker.versions[static_cast<size_t>(s)] = read.version;
+  for (const int64_t version : worker.versions) {
+    if (version < 0) return;
+    if (one_log() && version != worker.versions[0]) {
+      histories_.Of(worker.generation)
+          .Violation(absl::StrCat("worker ", w, " reads versions ", version, " and ", worker.versions[0],
+                                  " at one mark"));
+    }
+  }
+  ++worker.pulls;
+  if (read.finished) {
+    Leave(w);
+  } else {
+    Proceed(w);
+  }
+}
+
+void Workers::Proceed(int w) {
+  if (!handed_out()) {
+    Compute(w);
+  } else if (At(w).work.over()) {
+    Leave(w);
+  } else if (At(w).work.tickets().empty()) {
+    AwaitWork(w);
+  } else {
+    Compute(w);
+  }
+}
+
+void Workers::AwaitWork(int w) {
+  v1::WaitRequest request;
+  request.set_condition(v1::CONDITION_WORK);
+  request.set_worker(w);
+  request.set_wait_seconds(1);
+  fleet_.Ask<v1::WaitResponse>(
+      0, away(w, 0), kCall, [request](ps::Server& server, auto reply) { server.Wait(request, std::move(reply)); },
+      As<absl::StatusOr<v1::WaitResponse>>(w, [this, w](absl::StatusOr<v1::WaitResponse> response) {
+        if (response.ok() && response->holds()) {
+          At(w).work = response->work();
+          Proceed(w);
+          return;
+        }
+        if (!response.ok()) Mend(w, 0);
+        Later(w, 0.5, [this, w] { AwaitWork(w); });
+      }));
+}
+
+void Workers::Compute(int w) {
+  Later(w, simulation_.UpTo(simulation_.setting.computing), [this, w] {
+    Worker& worker = At(w);
+    worker.gradient.key = {.worker = w, .incarnation = worker.incarnation, .step = ++worker.step};
+    if (handed_out()) {
+      const v1::Ticket& ticket = worker.work.tickets(0);
+      worker.gradient.examples = ticket.count();
+      worker.gradient.position = ticket.epoch() * rules().num_examples + ticket.first();
+    } else {
+      worker.gradient.examples = simulation_.Below(8) == 0 ? 0 : 1 + simulation_.Below(4);
+      worker.gradient.position = ++worker.position;
+    }
+    worker.value = static_cast<float>(simulation_.Below(17)) - 8;
+    worker.answers.assign(static_cast<size_t>(num_servers()), std::nullopt);
+    worker.pushing = true;
+    for (int s = 0; s < num_servers(); ++s) Push(w, s);
+  });
+}
+
+void Workers::Push(int w, int s) {
+  Worker& worker = At(w);
+  const auto index = static_cast<size_t>(s);
+  ps::Gradient gradient = worker.gradient;
+  gradient.base_version = worker.versions[index];
+  worker.up_way[index].Send(
+      simulation_.events, simulation_.random, simulation_.setting.longest_delay,
+      [this, w, s, gradient, value = worker.value, life = worker.life, generation = worker.generation] {
+        TakePush(w, s, gradient, value, life, generation);
+      },
+      [this, w, s] { return fleet_.AwakeAt(fleet_.ProcessOf(s, away(w, s))); });
+}
+
+// What a session does with it.
+void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, int64_t life, int64_t generation) {
+  const auto answer = [=, this](absl::StatusOr<Worker::Answer> told) {
+    if (fleet_.dying()) return;
+    At(w).down_way[static_cast<size_t>(s)].Send(
+        simulation_.events, simulation_.random, simulation_.setting.longest_delay,
+        [=, this] {
+          Act(w, life, [=, this] {
+            if (told.ok()) {
+              OnAnswer(w, s, gradient.key.step, *told);
+            } else {
+              Mend(w, s);
+            }
+          });
+        },
+        [] { return 0.0; });
+  };
+  ps::Server* const server = fleet_.At(s, away(w, s));
+  if (server == nullptr) return;  // the stream breaks
+  const auto job = server->JobForLayout(At(w).layouts[static_cast<size_t>(s)]);
+  if (!job.ok() || !server->ready()) {
+    answer(job.ok() ? absl::FailedPreconditionError("no job is ready") : job.status());
+    return;
+  }
+  const int64_t here = (*job)->job().generation();
+  Checker& checker = histories_.Of(here);
+  ps::Shard& shard = (*job)->shard();
+  auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
+  if (gradient.examples > 0) (void)push->AddChunk(ps::At(0), ps::Bytes({value}));
+  const int64_t arrival = checker.Arrived(s, gradient, value);
+  checker.ComputedIn(gradient.key, generation, here);
+  std::weak_ptr<ps::ActiveJob> hands_out;
+  if ((*job)->hands_out_data()) hands_out = *job;
+  shard.FinishPush(std::move(push), [=, this, &checker](absl::StatusOr<ps::PushResult> result) {
+    if (!result.ok()) {
+      checker.Lost(arrival);
+      if (simulation_.setting.server_faults == ServerFaults::kNone) {
+        checker.Violation(absl::StrCat("a push on ps/", s, " fails: ", result.status().message()));
+      }
+      answer(result.status());
+      return;
+    }
+    if (fleet_.dying()) {
+      checker.Lost(arrival);
+      return;
+    }
+    Worker::Answer told = {.result = *result, .value = {}, .work = {}};
+    told.result.values.data.reset();
+    if (result->values.data != nullptr) told.value = result->values.data->data()[0];
+    checker.Answered(arrival, *result, told.value);
+    const auto ticketed = hands_out.lock();
+    if (ticketed == nullptr) {
+      answer(std::move(told));
+      return;
+    }
+    told.work = ps::ToProto(*ticketed->sequencer()->WorkOf(w));
+    if (ticketed->replicator() == nullptr) {
+      answer(std::move(told));
+    } else {
+      ticketed->replicator()->WhenHeld([answer, told](const absl::Status& lost) {
+        answer(lost.ok() ? absl::StatusOr<Worker::Answer>(told) : lost);
+      });
+    }
+  });
+}
+
+void Workers::OnAnswer(int w, int s, int64_t step, const Worker::Answer& answer) {
+  Worker& worker = At(w);
+  if (!worker.pushing || worker.step != step) return;
+  worker.answers[static_cast<size_t>(s)] = answer;
+  for (const auto& each : worker.answers) {
+    if (!each.has_value()) return;
+  }
+  worker.pushing = false;
+  worker.work = worker.answers[0]->work;
+  bool pull = false, rejected = false, finished = false;
+  for (size_t i = 0; i < worker.answers.size(); ++i) {
+    const Worker::Answer& each = *worker.answers[i];
+    rejected |= each.result.outcome == v1::OUTCOME_REJECTED;
+    finished |= each.result.finished || each.result.outcome == v1::OUTCOME_FINISHED;
+    pull |= !each.value.has_value();
+    pull |= one_log() && each.result.version != worker.answers[0]->result.version;
+    worker.versions[i] = each.result.version;
+  }
+  if (rejected) {
+    Later(w, Delay(), [this, w] { Start(w); });
+  } else if (finished || (--worker.steps_left <= 0 && !handed_out())) {
+    Leave(w);
+  } else if (pull) {
+    Pull(w);
+  } else {
+    Proceed(w);
+  }
+}
+
+void Workers::Leave(int w) {
+  const uint64_t incarnation = At(w).incarnation;
+  const std::vector<Known> known = At(w).known;
+  Die(w);
+  for (int s = 0; s < num_servers(); ++s) {
+    v1::LeaveRequest request;
+    request.set_worker(w);
+    request.set_incarnation(incarnation);
+    request.set_reason(v1::LEAVE_REASON_FINISHED);
+    fleet_.Ask<v1::LeaveResponse>(
+        s, known[static_cast<size_t>(s)].away, kCall,
+        [this, w, s, request](ps::Server& server, auto reply) {
+          Checker& checker = histories_.OfIncarnation(request.incarnation());
+          if (s == 0 && checker.LiveIncarnation(w) == request.incarnation()) checker.Left(w);
+          server.Leave(request, std::move(reply));
+        },
+        [](const auto&) {});
+  }
+}
+
+// --- Faults ---
+
+void Workers::BreakStream(int w, int s) {
+  At(w).up_way[static_cast<size_t>(s)].Break();
+  At(w).down_way[static_cast<size_t>(s)].Break();
+}
+
+void Workers::ProcessDied(int process) {
+  for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
+    for (int s = 0; s < num_servers(); ++s) {
+      if (!At(w).up || At(w).known.empty() || fleet_.ProcessOf(s, away(w, s)) != process) continue;
+      BreakStream(w, s);
+      if (At(w).pushing) Later(w, Delay(), [this, w, s] { Mend(w, s); });
+    }
+  }
+}
+
+void Workers::BreakOne() {
+  const int w = simulation_.Below(rules().workers), s = simulation_.Below(num_servers());
+  BreakStream(w, s);
+  Later(w, Delay(), [this, w, s] {
+    const Worker& again = At(w);
+    if (again.pushing && !again.answers[static_cast<size_t>(s)].has_value()) Push(w, s);
+  });
+}
+
+bool Workers::KillOne() {
+  const int w = simulation_.Below(rules().workers);
+  if (!At(w).up) return false;
+  const bool joined = At(w).incarnation != 0;
+  Die(w);
+  // Who has never joined is waited for, and data that is handed out must be used by somebody.
+  if (w == 0 || !joined || simulation_.Below(4) > 0) {
+    simulation_.events.After(simulation_.UpTo(2 * kLease), [this, w] { Start(w); });
+  }
+  return true;
+}
+
+void Workers::PauseOne(double seconds) {
+  const int w = simulation_.Below(rules().workers);
+  At(w).paused_until = simulation_.events.now() + seconds;
+  LeftUnseen(w);
+}
+
+// With copies its lease may run out on a server that takes a place meanwhile.
+void Workers::LeftUnseen(int w) {
+  if (rules().copies && At(w).incarnation != 0) histories_.OfIncarnation(At(w).incarnation).Left(w);
+}
+
+}  // namespace cairn::simulation

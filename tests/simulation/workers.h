@@ -1,0 +1,106 @@
+// The workers of a simulated job, as the client library does it: they find the servers, join, pull, compute,
+// push and repeat what was not answered; they die, pause and come back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "tests/simulation/fleet.h"
+#include "tests/simulation/histories.h"
+
+namespace cairn::simulation {
+
+class Workers {
+ public:
+  Workers(Simulation& simulation, Fleet& fleet, Histories& histories);
+
+  void Begin();
+  // Streams to it are broken.
+  void ProcessDied(int process);
+  // A worker's stream to a server breaks.
+  void BreakOne();
+  // False when it was not there.
+  bool KillOne();
+  void PauseOne(double seconds);
+  bool any_up() const;
+  // ps/0's leases are over by now for those of whom it has not heard, in a history of which it is part.
+  void Expire(double now, bool absent_too);
+
+ private:
+  struct Worker {
+    int64_t life = 0;  // what was planned for another is void
+    bool up = false;
+    double paused_until = 0;
+    int steps_left = 0;
+    uint64_t incarnation = 0;
+    int64_t generation = 0;
+    int64_t step = 0, pulls = 0, position = 0;
+    std::vector<Known> known;       // [server]
+    std::vector<uint64_t> layouts;  // [server]
+    std::vector<bool> looking;      // [server]: for who serves the part now
+    std::vector<int64_t> versions;  // [server] of what it computes from
+    v1::Work work;
+    bool pushing = false;
+    ps::Gradient gradient;
+    float value = 0;
+    struct Answer {
+      ps::PushResult result;
+      std::optional<float> value;
+      v1::Work work;
+    };
+    std::vector<std::optional<Answer>> answers;  // [server]
+    std::vector<Way> up_way, down_way;           // [server]: its streams
+  };
+  struct Read {
+    int64_t version;
+    bool finished;
+    float value;
+  };
+
+  Worker& At(int w) { return workers_[static_cast<size_t>(w)]; }
+  const Rules& rules() const { return simulation_.rules(); }
+  double Delay() { return simulation_.Delay(); }
+  bool one_log() const { return rules().mode != v1::MODE_ASYNC || !rules().rate_one; }
+  bool handed_out() const { return rules().num_examples > 0; }
+  bool away(int w, int s) { return At(w).known[static_cast<size_t>(s)].away; }
+  int num_servers() const { return rules().servers; }
+
+  // Does `what` as this life of the worker: not when it has died, and later when it pauses.
+  void Act(int w, int64_t life, std::function<void()> what);
+  void Later(int w, double seconds, std::function<void()> what);
+  template <typename Argument>
+  std::function<void(Argument)> As(int w, std::function<void(Argument)> what) {
+    return [this, w, life = At(w).life, what = std::move(what)](Argument argument) {
+      Act(w, life, [what, argument] { what(argument); });
+    };
+  }
+  void Die(int w);
+  void LeftUnseen(int w);
+  void Start(int w);
+  void FindServers(int w);
+  void Join(int w, int s);
+  void Heartbeat(int w);
+  // A server did not answer, or not as who serves the part: finds who does, and then repeats what is under way.
+  void Mend(int w, int s);
+  void Pull(int w);
+  void ReadFrom(int w, int s, int64_t pull);
+  void OnRead(int w, int s, int64_t pull, const Read& read);
+  void Proceed(int w);
+  void AwaitWork(int w);
+  void Compute(int w);
+  void Push(int w, int s);
+  void TakePush(int w, int s, const ps::Gradient& gradient, float value, int64_t life, int64_t generation);
+  void OnAnswer(int w, int s, int64_t step, const Worker::Answer& answer);
+  void Leave(int w);
+  void BreakStream(int w, int s);
+
+  Simulation& simulation_;
+  Fleet& fleet_;
+  Histories& histories_;
+  std::vector<Worker> workers_;
+  std::vector<double> heard_;  // [worker]: when ps/0 last heard of it
+};
+
+}  // namespace cairn::simulation
