@@ -25,7 +25,14 @@ class NowherePort final : public ps::SequencerPort {
   void ReportExecuted(int64_t) override {}
 };
 
-bool TooLarge(const v1::CreateRequest& request) {
+// Nobody listens there.
+class NowhereStream final : public ps::CopyStream {
+ public:
+  void Send(uint64_t, ps::CopyItem) override {}
+};
+
+template <typename Request>
+bool TooLarge(const Request& request) {
   int64_t elements = 0;
   for (const v1::VariableSlice& proto : request.slices()) {
     const auto slice = net::Slice::FromProto(proto);
@@ -81,14 +88,18 @@ class ServerPlayer::Log final : public ps::LogSink {
   void End() override {}
 };
 
-ServerPlayer::ServerPlayer(int index)
+ServerPlayer::ServerPlayer(int index, int place)
     : server_({.index = index,
+               .place = place,
                .incarnation = 1,
                .connect_to_leader =
                    [this](const v1::Job&, std::shared_ptr<ps::Shard> shard, int64_t) {
                      follower_shard_ = std::move(shard);
                      return std::make_unique<NowherePort>();
-                   }},
+                   },
+               .connect_to_copy = place < 0 ? ps::CopyDialer() :
+                   [](const std::string&, int, ps::CopyStreamHandler&) { return std::make_unique<NowhereStream>(); },
+               .copies_by_calls = true},
               clock_),
       sink_(std::make_shared<Sink>()) {
   static const bool quiet = [] {
@@ -188,6 +199,10 @@ void ServerPlayer::PlayStep(const Step& step) {
     case Step::WHAT_NOT_SET:
       return;
   }
+}
+
+bool ServerPlayer::IsTooLarge(const v1::CopyOrigin& origin) {
+  return TooLarge(origin);
 }
 
 void ServerPlayer::Create(const v1::CreateRequest& request) {

@@ -17,13 +17,17 @@ v1::CreateRequest SmallJob(v1::Mode mode, int servers);
 // One server in this process. Whatever comes, it answers each call once.
 class ServerPlayer {
  public:
-  // `index`: 0, or 1 for a follower, whose leader is the script.
-  explicit ServerPlayer(int index);
+  // `index`: 0, or 1 for a follower, whose leader is the script. `place`: of the process that it is in, when
+  // that is another; it then may keep a copy.
+  explicit ServerPlayer(int index, int place = -1);
   ~ServerPlayer();
 
   // Creates the job, writes its values, and has worker 0 join.
   void MakeReady(const v1::CreateRequest& request);
   void Play(const Script& script);
+  ps::Server& server() { return server_; }
+  // More than there shall be memory for here; what makes no sense is not.
+  static bool IsTooLarge(const v1::CopyOrigin& origin);
 
  private:
   class Sink;

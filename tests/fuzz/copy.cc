@@ -1,0 +1,72 @@
+// What a foreign source brings a server as the copy of ps/0's part: frames, and what clients then ask of it.
+#include <memory>
+
+#include "ps/copy_session.h"
+#include "tests/fuzz/script.h"
+#include "tests/fuzz/server_script.h"
+
+namespace {
+
+using namespace cairn;
+
+class Sink final : public ps::CopySink {
+ public:
+  void Answer(const v1::CopyAnswer&) override {}
+  void Close(absl::Status reason) override { FUZZ_CHECK(!reason.ok() && !reason.message().empty()); }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto script = fuzz::ParseText<fuzz::CopyScript>(data, size);
+  fuzz::ServerPlayer player(0, /*place=*/1);
+  auto session = std::make_unique<ps::CopySession>(player.server(), std::make_shared<Sink>());
+  for (const fuzz::CopyStep& step : script.steps()) {
+    switch (step.what_case()) {
+      case fuzz::CopyStep::kItem: {  // whole, and so mostly read
+        if (player.IsTooLarge(step.item().body().origin())) break;
+        v1::CopyHeader header;
+        const std::string& floats = step.item().floats();
+        if (!floats.empty()) {
+          header.mutable_floats()->set_state(step.item().state());
+          const absl::Span<const char> run(floats);
+          (void)session->OnFrame(header, {&run, 1});
+        }
+        header.mutable_item()->set_number(step.item().number());
+        header.mutable_item()->set_text(step.item().body().SerializeAsString());
+        header.mutable_item()->set_floats(static_cast<int64_t>(floats.size() / sizeof(float)));
+        const absl::Status status = session->OnFrame(header, {});
+        FUZZ_CHECK(status.ok() || !status.message().empty());
+        break;
+      }
+      case fuzz::CopyStep::kFrame: {
+        const absl::Span<const char> run(step.frame().payload());
+        const net::Payload payload = run.empty() ? net::Payload() : net::Payload(&run, 1);
+        const absl::Status status = session->OnFrame(step.frame().header(), payload);
+        FUZZ_CHECK(status.ok() || !status.message().empty());
+        break;
+      }
+      case fuzz::CopyStep::kAgain:
+        session = std::make_unique<ps::CopySession>(player.server(), std::make_shared<Sink>());
+        break;
+      case fuzz::CopyStep::kPromote: {
+        bool answered = false;
+        player.server().Promote(step.promote(), [&](const auto& response) {
+          answered = true;
+          FUZZ_CHECK(response.ok() || !response.status().message().empty());
+        });
+        FUZZ_CHECK(answered);
+        break;
+      }
+      case fuzz::CopyStep::kCall: {
+        fuzz::Script one;
+        *one.add_steps() = step.call();
+        player.Play(one);
+        break;
+      }
+      case fuzz::CopyStep::WHAT_NOT_SET:
+        break;
+    }
+  }
+  return 0;
+}
