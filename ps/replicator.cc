@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/core/log.h"
 #include "common/core/random.h"
 #include "common/net/unreachable.h"
@@ -38,7 +39,7 @@ int64_t BytesOf(const CopyItem& item) {
 Replicator::Replicator(Options options)
     : options_(std::move(options)),
       backoff_(StreamOf(options_.part), std::chrono::milliseconds(20), std::chrono::milliseconds(1000)) {
-  opened_ = next_open_ = last_said_ = Now();
+  opened_ = next_open_ = last_said_ = last_step_ = awake_since_ = Now();
 }
 
 Replicator::~Replicator() {
@@ -158,9 +159,9 @@ bool Replicator::was_whole() const {
   return was_whole_;
 }
 
-bool Replicator::deposed() const {
+std::string Replicator::deposed() const {
   MutexLock lock(mutex_);
-  return state_ == State::kDeposed;
+  return state_ == State::kDeposed ? deposed_ : std::string();
 }
 
 void Replicator::OnAnswer(const v1::CopyAnswer& answer) {
@@ -173,11 +174,12 @@ void Replicator::OnAnswer(const v1::CopyAnswer& answer) {
       behind_bytes_ -= behind_.front().second;
       behind_.pop_front();
     }
+    for (; !echoes_.empty() && echoes_.front().first <= held_; echoes_.pop_front()) heard_ = echoes_.front().second;
     if (answer.beat() != 0 && stream_ != nullptr && state_ != State::kStopped) {
       last_echo_ = last_answer_;
       CopyItem echo;
       echo.body.set_echo(answer.beat());
-      SendNow(std::move(echo));
+      echoes_.emplace_back(SendNow(std::move(echo)), last_echo_);
     }
     calls = Due();
     Wake();
@@ -193,9 +195,12 @@ void Replicator::OnClosed(const absl::Status& status) {
 
 bool Replicator::Ended() const {
   if (closed_.has_value() || state_ == State::kStopped) return true;
+  return Now() - last_answer_ > kAnswerLimit || MayGoOnAlone();
+}
+
+bool Replicator::MayGoOnAlone() const {
   const TimePoint now = Now();
-  if (now - last_answer_ > kAnswerLimit) return true;
-  return state_ == State::kUnsure && now - last_echo_ > kAloneAfter;
+  return state_ == State::kUnsure && now - last_echo_ > kAloneAfter && now - awake_since_ > kAnswerLimit;
 }
 
 bool Replicator::Open() {
@@ -220,6 +225,7 @@ void Replicator::Agree() {
   {
     MutexLock lock(mutex_);
     if (state_ == State::kAlone || state_ == State::kUnsure) state_ = State::kCatchingUp;
+    heard_ = opened_;
     calls = Due();
   }
   Make(std::move(calls));
@@ -279,7 +285,11 @@ void Replicator::Close() {
     end = closed_.value_or(absl::DeadlineExceededError("no answer in time"));
     behind_.clear();
     behind_bytes_ = 0;
-    if (state_ == State::kWhole) state_ = State::kUnsure;
+    echoes_.clear();
+    if (state_ == State::kWhole) {
+      state_ = State::kUnsure;
+      broken_ = Now();
+    }
   }
   open_.reset();
   Conclude(end);
@@ -300,10 +310,16 @@ void Replicator::Conclude(const absl::Status& end) {
   {
     MutexLock lock(mutex_);
     if (state_ == State::kStopped) return;
+    const bool gone = KeepsNone(end) || IsGone(end);
     if (absl::IsAborted(end)) {
       state_ = State::kDeposed;
-    } else if (state_ == State::kCatchingUp || KeepsNone(end) || IsGone(end) ||
-               (state_ == State::kUnsure && Now() - last_echo_ > kAloneAfter)) {
+      deposed_ = absl::StrCat(options_.copy, " has taken the place of ", options_.part);
+    } else if (state_ == State::kUnsure && gone && broken_ - heard_ > kSilent) {
+      state_ = State::kDeposed;
+      deposed_ = absl::StrCat(options_.copy, ", which is gone, may have taken the place of ", options_.part,
+                              ", which it had not heard of for ",
+                              absl::FormatDuration(absl::FromChrono(broken_ - heard_)));
+    } else if (state_ == State::kCatchingUp || gone || MayGoOnAlone()) {
       state_ = State::kAlone;
       if (!std::exchange(said_alone_, true)) {
         why = absl::StrCat(options_.part, "'s part has no copy now: ", options_.copy, ": ",
@@ -317,6 +333,11 @@ void Replicator::Conclude(const absl::Status& end) {
 }
 
 void Replicator::Step() {
+  {
+    MutexLock lock(mutex_);
+    const TimePoint now = Now();
+    if (now - std::exchange(last_step_, now) > kSilent) awake_since_ = now;
+  }
   while (Advance()) {
   }
 }

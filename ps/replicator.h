@@ -7,11 +7,13 @@
 //   ▲   answers at once   │                                   answers are held back │
 //   └──── broken ─────────┘◄────────────── the copy agrees to begin anew ───────────┘
 //
-//   any ── the copy says that it has taken our place ──► kDeposed: nobody is told anything any more
+//   any ── the copy says that it has taken our place, or may have before its process was gone ──► kDeposed:
+//                                                                      nobody is told anything any more
 //
 // In kUnsure the copy may be about to take our place, so silence tells nothing: answers go out again when its
 // process is gone (connection refused), when it agrees to begin anew, or when its right to take our place is
-// over (kRight after our last echo).
+// over (kRight after our last echo) and we have not just woken up. A process that is gone cannot say whether it had taken our place: it had not where
+// it was known to have heard of us less than kSilent before.
 //
 // One per job and server, owned by the ActiveJob. Thread-safe; callbacks of WhenHeld() run outside its lock,
 // in the caller's thread or a stream's, and must not block. Knows no gRPC. What is to be done it does step by
@@ -44,7 +46,7 @@ inline constexpr auto kRight = std::chrono::seconds(10);
 // ... and a server that hears nothing of its copy goes on without it so long after its last echo.
 inline constexpr auto kAloneAfter = std::chrono::seconds(12);
 // A copy that has not heard of its server for so long may take its place.
-inline constexpr auto kSilent = std::chrono::seconds(1);
+inline constexpr auto kSilent = std::chrono::seconds(3);
 
 // One thing that happened. The floats are one after another.
 struct CopyItem {
@@ -111,8 +113,8 @@ class Replicator final : private CopyStreamHandler {
 
   // The copy has been whole at least once.
   bool was_whole() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The copy has taken our place: the owner drops the part.
-  bool deposed() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The copy has taken our place, or may have: the owner drops the part. Which, for messages; else empty.
+  std::string deposed() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   enum class State { kAlone, kCatchingUp, kWhole, kUnsure, kDeposed, kStopped };
@@ -133,6 +135,8 @@ class Replicator final : private CopyStreamHandler {
   // What the end of a stream tells: sets the state.
   void Conclude(const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
   uint64_t SendNow(CopyItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Its right to take our place is over, and it has had the time to tell us that it has done so.
+  bool MayGoOnAlone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The stream has ended, or nothing came on it for too long.
   bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -171,7 +175,13 @@ class Replicator final : private CopyStreamHandler {
   std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);  // (item, its bytes), not held
   int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::pair<uint64_t, Held>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be held
+  std::string deposed_ ABSL_GUARDED_BY(mutex_);  // with kDeposed: how we know
   TimePoint last_answer_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::pair<uint64_t, TimePoint>> echoes_ ABSL_GUARDED_BY(mutex_);  // (item, when it was sent), not held
+  // Of Step(): what stood still for kSilent, a paused process say, is awake since it goes on.
+  TimePoint last_step_ ABSL_GUARDED_BY(mutex_), awake_since_ ABSL_GUARDED_BY(mutex_);
+  // The copy has heard of us since then; and what came between was seen to break then.
+  TimePoint heard_ ABSL_GUARDED_BY(mutex_), broken_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_echo_ ABSL_GUARDED_BY(mutex_);
   Thread thread_;
 };

@@ -224,6 +224,12 @@ class Server {
   uint64_t drops_ ABSL_GUARDED_BY(mutex_) = 0;
   bool initialised_ ABSL_GUARDED_BY(mutex_) = false;  // has its values, and waits for the copy to be whole
   Copying copying_ ABSL_GUARDED_BY(mutex_);           // in STATE_COPY
+  // The last part of a job that was served here and has been dropped.
+  struct Dropped {
+    std::string run_id{};
+    int64_t generation = -1, epoch = 0;
+  };
+  Dropped dropped_ ABSL_GUARDED_BY(mutex_);
   Membership members_ ABSL_GUARDED_BY(mutex_){{}};
   WaitList waiters_ ABSL_GUARDED_BY(mutex_);
   std::map<int, v1::WorkerReport> reports_ ABSL_GUARDED_BY(mutex_);  // [worker] its last

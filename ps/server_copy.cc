@@ -133,6 +133,12 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   if (state_ != v1::STATE_EMPTY && !copy) {
     return absl::AbortedError(absl::StrCat("ps/", place(), " has taken the place of ", name()));
   }
+  // Who was replaced by us does not know it, and has not what we have told.
+  if (dropped_.run_id == origin.job().run_id() && dropped_.epoch > origin.epoch() &&
+      dropped_.generation >= origin.job().generation()) {
+    return absl::AbortedError(
+        absl::StrCat("ps/", place(), " has taken the place of ", name(), ", and has dropped the part since"));
+  }
   if (copy && same_run && copying_.epoch > origin.epoch() &&
       job_->job().generation() >= origin.job().generation()) {
     return absl::AbortedError(
@@ -316,9 +322,8 @@ void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
       ready_at_ = now;
       CollectWaiters(now, calls);
     }
-    if (job->replicator()->deposed()) {
-      lost = absl::StrCat(job->copy_name(), " has taken the place of ", name());
-    } else {
+    lost = job->replicator()->deposed();
+    if (lost.empty()) {
       std::vector<std::string> gone;
       for (const PushKey& key : job->shard().Missing()) {
         const auto members = members_.All();
@@ -346,6 +351,9 @@ void Server::Drop(const std::string& why) {
     job = std::exchange(job_, nullptr);
     sink = std::exchange(copying_.sink, nullptr);
     copying_ = {};
+    if (job != nullptr && state_ != v1::STATE_COPY) {
+      dropped_ = {.run_id = job->job().run_id(), .generation = job->job().generation(), .epoch = epoch_};
+    }
     state_ = v1::STATE_EMPTY;
     incarnation_ = options_.incarnation + ++drops_;
     epoch_ = 0;

@@ -1,0 +1,189 @@
+// What a server that has a live copy tells its clients, and when it goes on without the copy.
+#include "ps/replicator.h"
+
+#include <functional>
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_clock.h"
+
+namespace cairn::ps {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// A copy that holds what it is sent, as long as it is told to, and gets to beat when the test says.
+class Copy {
+ public:
+  std::unique_ptr<CopyStream> Dial(CopyStreamHandler& handler) {
+    handler_ = &handler;
+    ++dials_;
+    if (refuses_.has_value()) {
+      handler.OnClosed(*refuses_);
+      handler_ = nullptr;
+    }
+    return std::make_unique<Stream>(*this);
+  }
+  void Hold() {
+    v1::CopyAnswer answer;
+    answer.set_held(last_);
+    if (handler_ != nullptr) handler_->OnAnswer(answer);
+  }
+  // And holds the echo.
+  void Beat() {
+    v1::CopyAnswer answer;
+    answer.set_beat(++beats_);
+    if (handler_ == nullptr) return;
+    handler_->OnAnswer(answer);
+    Hold();
+  }
+  void Break(const absl::Status& status) {
+    if (handler_ != nullptr) std::exchange(handler_, nullptr)->OnClosed(status);
+  }
+  void Refuse(absl::Status with) { refuses_ = std::move(with); }
+  int dials() const { return dials_; }
+
+ private:
+  class Stream final : public CopyStream {
+   public:
+    explicit Stream(Copy& copy) : copy_(copy) {}
+    ~Stream() override { copy_.Break(absl::CancelledError("closed")); }
+    void Send(uint64_t number, CopyItem) override { copy_.last_ = number; }
+
+   private:
+    Copy& copy_;
+  };
+  CopyStreamHandler* handler_ = nullptr;
+  std::optional<absl::Status> refuses_;
+  uint64_t last_ = 0, beats_ = 0;
+  int dials_ = 0;
+};
+
+const absl::Status kGone = absl::UnavailableError("failed to connect: Connection refused");
+const absl::Status kBroken = absl::UnavailableError("the connection broke");
+
+// ps/0 whose copy on ps/1 is whole.
+class ReplicatorTest : public testing::Test {
+ protected:
+  ReplicatorTest() {
+    replicator_.Start();
+    replicator_.Step();
+    copy_.Hold();
+    replicator_.Step();
+    copy_.Hold();
+    replicator_.Step();
+    EXPECT_TRUE(replicator_.was_whole());
+    Pass(seconds(2));
+  }
+  // Beats come and go meanwhile.
+  void Pass(Duration time) {
+    for (Duration passed{}; passed < time; passed += milliseconds(200)) {
+      clock_.Advance(milliseconds(200));
+      copy_.Beat();
+      replicator_.Step();
+    }
+  }
+  // None do.
+  void PassInSilence(Duration time) {
+    for (Duration passed{}; passed < time; passed += milliseconds(200)) {
+      clock_.Advance(milliseconds(200));
+      replicator_.Step();
+    }
+  }
+  // An answer that waits for the copy.
+  void Tell() {
+    replicator_.Send(Replicator::Part::kShard, {});
+    replicator_.WhenHeld([this](const absl::Status& lost) { told_ = lost; });
+  }
+
+  test::FakeClock clock_;
+  Copy copy_;
+  std::optional<absl::Status> told_;
+  Replicator replicator_{{.part = "ps/0",
+                          .copy = "ps/1 at host:2",
+                          .origin = {},
+                          .dial = [this](CopyStreamHandler& handler) { return copy_.Dial(handler); },
+                          .capture =
+                              [this] {
+                                for (size_t part = 0; part < Replicator::kParts; ++part) {
+                                  replicator_.SendState(static_cast<Replicator::Part>(part), {});
+                                }
+                              },
+                          .clock = &clock_}};
+};
+
+TEST_F(ReplicatorTest, AnswersWaitForTheCopy) {
+  Tell();
+  EXPECT_FALSE(told_.has_value());
+  copy_.Hold();
+  EXPECT_EQ(told_, absl::OkStatus());
+}
+
+TEST_F(ReplicatorTest, GoesOnAloneWhenTheProcessOfACopyThatHadJustHeardOfItIsGone) {
+  Tell();
+  copy_.Refuse(kGone);
+  copy_.Break(kBroken);
+  PassInSilence(milliseconds(400));
+  EXPECT_EQ(told_, absl::OkStatus());
+  EXPECT_EQ(replicator_.deposed(), "");
+}
+
+TEST_F(ReplicatorTest, ACopyThatIsGoneMayHaveTakenThePlaceWhenItHadNotHeardOfUsForLong) {
+  Tell();
+  clock_.Advance(kSilent + seconds(1));  // we stood still
+  copy_.Refuse(kGone);
+  copy_.Break(kBroken);
+  PassInSilence(milliseconds(400));
+  ASSERT_TRUE(told_.has_value());
+  EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(replicator_.deposed(), HasSubstr("may have taken the place of ps/0"));
+}
+
+TEST_F(ReplicatorTest, SaysNothingAnyMoreWhenTheCopyHasTakenThePlace) {
+  Tell();
+  copy_.Refuse(absl::AbortedError("ps/1 has taken the place of ps/0"));
+  copy_.Break(kBroken);
+  PassInSilence(milliseconds(400));
+  ASSERT_TRUE(told_.has_value());
+  EXPECT_FALSE(told_->ok());
+  EXPECT_EQ(replicator_.deposed(), "ps/1 at host:2 has taken the place of ps/0");
+}
+
+TEST_F(ReplicatorTest, GoesOnAloneWhenTheRightOfASilentCopyIsOver) {
+  Tell();
+  copy_.Refuse(kBroken);
+  copy_.Break(kBroken);
+  PassInSilence(kRight);
+  EXPECT_FALSE(told_.has_value());
+  PassInSilence(kAloneAfter - kRight + seconds(1));
+  EXPECT_EQ(told_, absl::OkStatus());
+}
+
+TEST_F(ReplicatorTest, AsksTheCopyFirstWhenItWakesUpAfterThatTime) {
+  Tell();
+  copy_.Refuse(absl::AbortedError("ps/1 has taken the place of ps/0"));
+  const int dials = copy_.dials();
+  clock_.Advance(2 * kAloneAfter);
+  replicator_.Step();
+  EXPECT_FALSE(told_.has_value() && told_->ok());
+  PassInSilence(milliseconds(400));
+  EXPECT_GT(copy_.dials(), dials);
+  EXPECT_NE(replicator_.deposed(), "");
+}
+
+TEST_F(ReplicatorTest, WaitsAsLongAsTheCopyIsSilentAfterItHasWokenUp) {
+  Tell();
+  copy_.Refuse(kBroken);
+  clock_.Advance(2 * kAloneAfter);
+  replicator_.Step();
+  PassInSilence(seconds(3));
+  EXPECT_FALSE(told_.has_value());
+  PassInSilence(seconds(3));
+  EXPECT_EQ(told_, absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace cairn::ps
