@@ -8,13 +8,13 @@
 namespace cairn::ps {
 namespace {
 
-// Marks whose values are kept for readers that are still on their way. Each may hold a version of all values.
-constexpr size_t kKeptMarks = 64;
+// Versions of all values that are kept at marks for readers who are still on their way. Many who begin at once are at one.
+constexpr size_t kKeptVersions = 64;
 // Marks that are remembered without their values, to refuse a reader that comes too late.
 constexpr size_t kRememberedMarks = 4096;
 
 absl::Status NotKept(absl::string_view token) {
-  return absl::AbortedError(absl::StrCat("the values at mark ", token, " are not kept any more"));
+  return absl::UnavailableError(absl::StrCat("the values at mark ", token, " are not kept any more"));
 }
 
 }  // namespace
@@ -46,11 +46,18 @@ std::vector<ReadReply> Marks::TakeReaders(const std::string& token) {
 
 void Marks::Keep(const std::string& token, bool snapshot, absl::StatusOr<ReadResult> result) {
   kept_.push_back({token, snapshot, std::move(result)});
-  if (kept_.size() > kKeptMarks) {
-    Kept& old = kept_[kept_.size() - 1 - kKeptMarks];
-    if (old.result.ok()) old.result = NotKept(old.token);
-  }
+  DropOld();
   if (kept_.size() > kRememberedMarks) kept_.pop_front();
+}
+
+void Marks::DropOld() {
+  size_t versions = 0;
+  int64_t last = -1;
+  for (auto kept = kept_.rbegin(); kept != kept_.rend(); ++kept) {
+    if (!kept->result.ok()) continue;
+    versions += std::exchange(last, kept->result->values.version) == last ? 0 : 1;
+    if (versions > kKeptVersions) kept->result = NotKept(kept->token);
+  }
 }
 
 void Marks::KeepNothing(const std::string& token) {

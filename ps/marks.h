@@ -57,6 +57,8 @@ class Marks {
     bool snapshot;
     absl::StatusOr<ReadResult> result;
   };
+  void DropOld();
+
   std::deque<Kept> kept_;  // oldest first
   std::map<std::string, std::vector<ReadReply>> awaiting_;
   size_t num_awaiting_ = 0;  // in awaiting_
