@@ -178,11 +178,12 @@ struct Survey {
   int num_ready = 0;
   std::string run_id;      // of those that are; empty: none is
   int64_t generation = 0;  // the highest
-  int64_t begun = 0;       // the highest of those that have been created and have no values yet
+  int64_t begun = -1;      // the highest of those that have been created and have no values yet; none: -1
   int64_t version = 0;     // the highest
+  bool set_back = false;   // some is ready after that
   bool complete = false;   // all ready in one generation
 
-  bool trained() const { return version > 0 || generation > 0; }
+  bool trained() const { return version > 0 || set_back; }
 };
 
 absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& intended) {
@@ -203,6 +204,7 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
     survey.run_id = response.job().run_id();
     survey.generation = std::max(survey.generation, response.job().generation());
     survey.version = std::max(survey.version, response.version());
+    survey.set_back |= response.job().generation() > 0 && response.job().has_resumed();
     same_generation += response.job().generation() == described[0].job().generation() ? 1 : 0;
   }
   survey.complete = same_generation == connection.num_servers();
@@ -212,7 +214,7 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
 }  // namespace
 
 absl::Status InitialiseServers(Connection& connection, const IntendedJob& intended, int64_t split_bytes,
-                               StateSource& source) {
+                               StateSource& source, int64_t* begun) {
   CAIRN_ASSIGN_OR_RETURN(const Survey survey, TakeSurvey(connection, intended));
   if (survey.complete) return absl::OkStatus();
   v1::Job run = intended.job;
@@ -220,8 +222,8 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   const bool lost = survey.trained() || run.generation() > 0;
   // Servers that are ready refuse another job, and what they have heard of this one the others have not.
   if (survey.num_ready > 0) run.set_generation(std::max(run.generation(), survey.generation + 1));
-  // Another try may have come as far as to begin a later one on some, and these go back to none before.
-  run.set_generation(std::max(run.generation(), survey.begun));
+  // What is left of another try, on servers and with workers, shall not pass for a part of this one.
+  run.set_generation(std::max({run.generation(), survey.begun + 1, *begun + 1}));
   const auto progress = source.Find(lost);
   if (!progress.ok()) {
     if (!lost) return progress.status();
@@ -236,6 +238,7 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
 
   const auto slices = net::PlaceVariables(intended.variables,
                                           {.servers = connection.num_servers(), .split_bytes = split_bytes});
+  *begun = run.generation();
   for (int server = 0; server < connection.num_servers(); ++server) {
     v1::CreateRequest request;
     *request.mutable_job() = run;

@@ -66,9 +66,10 @@ class FirstValues final : public StateSource {
   const std::vector<float> values_;
 };
 
-// The chief's: see TrainingClient::Initialise().
+// The chief's: see TrainingClient::Initialise(). `begun`: the last generation that the caller has begun, -1 before the
+// first; each try begins a later one, whatever becomes of it.
 absl::Status InitialiseServers(Connection& connection, const IntendedJob& intended, int64_t split_bytes,
-                               StateSource& source);
+                               StateSource& source, int64_t* begun);
 
 // Waits until all servers have variables, of one generation of the job, within the connection's limit.
 // FAILED_PRECONDITION naming what differs when their job is not the intended one.

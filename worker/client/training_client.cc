@@ -58,7 +58,7 @@ absl::Status TrainingClient::Initialise(const v1::Job& job, StateSource& source)
   v1::Job next = job;
   if (incarnation_ != 0) next.set_generation(job_.job.generation() + 1);
   return InitialiseServers(*connection_, {.task = options_.task, .job = next, .variables = variables_},
-                           options_.split_bytes, source);
+                           options_.split_bytes, source, &begun_generation_);
 }
 
 absl::Status TrainingClient::WaitReady(const v1::Job& job) {

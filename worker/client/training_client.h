@@ -195,6 +195,7 @@ class TrainingClient final : public Exchange {
 
   // Constant from WaitReady() or Join() on, until Reconnect().
   LearntJob job_;
+  int64_t begun_generation_ = -1;  // the chief's last
   uint64_t incarnation_ = 0;
   int64_t clock_at_join_ = 0;
   int worker_;  // its number in the job

@@ -117,8 +117,9 @@ absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& s
 
 absl::Status Initialise(client::Connection& connection, const BenchJob& job) {
   client::FirstValues zeros(std::vector<float>(static_cast<size_t>(job.elements)));
+  int64_t begun = -1;
   return client::InitialiseServers(
-      connection, {.task = job.job.workers(0), .job = job.job, .variables = job.variables}, 0, zeros);
+      connection, {.task = job.job.workers(0), .job = job.job, .variables = job.variables}, 0, zeros, &begun);
 }
 
 WireWorker::WireWorker(std::unique_ptr<client::Connection> connection, client::LearntJob job, int worker,
