@@ -15,7 +15,7 @@ constexpr double kReturn = 30;  // ps/server_members.cc
 }  // namespace
 
 bool Chief::ReturnIsOver(double now) const {
-  return generation_ > 0 && ready_at_ > 0 && now - ready_at_ > kReturn;
+  return ready_ > 0 && ready_ == histories_.generation() && now - ready_at_ > kReturn;
 }
 
 void Chief::LookAgain(double seconds) {
@@ -53,7 +53,6 @@ void Chief::OnDescribed(int part, absl::StatusOr<Found> found) {
   }
   all_ready_ = ready == parts_.size() && same == parts_.size();
   if (all_ready_) {
-    joined_ = generation;
     if (simulation_.setting.server_faults != ServerFaults::kNone && simulation_.Below(2) == 0) {
       TakeSnapshot();
     } else {
@@ -71,9 +70,8 @@ void Chief::OnDescribed(int part, absl::StatusOr<Found> found) {
     LookAgain(0.5);
     return;
   }
-  generation_ = std::max(std::max(joined_, generation) + 1, begun);
+  generation_ = std::max({generation_, generation, begun}) + 1;
   written_ = false;
-  ready_at_ = 0;
   Create(0);
 }
 
@@ -153,12 +151,15 @@ void Chief::Write() {
             reply(added);
             return;
           }
-          auto written = [this, s, &server, layout, reply = std::move(reply)](auto version) mutable {
+          auto written = [this, s, &server, layout, generation = (*job)->job().generation(), reply = std::move(reply)](auto version) mutable {
             if (!version.ok()) {
               reply(version.status());
               return;
             }
-            if (s == 0) ready_at_ = simulation_.events.now();
+            if (s == 0) {
+              ready_ = generation;
+              ready_at_ = simulation_.events.now();
+            }
             server.OnInitialised(layout);
             reply(0.0);
           };

@@ -109,7 +109,7 @@ class World {
   // --- The servers' clock ---
 
   void Tick() {
-    const bool leads = LeaderVersion().has_value();
+    const bool leads = LeaderVersion().has_value() || (replaced() && histories_.begun());
     if (leads) workers_.Expire(events().now(), chief_.ReturnIsOver(events().now()));
     fleet_.Tick();
     CheckFailures();

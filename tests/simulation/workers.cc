@@ -51,9 +51,10 @@ bool Workers::any_up() const {
 
 void Workers::Expire(double now, bool absent_too) {
   Checker& checker = histories_.newest();
+  const double lease = rules().copies ? kLease / 2 : kLease;  // its end is not seen, and is told late
   for (int w = 0; w < rules().workers; ++w) {
     const bool lives = checker.LiveIncarnation(w).has_value();
-    if (lives && heard_[static_cast<size_t>(w)] < now - kLease) checker.Left(w);
+    if (lives && heard_[static_cast<size_t>(w)] < now - lease) checker.Left(w);
     if (!lives && absent_too) checker.Left(w);
   }
 }
@@ -131,13 +132,15 @@ void Workers::Join(int w, int s) {
   request.set_incarnation(At(w).incarnation);
   fleet_.Ask<v1::JoinResponse>(
       s, away(w, s), kCall,
-      [this, w, s, request](ps::Server& server, auto reply) {
+      [this, w, s, request, life = At(w).life](ps::Server& server, auto reply) {
         const int64_t generation = s == 0 ? GenerationAt(server, s) : -1;
         if (generation >= 0) histories_.Of(generation).Left(w);  // its life before ends with this
         if (s == 0) heard_[static_cast<size_t>(w)] = simulation_.events.now();
-        server.Join(request, [this, w, s, reply = std::move(reply)](auto response) mutable {
+        server.Join(request, [this, w, s, life, reply = std::move(reply)](auto response) mutable {
           if (response.ok() && s == 0 && !fleet_.dying()) {
             histories_.OfIncarnation(response->incarnation()).Joined(w, response->incarnation(), response->clock());
+            const bool told_late = simulation_.events.now() - heard_[static_cast<size_t>(w)] > kHeartbeat;
+            if (told_late || At(w).life != life) LeftUnseen(w);
           }
           reply(std::move(response));
         });
@@ -157,7 +160,6 @@ void Workers::Join(int w, int s) {
         if (s + 1 < num_servers()) {
           Join(w, s + 1);
         } else {
-          if (simulation_.events.now() - heard_[static_cast<size_t>(w)] > kHeartbeat) LeftUnseen(w);
           Heartbeat(w);
           Pull(w);
         }
@@ -524,7 +526,7 @@ void Workers::PauseOne(double seconds) {
 
 // With copies its lease may run out on a server that takes a place meanwhile.
 void Workers::LeftUnseen(int w) {
-  if (rules().copies && At(w).incarnation != 0) histories_.OfIncarnation(At(w).incarnation).Left(w);
+  if (rules().copies && histories_.begun()) histories_.newest().Left(w);
 }
 
 }  // namespace cairn::simulation
