@@ -447,6 +447,7 @@ TEST_F(ServerTest, AfterASetBackAWorkerThatDoesNotComeBackIsLost) {
   v1::CreateRequest next = TrainingJob();
   MakeReady();
   next.mutable_job()->set_generation(1);
+  next.mutable_job()->mutable_resumed();
   next.mutable_job()->set_lease_seconds(3600);
   server_.OnInitialised(Create(next)->layout());
   ASSERT_TRUE(Join(0).ok());
@@ -458,6 +459,19 @@ TEST_F(ServerTest, AfterASetBackAWorkerThatDoesNotComeBackIsLost) {
   clock_.Advance(std::chrono::seconds(31));
   server_.Tick();
   EXPECT_THAT((*job)->sequencer()->WaitingFor(), ElementsAre(0));
+}
+
+TEST_F(ServerTest, AJobThatBeginsAfterAFailedTryWaitsForAllWorkers) {
+  v1::CreateRequest begins = TrainingJob();
+  begins.mutable_job()->set_generation(1);
+  begins.mutable_job()->set_lease_seconds(3600);
+  server_.OnInitialised(Create(begins)->layout());
+  ASSERT_TRUE(Join(0).ok());
+  clock_.Advance(std::chrono::seconds(31));
+  server_.Tick();
+  const auto job = server_.JobToFollow("run", 1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT((*job)->sequencer()->WaitingFor(), ElementsAre(0, 1));
 }
 
 TEST_F(ServerTest, WhereRoundsWaitForAReturnALostWorkerStaysInTheRound) {
