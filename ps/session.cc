@@ -217,6 +217,10 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
     Answer(sink_, request_id).SendFailure(known);
     return;
   }
+  if (begin.state() && begin.known_edition() != 0) {
+    Answer(sink_, request_id).SendFailure(absl::InvalidArgumentError("a state has no edition"));
+    return;
+  }
   if (begin.mark().size() > kLongestMark) {
     Answer(sink_, request_id)
         .SendFailure(absl::InvalidArgumentError(
@@ -226,6 +230,7 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
   (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
                                       state = begin.state(), encoding = begin.encoding(),
+                                      known_edition = begin.known_edition(),
                                       encoded = (*job)->shard().store().encoded(),
                                       &sent = server_.meters().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
     if (!result.ok()) {
@@ -233,7 +238,10 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
       return;
     }
     v1::Done done;
-    if (encoding == v1::ENCODING_FLOAT32) {
+    const uint64_t edition = result->values.edition;
+    if (edition == known_edition) {
+      // The reader has them.
+    } else if (encoding == v1::ENCODING_FLOAT32) {
       answer.SendElements(result->values.data, first, end);
       sent.Add((end - first) * kElementBytes);
     } else if (const auto bytes = answer.SendValues(result->values.data, encoding, *encoded); bytes.ok()) {
@@ -248,6 +256,7 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
     }
     if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
     done.set_version(result->values.version);
+    done.set_edition(edition);
     done.set_has_values(true);
     done.set_finished(result->finished);
     answer.SendDone(std::move(done));

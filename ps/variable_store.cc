@@ -1,7 +1,9 @@
 #include "ps/variable_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -13,6 +15,15 @@ namespace {
 // Buffers kept for use again: one per worker that pushes at the same time, within reason, and two for
 // versions.
 constexpr size_t kIdleBuffers = 16;
+
+// Odd numbers from one that is drawn when the process first asks: never 0.
+uint64_t DrawEdition() {
+  static std::atomic<uint64_t> next{[] {
+    std::random_device entropy;
+    return (uint64_t{entropy()} << 32 | entropy()) | 1;
+  }()};
+  return next.fetch_add(2, std::memory_order_relaxed);
+}
 
 int64_t NumSlots(const Optimizer* optimizer) {
   return optimizer == nullptr ? 0 : static_cast<int64_t>(optimizer->slot_names().size());
@@ -62,7 +73,7 @@ VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* op
       if (initial != 0) std::fill_n(slots_.back().data(), size(), initial);
     }
   }
-  current_ = {.version = initial_version, .data = pool_.Acquire()};  // a new buffer, so zeroed
+  Publish({.version = initial_version, .data = pool_.Acquire()});  // a new buffer, so zeroed
 }
 
 Values VariableStore::current() const {
@@ -77,6 +88,7 @@ absl::Status VariableStore::CheckRoomForReader() const {
 void VariableStore::Publish(Values next) {
   MutexLock lock(mutex_);
   current_.version = next.version;
+  current_.edition = DrawEdition();
   current_.data.swap(next.data);  // the old version's memory is released outside the lock, with `next`
 }
 

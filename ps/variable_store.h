@@ -32,6 +32,8 @@ namespace cairn::ps {
 struct Values {
   int64_t version = 0;
   std::shared_ptr<const AlignedBuffer> data;
+  // Drawn for them alone; a Write() leaves the version as it is.
+  uint64_t edition = 0;
 };
 
 class VariableStore {

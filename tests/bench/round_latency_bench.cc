@@ -1,5 +1,6 @@
-// How long a synchronous round of a tiny model takes: gradients up, the update, values back; beside unary
-// gRPC calls of as many clients at once, and messages over bare sockets, in the same run.
+// How long a synchronous round of a tiny model takes: gradients up, the update, values back; and to be told that a
+// variable is as it was; beside unary gRPC calls of as many clients at once, and messages over bare sockets, in the
+// same run.
 //
 //   round_latency_bench [--workers 4] [--variables 10] [--transports tcp,unix,shm] [--rounds 7]
 #include <CLI/CLI.hpp>
@@ -19,6 +20,7 @@
 #include "tests/bench/wire/cairn_ends.h"
 #include "tests/bench/wire/contest.h"
 #include "tests/bench/wire/peers.h"
+#include "worker/client/client.h"
 
 namespace cairn::bench {
 namespace {
@@ -71,6 +73,8 @@ struct Ours {
   std::string transport;
   std::unique_ptr<PsProcesses> servers;
   std::vector<std::unique_ptr<client::TrainingClient>> workers;
+  std::unique_ptr<client::Client> client;
+  std::vector<std::unique_ptr<client::VariableReader>> readers;  // [worker]
 };
 
 absl::Status Join(Ours& ours, const Options& options) {
@@ -88,6 +92,12 @@ absl::Status Join(Ours& ours, const Options& options) {
     CAIRN_RETURN_IF_ERROR(joined.WaitReady(job.job));
     CAIRN_RETURN_IF_ERROR(joined.Join());
   }
+  CAIRN_ASSIGN_OR_RETURN(auto stubs, StubsTo(*ours.servers, ours.transport));
+  CAIRN_ASSIGN_OR_RETURN(ours.client, client::Client::Connect(std::move(stubs)));
+  for (int worker = 0; worker < options.workers; ++worker) {
+    CAIRN_ASSIGN_OR_RETURN(auto reader, ours.client->OpenReader(job.variables[0].name));
+    ours.readers.push_back(std::move(reader));
+  }
   return absl::OkStatus();
 }
 
@@ -102,7 +112,7 @@ absl::Status Run(const Options& options) {
   std::deque<Ours> all;
   for (const auto transport : absl::StrSplit(options.transports, ',')) {
     CAIRN_ASSIGN_OR_RETURN(auto servers, PsProcesses::Start(options.program, 1));
-    all.push_back({std::string(transport), std::move(servers), {}});
+    all.push_back({std::string(transport), std::move(servers), {}, {}, {}});
   }
   for (Ours& ours : all) CAIRN_RETURN_IF_ERROR(Annotate(Join(ours, options), ours.transport));
   const std::vector<float> gradient(static_cast<size_t>(options.variables) * 256, 0.5f);
@@ -116,7 +126,10 @@ absl::Status Run(const Options& options) {
   }
 
   std::vector<std::string> names = {"raw unix message", "gRPC unary call, tcp"};
-  for (const Ours& ours : all) names.push_back(absl::StrCat("cairn ", ours.transport, " round"));
+  for (const Ours& ours : all) {
+    names.push_back(absl::StrCat("cairn ", ours.transport, " round"));
+    names.push_back(absl::StrCat("cairn ", ours.transport, " unchanged read"));
+  }
   std::vector<std::vector<double>> p50(names.size()), p99(names.size()), of_call(names.size());
   for (int round = 0; round <= options.rounds; ++round) {
     std::vector<Latency> now(names.size());
@@ -128,7 +141,12 @@ absl::Status Run(const Options& options) {
       CAIRN_RETURN_IF_ERROR(Turn(
           options.workers,
           [&](int c) { return Step(*all[i].workers[static_cast<size_t>(c)], options.variables, gradient); },
-          &now[2 + i]));
+          &now[2 + 2 * i]));
+      // Of the values that the rounds have left.
+      for (const auto& reader : all[i].readers) CAIRN_RETURN_IF_ERROR(reader->Refresh().status());
+      CAIRN_RETURN_IF_ERROR(Turn(
+          options.workers, [&](int c) { return all[i].readers[static_cast<size_t>(c)]->Refresh().status(); },
+          &now[3 + 2 * i]));
     }
     if (round == 0) continue;  // warms up
     for (size_t i = 0; i < names.size(); ++i) {

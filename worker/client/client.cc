@@ -140,6 +140,67 @@ absl::StatusOr<std::vector<float>> Client::Read(const std::string& name) {
   return values;
 }
 
+absl::StatusOr<std::unique_ptr<VariableReader>> Client::OpenReader(const std::string& name) {
+  auto reader = std::unique_ptr<VariableReader>(new VariableReader(*this, name));
+  CAIRN_RETURN_IF_ERROR(reader->Refresh().status());
+  return reader;
+}
+
+absl::StatusOr<bool> VariableReader::Refresh() {
+  bool changed = false;
+  CAIRN_RETURN_IF_ERROR(RetryWhileAborted([&]() -> absl::Status {
+    if (located_.layouts.empty()) CAIRN_RETURN_IF_ERROR(Locate());
+    const absl::Status status = RefreshOnce(&changed);
+    if (absl::IsAborted(status)) CAIRN_RETURN_IF_ERROR(Locate());  // somebody has changed what the servers hold
+    return status;
+  }));
+  return changed;
+}
+
+absl::Status VariableReader::Locate() {
+  CAIRN_ASSIGN_OR_RETURN(located_, client_.Locate(name_));
+  values_.assign(static_cast<size_t>(located_.shape.num_elements()), 0.0f);
+  editions_.assign(located_.extents.size(), 0);
+  return absl::OkStatus();
+}
+
+absl::Status VariableReader::RefreshOnce(bool* changed) {
+  sessions_.resize(located_.layouts.size());
+  std::vector<PendingDone> done(located_.extents.size());
+  // What is under way ends before `done` does, and what has come of it is forgotten.
+  const auto failed = [&](const net::Extent& extent, const absl::Status& status) {
+    sessions_.clear();
+    std::fill(editions_.begin(), editions_.end(), 0);
+    return Annotate(status, client_.connection_->NameOf(extent.server));
+  };
+  for (size_t i = 0; i < located_.extents.size(); ++i) {
+    const net::Extent& extent = located_.extents[i];
+    if (extent.count == 0) continue;
+    const auto server = static_cast<size_t>(extent.server);
+    if (sessions_[server] == nullptr) {
+      sessions_[server] = std::make_unique<ServerSession>(client_.connection_->stub(extent.server));
+    }
+    v1::ClientHeader header;
+    header.mutable_read()->set_layout(located_.layouts[server]);
+    header.mutable_read()->set_offset(extent.server_offset);
+    header.mutable_read()->set_count(extent.count);
+    header.mutable_read()->set_known_edition(editions_[i]);
+    const auto begun = sessions_[server]->Begin(
+        std::move(header), ReceiveInto({&extent, 1}, absl::MakeSpan(values_)), done[i].Callback());
+    if (!begun.ok()) return failed(extent, begun.status());
+  }
+  for (size_t i = 0; i < located_.extents.size(); ++i) {
+    const net::Extent& extent = located_.extents[i];
+    if (extent.count == 0) continue;
+    const uint64_t known = std::exchange(editions_[i], 0);
+    const auto answer = done[i].Wait(kCallTimeout);
+    if (!answer.ok()) return failed(extent, answer.status());
+    editions_[i] = answer->edition();
+    *changed |= answer->edition() != known;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Client::Write(const std::string& name, absl::Span<const float> values) {
   return RetryWhileAborted([&]() -> absl::Status {
     CAIRN_ASSIGN_OR_RETURN(Located located, Locate(name));

@@ -21,6 +21,7 @@
 #include "common/core/shape.h"
 #include "common/net/tls.h"
 #include "worker/client/connection.h"
+#include "worker/client/server_session.h"
 
 namespace cairn::client {
 
@@ -29,6 +30,8 @@ struct ListedVariable {
   Shape shape;
   std::vector<int> servers;  // that hold parts of it, in the order of its rows
 };
+
+class VariableReader;
 
 class Client {
  public:
@@ -49,11 +52,14 @@ class Client {
   absl::Status Create(const std::string& name, const Shape& shape, absl::Span<const float> values);
   // Current values [num_elements]. NOT_FOUND when there is no such variable.
   absl::StatusOr<std::vector<float>> Read(const std::string& name);
+  // For values that are read again and again. NOT_FOUND likewise. The client must outlive it.
+  absl::StatusOr<std::unique_ptr<VariableReader>> OpenReader(const std::string& name);
   // Replaces all values, atomically on each server. INVALID_ARGUMENT when the number of values is not the
   // variable's.
   absl::Status Write(const std::string& name, absl::Span<const float> values);
 
  private:
+  friend class VariableReader;
   explicit Client(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
 
   struct Located {
@@ -64,6 +70,31 @@ class Client {
   absl::StatusOr<Located> Locate(const std::string& name);
 
   std::unique_ptr<Connection> connection_;
+};
+
+// Keeps the values of one variable, and streams to the servers that hold it: of what has not changed since it was last
+// read, one small message comes. One thread at a time.
+class VariableReader {
+ public:
+  // As of the last Refresh(), [shape().num_elements()].
+  absl::Span<const float> values() const { return values_; }
+  const Shape& shape() const { return located_.shape; }
+  // Brings them up to date; true when something had changed. Errors as of Client::Read(): values() are then neither the
+  // old ones nor the new ones.
+  absl::StatusOr<bool> Refresh();
+
+ private:
+  friend class Client;
+  VariableReader(Client& client, std::string name) : client_(client), name_(std::move(name)) {}
+  absl::Status Locate();
+  absl::Status RefreshOnce(bool* changed);
+
+  Client& client_;
+  const std::string name_;
+  Client::Located located_;
+  std::vector<float> values_;
+  std::vector<uint64_t> editions_;                        // [extent] of values_; 0: not read yet
+  std::vector<std::unique_ptr<ServerSession>> sessions_;  // [server]; null where there is none
 };
 
 }  // namespace cairn::client

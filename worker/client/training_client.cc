@@ -42,6 +42,7 @@ TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
       parameters_(size_),
       incoming_(size_),
       versions_(static_cast<size_t>(connection_->num_servers()), 0),
+      editions_(versions_.size(), 0),
       heartbeats_(*connection_, {.report = options_.report, .changed = [this] { pushes_.Wake(); }}),
       pushes_(*connection_, {.task = options_.task,
                              .step_timeout = options_.step_timeout,
@@ -163,11 +164,15 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
     header.mutable_read()->set_layout(job_.layout_ids[static_cast<size_t>(server)]);
     header.mutable_read()->set_mark(mark);
     header.mutable_read()->set_encoding(encoding);
+    if (encoding == editions_encoding_) {
+      header.mutable_read()->set_known_edition(editions_[static_cast<size_t>(server)]);
+    }
     CAIRN_RETURN_IF_ERROR(sessions.back()->Begin(
         std::move(header), ReceiveInto(job_.layout.extents_on(server), incoming_.span()),
         done[static_cast<size_t>(server)].Callback()));
   }
   std::vector<int64_t> versions;
+  std::vector<uint64_t> editions;
   bool finished = false;
   for (int server = 0; server < connection_->num_servers(); ++server) {
     const auto timeout = std::chrono::duration_cast<Timeout>(options_.step_timeout);
@@ -175,6 +180,7 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
     if (!result.ok())
       return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
     versions.push_back(result->version());
+    editions.push_back(result->edition());
     if (traced) {
       options_.trace->Record({.lane = TraceLane::kPull,
                               .index = server,
@@ -189,8 +195,17 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
                                               result->version(), " on ", connection_->NameOf(server)));
     }
   }
+  for (int server = 0; server < connection_->num_servers(); ++server) {
+    const auto s = static_cast<size_t>(server);
+    if (encoding != editions_encoding_ || editions[s] != editions_[s]) continue;
+    for (const net::Extent& extent : job_.layout.extents_on(server)) {  // which did not travel
+      std::copy_n(parameters_.data() + extent.local_offset, extent.count, incoming_.data() + extent.local_offset);
+    }
+  }
   std::swap(parameters_, incoming_);
   versions_ = std::move(versions);
+  editions_ = std::move(editions);
+  editions_encoding_ = encoding;
   finished_ = finished;
   return absl::OkStatus();
 }
@@ -309,6 +324,7 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
   } else {
     std::swap(parameters_, incoming_);
     versions_ = std::move(versions);
+    editions_.assign(versions_.size(), 0);
     finished_ = false;
   }
   finished_ |= finished;

@@ -203,6 +203,9 @@ class TrainingClient final : public Exchange {
   // The calling thread's.
   AlignedBuffer parameters_, incoming_;
   std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
+  // Likewise, where they came by a pull, 0 elsewhere; and how they travelled.
+  std::vector<uint64_t> editions_;
+  v1::Encoding editions_encoding_ = v1::ENCODING_FLOAT32;
   bool finished_ = false;
   v1::Work work_;
   int64_t position_ = 0;

@@ -103,15 +103,21 @@ BenchJob TinyVariables(const PsProcesses& servers, int workers, int count) {
   return bench;
 }
 
-absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& servers,
-                                                            const std::string& task,
-                                                            const std::string& transport) {
+absl::StatusOr<std::vector<std::unique_ptr<client::ServerStub>>> StubsTo(const PsProcesses& servers,
+                                                                         const std::string& transport) {
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
   CAIRN_ASSIGN_OR_RETURN(const client::Transport how, client::ParseTransport(transport));
   const auto credentials = net::ChannelCredentialsOf({});
   for (const std::string& address : servers.addresses()) {
     stubs.push_back(client::MakeLocalStub(client::MakeGrpcStub(address, credentials), {.transport = how}));
   }
+  return stubs;
+}
+
+absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& servers,
+                                                            const std::string& task,
+                                                            const std::string& transport) {
+  CAIRN_ASSIGN_OR_RETURN(auto stubs, StubsTo(servers, transport));
   return client::Connection::Open(std::move(stubs), {.task = task, .connect_timeout = kTimeout});
 }
 

@@ -43,6 +43,9 @@ struct BenchJob {
 BenchJob OneVariable(const PsProcesses& servers, int workers, int64_t elements);
 BenchJob TinyVariables(const PsProcesses& servers, int workers, int count);
 
+// [server]
+absl::StatusOr<std::vector<std::unique_ptr<client::ServerStub>>> StubsTo(const PsProcesses& servers,
+                                                                         const std::string& transport);
 absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& servers,
                                                             const std::string& task,
                                                             const std::string& transport);

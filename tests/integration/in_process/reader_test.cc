@@ -44,5 +44,31 @@ TEST(Reader, SeesAllVariablesOnAllServersAtOneVersion) {
   EXPECT_GT(versions.back(), versions.front()) << "rounds went on meanwhile";
 }
 
+TEST(Reader, PullsWhatHasNotChangedWithoutItsValues) {
+  InProcessCluster cluster({.servers = 2});
+  const ToyJob toy(1, {{"a", {2}, {0, 0}}, {"b", {2}, {0, 0}}});
+  ToyWorkers workers = StartAll(cluster, toy);
+  ToyWorker& worker = *workers[0];
+  ASSERT_EQ(worker.client().Pull(), absl::OkStatus());
+  const auto sent = [&] {
+    return cluster.server(0)->meters().sent_bytes.value() + cluster.server(1)->meters().sent_bytes.value();
+  };
+  const std::vector<float> values = worker.Values();
+  const int64_t before = sent();
+  ASSERT_EQ(worker.client().Pull(), absl::OkStatus());
+  EXPECT_EQ(worker.Values(), values);
+  EXPECT_EQ(sent(), before);
+  // Of one server, they are replaced at the same version.
+  auto others = values;
+  for (float& value : others) value += 1;
+  ASSERT_EQ(worker.client().Write(others), absl::OkStatus());
+  EXPECT_EQ(worker.Values(), others);
+  const std::vector<float> gradient(values.size(), 1);
+  ASSERT_TRUE(worker.Push(gradient).ok());
+  const std::vector<float> after = worker.Values();
+  ASSERT_EQ(worker.client().Pull(), absl::OkStatus());
+  EXPECT_EQ(worker.Values(), after);
+}
+
 }  // namespace
 }  // namespace cairn::test

@@ -49,6 +49,59 @@ TEST(Client, NamesWhatIsWrong) {
   EXPECT_EQ(client->Read("c").status().code(), absl::StatusCode::kNotFound) << "what failed left nothing";
 }
 
+int64_t BytesSent(test::InProcessCluster& cluster) {
+  int64_t bytes = 0;
+  for (int server = 0; server < cluster.num_servers(); ++server) {
+    bytes += cluster.server(server)->meters().sent_bytes.value();
+  }
+  return bytes;
+}
+
+TEST(VariableReader, WhatHasNotChangedDoesNotTravel) {
+  test::InProcessCluster cluster({.servers = 2});
+  const auto client = ClientOf(cluster), another = ClientOf(cluster, "another");
+  ASSERT_EQ(client->Create("a", Shape({2}), {1.0f, 2.0f}), absl::OkStatus());
+  const auto reader = client->OpenReader("a").value();
+  EXPECT_THAT(reader->values(), ElementsAre(1, 2));
+  EXPECT_EQ(reader->shape(), Shape({2}));
+  const int64_t before = BytesSent(cluster);
+  EXPECT_GT(before, 0);
+  EXPECT_EQ(*reader->Refresh(), false);
+  EXPECT_THAT(reader->values(), ElementsAre(1, 2));
+  EXPECT_EQ(BytesSent(cluster), before);
+  ASSERT_EQ(another->Write("a", {3.0f, 4.0f}), absl::OkStatus());
+  EXPECT_EQ(*reader->Refresh(), true);
+  EXPECT_THAT(reader->values(), ElementsAre(3, 4));
+  EXPECT_EQ(*reader->Refresh(), false);
+}
+
+TEST(VariableReader, FollowsAVariableWhoseServerHoldsMoreNow) {
+  test::InProcessCluster cluster;
+  const auto client = ClientOf(cluster);
+  ASSERT_EQ(client->Create("b", Shape({}), {1.0f}), absl::OkStatus());
+  const auto reader = client->OpenReader("b").value();
+  ASSERT_EQ(client->Create("a", Shape({}), {5.0f}), absl::OkStatus());  // another layout
+  ASSERT_EQ(client->Write("b", {2.0f}), absl::OkStatus());
+  EXPECT_EQ(*reader->Refresh(), true);
+  EXPECT_THAT(reader->values(), ElementsAre(2));
+}
+
+TEST(VariableReader, ReadsAllAnewAfterItsStreamBroke) {
+  test::InProcessCluster cluster;
+  const auto client = ClientOf(cluster);
+  ASSERT_EQ(client->Create("a", Shape({}), {1.0f}), absl::OkStatus());
+  const auto reader = client->OpenReader("a").value();
+  cluster.link("client", 0).Break();
+  EXPECT_EQ(reader->Refresh().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(*reader->Refresh(), true);
+  EXPECT_THAT(reader->values(), ElementsAre(1));
+}
+
+TEST(VariableReader, NamesAVariableThatIsNotThere) {
+  test::InProcessCluster cluster;
+  EXPECT_THAT(std::string(ClientOf(cluster)->OpenReader("a").status().message()), HasSubstr("there are none"));
+}
+
 // Writers and creators at the same time: what was acknowledged is there.
 TEST(Client, NoWriteIsLostWhileVariablesAreAdded) {
   test::InProcessCluster cluster;
