@@ -18,7 +18,7 @@ namespace cairn::worker {
 struct WireFlags {
   std::string dtype = "float32";        // --wire_dtype ENCODING, or PATTERN=ENCODING,...
   std::string values = "auto";          // --wire_values auto|float32|bfloat16|float16
-  std::optional<double> topk_fraction;  // --topk_fraction: of each gradient, with topk; none: 0.01
+  std::optional<double> topk_fraction{};  // --topk_fraction: of each gradient, with topk; none: 0.01
 };
 
 void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group);

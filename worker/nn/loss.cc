@@ -81,7 +81,7 @@ absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss) {
     if (name == "axis" && value == -1) continue;
     const auto* option = std::find_if(
         row->options.begin(), row->options.end(),
-        [&name = name](const Option& known) { return known.set != nullptr && known.name == name; });
+        [&wanted = name](const Option& known) { return known.set != nullptr && known.name == wanted; });
     if (option == row->options.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("loss ", row->class_name, ": ", name, " ", value, " is not supported"));

@@ -135,7 +135,7 @@ absl::Status SetOptions(const KerasObject& metric, const Row& row, MetricParams&
   for (const auto& [name, value] : metric.config) {
     const auto* option = std::find_if(
         row.options.begin(), row.options.end(),
-        [&name = name](const Option& known) { return known.set != nullptr && known.name == name; });
+        [&wanted = name](const Option& known) { return known.set != nullptr && known.name == wanted; });
     if (option == row.options.end() || !(value >= option->smallest && value <= option->largest) ||
         (option->whole && value != std::floor(value))) {
       return refuse(name, value);

@@ -69,7 +69,9 @@ class Port {
     socklen_t size = sizeof address;
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
     EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    if (listens) EXPECT_EQ(listen(fd_, 1), 0);
+    if (listens) {
+      EXPECT_EQ(listen(fd_, 1), 0);
+    }
     port_ = ntohs(address.sin_port);
   }
   ~Port() { close(fd_); }

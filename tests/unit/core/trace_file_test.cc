@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Overlap",
               R"([{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":5},{"ph":"X","name":"y","pid":1,"tid":1,"ts":3,"dur":5}])",
               "a.json: lane 'lane 1': 'y' at 3.000 overlaps the one before, and is not within it"}),
-    [](const auto& info) { return info.param.what; });
+    [](const auto& tested) { return tested.param.what; });
 
 }  // namespace
 }  // namespace cairn

@@ -48,9 +48,9 @@ INSTANTIATE_TEST_SUITE_P(Of, PolicyCopy,
                                          Way{"async", false, false}, Way{"async", true, false},
                                          Way{"async", true, true}, Way{"ssp", false, false},
                                          Way{"ssp", true, false}),
-                         [](const auto& info) {
-                           return absl::StrCat(info.param.mode, info.param.data ? "_data" : "",
-                                               info.param.elsewhere ? "_elsewhere" : "");
+                         [](const auto& tested) {
+                           return absl::StrCat(tested.param.mode, tested.param.data ? "_data" : "",
+                                               tested.param.elsewhere ? "_elsewhere" : "");
                          });
 
 TEST_P(PolicyCopy, DecidesAsTheOneThatItIsTheCopyOf) {
@@ -72,7 +72,9 @@ TEST_P(PolicyCopy, DecidesAsTheOneThatItIsTheCopyOf) {
       EXPECT_EQ(copy->ClockOf(worker), policy->ClockOf(worker));
       const auto theirs = policy->WorkOf(worker), ours = copy->WorkOf(worker);
       ASSERT_EQ(ours.has_value(), theirs.has_value());
-      if (ours.has_value()) EXPECT_EQ(ours->tickets, theirs->tickets);
+      if (ours.has_value()) {
+        EXPECT_EQ(ours->tickets, theirs->tickets);
+      }
     }
   };
   same();
