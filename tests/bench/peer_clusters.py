@@ -5,15 +5,16 @@
                                  [--networks cnn,wide] [--modes async,sync,allreduce] [--rounds 3] [--batch_size 64] [--ps 1]
 
 `--mode async` with 2 workers beside TensorFlow's ParameterServerStrategy (peer_tensorflow.py: a coordinator, as many servers and
-workers, gRPC), `--mode sync` and `--mode allreduce` beside PyTorch's DistributedDataParallel over gloo (peer_torch.py). The paths are of
-Pythons that have tensorflow-cpu with tf_keras, or torch; a peer whose Python is not given is left out, aloud. All train the same
-network on the same images with the same batch for each of 2 workers, the same Adam and number of updates, and with one compute
-thread for each worker; PyTorch's CNN has its images in the channels_last format, which is faster there. All runs of a round follow each other, and the ratios are of one round.
+workers, gRPC), `--mode sync` and `--mode allreduce` beside PyTorch's DistributedDataParallel over gloo (peer_torch.py). The paths are
+of Pythons that have tensorflow-cpu with tf_keras, or torch; a peer whose Python is not given is left out, aloud. All train the same
+network on the same images with the same batch for each of 2 workers, the same Adam and number of updates, and with one compute thread
+for each worker. How the peers were tuned stands in their files and in NETWORKS. All runs of a round follow each other, and the ratios
+are of one round.
 
-examples/s and processor time are of the steady state, taken in the same way of all: between the first and the last of the updates that NETWORKS names, so
-neither start-up nor evaluation counts. Processor time is that of all processes of the run. "seconds" are of the whole run, from launch
-to the end, imports and evaluation of the test set included. Ends with 1 where the median accuracies on the test set
-are further apart than NETWORKS allows: then the two have not done the same.
+examples/s and processor time are of the steady state, taken in the same way of all: between the first and the last of the updates
+that NETWORKS names, so neither start-up nor evaluation counts. Processor time is that of all processes of the run. "seconds" are of
+the whole run, from launch to the end, imports and evaluation of the test set included. Ends with 1 where the median accuracies on the
+test set are further apart than NETWORKS allows: then the two have not done the same.
 """
 
 import argparse
