@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""One process of PyTorch's DistributedDataParallel over gloo, which peer_clusters.py starts; RANK and the like are in the environment.
+
+Rank 0 says {"step": N} on stdout when --first and --steps steps are made, and {"accuracy": A, "loss": L} of the test set at the end.
+One compute thread; all images lie in memory as float32 and a batch is one index_select. Gradients are views of DDP's buckets, the graph
+is said to be static, and Adam is fused where PyTorch has that for CPUs.
+"""
+
+import argparse
+
+import torch
+import torch.distributed
+from torch import nn
+
+import peer_data
+
+
+def make_network(path):
+    """As Keras would make it: the same layers, and values from the same distributions."""
+    made, shape = [], None  # shape: channels, rows, columns; or units
+    for kind, config in peer_data.layers(path):
+        if kind == "InputLayer":
+            rows, columns, channels = config["batch_shape"][1:]
+            shape = (channels, rows, columns)
+        elif kind == "Conv2D":
+            made.append(nn.Conv2d(shape[0], config["filters"], config["kernel_size"]))
+            shape = (config["filters"], *(extent - kernel + 1 for extent, kernel in zip(shape[1:], config["kernel_size"])))
+        elif kind == "MaxPooling2D":
+            made.append(nn.MaxPool2d(config["pool_size"]))
+            shape = (shape[0], *(extent // pool for extent, pool in zip(shape[1:], config["pool_size"])))
+        elif kind == "Flatten":
+            made.append(nn.Flatten())
+            shape = (shape[0] * shape[1] * shape[2],)
+        elif kind == "Dense":
+            made.append(nn.Linear(shape[0], config["units"]))
+            shape = (config["units"],)
+        else:
+            raise SystemExit(f"{path}: no {kind} in peer_torch.py")
+        if config.get("activation") == "relu":
+            made.append(nn.ReLU(inplace=True))
+    for layer in made:
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+    return nn.Sequential(*made)
+
+
+def tensors(directory, which):
+    images, labels = peer_data.mnist(directory, which)
+    return torch.tensor(images).unsqueeze(1).float().div_(255), torch.tensor(labels).long()
+
+
+def make_optimizer(parameters, rate):
+    try:
+        return torch.optim.Adam(parameters, lr=rate, eps=1e-7, fused=True)  # eps as Keras has it
+    except (TypeError, RuntimeError):  # before 2.4
+        return torch.optim.Adam(parameters, lr=rate, eps=1e-7)
+
+
+def train(options, network, images, labels):
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True, static_graph=True)
+    optimizer = make_optimizer(list(model.parameters()), peer_data.learning_rate(options.model))
+    order = torch.Generator().manual_seed(options.seed + 1)  # the same for all, who take every `ranks`th
+    mine = torch.empty(0, dtype=torch.long)
+    for step in range(1, options.steps + 1):
+        if len(mine) < options.batch_size:
+            mine = torch.randperm(len(labels), generator=order)[rank::ranks]
+        batch, mine = mine[:options.batch_size], mine[options.batch_size:]
+        optimizer.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(model(images.index_select(0, batch)), labels.index_select(0, batch)).backward()
+        optimizer.step()
+        if rank == 0 and step in (options.first, options.steps):
+            peer_data.tell(step=step)
+
+
+@torch.no_grad()
+def evaluate(network, images, labels):
+    logits = torch.cat([network(part) for part in images.split(500)])
+    peer_data.tell(accuracy=float((logits.argmax(1) == labels).float().mean()),
+                   loss=float(nn.functional.cross_entropy(logits, labels)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    peer_data.add_arguments(parser)
+    parser.add_argument("--channels_last", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    torch.manual_seed(options.seed)
+    network = make_network(options.model)
+    images, labels = tensors(options.data_dir, "train")
+    if options.channels_last:
+        network, images = (x.to(memory_format=torch.channels_last) for x in (network, images))
+    train(options, network, images, labels)
+    if torch.distributed.get_rank() == 0:
+        evaluate(network, *tensors(options.data_dir, "t10k"))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
