@@ -161,10 +161,10 @@ void VariableStore::BeginAhead() {
 }
 
 std::shared_ptr<const AlignedBuffer> VariableStore::ApplyAhead(const Mean& mean, int64_t begin, int64_t end) {
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    std::copy_n(slots_[slot].data() + begin, end - begin, ahead_slots_[slot].data() + begin);
-  }
-  const int64_t bad = WithUpdate(current(), mean, ahead_slots_, *ahead_, [&](const Update& update) {
+  absl::InlinedVector<const float*, 4> slots_from;
+  for (const AlignedBuffer& slot : slots_) slots_from.push_back(slot.data());
+  const int64_t bad = WithUpdate(current(), mean, ahead_slots_, *ahead_, [&](Update update) {
+    update.slots_from = slots_from;
     return UpdatePiece(update, begin, end);
   });
   return bad == kAllFinite ? ahead_ : nullptr;

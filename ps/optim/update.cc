@@ -1,9 +1,15 @@
 #include "ps/optim/update.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
+
+#if defined(__SSE__)
+#include <immintrin.h>
+#endif
 
 #include "absl/container/inlined_vector.h"
 #include "common/core/status.h"
@@ -14,6 +20,8 @@ namespace {
 // Elements from which on an update takes longer than it does to wake the crew; and where it is cut: a
 // multiple of any page's and of what a processor fetches at once.
 constexpr int64_t kWorthSharing = int64_t{128} << 10;
+// Elements that are updated at a time where slots go elsewhere: they stay in the cache between.
+constexpr int64_t kBlock = int64_t{2} << 10;
 constexpr int64_t kCut = int64_t{4} << 10;
 
 using Gradients = absl::InlinedVector<WeightedGradient, 8>;
@@ -67,6 +75,51 @@ int64_t ForEachPart(const Update& update, const Window& window, Body body) {
   return kAllFinite;
 }
 
+// Copies past the cache: `to` is not read soon, and what it held is not fetched.
+void StreamTo(absl::Span<const float> from, float* to) {
+#if defined(__SSE__)
+  constexpr size_t kWide = 4;  // floats of a store, which must be aligned
+  size_t i = 0;
+  while (i < from.size() && reinterpret_cast<uintptr_t>(to + i) % (kWide * sizeof(float)) != 0) {
+    to[i] = from[i];
+    ++i;
+  }
+  for (; i + kWide <= from.size(); i += kWide) _mm_stream_ps(to + i, _mm_loadu_ps(from.data() + i));
+  std::copy(from.begin() + static_cast<ptrdiff_t>(i), from.end(), to + i);
+  _mm_sfence();
+#else
+  std::copy(from.begin(), from.end(), to);
+#endif
+}
+
+// ApplyMean() with slots that are read at `slots_from` and written to `range`, a block at a time.
+int64_t ApplyMeanElsewhere(const Update& update, const Gradients& gradients, const UpdateRange& range,
+                           absl::Span<const float* const> slots_from) {
+  absl::InlinedVector<std::array<float, kBlock>, 2> blocks(slots_from.size());
+  absl::InlinedVector<float*, 4> slots;
+  for (auto& block : blocks) slots.push_back(block.data());
+  Gradients cut = gradients;
+  for (int64_t begin = 0; begin < range.count; begin += kBlock) {
+    const int64_t count = std::min(kBlock, range.count - begin);
+    for (size_t slot = 0; slot < slots.size(); ++slot) std::copy_n(slots_from[slot] + begin, count, slots[slot]);
+    const int64_t non_finite = ApplyMean(update.optimizer, update.step, cut,
+                                         {.count = count,
+                                          .old_values = range.old_values + begin,
+                                          .slots = slots,
+                                          .new_values = range.new_values + begin,
+                                          .gradient_scale = range.gradient_scale},
+                                         update.isa);
+    if (non_finite != kAllFinite) return begin + non_finite;
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      StreamTo({slots[slot], static_cast<size_t>(count)}, range.slots[slot] + begin);
+    }
+    for (WeightedGradient& gradient : cut) {
+      if (gradient.values != nullptr) gradient.values += count;
+    }
+  }
+  return kAllFinite;
+}
+
 // The mean, and what its rule makes of it: new values, or directions where the rule is layerwise.
 int64_t ApplyMeansIn(const Update& update, const Window& window) {
   return ForEachPart(update, window, [&](size_t p, const UpdatePart& part, UpdateRange range) {
@@ -75,7 +128,10 @@ int64_t ApplyMeansIn(const Update& update, const Window& window) {
       return ApplyMovingAverage(*part.moving_average_momentum, cut, range, update.isa);
     }
     range.gradient_scale = GradientScale(update, p);
-    return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
+    if (update.slots_from.empty()) return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
+    absl::InlinedVector<const float*, 4> slots_from;
+    for (const float* slot : update.slots_from) slots_from.push_back(slot + part.begin);
+    return ApplyMeanElsewhere(update, cut, range, slots_from);
   });
 }
 

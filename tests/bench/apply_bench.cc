@@ -17,7 +17,9 @@
 #include "common/core/aligned_buffer.h"
 #include "common/core/crew.h"
 #include "ps/optim/loop.h"
+#include "common/net/ahead.h"
 #include "ps/optim/update.h"
+#include "ps/variable_store.h"
 #include "tests/support/whole_update.h"
 
 namespace cairn::ps {
@@ -113,6 +115,48 @@ void Register(const std::string& name, const OptimizerConfig& config) {
   }
 }
 
+// The same update made beside the current version, in the pieces in which gradients arrive (VariableStore::ApplyAhead),
+// of one gradient. of_whole: time against making it in one go, in alternation, median.
+void BM_Ahead(benchmark::State& state, const OptimizerConfig& config) {
+  const auto optimizer = MakeOptimizer(config).value();
+  VariableStore store({{"v", Shape({kCount}), 0, kCount, 0}}, optimizer.get());
+  AlignedBuffer gradient(kCount);
+  std::fill(gradient.span().begin(), gradient.span().end(), 0.01f);
+  const WeightedGradient one = {gradient.data(), 1};
+  const VariableStore::Mean mean = {.gradients = {&one, 1}};
+  const int64_t piece = net::PieceAhead(kCount);
+  const auto in_pieces = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    store.BeginAhead();
+    for (int64_t begin = 0; begin < kCount; begin += piece) {
+      if (store.ApplyAhead(mean, begin, std::min(begin + piece, kCount)) == nullptr) state.SkipWithError("not finite");
+    }
+    store.PublishAhead();
+    return SecondsOf(start);
+  };
+  const auto in_one_go = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    if (!store.ApplyMean(mean).ok()) state.SkipWithError("not finite");
+    return SecondsOf(start);
+  };
+  in_pieces();  // memory is touched for the first time
+  in_one_go();
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    const double seconds = in_pieces();
+    state.SetIterationTime(seconds);
+    ratios.push_back(seconds / in_one_go());
+  }
+  std::nth_element(ratios.begin(), ratios.begin() + static_cast<int64_t>(ratios.size() / 2), ratios.end());
+  state.counters["of_whole"] = ratios[ratios.size() / 2];
+}
+
+void RegisterAhead(const std::string& name, const OptimizerConfig& config) {
+  benchmark::RegisterBenchmark((name + "/in pieces").c_str(), BM_Ahead, config)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
 }  // namespace
 }  // namespace cairn::ps
 
@@ -132,6 +176,9 @@ int main(int argc, char** argv) {
   Register<4, 2>("adam, clipvalue and decay/contributors:4", {"AdamW", {{"clipvalue", 1}}});
   Register<4, 2>("adam, clipnorm/contributors:4", {"Adam", {{"clipnorm", 1}}});
   Register<4, 2>("lamb/contributors:4", {"Lamb", {}});
+  for (const auto& [name, config] : {std::pair("sgd", sgd), std::pair("momentum", momentum), std::pair("adam", adam)}) {
+    cairn::ps::RegisterAhead(name, config);
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
