@@ -247,11 +247,6 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
 
   CAIRN_ASSIGN_OR_RETURN(shard.optimizer, MakeOptimizer(OptimizerOf(job)));
   CAIRN_RETURN_IF_ERROR(CheckNorms(shard));
-  if (job.ps_replication() > 0 && !shard.optimizer->norms().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: --ps_replication with ", shard.optimizer->name(),
-                     " and norms (clipnorm, global_clipnorm, LAMB) is not supported"));
-  }
   CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
   shard.update_ahead = MakesUpdatesAhead(job, shard);
   // Norms are of all servers, so these make an update together, also of an asynchronous push.
@@ -274,11 +269,12 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
       return absl::InternalError(
           absl::StrCat("ps/", host_.index, " stands at entry ", first_index, ", which its log lacks"));
     }
-    if (auto sums = shard_->UnansweredSums()) port_->ReportSums(*std::move(sums));
   } else {
     port_ = host_.connect_to_leader(job_, shard_, epoch);
     shard_->ConnectTo(port_.get());
   }
+  // What a copy has measured it has reported to nobody; what it is measuring now it reports itself.
+  if (auto sums = shard_->UnansweredSums()) port_->ReportSums(*std::move(sums));
   return absl::OkStatus();
 }
 

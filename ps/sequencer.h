@@ -158,8 +158,8 @@ class Sequencer {
   void OnSums(int server, Sums sums) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnExecuted(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // ABORTED, naming the servers whose sums are missing, when a Measure has been under way for 60 s by the
-  // clock of these calls, of which the owner makes several a second.
+  // ABORTED, naming the servers whose sums are missing, when these have all been subscribed for 60 s of a Measure
+  // by the clock of these calls, of which the owner makes several a second.
   absl::Status CheckMeasuring(TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t version() const ABSL_LOCKS_EXCLUDED(mutex_);

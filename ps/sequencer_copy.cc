@@ -111,9 +111,11 @@ absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
   };
   for (const auto& [key, partial] : partials) fits &= std::all_of(partial.servers.begin(), partial.servers.end(), knows);
   if (measuring.has_value()) {
-    fits &= measuring->norms < norms_.size();
+    fits &= measuring->norms < norms_.size() && measuring->index == copied.next_index() - 1 &&
+            measuring->sums.size() < servers_.size();
     for (const auto& [server, sums] : measuring->sums) fits &= knows(server);
   }
+  fits &= measuring.has_value() || behind.empty();
   if (!fits) return absl::InvalidArgumentError("a copied log that does not fit the job");
   policy_->Restore(policy);
   positions_ = {copied.positions().begin(), copied.positions().end()};

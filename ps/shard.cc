@@ -345,6 +345,7 @@ void Shard::ExecuteMeasure(const LogEntry& entry, const Measure& measure) {
     MutexLock lock(mutex_);
     unanswered_ = sums;
   }
+  Pass("measured");
   if (SequencerPort* const port = port_; port != nullptr) port->ReportSums(std::move(sums));
 }
 

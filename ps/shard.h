@@ -112,7 +112,7 @@ class Shard final : public LogSink {
     bool update_ahead = false;
     std::optional<float> learning_rate{};                        // amended before
     Crew* crew = nullptr;           // as VariableStore's
-    FaultPoints* faults = nullptr;  // outlives the shard; passes "push", "read", "snapshot", "applied"
+    FaultPoints* faults = nullptr;  // outlives the shard; passes "push", "read", "snapshot", "measured", "applied"
     Meters* meters = nullptr;       // likewise; counts the updates
     TraceRecorder* trace = nullptr;  // likewise; is told of each step
     int server = 0;                  // whose shard it is
@@ -168,8 +168,8 @@ class Shard final : public LogSink {
   // INVALID_ARGUMENT, without effect, for what does not fit this shard.
   absl::Status RestoreCopied(const v1::CopiedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION for an entry out of order. `mean`: null where the entry brings none, or is of no
-  // example.
+  // FAILED_PRECONDITION for an entry out of order; INVALID_ARGUMENT for one that does not end, or go on with,
+  // the update that is being measured. `mean`: null where the entry brings none, or is of no example.
   absl::Status AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
                             std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WriteCopied(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -250,6 +250,8 @@ class Shard final : public LogSink {
   }
   void ReportExecuted(int64_t index);
   void SendState();
+  // Of an optimizer that takes norms: a Measure for each in turn, and then the Apply.
+  absl::Status CheckFollows(const LogEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends the entry that is about to be executed, with the mean where it is the first to take it.
   void SendEntry(const LogEntry& entry, bool with_mean);
   void ExecuteMeasure(const LogEntry& entry, const Measure& measure) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -313,6 +315,7 @@ class Shard final : public LogSink {
   bool took_place_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front waits for them
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
+  size_t copied_measures_ ABSL_GUARDED_BY(mutex_) = 0;  // of the update whose Apply has not been copied
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
   Marks marks_ ABSL_GUARDED_BY(mutex_);
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;

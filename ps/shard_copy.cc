@@ -164,6 +164,7 @@ absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& c
     return absl::FailedPreconditionError(
         absl::StrCat("entry ", entry.index, " of the log, where ", next_index_, " comes next"));
   }
+  CAIRN_RETURN_IF_ERROR(CheckFollows(entry));
   ++next_index_;
   PendingEntry pending = {.entry = entry};
   if (copied.mean()) {
@@ -172,6 +173,22 @@ absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& c
   }
   queue_.push_back(std::move(pending));
   return absl::OkStatus();
+}
+
+absl::Status Shard::CheckFollows(const LogEntry& entry) {
+  const absl::Span<const Norms> norms = optimizer_->norms();
+  const auto* measure = std::get_if<Measure>(&entry.what);
+  if (measure != nullptr && copied_measures_ < norms.size() && measure->norms == norms[copied_measures_]) {
+    ++copied_measures_;
+    return absl::OkStatus();
+  }
+  const size_t due = std::holds_alternative<Apply>(entry.what) ? norms.size() : 0;
+  if (measure == nullptr && copied_measures_ == due) {
+    copied_measures_ = 0;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " of the log comes after ", copied_measures_,
+                                                 " of the ", norms.size(), " norms of an update"));
 }
 
 absl::Status Shard::WriteCopied(std::shared_ptr<const AlignedBuffer> values) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
@@ -127,15 +126,6 @@ absl::Status CheckReplication(const v1::Job& job) {
   if (job.servers_size() < 2) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, ": a copy needs another server, and the cluster has ", job.servers_size()));
-  }
-  for (const char* norm : {"clipnorm", "global_clipnorm"}) {
-    if (job.optimizer().hyperparameters().count(norm) == 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, " does not go with ", norm, ": it takes norms over all servers"));
-  }
-  if (absl::EqualsIgnoreCase(job.optimizer().name(), "lamb")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, " does not go with the optimizer lamb, which takes norms over all servers"));
   }
   return absl::OkStatus();
 }

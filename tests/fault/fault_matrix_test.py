@@ -29,6 +29,9 @@ LASTING = ["--save_secs=0", "--save_steps=10", f"--lease={LEASE}", "--lost_worke
 SERVER = ["started:1", "read:1", "push:15", "applied:15", "snapshot:2", f"applied:{STEPS}"]
 # Of a server whose part has a copy: the first pull; the middle of a push; between an update and its answer.
 COPIED = ["read:2", "push:15", "applied:15"]
+# Likewise where an update takes norms twice, with the other server: between each and the report of its sums.
+MEASURED = ["push:15", "measured:29", "measured:30", "applied:15"]
+NORMS = ["--optimizer=lamb", "--global_clipnorm=0.1"]
 # Of a worker: started; before its first step; with a part of its gradients sent; with all of them; after an answer; the
 # last step.
 WORKER = ["started:1", "joined:1", "announced:100", "computed:15", "answered:15", f"computed:{STEPS}"]
@@ -43,8 +46,8 @@ class FaultMatrixTest(IntegrationTest):
     def sha_of(self, name):
         return json.loads((self.directory / f"{name}.json").read_text())["parameters_sha256"]
 
-    def undisturbed(self):
-        self.assert_exit(DONE, self.job("undisturbed"))
+    def undisturbed(self, *flags):
+        self.assert_exit(DONE, self.job("undisturbed", *flags))
         return self.sha_of("undisturbed")
 
     def assert_all_end_alike(self, number, at_once):
@@ -97,14 +100,14 @@ class FaultMatrixTest(IntegrationTest):
             watch.join()
         self.assertEqual(len(stopped), sum(map(len, TASKS.values())))
 
-    def test_servers_with_copies_lose_nothing_and_nothing_is_set_back(self):
+    def assert_copies_lose_nothing(self, points, *flags):
         """No --train_dir: there is nothing to be set back to."""
-        sha = self.undisturbed()
+        sha = self.undisturbed(*flags)
         failures = []
 
         def run(case):
             name = "copies-" + "-".join(case).replace("/", "").replace(":", "-")
-            run = self.job(name, "--ps_replication=1", "--lost_workers=wait", f"--fault={':'.join(case)}:KILL")
+            run = self.job(name, "--ps_replication=1", "--lost_workers=wait", f"--fault={':'.join(case)}:KILL", *flags)
             if not run.wait(60):
                 failures.append(f"{case}: still runs\n{run.story()}")
             elif run.code != DONE:
@@ -116,11 +119,17 @@ class FaultMatrixTest(IntegrationTest):
             elif "takes the place of" not in run.stderr:
                 failures.append(f"{case}: no copy took the place\n{run.story()}")
 
-        cases = [(f"ps/{server}", point) for server in (0, 1) for point in COPIED]
+        cases = [(f"ps/{server}", point) for server in (0, 1) for point in points]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             list(pool.map(run, cases))
         self.assertEqual(failures, [], "\n".join(failures))
         self.assert_nothing_runs()
+
+    def test_servers_with_copies_lose_nothing_and_nothing_is_set_back(self):
+        self.assert_copies_lose_nothing(COPIED)
+
+    def test_nor_do_they_while_they_exchange_norms(self):
+        self.assert_copies_lose_nothing(MEASURED, *NORMS)
 
     def test_a_terminated_task_ends_the_cluster_with_its_code_and_what_was_saved_is_gone_on_from(self):
         sha = self.undisturbed()

@@ -238,6 +238,7 @@ void Checker::CheckRound(int64_t version) {
     Violation(absl::StrCat("round ", version, " closes before all workers have been heard of"));
   }
   if (contributors.empty()) Violation(absl::StrCat("round ", version, " has no gradient"));
+  CheckMean(version);
   if (!rules_.rate_one) return;
   size_t stayed = 0;
   for (const auto& [worker, life] : live_) {
@@ -256,18 +257,21 @@ void Checker::CheckRound(int64_t version) {
       Violation(absl::StrCat("round ", version, " has ", contributors.size(), " gradients"));
     }
   }
-  CheckMean(version);
 }
 
 void Checker::CheckMean(int64_t version) {
-  if (values_.count(version) == 0 || values_.count(version - 1) == 0) return;
+  if (rules_.layerwise || values_.count(version) == 0 || values_.count(version - 1) == 0) return;
   double sum = 0, examples = 0;
   for (const ps::PushKey& key : updates_[0][version].keys) {
     const Push& push = pushes_.at(key);
     sum += static_cast<double>(push.gradient.examples) * push.value;
     examples += static_cast<double>(push.gradient.examples);
   }
-  const float expected = values_[version - 1] - static_cast<float>(examples > 0 ? sum / examples : 0);
+  double mean = examples > 0 ? sum / examples : 0;
+  // One element on each server, the same on all.
+  const double norm = std::abs(mean) * std::sqrt(rules_.servers);
+  if (!rules_.rate_one && norm > rules_.clipnorm) mean *= rules_.clipnorm / norm;
+  const float expected = values_[version - 1] - static_cast<float>(mean);
   // The mean and the value are rounded once each.
   if (std::abs(values_[version] - expected) > 1e-5f * (1 + std::abs(expected))) {
     Violation(absl::StrCat("version ", version, " is ", values_[version], ", the mean makes it ", expected));

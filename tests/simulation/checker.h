@@ -35,6 +35,9 @@ struct Rules {
   // Values move by the mean gradient itself. Otherwise by norms, for which a round that is decided waits: who
   // lives may have changed when it is applied.
   bool rate_one = true;
+  // By norms: what those of all servers' mean gradients together may be. Under LAMB values move otherwise.
+  double clipnorm = 0.5;
+  bool layerwise = false;
   // Each server's part has a copy that may take its place. What a server had decided and told nobody may go
   // with it, and be decided otherwise: what is checked is what was told.
   bool copies = false;
@@ -119,7 +122,7 @@ class Checker {
   };
 
   bool sync() const { return rules_.mode == v1::MODE_SYNC; }
-  bool one_log() const { return rules_.mode != v1::MODE_ASYNC; }
+  bool one_log() const { return rules_.mode != v1::MODE_ASYNC || !rules_.rate_one; }
   void CheckAccepted(const Arrival& arrival, const Push& push, const ps::PushResult& result);
   void CheckRound(int64_t version);
   void CheckMean(int64_t version);

@@ -136,7 +136,7 @@ void Checker::CheckServer(int server, const Final& final) {
     if (one_log() && lost_.empty() && updates_[0][at].keys != update.keys) {
       Violation(absl::StrCat("ps/", server, " has other gradients in version ", at, " than ps/0"));
     }
-    if (sync() && rules_.copies && rules_.rate_one && server == 0) CheckMean(at);
+    if (one_log() && (rules_.copies || !sync()) && server == 0) CheckMean(at);
   }
   if (version != final.versions[s]) Violation(absl::StrCat("ps/", server, " has updates of no gradient"));
 }

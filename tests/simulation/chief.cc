@@ -87,10 +87,10 @@ v1::CreateRequest Chief::Request(int part) const {
   if (rules.max_staleness >= 0) job.set_max_staleness(rules.max_staleness);
   job.set_final_version(rules.final_version);
   job.set_lease_seconds(kLease);
-  job.mutable_optimizer()->set_name("SGD");
+  job.mutable_optimizer()->set_name(rules.layerwise ? "Lamb" : "SGD");
   auto& numbers = *job.mutable_optimizer()->mutable_hyperparameters();
   numbers["learning_rate"] = 1;
-  if (!rules.rate_one) numbers["global_clipnorm"] = 0.5;
+  if (!rules.rate_one) numbers["global_clipnorm"] = rules.clipnorm;
   if (rules.num_examples > 0) {
     job.set_dynamic_sharding(true);
     job.set_num_examples(rules.num_examples);

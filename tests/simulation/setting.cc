@@ -41,14 +41,14 @@ Setting::Setting(Random& random) {
   if (faults == 1) server_faults = ServerFaults::kSetBack;
   if (faults == 2 && rules.servers > 1) server_faults = ServerFaults::kReplaced;
   rules.copies = server_faults == ServerFaults::kReplaced;
-  if (rules.copies) rules.rate_one = true;
+  rules.layerwise = !rules.rate_one && random.NextBelow(3) == 0;
 }
 
 std::string Setting::ToText() const {
   std::string text = absl::StrCat(
       v1::Mode_Name(rules.mode), ", ", rules.servers, " servers, ", rules.workers, " workers of ", steps,
       " steps, replicas_to_aggregate ", rules.replicas_to_aggregate, ", max_staleness ", rules.max_staleness,
-      ", final_version ", rules.final_version, rules.rate_one ? "" : ", clipped by norms", ", delays up to ",
+      ", final_version ", rules.final_version, rules.rate_one ? "" : ", clipped by norms", rules.layerwise ? ", LAMB" : "", ", delays up to ",
       longest_delay, " s, a fault every ", chaos_every, " s");
   if (rules.num_examples > 0) {
     absl::StrAppend(&text, ", ", rules.epochs, " epochs of ", rules.num_examples, " examples handed out by ",

@@ -1,7 +1,10 @@
 // Parts of a job with a live copy on another server: what is answered is never lost with one server.
+#include <atomic>
 #include <chrono>
+#include <numeric>
 #include <thread>
 
+#include "common/core/thread.h"
 #include "common/net/ahead.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -89,6 +92,56 @@ TEST(ReplicationOfLargeValues, AServerThatIsKilledTakesNoUpdateWithIt) {
   EXPECT_EQ(workers[0]->Values(), std::vector<float>(toy.initial.size(), static_cast<float>(kSteps)));
   EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
 }
+
+struct NormsCase {
+  v1::Mode mode;
+  const char* optimizer;
+};
+
+class ReplicationOfNorms : public testing::TestWithParam<NormsCase> {
+ protected:
+  static constexpr int kWorkers = 2, kSteps = 30;
+  // The values at the end. `killed`: -1 for none.
+  static std::vector<float> Trained(int killed) {
+    InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
+    ToyJob toy = Replicated(kWorkers, 2, GetParam().mode);
+    toy.job.mutable_optimizer()->set_name(GetParam().optimizer);
+    auto& numbers = *toy.job.mutable_optimizer()->mutable_hyperparameters();
+    numbers["learning_rate"] = 0.1;
+    numbers["global_clipnorm"] = 0.7;
+    ToyWorkers workers = StartAll(cluster, toy);
+    std::vector<float> gradient(toy.initial.size());
+    std::iota(gradient.begin(), gradient.end(), -2.5f);
+    std::atomic<int> pushed = 0;
+    Thread killer("killer", [&] {  // wherever an update is then
+      while (pushed < kSteps) std::this_thread::yield();
+      if (killed >= 0) cluster.Kill(killed);
+    });
+    InParallel(kWorkers, [&](int worker) {
+      for (int step = 0; step < kSteps; ++step) {
+        ++pushed;
+        ASSERT_EQ(workers[static_cast<size_t>(worker)]->Push(gradient).status(), absl::OkStatus());
+      }
+    });
+    killer.Join();
+    EXPECT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+    EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
+    return workers[0]->Values();
+  }
+};
+
+TEST_P(ReplicationOfNorms, AServerThatIsKilledTakesNoUpdateWithIt) {
+  const std::vector<float> undisturbed = Trained(-1);
+  for (int killed : {0, 1}) EXPECT_EQ(Trained(killed), undisturbed) << "without ps/" << killed;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, ReplicationOfNorms,
+                         testing::Values(NormsCase{v1::MODE_SYNC, "SGD"}, NormsCase{v1::MODE_SYNC, "Lamb"},
+                                         NormsCase{v1::MODE_ASYNC, "SGD"}, NormsCase{v1::MODE_ASYNC, "Lamb"},
+                                         NormsCase{v1::MODE_SSP, "Lamb"}),
+                         [](const auto& each) {
+                           return absl::StrCat(v1::Mode_Name(each.param.mode).substr(5), "_", each.param.optimizer);
+                         });
 
 TEST_P(Replication, ARestartedServerBecomesTheCopyAndThenTheOtherMayBeKilled) {
   constexpr int kWorkers = 2, kSteps = 20;

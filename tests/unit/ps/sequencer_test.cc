@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/follow_proto.h"
 
 namespace cairn::ps {
 namespace {
@@ -231,7 +232,7 @@ class MeasuringSequencerTest : public testing::Test {
       : sequencer_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2,
                    {Norms::kGradient, Norms::kLayer}) {
     EXPECT_TRUE(sequencer_.Subscribe(0, 1, sink_));
-    EXPECT_TRUE(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()));
+    EXPECT_TRUE(sequencer_.Subscribe(1, 1, other_sink_));
     sequencer_.Join(0, 1);
   }
   void StageOnBoth(int64_t step) {
@@ -245,6 +246,7 @@ class MeasuringSequencerTest : public testing::Test {
 
   Sequencer sequencer_;
   std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
+  std::shared_ptr<RecordingSink> other_sink_ = std::make_shared<RecordingSink>();
 };
 
 TEST_F(MeasuringSequencerTest, EachEntryOfAnUpdateHasWhatAllServersFoundForTheOneBefore) {
@@ -301,6 +303,107 @@ TEST_F(MeasuringSequencerTest, AServerThatDoesNotReportIsNamedAndEndsTheWait) {
             absl::AbortedError("the update to version 1 has waited 60 s for the norms of what is on ps/1"));
   Report(1, 1, {});
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(2)), absl::OkStatus()) << "of the next";
+}
+
+TEST_F(MeasuringSequencerTest, AServerThatIsNotThereIsWaitedForAndHasItsMinuteWhenItIs) {
+  const TimePoint start = TimePoint(std::chrono::hours(1));
+  StageOnBoth(1);
+  Report(0, 1, {});
+  EXPECT_EQ(sequencer_.CheckMeasuring(start), absl::OkStatus());
+  sequencer_.Unsubscribe(1, other_sink_.get());
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus());
+  EXPECT_TRUE(sequencer_.Subscribe(1, 1, other_sink_));
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus());
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(59)), absl::OkStatus());
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(60)).code(),
+            absl::StatusCode::kAborted);
+}
+
+// What the copy of a sequencer is told, as it is sent.
+class CopiedSequencerTest : public testing::Test {
+ protected:
+  CopiedSequencerTest()
+      : copy_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2, std::vector{Norms::kGradient}) {
+    v1::SequencerEvent joined;
+    joined.mutable_join()->set_incarnation(1);
+    EXPECT_EQ(copy_.Replay(joined), absl::OkStatus());
+  }
+  void Stage(int64_t step) {
+    for (int server : {0, 1}) {
+      v1::SequencerEvent event;
+      event.mutable_staged()->set_server(server);
+      *event.mutable_staged()->mutable_gradient() = ToProto(Push(0, 1, step));
+      EXPECT_EQ(copy_.Replay(event), absl::OkStatus());
+    }
+  }
+  static Sums Found(int server, double gradient) {
+    return {.index = 1, .slices = {{"a", server, {{.gradient = gradient}}}}};
+  }
+  void Summed(int server, double gradient) {
+    v1::SequencerEvent event;
+    event.mutable_sums()->set_server(server);
+    *event.mutable_sums()->mutable_sums() = ToProto(Found(server, gradient));
+    EXPECT_EQ(copy_.Replay(event), absl::OkStatus());
+  }
+  // With a Measure that ps/1 has reported to.
+  v1::CopiedSequencer State() {
+    v1::CopiedSequencer state;
+    for (int server : {0, 1}) state.add_executed(server);
+    state.set_next_index(2);
+    state.mutable_measuring()->set_index(1);
+    *state.mutable_measuring()->mutable_apply()->add_contributors() = ToProto(Push(0, 1, 1));
+    state.mutable_measuring()->mutable_apply()->set_version(1);
+    (*state.mutable_measuring()->mutable_sums())[1] = ToProto(Found(1, 3));
+    return state;
+  }
+  std::vector<std::string> Subscribed(int64_t next_index) {
+    EXPECT_TRUE(copy_.Subscribe(0, next_index, sink_));
+    return sink_->entries;
+  }
+
+  Sequencer copy_;
+  std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
+};
+
+TEST_F(CopiedSequencerTest, GoesOnWithTheSumsThatWereReportedBefore) {
+  Stage(1);
+  Summed(1, 3);
+  EXPECT_THAT(Subscribed(1), ElementsAre("1: measure gradient v1 of 0.1.1"));
+  copy_.OnSums(1, Found(1, 3));  // said again at the new place
+  EXPECT_EQ(sink_->entries.size(), 1u);
+  copy_.OnSums(0, Found(0, 4));
+  EXPECT_EQ(sink_->entries.back(), "2: v1 of 0.1.1, a 7 0 0");
+}
+
+TEST_F(CopiedSequencerTest, SumsOfAMeasureThatIsOverDoNothing) {
+  Stage(1);
+  Summed(1, 3);
+  Summed(0, 4);
+  Stage(2);
+  EXPECT_EQ(Subscribed(1).size(), 3u);
+  for (int server : {0, 1}) copy_.OnSums(server, Found(server, 4));
+  EXPECT_THAT(sink_->entries, ElementsAre("1: measure gradient v1 of 0.1.1", "2: v1 of 0.1.1, a 7 0 0",
+                                          "3: measure gradient v2 of 0.1.2"));
+}
+
+TEST_F(CopiedSequencerTest, TakesAStateInTheMiddleOfAMeasure) {
+  ASSERT_EQ(copy_.RestoreCopied(State()), absl::OkStatus());
+  EXPECT_THAT(Subscribed(2), IsEmpty());
+  copy_.OnSums(0, Found(0, 4));
+  EXPECT_THAT(sink_->entries, ElementsAre("2: v1 of 0.1.1, a 7 0 0"));
+}
+
+TEST_F(CopiedSequencerTest, RefusesAMeasureThatCannotBeUnderWay) {
+  v1::CopiedSequencer elsewhere = State(), over = State(), complete = State(), behind_nothing = State();
+  elsewhere.mutable_measuring()->set_index(7);
+  over.mutable_measuring()->set_norms(1);
+  (*complete.mutable_measuring()->mutable_sums())[0] = ToProto(Found(0, 4));
+  behind_nothing.clear_measuring();
+  behind_nothing.add_behind()->mutable_mark()->set_token("here");
+  for (const v1::CopiedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
+    EXPECT_EQ(copy_.RestoreCopied(state), absl::InvalidArgumentError("a copied log that does not fit the job"))
+        << state.DebugString();
+  }
 }
 
 TEST_F(MeasuringSequencerTest, APushIsAsOldAsTheOldestOfItsParts) {
