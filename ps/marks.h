@@ -57,6 +57,7 @@ class Marks {
     bool snapshot;
     absl::StatusOr<ReadResult> result;
   };
+  // Values of all but the newest versions go.
   void DropOld();
 
   std::deque<Kept> kept_;  // oldest first

@@ -12,8 +12,8 @@
 //
 // In kUnsure the copy may be about to take our place, so silence tells nothing: answers go out again when its
 // process is gone (connection refused), when it agrees to begin anew, or when its right to take our place is
-// over (kRight after our last echo) and we have not just woken up. A process that is gone cannot say whether it had taken our place: it had not where
-// it was known to have heard of us less than kSilent before.
+// over (kRight after our last echo) and we have not just woken up. A process that is gone cannot say whether it
+// had taken our place: it had not where it was known to have heard of us less than kSilent before.
 //
 // One per job and server, owned by the ActiveJob. Thread-safe; callbacks of WhenHeld() run outside its lock,
 // in the caller's thread or a stream's, and must not block. Knows no gRPC. What is to be done it does step by

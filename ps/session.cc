@@ -90,6 +90,29 @@ class Answer {
   v1::ServerHeader header_;
 };
 
+// Of a server that has `size` elements.
+absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
+  const int64_t first = begin.offset();
+  if (first < 0 || first > size || begin.count() < 0 || begin.count() > size - first) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("read of ", begin.count(), " elements at ", first, ": this server has ", size));
+  }
+  const bool whole = first == 0 && begin.count() == 0;
+  if (begin.state() && (begin.mark().empty() || !whole)) {
+    return absl::InvalidArgumentError("a state is read whole, at the mark of a snapshot");
+  }
+  CAIRN_RETURN_IF_ERROR(net::CheckEncoding(begin.encoding()));
+  if (begin.encoding() != v1::ENCODING_FLOAT32 && (begin.state() || !whole)) {
+    return absl::InvalidArgumentError("a part of the values, and a state, are read as float32");
+  }
+  if (begin.state() && begin.known_edition() != 0) return absl::InvalidArgumentError("a state has no edition");
+  if (begin.mark().size() > kLongestMark) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a mark's name of ", begin.mark().size(), " bytes, at most ", kLongestMark));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload payload) {
@@ -197,36 +220,11 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
     return;
   }
   const int64_t size = (*job)->shard().store().size();
+  if (const absl::Status status = CheckRead(begin, size); !status.ok()) {
+    Answer(sink_, request_id).SendFailure(status);
+    return;
+  }
   const int64_t first = begin.offset();
-  if (first < 0 || first > size || begin.count() < 0 || begin.count() > size - first) {
-    Answer(sink_, request_id)
-        .SendFailure(absl::InvalidArgumentError(
-            absl::StrCat("read of ", begin.count(), " elements at ", first, ": this server has ", size)));
-    return;
-  }
-  if (begin.state() && (begin.mark().empty() || first != 0 || begin.count() != 0)) {
-    Answer(sink_, request_id)
-        .SendFailure(absl::InvalidArgumentError("a state is read whole, at the mark of a snapshot"));
-    return;
-  }
-  absl::Status known = net::CheckEncoding(begin.encoding());
-  if (known.ok() && begin.encoding() != v1::ENCODING_FLOAT32 && (begin.state() || first != 0 || begin.count() != 0)) {
-    known = absl::InvalidArgumentError("a part of the values, and a state, are read as float32");
-  }
-  if (!known.ok()) {
-    Answer(sink_, request_id).SendFailure(known);
-    return;
-  }
-  if (begin.state() && begin.known_edition() != 0) {
-    Answer(sink_, request_id).SendFailure(absl::InvalidArgumentError("a state has no edition"));
-    return;
-  }
-  if (begin.mark().size() > kLongestMark) {
-    Answer(sink_, request_id)
-        .SendFailure(absl::InvalidArgumentError(
-            absl::StrCat("a mark's name of ", begin.mark().size(), " bytes, at most ", kLongestMark)));
-    return;
-  }
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
   (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
                                       state = begin.state(), encoding = begin.encoding(),

@@ -124,13 +124,16 @@ int64_t ApplyMeanElsewhere(const Update& update, const Gradients& gradients, con
 int64_t ApplyMeansIn(const Update& update, const Window& window) {
   return ForEachPart(update, window, [&](size_t p, const UpdatePart& part, UpdateRange range) {
     const Gradients cut = Cut(update.gradients, part);
-    if (part.moving_average_momentum.has_value()) {
+    absl::InlinedVector<const float*, 4> slots_from;
+    for (const float* slot : update.slots_from) slots_from.push_back(slot + part.begin);
+    if (part.moving_average_momentum.has_value()) {  // whose slots nobody changes
+      for (size_t slot = 0; slot < slots_from.size(); ++slot) {
+        StreamTo({slots_from[slot], static_cast<size_t>(range.count)}, range.slots[slot]);
+      }
       return ApplyMovingAverage(*part.moving_average_momentum, cut, range, update.isa);
     }
     range.gradient_scale = GradientScale(update, p);
-    if (update.slots_from.empty()) return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
-    absl::InlinedVector<const float*, 4> slots_from;
-    for (const float* slot : update.slots_from) slots_from.push_back(slot + part.begin);
+    if (slots_from.empty()) return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
     return ApplyMeanElsewhere(update, cut, range, slots_from);
   });
 }

@@ -9,7 +9,6 @@
 namespace cairn::simulation {
 namespace {
 
-constexpr double kCall = 10;
 constexpr double kReturn = 30;  // ps/server_members.cc
 
 }  // namespace

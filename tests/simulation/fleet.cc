@@ -10,9 +10,7 @@
 namespace cairn::simulation {
 namespace {
 
-// As the client's limits.
-constexpr double kCall = 10;
-constexpr double kProbe = 1;
+constexpr double kProbe = 1;  // seconds, as the client's
 
 }  // namespace
 

@@ -17,6 +17,8 @@
 
 namespace cairn::simulation {
 
+inline constexpr double kCall = 10;  // seconds, as the client's limit of a call
+
 // What all of one simulation share.
 struct Simulation {
   explicit Simulation(uint64_t seed) : random(seed, "protocol"), setting(random), events(clock) {}

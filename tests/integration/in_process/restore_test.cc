@@ -119,6 +119,24 @@ TEST(RestoredJob, GoesOnFromATryThatHadBegunALaterGeneration) {
   EXPECT_EQ(workers[0]->client().connection().Describe(0).value().job().generation(), 6);
 }
 
+// Others may have trained in it, though the chief has not heard that it was complete.
+TEST(RestoredJob, ATryThatNothingIsLeftOfIsNotMadeAgainInTheSameGeneration) {
+  InProcessCluster cluster({.servers = 2});
+  const ToyJob toy = Job(1);
+  ToyWorkers workers = StartAll(cluster, toy);
+  Memory memory(toy);
+  client::TrainingClient& chief = workers[0]->client();
+  const v1::Job job = JobFor(cluster, toy);
+  TrainAllTo(3, job, workers, memory);
+  memory.Take(chief);
+  for (int64_t generation : {1, 2}) {
+    for (int server : {0, 1}) cluster.Restart(server);
+    ASSERT_EQ(chief.Reconnect(), absl::OkStatus());
+    ASSERT_EQ(chief.Initialise(job, memory), absl::OkStatus());
+    EXPECT_EQ(chief.connection().Describe(0).value().job().generation(), generation);
+  }
+}
+
 TEST(RestoredJob, BeginsAnewWhereNoSnapshotWasTaken) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Job(1);

@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kSize = net::kWorthAhead + 1001;  // the last piece is a short one
-constexpr int64_t kChunk = 50'000;                          // ends nowhere near a piece
+constexpr int64_t kChunk = 50'000;                 // ends nowhere near a piece
 
 TEST(PieceAhead, IsAThirtySecondOfTheValuesWithinItsBounds) {
   EXPECT_EQ(net::PieceAhead(1), net::kLeastPiece);
@@ -45,10 +45,17 @@ struct Push {
   std::optional<absl::StatusOr<PushResult>> answer{};
 };
 
+// The last is a moving average, as BatchNormalization has them; none ends with a piece.
+std::vector<net::Slice> Slices() {
+  std::vector<net::Slice> slices = Vectors({{"a", 1000}, {"b", kSize - 3000}, {"c", 2000}});
+  slices.back().moving_average_momentum = 0.9f;
+  return slices;
+}
+
 class Side {
  public:
   Side(bool ahead, const OptimizerConfig& optimizer)
-      : shard_({.slices = Vectors({{"a", 1000}, {"b", kSize - 1000}}),
+      : shard_({.slices = Slices(),
                 .optimizer = MakeOptimizer(optimizer).value(),
                 .update_ahead = ahead}) {
     shard_.ConnectTo(&port_);
@@ -185,6 +192,8 @@ INSTANTIATE_TEST_SUITE_P(
     Of, UpdateAheadTest,
     testing::Values(OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}}},
                     OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}, {"momentum", 0.9}}},
+                    // Its slot begins at 0.1.
+                    OptimizerConfig{.name = "Adagrad", .hyperparameters = {{"learning_rate", 0.1}}},
                     OptimizerConfig{.name = "Adam", .hyperparameters = {{"learning_rate", 0.001}}}),
     [](const auto& test) {
       return test.param.name + (test.param.hyperparameters.count("momentum") > 0 ? "WithMomentum" : "");
@@ -289,8 +298,7 @@ TEST_P(UpdateAheadTest, ValuesThatAreWrittenMeanwhileAreTheOnesThatChange) {
 TEST_P(UpdateAheadTest, AGradientThatIsNotFiniteEndsTheJobAsEver) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
-  pushes[1].values[kSize - 1] = std::numeric_limits<float>::infinity();
-  const std::vector<float> before = ahead_.slots();
+  pushes[1].values[kSize - 2001] = std::numeric_limits<float>::infinity();  // the last of 'b'
   Interleaved(pushes);
   EndAndDecide(2, pushes);
   EXPECT_THAT(ahead_.shard().failure().message(), HasSubstr("the gradient of 'b' is not finite in the update to version 2"));

@@ -1,0 +1,272 @@
+// What a simulated worker does between its join and its end: pull, compute, push, repeat.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ps/work_proto.h"
+#include "tests/simulation/workers.h"
+#include "tests/unit/ps/pieces.h"
+
+namespace cairn::simulation {
+namespace {
+
+constexpr double kReadLimit = 60;
+
+}  // namespace
+
+void Workers::Pull(int w) {
+  Worker& worker = At(w);
+  const int64_t pull = ++worker.pulls;
+  worker.versions.assign(static_cast<size_t>(num_servers()), -1);
+  if (!one_log()) {
+    for (int s = 0; s < num_servers(); ++s) ReadFrom(w, s, pull);
+    return;
+  }
+  v1::MarkRequest request;
+  request.set_token(absl::StrCat(w, "#", worker.life, ".", pull));
+  fleet_.Ask<v1::MarkResponse>(
+      0, away(w, 0), kCall, [request](ps::Server& server, auto reply) { server.Mark(request, std::move(reply)); },
+      As<absl::StatusOr<v1::MarkResponse>>(w, [this, w, pull](absl::StatusOr<v1::MarkResponse> response) {
+        if (At(w).pulls != pull) return;
+        if (response.ok()) {
+          for (int s = 0; s < num_servers(); ++s) ReadFrom(w, s, pull);
+        } else {
+          Mend(w, 0);
+          Later(w, 1, [this, w] { Pull(w); });
+        }
+      }));
+}
+
+void Workers::ReadFrom(int w, int s, int64_t pull) {
+  const std::string mark = one_log() ? absl::StrCat(w, "#", At(w).life, ".", pull) : std::string();
+  fleet_.Ask<Read>(
+      s, away(w, s), kReadLimit,
+      [this, s, mark, layout = At(w).layouts[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
+        const auto job = server.JobForLayout(layout);
+        if (!job.ok()) {
+          reply(job.status());
+          return;
+        }
+        (*job)->shard().Read(mark, [this, s, generation = (*job)->job().generation(),
+                                    reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
+          if (!read.ok()) {
+            if (simulation_.setting.server_faults == ServerFaults::kNone) {
+              histories_.newest().Violation(absl::StrCat("a read on ps/", s, " fails: ", read.status().message()));
+            }
+            reply(read.status());
+            return;
+          }
+          const float value = read->values.data->data()[0];
+          if (one_log() && !fleet_.dying()) histories_.Of(generation).Read(s, read->values.version, value);
+          reply(Read{read->values.version, read->finished, value});
+        });
+      },
+      As<absl::StatusOr<Read>>(w, [this, w, s, pull](absl::StatusOr<Read> read) {
+        if (At(w).pulls != pull) return;
+        if (read.ok()) {
+          OnRead(w, s, pull, *read);
+        } else {
+          ++At(w).pulls;  // this one is given up
+          Mend(w, s);
+          Later(w, 1, [this, w] { Pull(w); });
+        }
+      }));
+}
+
+void Workers::OnRead(int w, int s, int64_t /*pull*/, const Read& read) {
+  Worker& worker = At(w);
+  worker.versions[static_cast<size_t>(s)] = read.version;
+  for (const int64_t version : worker.versions) {
+    if (version < 0) return;
+    if (one_log() && version != worker.versions[0]) {
+      histories_.Of(worker.generation)
+          .Violation(absl::StrCat("worker ", w, " reads versions ", version, " and ", worker.versions[0],
+                                  " at one mark"));
+    }
+  }
+  ++worker.pulls;
+  if (read.finished) {
+    Leave(w);
+  } else {
+    Proceed(w);
+  }
+}
+
+void Workers::Proceed(int w) {
+  if (!handed_out()) {
+    Compute(w);
+  } else if (At(w).work.over()) {
+    Leave(w);
+  } else if (At(w).work.tickets().empty()) {
+    AwaitWork(w);
+  } else {
+    Compute(w);
+  }
+}
+
+void Workers::AwaitWork(int w) {
+  v1::WaitRequest request;
+  request.set_condition(v1::CONDITION_WORK);
+  request.set_worker(w);
+  request.set_wait_seconds(1);
+  fleet_.Ask<v1::WaitResponse>(
+      0, away(w, 0), kCall, [request](ps::Server& server, auto reply) { server.Wait(request, std::move(reply)); },
+      As<absl::StatusOr<v1::WaitResponse>>(w, [this, w](absl::StatusOr<v1::WaitResponse> response) {
+        if (response.ok() && response->holds()) {
+          At(w).work = response->work();
+          Proceed(w);
+          return;
+        }
+        if (!response.ok()) Mend(w, 0);
+        Later(w, 0.5, [this, w] { AwaitWork(w); });
+      }));
+}
+
+void Workers::Compute(int w) {
+  Later(w, simulation_.UpTo(simulation_.setting.computing), [this, w] {
+    Worker& worker = At(w);
+    worker.gradient.key = {.worker = w, .incarnation = worker.incarnation, .step = ++worker.step};
+    if (handed_out()) {
+      const v1::Ticket& ticket = worker.work.tickets(0);
+      worker.gradient.examples = ticket.count();
+      worker.gradient.position = ticket.epoch() * rules().num_examples + ticket.first();
+    } else {
+      worker.gradient.examples = simulation_.Below(8) == 0 ? 0 : 1 + simulation_.Below(4);
+      worker.gradient.position = ++worker.position;
+    }
+    worker.value = static_cast<float>(simulation_.Below(17)) - 8;
+    worker.answers.assign(static_cast<size_t>(num_servers()), std::nullopt);
+    worker.pushing = true;
+    for (int s = 0; s < num_servers(); ++s) Push(w, s);
+  });
+}
+
+void Workers::Push(int w, int s) {
+  Worker& worker = At(w);
+  const auto index = static_cast<size_t>(s);
+  ps::Gradient gradient = worker.gradient;
+  gradient.base_version = worker.versions[index];
+  worker.up_way[index].Send(
+      simulation_.events, simulation_.random, simulation_.setting.longest_delay,
+      [this, w, s, gradient, value = worker.value, life = worker.life, generation = worker.generation] {
+        TakePush(w, s, gradient, value, life, generation);
+      },
+      [this, w, s] { return fleet_.AwakeAt(fleet_.ProcessOf(s, away(w, s))); });
+}
+
+// What a session does with it.
+void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, int64_t life, int64_t generation) {
+  const auto answer = [=, this](absl::StatusOr<Worker::Answer> told) {
+    if (fleet_.dying()) return;
+    At(w).down_way[static_cast<size_t>(s)].Send(
+        simulation_.events, simulation_.random, simulation_.setting.longest_delay,
+        [=, this] {
+          Act(w, life, [=, this] {
+            if (told.ok()) {
+              OnAnswer(w, s, gradient.key.step, *told);
+            } else {
+              Mend(w, s);
+            }
+          });
+        },
+        [] { return 0.0; });
+  };
+  ps::Server* const server = fleet_.At(s, away(w, s));
+  if (server == nullptr) return;  // the stream breaks
+  const auto job = server->JobForLayout(At(w).layouts[static_cast<size_t>(s)]);
+  if (!job.ok() || !server->ready()) {
+    answer(job.ok() ? absl::FailedPreconditionError("no job is ready") : job.status());
+    return;
+  }
+  const int64_t here = (*job)->job().generation();
+  Checker& checker = histories_.Of(here);
+  ps::Shard& shard = (*job)->shard();
+  auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
+  if (gradient.examples > 0) (void)push->AddChunk(ps::At(0), ps::Bytes({value}));
+  const int64_t arrival = checker.Arrived(s, gradient, value);
+  checker.ComputedIn(gradient.key, generation, here);
+  std::weak_ptr<ps::ActiveJob> hands_out;
+  if ((*job)->hands_out_data()) hands_out = *job;
+  shard.FinishPush(std::move(push), [=, this, &checker](absl::StatusOr<ps::PushResult> result) {
+    if (!result.ok()) {
+      checker.Lost(arrival);
+      if (simulation_.setting.server_faults == ServerFaults::kNone) {
+        checker.Violation(absl::StrCat("a push on ps/", s, " fails: ", result.status().message()));
+      }
+      answer(result.status());
+      return;
+    }
+    if (fleet_.dying()) {
+      checker.Lost(arrival);
+      return;
+    }
+    Worker::Answer told = {.result = *result, .value = {}, .work = {}};
+    told.result.values.data.reset();
+    if (result->values.data != nullptr) told.value = result->values.data->data()[0];
+    checker.Answered(arrival, *result, told.value);
+    const auto ticketed = hands_out.lock();
+    if (ticketed == nullptr) {
+      answer(std::move(told));
+      return;
+    }
+    told.work = ps::ToProto(*ticketed->sequencer()->WorkOf(w));
+    if (ticketed->replicator() == nullptr) {
+      answer(std::move(told));
+    } else {
+      ticketed->replicator()->WhenHeld([answer, told](const absl::Status& lost) {
+        answer(lost.ok() ? absl::StatusOr<Worker::Answer>(told) : lost);
+      });
+    }
+  });
+}
+
+void Workers::OnAnswer(int w, int s, int64_t step, const Worker::Answer& answer) {
+  Worker& worker = At(w);
+  if (!worker.pushing || worker.step != step) return;
+  worker.answers[static_cast<size_t>(s)] = answer;
+  for (const auto& each : worker.answers) {
+    if (!each.has_value()) return;
+  }
+  worker.pushing = false;
+  worker.work = worker.answers[0]->work;
+  bool pull = false, rejected = false, finished = false;
+  for (size_t i = 0; i < worker.answers.size(); ++i) {
+    const Worker::Answer& each = *worker.answers[i];
+    rejected |= each.result.outcome == v1::OUTCOME_REJECTED;
+    finished |= each.result.finished || each.result.outcome == v1::OUTCOME_FINISHED;
+    pull |= !each.value.has_value();
+    pull |= one_log() && each.result.version != worker.answers[0]->result.version;
+    worker.versions[i] = each.result.version;
+  }
+  if (rejected) {
+    Later(w, Delay(), [this, w] { Start(w); });
+  } else if (finished || (--worker.steps_left <= 0 && !handed_out())) {
+    Leave(w);
+  } else if (pull) {
+    Pull(w);
+  } else {
+    Proceed(w);
+  }
+}
+
+void Workers::Leave(int w) {
+  const uint64_t incarnation = At(w).incarnation;
+  const std::vector<Known> known = At(w).known;
+  Die(w);
+  for (int s = 0; s < num_servers(); ++s) {
+    v1::LeaveRequest request;
+    request.set_worker(w);
+    request.set_incarnation(incarnation);
+    request.set_reason(v1::LEAVE_REASON_FINISHED);
+    fleet_.Ask<v1::LeaveResponse>(
+        s, known[static_cast<size_t>(s)].away, kCall,
+        [this, w, s, request](ps::Server& server, auto reply) {
+          Checker& checker = histories_.OfIncarnation(request.incarnation());
+          if (s == 0 && checker.LiveIncarnation(w) == request.incarnation()) checker.Left(w);
+          server.Leave(request, std::move(reply));
+        },
+        [](const auto&) {});
+  }
+}
+
+}  // namespace cairn::simulation

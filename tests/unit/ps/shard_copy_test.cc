@@ -1,0 +1,127 @@
+// A shard that is the copy of another, in the middle of an update that takes norms.
+#include <memory>
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/shard.h"
+#include "tests/unit/ps/pieces.h"
+#include "tests/unit/ps/recording_port.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// All servers': those of one shard, and three times as much elsewhere.
+const VariableSquares kClipped = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}};
+
+// The copy of a shard of two elements, under LAMB: it has been told entries, and then takes the place.
+class CopiedShard {
+ public:
+  CopiedShard()
+      : shard({.slices = Vectors({{"a", 2}}),
+               .optimizer = MakeOptimizer({"Lamb", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value()}) {}
+
+  LogEntry MeasureOf(Norms norms, VariableSquares known = {}) {
+    return {.what = Measure{.version = 1, .contributors = {gradient}, .norms = norms}, .known = std::move(known)};
+  }
+  LogEntry TheApply() {
+    return {.what = Apply{.version = 1, .contributors = {gradient}}, .known = {{"a", {.values = 8, .direction = 2}}}};
+  }
+  // From the server that it is the copy of.
+  absl::Status Copy(LogEntry entry, bool with_mean) {
+    entry.index = shard.next_index();
+    v1::CopiedEntry copied;
+    copied.set_mean(with_mean);
+    copied.set_examples(with_mean);
+    std::shared_ptr<AlignedBuffer> mean;
+    if (with_mean) {
+      mean = std::make_shared<AlignedBuffer>(2);
+      mean->data()[0] = 6;
+      mean->data()[1] = 8;
+    }
+    const absl::Status status = shard.AppendCopied(entry, copied, mean);
+    shard.Flush();
+    return status;
+  }
+  void TakePlace() {
+    shard.TakePlace();
+    shard.ConnectTo(&port);
+  }
+  // From the log.
+  void Decide(LogEntry entry) {
+    entry.index = shard.next_index();
+    shard.Append(entry);
+    shard.Flush();
+  }
+  void PushAgain() {
+    auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
+    EXPECT_EQ(push->AddChunk(At(0), Bytes({6, 8})), absl::OkStatus());
+    shard.FinishPush(std::move(push), [this](absl::StatusOr<PushResult> result) { answer = std::move(result); });
+  }
+  std::vector<float> Current() { return ToVector(shard.store().current()); }
+
+  const Gradient gradient = {
+      .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
+  RecordingPort port;
+  Shard shard;
+  std::optional<absl::StatusOr<PushResult>> answer;  // nothing while the push waits
+};
+
+TEST(CopiedShard, TakesThePlaceBetweenTwoMeasures) {
+  CopiedShard undisturbed, copy;
+  ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
+  ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kLayer, kClipped), /*with_mean=*/false), absl::OkStatus());
+  ASSERT_EQ(undisturbed.Copy(undisturbed.TheApply(), /*with_mean=*/false), absl::OkStatus());
+
+  ASSERT_EQ(copy.Copy(copy.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
+  copy.TakePlace();
+  ASSERT_TRUE(copy.shard.UnansweredSums().has_value());
+  EXPECT_EQ(copy.shard.UnansweredSums()->index, 1);
+  EXPECT_THAT(copy.shard.UnansweredSums()->slices[0].bands, ElementsAre(Squares{.gradient = 100}));
+  copy.Decide(copy.MeasureOf(Norms::kLayer, kClipped));
+  ASSERT_EQ(copy.port.sums.size(), 1u);
+  EXPECT_EQ(copy.port.sums[0].index, 2);
+  copy.Decide(copy.TheApply());
+  EXPECT_EQ(copy.shard.store().current().version, 1);
+  EXPECT_EQ(copy.Current(), undisturbed.Current());
+  copy.PushAgain();
+  EXPECT_EQ((*copy.answer)->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_TRUE((*copy.answer)->duplicate);
+}
+
+TEST(CopiedShard, AMeasureWhoseGradientsWentWaitsForThem) {
+  CopiedShard copy;
+  copy.TakePlace();
+  copy.Decide(copy.MeasureOf(Norms::kGradient));
+  EXPECT_THAT(copy.shard.Missing(), ElementsAre(copy.gradient.key));
+  EXPECT_THAT(copy.port.sums, IsEmpty());
+  copy.PushAgain();
+  ASSERT_EQ(copy.port.sums.size(), 1u);
+  EXPECT_THAT(copy.port.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
+  copy.Decide(copy.MeasureOf(Norms::kLayer, kClipped));
+  copy.Decide(copy.TheApply());
+  EXPECT_EQ((*copy.answer)->outcome, v1::OUTCOME_ACCEPTED);
+}
+
+TEST(CopiedShard, RefusesWhatIsNoPartOfTheUpdateThatIsMeasured) {
+  CopiedShard copy;
+  const LogEntry gradient = copy.MeasureOf(Norms::kGradient), layer = copy.MeasureOf(Norms::kLayer, kClipped);
+  EXPECT_THAT(std::string(copy.Copy(copy.TheApply(), /*with_mean=*/true).message()),
+              HasSubstr("entry 1 of the log comes after 0 of the 2 norms of an update"));
+  EXPECT_FALSE(copy.Copy(layer, /*with_mean=*/true).ok());
+  ASSERT_EQ(copy.Copy(gradient, /*with_mean=*/true), absl::OkStatus());
+  EXPECT_FALSE(copy.Copy({.what = Mark{.token = "between"}}, /*with_mean=*/false).ok());
+  EXPECT_FALSE(copy.Copy(gradient, /*with_mean=*/false).ok());
+  EXPECT_FALSE(copy.Copy(copy.TheApply(), /*with_mean=*/false).ok());
+  ASSERT_EQ(copy.Copy(layer, /*with_mean=*/false), absl::OkStatus());
+  EXPECT_FALSE(copy.Copy(layer, /*with_mean=*/false).ok());
+  ASSERT_EQ(copy.Copy(copy.TheApply(), /*with_mean=*/false), absl::OkStatus());
+  EXPECT_EQ(copy.shard.failure(), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace cairn::ps
