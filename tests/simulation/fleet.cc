@@ -194,8 +194,7 @@ class Search : public std::enable_shared_from_this<Search> {
   // It is served at neither place.
   void Conclude(const absl::Status& elsewhere) {
     if (known_.incarnation == 0) {
-      const bool copy = first_.ok() && first_->state() == v1::STATE_COPY;
-      if (copy && IsTransient(elsewhere)) {
+      if (IsTransient(elsewhere)) {
         then_(elsewhere);
       } else if (first_.ok()) {
         then_(Found{*first_, known_.away});

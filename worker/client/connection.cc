@@ -172,10 +172,9 @@ absl::Status Connection::Find(int server) {
       Settle(server, !away, *elsewhere);
       return absl::OkStatus();
     }
-    // Whoever has a copy alone is not the one to be asked before the other is.
-    const bool gone = !IsTransient(elsewhere.status());
-    if (status.ok() && response.state() == v1::STATE_COPY && !gone) return elsewhere.status();
-    if (away) {  // it begins anew at home
+    // It is lost only when both have said so.
+    if (IsTransient(elsewhere.status())) return elsewhere.status();
+    if (away && !IsTransient(status)) {  // it begins anew at home
       v1::ConnectResponse home;
       CAIRN_RETURN_IF_ERROR(Handshake(server, false, kCallTimeout, &home));
       Settle(server, false, home);
