@@ -265,9 +265,9 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
   if (sequencer_ != nullptr) {  // its first server, or the only one
     port_ = std::make_unique<LocalPort>(*sequencer_, 0);
     shard_->ConnectTo(port_.get());
-    if (!sequencer_->Subscribe(0, first_index, shard_, epoch)) {
+    if (const absl::Status status = sequencer_->Subscribe(0, first_index, shard_, epoch); !status.ok()) {
       return absl::InternalError(
-          absl::StrCat("ps/", host_.index, " stands at entry ", first_index, ", which its log lacks"));
+          absl::StrCat("the log of ps/", host_.index, " and its shard do not go together: ", status.message()));
     }
   } else {
     port_ = host_.connect_to_leader(job_, shard_, epoch);

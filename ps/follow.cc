@@ -78,17 +78,9 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
                                                        (*job)->job().servers_size(), " servers"));
       }
       follower_ = message.subscribe().server();
-      if ((*job)->sequencer()->Outdated(follower_, message.subscribe().epoch())) {
-        return absl::UnavailableError(absl::StrCat("a copy has taken the place of ps/", follower_));
-      }
       job_ = *std::move(job);
-      if (!job_->sequencer()->Subscribe(follower_, message.subscribe().next_index(), self_,
-                                        message.subscribe().epoch())) {
-        return absl::FailedPreconditionError(absl::StrCat("ps/", follower_, " asks for the log from entry ",
-                                                          message.subscribe().next_index(),
-                                                          ", which is not kept any more"));
-      }
-      return absl::OkStatus();
+      return job_->sequencer()->Subscribe(follower_, message.subscribe().next_index(), self_,
+                                          message.subscribe().epoch());
     }
     if (job_ == nullptr) return absl::InvalidArgumentError("the first message must subscribe");
     if (message.has_staged()) {

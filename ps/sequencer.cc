@@ -139,24 +139,30 @@ absl::Status Sequencer::Amend(uint64_t incarnation, int64_t number, const Amendm
   return absl::OkStatus();
 }
 
-bool Sequencer::Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch) {
+absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch) {
   {
     MutexLock lock(mutex_);
     const int64_t first = log_.empty() ? next_index_ : log_.front().index;
     Server& subscriber = servers_[static_cast<size_t>(server)];
-    if (ended_ || next_index < first || next_index > next_index_ || epoch < subscriber.epoch) return false;
+    if (ended_) return absl::UnavailableError("the job is being created anew");
+    if (epoch < subscriber.epoch) {
+      return absl::UnavailableError(absl::StrCat("a copy has taken the place of ps/", server));
+    }
+    if (next_index > next_index_ && replicator_ != nullptr) {
+      return absl::UnavailableError(
+          absl::StrCat("ps/", server, " has heard of entry ", next_index - 1, ", which another leader has made"));
+    }
+    if (next_index < first || next_index > next_index_) {
+      return absl::FailedPreconditionError(absl::StrCat("ps/", server, " asks for the log from entry ", next_index,
+                                                        ", and here it is from ", first, " to ", next_index_ - 1));
+    }
     subscriber.epoch = epoch;
     subscriber.sink = sink;
     subscriber.sent = next_index - 1;
     Hand();
   }
   sink->Flush();
-  return true;
-}
-
-bool Sequencer::Outdated(int server, int64_t epoch) const {
-  MutexLock lock(mutex_);
-  return epoch < servers_[static_cast<size_t>(server)].epoch;
+  return absl::OkStatus();
 }
 
 const LogEntry& Sequencer::EntryAt(int64_t index) const {

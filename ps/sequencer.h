@@ -140,12 +140,12 @@ class Sequencer {
   // The other side. INVALID_ARGUMENT for what does not fit the job.
   absl::Status RestoreCopied(const v1::CopiedSequencer& copied) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Replay(const v1::SequencerEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. False when the
-  // log does not reach back so far, or has ended. `epoch`: of the server's part; one that is below what has
-  // subscribed before has lost its place, and is not heard either.
-  bool Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
+  // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. `epoch`: of the
+  // server's part. FAILED_PRECONDITION when the log does not reach there. UNAVAILABLE, where another subscription
+  // may be heard: the log has ended; a later epoch of the part has subscribed; with copies, also when the entries
+  // before `next_index` have not been made here, for our copy has made them, and who leads now is to be asked.
+  absl::Status Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  bool Outdated(int server, int64_t epoch) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Only if `sink` is still the one subscribed.
   void Unsubscribe(int server, const LogSink* sink) ABSL_LOCKS_EXCLUDED(mutex_);
 

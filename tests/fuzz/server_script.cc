@@ -216,7 +216,7 @@ void ServerPlayer::OnFollowerMessage(const v1::FollowerMessage& message) {
     if (!job.ok() || (*job)->job().servers_size() < 2) return;
     followed_ = *std::move(job);
     log_ = std::make_shared<Log>();
-    followed_->sequencer()->Subscribe(1, message.subscribe().next_index(), log_);
+    (void)followed_->sequencer()->Subscribe(1, message.subscribe().next_index(), log_);
   } else if (followed_ == nullptr) {
     return;
   } else if (message.has_staged()) {

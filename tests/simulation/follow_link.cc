@@ -161,15 +161,18 @@ void FollowLink::Subscribe(int64_t next) {
     return;
   }
   const auto job = server->JobToFollow(run_id_, generation_);
-  if (!job.ok() || (*job)->sequencer()->Outdated(follower_.part, follower_.epoch)) {
+  if (!job.ok()) {
     Break();
     return;
   }
   leader_ = *job;
   stream_ = std::make_shared<bool>(true);
   sink_ = std::make_shared<Sink>(shared_from_this(), stream_);
-  if (!(*job)->sequencer()->Subscribe(follower_.part, next, sink_, follower_.epoch)) {
-    shard_->Fail(absl::AbortedError("the log is not kept so far back"));
+  const absl::Status status = (*job)->sequencer()->Subscribe(follower_.part, next, sink_, follower_.epoch);
+  if (absl::IsFailedPrecondition(status)) {
+    shard_->Fail(absl::AbortedError(status.message()));
+  } else if (!status.ok()) {
+    Break();
   }
 }
 

@@ -115,7 +115,7 @@ class FollowLink final : public ps::SequencerPort {
         }
       }
     });
-    if (sequencer.Subscribe(index_, shard_->next_index(), stream, epoch_)) {
+    if (sequencer.Subscribe(index_, shard_->next_index(), stream, epoch_).ok()) {
       for (const ps::Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
       if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
       Delay delay(delay_.seed, 2 * attempt + 1, delay_.longest);

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/follow_proto.h"
+#include "ps/replicator.h"
 
 namespace cairn::ps {
 namespace {
@@ -64,7 +65,7 @@ class SequencerTest : public testing::Test {
  protected:
   SequencerTest()
       : sequencer_(MakePolicy({.mode = "sync", .expected_workers = 2}).value(), /*num_servers=*/2) {
-    EXPECT_TRUE(sequencer_.Subscribe(0, 1, sink_));
+    EXPECT_EQ(sequencer_.Subscribe(0, 1, sink_), absl::OkStatus());
     sequencer_.Join(0, 1);
     sequencer_.Join(1, 1);
   }
@@ -161,7 +162,7 @@ TEST_F(SequencerTest, OnlyTheChiefThatIsAMemberAmends) {
 TEST_F(SequencerTest, ASubscriberGetsTheLogFromWhereItStands) {
   for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMark({.token = token}).ok());
   const auto follower = std::make_shared<RecordingSink>();
-  ASSERT_TRUE(sequencer_.Subscribe(1, 2, follower));
+  ASSERT_EQ(sequencer_.Subscribe(1, 2, follower), absl::OkStatus());
   EXPECT_THAT(follower->entries, ElementsAre("2: mark b", "3: mark c"));
   EXPECT_EQ(follower->flushed, 2u);
   EXPECT_TRUE(sequencer_.WriteMark({.token = "d"}).ok());
@@ -170,8 +171,8 @@ TEST_F(SequencerTest, ASubscriberGetsTheLogFromWhereItStands) {
 
 TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOneWhoseEndChangesNothing) {
   const auto old_link = std::make_shared<RecordingSink>(), new_link = std::make_shared<RecordingSink>();
-  ASSERT_TRUE(sequencer_.Subscribe(1, 1, old_link));
-  ASSERT_TRUE(sequencer_.Subscribe(1, 1, new_link));
+  ASSERT_EQ(sequencer_.Subscribe(1, 1, old_link), absl::OkStatus());
+  ASSERT_EQ(sequencer_.Subscribe(1, 1, new_link), absl::OkStatus());
   sequencer_.Unsubscribe(1, old_link.get());
   EXPECT_THAT(sequencer_.MissingServers(), IsEmpty());
   EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
@@ -184,12 +185,13 @@ TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOneWhoseEndChangesNothing) {
 TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMark({.token = token}).ok());
   sequencer_.OnExecuted(0, 3);
-  EXPECT_TRUE(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()));
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()), absl::OkStatus());
   sequencer_.OnExecuted(1, 2);
   const auto late = std::make_shared<RecordingSink>();
-  EXPECT_FALSE(sequencer_.Subscribe(1, 2, late)) << "forgotten";
-  EXPECT_FALSE(sequencer_.Subscribe(1, 5, late)) << "not written yet";
-  EXPECT_TRUE(sequencer_.Subscribe(1, 3, late));
+  EXPECT_EQ(sequencer_.Subscribe(1, 2, late),
+            absl::FailedPreconditionError("ps/1 asks for the log from entry 2, and here it is from 3 to 3"));
+  EXPECT_EQ(sequencer_.Subscribe(1, 5, late).code(), absl::StatusCode::kFailedPrecondition) << "not written yet";
+  EXPECT_EQ(sequencer_.Subscribe(1, 3, late), absl::OkStatus());
   EXPECT_THAT(late->entries, ElementsAre("3: mark c"));
 }
 
@@ -222,7 +224,22 @@ TEST_F(SequencerTest, AnEndedLogSendsItsSubscribersAway) {
   EXPECT_TRUE(sink_->ended);
   EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
   EXPECT_THAT(log(), IsEmpty());
-  EXPECT_FALSE(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()));
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()),
+            absl::UnavailableError("the job is being created anew"));
+}
+
+TEST_F(SequencerTest, AFollowerWhoseEpochIsOverIsNotHeard) {
+  ASSERT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()),
+            absl::UnavailableError("a copy has taken the place of ps/1"));
+}
+
+TEST(ReplicatedSequencer, AFollowerThatIsAheadIsToAskWhoLeadsNow) {
+  Replicator replicator({.part = "ps/0", .copy = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
+  Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
+  sequencer.ReplicateTo(&replicator, /*own_server=*/0);
+  EXPECT_EQ(sequencer.Subscribe(1, 3, std::make_shared<RecordingSink>()),
+            absl::UnavailableError("ps/1 has heard of entry 2, which another leader has made"));
 }
 
 // One worker, asynchronously, on two servers, under an optimizer that takes both kinds of norms.
@@ -231,8 +248,8 @@ class MeasuringSequencerTest : public testing::Test {
   MeasuringSequencerTest()
       : sequencer_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2,
                    {Norms::kGradient, Norms::kLayer}) {
-    EXPECT_TRUE(sequencer_.Subscribe(0, 1, sink_));
-    EXPECT_TRUE(sequencer_.Subscribe(1, 1, other_sink_));
+    EXPECT_EQ(sequencer_.Subscribe(0, 1, sink_), absl::OkStatus());
+    EXPECT_EQ(sequencer_.Subscribe(1, 1, other_sink_), absl::OkStatus());
     sequencer_.Join(0, 1);
   }
   void StageOnBoth(int64_t step) {
@@ -312,7 +329,7 @@ TEST_F(MeasuringSequencerTest, AServerThatIsNotThereIsWaitedForAndHasItsMinuteWh
   EXPECT_EQ(sequencer_.CheckMeasuring(start), absl::OkStatus());
   sequencer_.Unsubscribe(1, other_sink_.get());
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus());
-  EXPECT_TRUE(sequencer_.Subscribe(1, 1, other_sink_));
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, other_sink_), absl::OkStatus());
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus());
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(59)), absl::OkStatus());
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(60)).code(),
@@ -357,7 +374,7 @@ class CopiedSequencerTest : public testing::Test {
     return state;
   }
   std::vector<std::string> Subscribed(int64_t next_index) {
-    EXPECT_TRUE(copy_.Subscribe(0, next_index, sink_));
+    EXPECT_EQ(copy_.Subscribe(0, next_index, sink_), absl::OkStatus());
     return sink_->entries;
   }
 
