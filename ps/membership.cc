@@ -87,8 +87,8 @@ void Membership::Put(const Entry& entry, TimePoint now) {
                             .step = entry.step};
 }
 
-void Membership::HearAll(TimePoint now) {
-  for (auto& [worker, member] : members_) member.last_heard = now;
+void Membership::HearAll(TimePoint when) {
+  for (auto& [worker, member] : members_) member.last_heard = when;
 }
 
 std::string Membership::NameOf(int worker) const {

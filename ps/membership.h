@@ -66,8 +66,8 @@ class Membership {
   };
   std::vector<Entry> All() const;
   void Put(const Entry& entry, TimePoint now);
-  // Nobody's lease runs out for having been heard of elsewhere.
-  void HearAll(TimePoint now);
+  // Nobody's lease runs out for having been heard of elsewhere. `when` may be to come.
+  void HearAll(TimePoint when);
 
   // "worker/1"
   std::string NameOf(int worker) const;

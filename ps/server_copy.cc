@@ -296,7 +296,7 @@ absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch
   epoch_ = *epoch = next;
   state_ = v1::STATE_READY;
   ready_at_ = clock_.Now();
-  members_.HearAll(ready_at_);
+  members_.HearAll(ready_at_ + kSilent);  // each has to find this place first
   copying_ = {};
   LogWarning("ps/", place(), " takes the place of ", name(), ", at version ",
              job_->shard().store().current().version);

@@ -94,7 +94,7 @@ v1::ServerStatus Server::Status() const {
       if (known != nullptr) {
         member.set_incarnation(known->incarnation);
         member.set_step(known->step);
-        member.set_heard_seconds(ToSeconds(now - known->last_heard));
+        member.set_heard_seconds(std::max(0.0, ToSeconds(now - known->last_heard)));
       }
       if (const auto report = reports_.find(worker); report != reports_.end()) {
         *member.mutable_report() = report->second;

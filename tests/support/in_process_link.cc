@@ -205,6 +205,7 @@ class InProcessStub final : public client::ServerStub {
   template <typename Request, typename Response>
   absl::Status Call(void (ps::Server::*method)(const Request&, ps::Reply<Response>), const Request& request,
                     Response* response, client::Timeout timeout) {
+    link_.OnCall(Request::descriptor()->name());
     const std::shared_ptr<ps::Server> server = link_.Reach();
     if (server == nullptr) return Refused(link_.address_);
     const auto pending = std::make_shared<Pending<Response>>();
@@ -255,6 +256,20 @@ bool Link::LosesReplyTo(const std::string& message) {
   if (found == lost_replies_.end()) return false;
   lost_replies_.erase(found);
   return true;
+}
+
+void Link::TapCalls(CallTap tap) {
+  MutexLock lock(mutex_);
+  call_tap_ = std::move(tap);
+}
+
+void Link::OnCall(const std::string& message) {
+  CallTap tap;
+  {
+    MutexLock lock(mutex_);
+    tap = call_tap_;
+  }
+  if (tap) tap(message);
 }
 
 void Link::TapClientFrames(ClientFrameTap tap) {

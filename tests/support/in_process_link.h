@@ -43,6 +43,7 @@ class ServerSlot {
 enum class Fate { kDeliver, kBreakBefore, kBreakAfter };
 using ClientFrameTap = std::function<Fate(const v1::ClientHeader&)>;
 using ServerFrameTap = std::function<Fate(const v1::ServerHeader&)>;
+using CallTap = std::function<void(const std::string& message)>;
 
 class Wire;
 
@@ -62,6 +63,8 @@ class Link {
   void SetReachable(bool reachable) { reachable_ = reachable; }
   // The next call whose request is a `message` ("JoinRequest") is made, and its answer lost: UNAVAILABLE.
   void DropReplyTo(const std::string& message);
+  // Called before each call is made, by its thread, which it may hold for as long as it likes; null: none.
+  void TapCalls(CallTap tap);
   // Asked about every frame just before it is delivered, by the delivering thread; null: all are. Set before
   // the streams it is for are opened.
   void TapClientFrames(ClientFrameTap tap);
@@ -74,6 +77,7 @@ class Link {
   friend class InProcessStub;
   friend class InProcessStream;
   std::shared_ptr<ps::Server> Reach() const { return reachable_ ? slot_.Get() : nullptr; }
+  void OnCall(const std::string& message);
   bool LosesReplyTo(const std::string& message);
   uint64_t Register(const std::shared_ptr<Wire>& wire);
 
@@ -88,6 +92,7 @@ class Link {
   std::multiset<std::string> lost_replies_ ABSL_GUARDED_BY(mutex_);
   ClientFrameTap client_tap_ ABSL_GUARDED_BY(mutex_);
   ServerFrameTap server_tap_ ABSL_GUARDED_BY(mutex_);
+  CallTap call_tap_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::test

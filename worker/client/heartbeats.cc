@@ -13,12 +13,14 @@ void Heartbeats::Start(const Member& member) {
     MutexLock lock(mutex_);
     stopping_ = false;
   }
-  thread_ = Thread("heartbeats", [this, member] { Run(member); });
+  for (int server = 0; server < connection_.num_servers(); ++server) {
+    threads_.emplace_back("heartbeats", [this, server, member] { Run(server, member); });
+  }
 }
 
 void Heartbeats::Stop() {
   StopSoon();
-  thread_.Join();
+  threads_.clear();  // joins them
   MutexLock lock(mutex_);
   failure_ = absl::OkStatus();
   waiting_for_.clear();
@@ -35,6 +37,11 @@ void Heartbeats::set_step(int64_t step) {
   step_ = step;
 }
 
+void Heartbeats::SetReport(v1::WorkerReport report) {
+  MutexLock lock(mutex_);
+  report_ = std::move(report);
+}
+
 absl::Status Heartbeats::failure() const {
   MutexLock lock(mutex_);
   return failure_;
@@ -45,7 +52,7 @@ std::string Heartbeats::waiting_for() const {
   return waiting_for_;
 }
 
-void Heartbeats::Run(const Member& member) {
+void Heartbeats::Run(int server, const Member& member) {
   const Duration period = member.lease / 4;
   for (;;) {
     v1::HeartbeatRequest request;
@@ -58,10 +65,12 @@ void Heartbeats::Run(const Member& member) {
       if (stopping_) return;
       request.set_step(step_);
     }
-    if (options_.report) *request.mutable_report() = options_.report();
-    for (int server = 0; server < connection_.num_servers(); ++server) {
-      Beat(server, request, std::chrono::duration_cast<std::chrono::milliseconds>(period));
+    if (options_.report) {
+      if (server == 0) SetReport(options_.report());
+      MutexLock lock(mutex_);
+      *request.mutable_report() = report_;
     }
+    Beat(server, request, std::chrono::duration_cast<std::chrono::milliseconds>(period));
   }
 }
 

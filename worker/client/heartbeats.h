@@ -1,5 +1,6 @@
-// Keeps a worker's leases on all servers, from a thread of its own, and learns from the answers what the worker's calls should
-// know: that the job has failed or is over, that the lease is lost, that another server serves a part now.
+// Keeps a worker's leases on all servers, and learns from the answers what the worker's calls should know: that the job has
+// failed or is over, that the lease is lost, that another server serves a part now. From a thread for each server: who
+// stands still, and is looked for elsewhere, costs no lease on the others.
 #pragma once
 
 #include <chrono>
@@ -7,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "cairn/v1/job.pb.h"
@@ -20,9 +22,9 @@ namespace cairn::client {
 class Heartbeats {
  public:
   struct Options {
-    // Asked before each heartbeat by its thread, for those who look. May be null.
+    // Asked before each heartbeat to ps/0 by its thread, for those who look at any server. May be null.
     std::function<v1::WorkerReport()> report;
-    // Called by the thread after each answer that may matter to who waits.
+    // Called by a thread after each answer that may matter to who waits.
     std::function<void()> changed;
   };
   struct Member {
@@ -37,7 +39,7 @@ class Heartbeats {
 
   // Stop() comes first.
   void Start(const Member& member) ABSL_LOCKS_EXCLUDED(mutex_);
-  // And forgets what was found. At most a heartbeat's limit, a quarter of the lease, for each server.
+  // And forgets what was found. At most a heartbeat's limit, a quarter of the lease, and the time of a look elsewhere.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   // As Stop(), but what was found stays, and nothing is waited for. Any thread.
   void StopSoon() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -50,7 +52,8 @@ class Heartbeats {
   std::string waiting_for() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  void Run(const Member& member) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Run(int server, const Member& member) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetReport(v1::WorkerReport report) ABSL_LOCKS_EXCLUDED(mutex_);
   void Beat(int server, const v1::HeartbeatRequest& request, std::chrono::milliseconds timeout) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Connection& connection_;
@@ -61,7 +64,8 @@ class Heartbeats {
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::string waiting_for_ ABSL_GUARDED_BY(mutex_);
-  Thread thread_;
+  v1::WorkerReport report_ ABSL_GUARDED_BY(mutex_);  // the last
+  std::vector<Thread> threads_;  // [server]
 };
 
 }  // namespace cairn::client
