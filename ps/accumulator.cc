@@ -27,7 +27,7 @@ absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
 
   if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
   if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
-  elements.Copy(0, {buffer_->data() + offset, static_cast<size_t>(count)});
+  CAIRN_RETURN_IF_ERROR(elements.Copy(0, {buffer_->data() + offset, static_cast<size_t>(count)}));
   received_ += count;
   last_ = {offset, offset + count};
 

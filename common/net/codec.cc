@@ -139,7 +139,7 @@ int64_t BytesOf(const v1::Chunk& chunk) {
 // Calls body(bytes) for the runs that bytes [first, first + count) of the payload lie in.
 template <typename Body>
 void ForEachRun(Payload payload, size_t first, size_t count, Body body) {
-  for (const auto& run : payload) {
+  for (const auto& run : payload.runs()) {
     if (count == 0) return;
     if (first >= run.size()) {
       first -= run.size();
@@ -205,16 +205,19 @@ absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload) {
   return chunk.count();
 }
 
-void CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to) {
+absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to) {
   const Codec* const codec = CodecOf(chunk.encoding());
   if (codec == nullptr) {
     char* out = reinterpret_cast<char*>(to.data());
+    if (payload.lent() != nullptr) {
+      return payload.lent()->Read(static_cast<size_t>(first) * sizeof(float), {out, to.size() * sizeof(float)});
+    }
     ForEachRun(payload, static_cast<size_t>(first) * sizeof(float), to.size() * sizeof(float),
                [&out](absl::Span<const char> run) {
                  std::memcpy(out, run.data(), run.size());
                  out += run.size();
                });
-    return;
+    return absl::OkStatus();
   }
   // A run may end in the middle of an element.
   char element[kElementBytes];
@@ -235,6 +238,7 @@ void CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::
                  have = 1;
                }
              });
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::net

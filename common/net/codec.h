@@ -42,7 +42,7 @@ std::optional<v1::Encoding> EncodingOf(absl::string_view name);
 // none, or another encoding.
 absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload);
 
-// Elements [first, first + to.size()) of a chunk that CountElements() has found whole.
-void CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to);
+// Elements [first, first + to.size()) of a chunk that CountElements() has found whole. Fails as LentBytes::Read().
+absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to);
 
 }  // namespace cairn::net

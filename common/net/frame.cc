@@ -77,18 +77,20 @@ void ReleaseOwner(void* owner) {
 }  // namespace
 
 int64_t PayloadBytes(Payload payload) {
-  size_t bytes = 0;
-  for (const auto& run : payload) bytes += run.size();
+  size_t bytes = payload.lent() != nullptr ? payload.lent()->size() : 0;
+  for (const auto& run : payload.runs()) bytes += run.size();
   return static_cast<int64_t>(bytes);
 }
 
-void CopyPayload(Payload payload, void* to) {
+absl::Status CopyPayload(Payload payload, void* to) {
   char* next = static_cast<char*>(to);
-  for (const auto& run : payload) {
+  if (payload.lent() != nullptr) return payload.lent()->Read(0, {next, payload.lent()->size()});
+  for (const auto& run : payload.runs()) {
     if (run.empty()) continue;  // and `to` may be null
     std::memcpy(next, run.data(), run.size());
     next += run.size();
   }
+  return absl::OkStatus();
 }
 
 grpc::ByteBuffer EncodeFrame(const google::protobuf::MessageLite& header, FloatSpans payload,

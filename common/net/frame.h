@@ -26,12 +26,39 @@ inline constexpr int kMaxMessageBytes = static_cast<int>(kMaxPayloadBytes + kMax
 
 using FloatSpans = absl::Span<const absl::Span<const float>>;
 
-// A received payload: borrowed byte runs that together are its bytes.
-using Payload = absl::Span<const absl::Span<const char>>;
+// Bytes that still lie in the sender's memory (local/peer_memory.h). One thread.
+class LentBytes {
+ public:
+  virtual ~LentBytes() = default;
+  virtual size_t size() const = 0;
+  // Copies [begin, begin + to.size()) of them. A failure is the stream's end: UNAVAILABLE when the sender has gone,
+  // INVALID_ARGUMENT when they are not where it said; `to` is then unspecified.
+  virtual absl::Status Read(size_t begin, absl::Span<char> to) const = 0;
+};
+
+// A received payload: borrowed byte runs that together are its bytes, or bytes that are lent.
+class Payload {
+ public:
+  using Runs = absl::Span<const absl::Span<const char>>;
+  Payload() = default;
+  Payload(Runs runs) : runs_(runs) {}  // NOLINT: what most payloads are
+  Payload(const absl::Span<const char>* runs, size_t count) : runs_(runs, count) {}
+  explicit Payload(const LentBytes& lent) : lent_(&lent) {}
+
+  bool empty() const { return lent_ == nullptr && runs_.empty(); }
+  // None when they are lent.
+  Runs runs() const { return runs_; }
+  // Null when they are here.
+  const LentBytes* lent() const { return lent_; }
+
+ private:
+  Runs runs_;
+  const LentBytes* lent_ = nullptr;
+};
 
 int64_t PayloadBytes(Payload payload);
-// Copies the payload to `to`, which has room for PayloadBytes().
-void CopyPayload(Payload payload, void* to);
+// Copies the payload to `to`, which has room for PayloadBytes(). Fails as LentBytes::Read().
+absl::Status CopyPayload(Payload payload, void* to);
 
 // The payload's memory must stay unchanged until gRPC has let go of the message: either `owner` keeps it
 // alive, or (owner null) the caller waits for the end of its stream.
@@ -44,7 +71,7 @@ class DecodedFrame {
   // INVALID_ARGUMENT for anything that is not exactly a header and at most kMaxPayloadBytes of payload.
   // `header` is then unspecified.
   absl::Status Decode(const grpc::ByteBuffer& message, google::protobuf::MessageLite* header);
-  Payload payload() const { return payload_; }
+  Payload payload() const { return Payload(payload_); }
 
  private:
   std::vector<grpc::Slice> slices_;

@@ -22,17 +22,15 @@ absl::StatusOr<ReceivedElements> ReceivedElements::Of(const v1::Chunk& chunk, Pa
         "th of a block on: there are 1 to ", codec.chunk_elements(), ", and ", codec.block_elements(), " in a block"));
   }
   elements.copy_.resize(static_cast<size_t>(PayloadBytes(payload)));
-  CopyPayload(payload, elements.copy_.data());
+  CAIRN_RETURN_IF_ERROR(CopyPayload(payload, elements.copy_.data()));
   CAIRN_RETURN_IF_ERROR(codec.Check(elements.cut_, elements.copy_));
   return elements;
 }
 
-void ReceivedElements::Copy(int64_t first, absl::Span<float> to) const {
-  if (codec_ != nullptr) {
-    codec_->Decode(cut_, copy_, first, to);
-  } else {
-    CopyElements(chunk_, payload_, first, to);
-  }
+absl::Status ReceivedElements::Copy(int64_t first, absl::Span<float> to) const {
+  if (codec_ == nullptr) return CopyElements(chunk_, payload_, first, to);
+  codec_->Decode(cut_, copy_, first, to);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::net

@@ -17,12 +17,13 @@ namespace cairn::net {
 
 class ReceivedElements {
  public:
-  // INVALID_ARGUMENT when the chunk and its payload do not agree, it has no elements, or an unknown encoding.
+  // INVALID_ARGUMENT when the chunk and its payload do not agree, it has no elements, or an unknown encoding; as
+  // LentBytes::Read().
   static absl::StatusOr<ReceivedElements> Of(const v1::Chunk& chunk, Payload payload);
 
   int64_t count() const { return cut_.count; }
-  // Elements [first, first + to.size()) of them.
-  void Copy(int64_t first, absl::Span<float> to) const;
+  // Elements [first, first + to.size()) of them. Fails as LentBytes::Read().
+  absl::Status Copy(int64_t first, absl::Span<float> to) const;
 
  private:
   ReceivedElements(const v1::Chunk& chunk, Payload payload) : chunk_(chunk), payload_(payload) {}

@@ -21,7 +21,7 @@ grpc::ByteBuffer Cut(absl::string_view message, size_t slice_bytes) {
 
 std::string BytesOf(net::Payload payload) {
   std::string bytes(static_cast<size_t>(net::PayloadBytes(payload)), '\0');
-  net::CopyPayload(payload, bytes.data());
+  FUZZ_CHECK(net::CopyPayload(payload, bytes.data()).ok());
   return bytes;
 }
 
@@ -38,7 +38,7 @@ void Decode(absl::string_view message, size_t slice_bytes) {
   std::string payload = BytesOf(frame.payload());
   if (payload.size() % sizeof(float) != 0) return;
   std::vector<float> floats(payload.size() / sizeof(float));
-  net::CopyPayload(frame.payload(), floats.data());
+  FUZZ_CHECK(net::CopyPayload(frame.payload(), floats.data()).ok());
   const absl::Span<const float> run(floats);
   const grpc::ByteBuffer written = net::EncodeFrame(header, {&run, 1}, nullptr);
   Header header_again;

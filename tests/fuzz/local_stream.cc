@@ -20,7 +20,7 @@ class Reader final : public net::LocalReceiver {
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
     FUZZ_CHECK(header.size() <= static_cast<size_t>(net::kMaxHeaderBytes));
     FUZZ_CHECK(net::PayloadBytes(payload) <= net::kMaxPayloadBytes);
-    for (const auto& run : payload) sum_ += std::count(run.begin(), run.end(), '\0');
+    for (const auto& run : payload.runs()) sum_ += std::count(run.begin(), run.end(), '\0');
     sum_ += std::count(header.begin(), header.end(), '\0');
     return absl::OkStatus();
   }

@@ -175,7 +175,7 @@ absl::Status Member::OnValues(int64_t formation, const v1::StateChunk& chunk, ne
     forward = right() != agreed_->source;
   }
   float* const to = passed->data() + chunk.offset();
-  net::CopyPayload(payload, to);
+  CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, to));
   if (forward) {
     v1::RingHeader header;
     *header.mutable_values() = chunk;

@@ -182,7 +182,7 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
     }
   }
   // Nobody else uses the chunk's place while it is in that state.
-  net::CopyPayload(payload, now->sums->data() + place.begin);
+  CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, now->sums->data() + place.begin));
   if (!chunk.mean()) {
     {
       MutexLock lock(mutex_);

@@ -83,7 +83,7 @@ ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::
       const int64_t last = std::min(end, extent->server_offset + extent->count);
       if (last <= first) continue;
       float* const to = buffer.data() + extent->local_offset + (first - extent->server_offset);
-      elements.Copy(first - offset, {to, static_cast<size_t>(last - first)});
+      CAIRN_RETURN_IF_ERROR(elements.Copy(first - offset, {to, static_cast<size_t>(last - first)}));
     }
     return absl::OkStatus();
   };

@@ -296,7 +296,7 @@ absl::Status Head::OnPiece(const v1::SplitPiece& piece, net::Payload payload) {
     }
     const auto floats = static_cast<size_t>(net::PayloadBytes(payload)) / sizeof(float);
     const std::shared_ptr<float[]> copy(new float[floats + 1]);
-    net::CopyPayload(payload, copy.get());
+    CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, copy.get()));
     const std::shared_ptr<Link> to = link(static_cast<size_t>(piece.to()) - 1);
     v1::RingHeader header;
     *header.mutable_split()->mutable_piece() = piece;

@@ -34,7 +34,7 @@ absl::StatusOr<Incoming::Taken> Incoming::Take(const v1::SplitPiece& piece, net:
     }
     to = target.to + target.arrived;
   }
-  net::CopyPayload(payload, to);
+  CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, to));
   MutexLock lock(mutex_);
   const auto target = targets_.find(KeyOf(piece));
   if (target == targets_.end()) return refuse("which nobody expects any more");

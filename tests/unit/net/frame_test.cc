@@ -37,7 +37,7 @@ grpc::ByteBuffer InPieces(const std::vector<std::string>& pieces) {
 
 std::vector<float> FloatsOf(Payload payload) {
   std::vector<float> floats(static_cast<size_t>(PayloadBytes(payload)) / sizeof(float));
-  CopyPayload(payload, floats.data());
+  EXPECT_EQ(CopyPayload(payload, floats.data()), absl::OkStatus());
   return floats;
 }
 
