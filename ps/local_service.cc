@@ -36,7 +36,8 @@ class LocalSession final : public SessionSink, public net::LocalReceiver {
     auto stream = net::LocalStream::Accept(std::move(connection), options.shared_memory,
                                            {.incarnation = options.incarnation,
                                             .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
-                                            .stall_limit = kStallLimit},
+                                            .stall_limit = kStallLimit,
+                                            .lends = true},
                                            *session);
     if (!stream.ok()) {
       session->session_.reset();  // they hold each other

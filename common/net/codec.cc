@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -217,6 +218,13 @@ absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first
                  std::memcpy(out, run.data(), run.size());
                  out += run.size();
                });
+    return absl::OkStatus();
+  }
+  if (payload.lent() != nullptr) {
+    const std::unique_ptr<char[]> here(new char[to.size() * kElementBytes]);
+    CAIRN_RETURN_IF_ERROR(payload.lent()->Read(static_cast<size_t>(first) * kElementBytes,
+                                               {here.get(), to.size() * kElementBytes}));
+    codec->Decode(here.get(), to);
     return absl::OkStatus();
   }
   // A run may end in the middle of an element.

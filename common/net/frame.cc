@@ -154,9 +154,9 @@ absl::Status DecodedFrame::Decode(const grpc::ByteBuffer& message, google::proto
     }
   }  // gives what it read ahead back to the stream
   stream.AppendRest(&payload_);
-  if (payload_bytes > kMaxPayloadBytes || PayloadBytes(payload_) != payload_bytes) {
+  if (payload_bytes > kMaxPayloadBytes || PayloadBytes(payload()) != payload_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", payload_bytes, " bytes announced, ",
-                                                   PayloadBytes(payload_), " present"));
+                                                   PayloadBytes(payload()), " present"));
   }
   return absl::OkStatus();
 }

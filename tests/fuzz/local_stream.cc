@@ -1,5 +1,5 @@
 // What a client of this host says on its socket after the greeting; the first byte tells whether it shares
-// memory.
+// memory, and whether it lends its own, in which a page may be read.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -18,6 +18,8 @@ using namespace cairn;
 class Reader final : public net::LocalReceiver {
  public:
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
+    std::string lent(payload.lent() != nullptr ? payload.lent()->size() : 0, '\0');
+    if (!lent.empty()) CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, lent.data()));
     FUZZ_CHECK(header.size() <= static_cast<size_t>(net::kMaxHeaderBytes));
     FUZZ_CHECK(net::PayloadBytes(payload) <= net::kMaxPayloadBytes);
     for (const auto& run : payload.runs()) sum_ += std::count(run.begin(), run.end(), '\0');
@@ -40,10 +42,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!ends.ok() || !credit.ok()) return 0;
   static const auto rings = net::SharedRings::Create(net::LocalStream::kRingBytes).value();
   const auto stream =
-      net::LocalStream::Accept(std::move(ends->first), true, {.incarnation = 1}, reader).value();
+      net::LocalStream::Accept(std::move(ends->first), true, {.incarnation = 1, .lends = true}, reader).value();
   stream->Start();
-  const bool shares = (data[0] & 1) != 0;
-  const uint64_t greeting[] = {0x316e726961632d6c, 1, shares ? uint64_t{1} : 0};
+  const bool shares = (data[0] & 1) != 0, lends = (data[0] & 2) != 0;
+  static const uint64_t probe = 42;
+  const uint64_t greeting[] = {0x326e726961632d6c, 1, shares ? uint64_t{1} : 0,
+                               lends ? reinterpret_cast<uint64_t>(&probe) : 0, probe, 0};
   const int passed[] = {rings->descriptor(), credit->second.get()};
   FUZZ_CHECK(net::SendPassing(ends->second, {reinterpret_cast<const char*>(greeting), sizeof greeting},
                               {passed, shares ? size_t{2} : 0})

@@ -40,7 +40,7 @@ class LocalOutgoing final : public RingStream, net::LocalReceiver {
     std::unique_ptr<LocalOutgoing> opened(new LocalOutgoing(handler));
     CAIRN_ASSIGN_OR_RETURN(opened->stream_,
                            net::LocalStream::Connect(std::move(socket), shared,
-                                                     {.incarnation = greeted.incarnation()}, *opened));
+                                                     {.incarnation = greeted.incarnation(), .lends = shared}, *opened));
     opened->stream_->Start();
     return std::unique_ptr<RingStream>(std::move(opened));
   }
@@ -132,7 +132,7 @@ class LocalRingSession final : public net::LocalReceiver {
                                                                  uint64_t incarnation) {
     auto session = std::make_shared<LocalRingSession>();
     CAIRN_ASSIGN_OR_RETURN(session->stream_, net::LocalStream::Accept(std::move(connection), /*shared=*/true,
-                                                                      {.incarnation = incarnation}, *session));
+                                                                      {.incarnation = incarnation, .lends = true}, *session));
     session->handler_ = host.OnStream(std::make_shared<Back>(session));
     session->stream_->Start();
     return session;

@@ -69,7 +69,7 @@ class LocalFrameStream final : public FrameStream, net::LocalReceiver {
     std::unique_ptr<LocalFrameStream> opened(new LocalFrameStream(handler));
     CAIRN_ASSIGN_OR_RETURN(opened->stream_,
                            net::LocalStream::Connect(std::move(socket), way.transport == Transport::kShm,
-                                                     {.incarnation = way.incarnation}, *opened));
+                                                     {.incarnation = way.incarnation, .lends = true}, *opened));
     opened->stream_->Start();
     return std::unique_ptr<FrameStream>(std::move(opened));
   }

@@ -1,6 +1,7 @@
 #include "worker/split/incoming.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
 
 namespace cairn::split {
 

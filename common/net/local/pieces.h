@@ -15,13 +15,13 @@
 namespace cairn::net {
 
 // Sends a frame over a stream: one that has a payload, which only chunks have, as as many smaller chunks as
-// it takes. Those of encodings of gradients alone are small and go whole. `Header`: v1::ClientHeader or v1::ServerHeader.
+// it takes, unless it is lent. Those of encodings of gradients alone are small and go whole. `Header`: v1::ClientHeader or v1::ServerHeader.
 template <typename Header>
 void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
                   const std::shared_ptr<const void>& owner) {
   int64_t left = 0;
   for (const auto& run : payload) left += static_cast<int64_t>(run.size());
-  if (left <= LocalStream::kPieceFloats) {
+  if (left <= LocalStream::kPieceFloats || stream.Lends(payload)) {
     stream.Send(header.SerializeAsString(), payload, owner);
     return;
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,7 @@
 namespace cairn::net {
 namespace {
 
-constexpr uint64_t kMagic = 0x316e726961632d6c;
+constexpr uint64_t kMagic = 0x326e726961632d6c;
 // The client greets when it connects: who has not by then is none. The server answers at once, unless it
 // stands still.
 constexpr auto kClientsGreeting = std::chrono::seconds(10);
@@ -24,17 +25,16 @@ constexpr auto kServersGreeting = std::chrono::seconds(5);
 // Payloads up to here go over the socket, with their header: telling of a place costs as much. Messages up to
 // here are sent by their caller, who is spared the way to another thread.
 constexpr size_t kSmallBytes = size_t{16} << 10;
+// Payloads from here on are lent, if their runs are not too small: telling where one lies, and reading it, costs what
+// copying some hundred bytes does.
+constexpr size_t kLeastLent = size_t{32} << 10;
+constexpr size_t kLeastLentRun = 4096;
 // Taken from the socket before it is known what it is; the rest of a payload goes to its place at once.
 constexpr size_t kReadAhead = 4096;
 // How many messages go one way before it is the other's turn.
 constexpr int kTurn = 4;
 constexpr size_t kMostRuns = 64;  // of one sendmsg()
-
-struct Greeting {
-  uint64_t magic = kMagic;
-  uint64_t incarnation = 0;
-  uint64_t shared = 0;
-};
+constexpr size_t kMostLentRuns = kMaxPayloadBytes / kLeastLentRun;
 
 absl::Status Lost(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
@@ -45,20 +45,60 @@ absl::Status TheyEnded() {
 }
 
 template <typename T>
-absl::Span<char> BytesOf(T& value) {
+absl::Span<char> RoomOf(T& value) {
   return {reinterpret_cast<char*>(&value), sizeof value};
+}
+template <typename T>
+absl::Span<const char> BytesOf(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
 }  // namespace
 
+struct LocalStream::Greeting {
+  uint64_t magic = kMagic;
+  uint64_t incarnation = 0;
+  uint64_t shared = 0;
+  PeerMemory::Probe probe{};
+  uint64_t borrows = 0;  // the server's: it takes what is lent
+};
+
 struct LocalStream::Prologue {
-  enum Kind : uint32_t { kInline = 0, kInRing = 1, kFarewell = 2 };
+  enum Kind : uint32_t { kInline = 0, kInRing = 1, kFarewell = 2, kLent = 3, kBorrowed = 4, kBorrows = 5 };
   uint32_t kind = kInline;
   uint32_t header_bytes = 0;   // of a farewell: its text
   uint32_t payload_bytes = 0;  // of a farewell: its status code
-  uint32_t unused = 0;
-  uint64_t position = 0;  // in the ring
+  uint32_t runs = 0;           // of a payload that is lent: LentRuns, behind the header
+  uint64_t position = 0;       // in the ring; kBorrowed: how many messages
 };
+
+namespace {
+
+class LentPayload final : public LentBytes {
+ public:
+  LentPayload(const PeerMemory& memory, absl::Span<const LentRun> runs, size_t size)
+      : memory_(memory), runs_(runs), size_(size) {}
+
+  size_t size() const override { return size_; }
+  absl::Status Read(size_t begin, absl::Span<char> to) const override {
+    if (status_.ok()) status_ = memory_.Read(runs_, begin, to);
+    return status_;
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const PeerMemory& memory_;
+  const absl::Span<const LentRun> runs_;
+  const size_t size_;
+  mutable absl::Status status_;
+};
+
+uint64_t RandomBits() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
 
 LocalStream::LocalStream(FileDescriptor socket, bool server, bool shared, const Options& options,
                          LocalReceiver& receiver)
@@ -68,6 +108,7 @@ LocalStream::LocalStream(FileDescriptor socket, bool server, bool shared, const 
       receiver_(receiver),
       socket_(std::move(socket)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      probe_(RandomBits()),
       in_(kReadAhead),
       progress_(std::chrono::steady_clock::now()),
       greeted_(!server) {}
@@ -78,7 +119,7 @@ absl::StatusOr<std::unique_ptr<LocalStream>> LocalStream::Connect(FileDescriptor
   std::unique_ptr<LocalStream> stream(
       new LocalStream(std::move(socket), /*server=*/false, shared, options, receiver));
   if (!stream->wake_.valid()) return Lost("eventfd");
-  Greeting greeting = {.incarnation = options.incarnation, .shared = shared ? uint64_t{1} : 0};
+  const Greeting greeting = stream->OurGreeting();
   FileDescriptor theirs;
   std::vector<int> passed;
   if (shared) {
@@ -90,10 +131,15 @@ absl::StatusOr<std::unique_ptr<LocalStream>> LocalStream::Connect(FileDescriptor
   }
   CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(greeting), passed));
   Greeting answer;
-  CAIRN_RETURN_IF_ERROR(ReceivePassed(stream->socket_, BytesOf(answer), kServersGreeting).status());
+  CAIRN_RETURN_IF_ERROR(ReceivePassed(stream->socket_, RoomOf(answer), kServersGreeting).status());
   if (answer.magic != kMagic || answer.incarnation != greeting.incarnation ||
       answer.shared != greeting.shared) {
     return absl::UnavailableError("another server than was asked for");
+  }
+  stream->lends_ = answer.borrows != 0;
+  if (stream->CanBorrow(answer)) {
+    const Prologue borrows = {.kind = Prologue::kBorrows};
+    CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(borrows), {}));
   }
   return stream;
 }
@@ -116,6 +162,19 @@ void LocalStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor cr
   credit_ = std::move(credit);
   writer_ = std::make_unique<RingWriter>(*rings_, server_ ? 1 : 0);
   reader_ = std::make_unique<RingReader>(*rings_, server_ ? 0 : 1);
+}
+
+LocalStream::Greeting LocalStream::OurGreeting() const {
+  Greeting greeting = {.incarnation = options_.incarnation, .shared = shared_ ? uint64_t{1} : 0};
+  if (shared_ && options_.lends) {
+    greeting.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
+  }
+  return greeting;
+}
+
+bool LocalStream::CanBorrow(const Greeting& theirs) {
+  if (theirs.shared != 0 && options_.lends) peer_ = PeerMemory::Open(socket_.get(), theirs.probe);
+  return peer_ != nullptr;
 }
 
 void LocalStream::Start() {
@@ -147,6 +206,7 @@ void LocalStream::Run() {
   while (status.ok()) {
     status = Pump(kTurn);
     if (status.ok() && readable) status = Receive();
+    TellBorrowed();
     if (status.ok()) status = Wait(&readable);
   }
   // A client that cannot send may still learn why.
@@ -155,16 +215,19 @@ void LocalStream::Run() {
     if (!said.ok()) status = said;
   }
   SayFarewell(status);
-  std::deque<Message> unsent;  // released outside the lock
+  shutdown(socket_.get(), SHUT_RDWR);  // what is read of ours from now on does not count: it may change
+  std::deque<Message> unsent;          // released outside the lock
+  std::deque<std::shared_ptr<const void>> unread;
   {
     MutexLock lock(mutex_);
     if (closing_) status = absl::CancelledError("the stream was closed");
     closing_ = true;
     while (pumping_) pumped_.Wait(mutex_);  // which does not block
     unsent.swap(outgoing_);
+    unread.swap(lent_);
   }
   unsent.clear();
-  shutdown(socket_.get(), SHUT_RDWR);
+  unread.clear();
   // Answers may hold the stream for longer; nobody sends any more.
   writer_.reset();
   reader_.reset();
@@ -176,7 +239,7 @@ void LocalStream::Run() {
 absl::Status LocalStream::AwaitGreeting() {
   Greeting greeting;
   CAIRN_ASSIGN_OR_RETURN(std::vector<FileDescriptor> passed,
-                         ReceivePassed(socket_, BytesOf(greeting), kClientsGreeting));
+                         ReceivePassed(socket_, RoomOf(greeting), kClientsGreeting));
   if (greeting.magic != kMagic) return absl::InvalidArgumentError("no greeting");
   if (greeting.incarnation != options_.incarnation) {
     return absl::UnavailableError("the greeting is for another server");
@@ -187,7 +250,10 @@ absl::Status LocalStream::AwaitGreeting() {
     MutexLock lock(mutex_);
     UseRings(std::move(rings), std::move(passed[1]));
   }
-  CAIRN_RETURN_IF_ERROR(SendPassing(socket_, BytesOf(greeting), {}));
+  Greeting answer = OurGreeting();
+  answer.shared = greeting.shared;
+  answer.borrows = CanBorrow(greeting) ? 1 : 0;
+  CAIRN_RETURN_IF_ERROR(SendPassing(socket_, BytesOf(answer), {}));
   MutexLock lock(mutex_);
   greeted_ = true;
   return absl::OkStatus();
@@ -206,10 +272,12 @@ absl::Status LocalStream::Wait(bool* readable) {
     if (!resting) ready[0].events |= POLLIN;
     if (blocked_ == Blocked::kBySocket) ready[0].events |= POLLOUT;
     const auto now = std::chrono::steady_clock::now();
-    if (outgoing_.empty() || progressed_.exchange(false)) progress_ = now;
-    if (!outgoing_.empty()) {
+    const bool nothing_taken_yet = !outgoing_.empty() || !lent_.empty();
+    if (!nothing_taken_yet || progressed_.exchange(false)) progress_ = now;
+    if (nothing_taken_yet) {
       const auto look = std::min(options_.stall_limit, std::chrono::milliseconds(1000));
-      timeout_ms = blocked_ == Blocked::kNot && !pumping_ ? 0 : static_cast<int>(look.count());
+      const bool can_send = !outgoing_.empty() && blocked_ == Blocked::kNot && !pumping_;
+      timeout_ms = can_send ? 0 : static_cast<int>(look.count());
       if (now - progress_ > options_.stall_limit) {
         return absl::UnavailableError("the other end has taken nothing for too long");
       }
@@ -238,17 +306,29 @@ absl::Status LocalStream::Wait(bool* readable) {
 
 // --- Sending ---
 
+bool LocalStream::Lends(FloatSpans payload) const {
+  size_t bytes = 0;
+  for (const auto& run : payload) bytes += run.size() * sizeof(float);
+  return lends_ && bytes >= std::max(kLeastLent, kLeastLentRun * payload.size());
+}
+
 void LocalStream::Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner) {
   Message message;
   message.payload.assign(payload.begin(), payload.end());
   for (const auto& run : payload) message.payload_bytes += run.size() * sizeof(float);
-  CAIRN_CHECK(message.payload_bytes <= static_cast<size_t>(kPieceFloats) * sizeof(float));
+  message.lent = Lends(payload);
+  const int64_t most = message.lent ? kMaxPayloadFloats : kPieceFloats;
+  CAIRN_CHECK(message.payload_bytes <= static_cast<size_t>(most) * sizeof(float));
   const Prologue prologue = {.header_bytes = static_cast<uint32_t>(header.size()),
                              .payload_bytes = static_cast<uint32_t>(message.payload_bytes)};
   message.front.reserve(sizeof prologue + header.size());
   message.front.append(reinterpret_cast<const char*>(&prologue), sizeof prologue);
   message.front.append(header.data(), header.size());
   message.owner = std::move(owner);
+  Queue(std::move(message));
+}
+
+void LocalStream::Queue(Message message) {
   const bool small = message.payload_bytes <= kSmallBytes;
   bool send_here;
   {
@@ -289,33 +369,57 @@ absl::Status LocalStream::Pump(int most) {
     blocked_ = *blocked;
     if (*blocked == Blocked::kNot) {
       outgoing_.pop_front();
-    } else if (!front->in_ring) {
+    } else if (!front->settled) {
       front->owner = std::move(released);
     }
   }
   return absl::OkStatus();
 }
 
+void LocalStream::Lend(Message& message) {
+  Prologue prologue;
+  std::memcpy(&prologue, message.front.data(), sizeof prologue);
+  prologue.kind = Prologue::kLent;
+  prologue.runs = static_cast<uint32_t>(message.payload.size());
+  std::memcpy(message.front.data(), &prologue, sizeof prologue);
+  for (const auto& run : message.payload) {
+    const LentRun place = {.address = reinterpret_cast<uint64_t>(run.data()), .bytes = run.size() * sizeof(float)};
+    message.front.append(reinterpret_cast<const char*>(&place), sizeof place);
+  }
+  MutexLock lock(mutex_);
+  lent_.push_back(std::move(message.owner));  // before it can be told that this has been read
+}
+
+absl::StatusOr<LocalStream::Blocked> LocalStream::PutIntoRing(Message& message) {
+  const RingWriter::Reserved place = writer_->Reserve(message.payload_bytes);
+  if (place.outcome == RingWriter::Outcome::kFull) return Blocked::kByRing;
+  if (place.outcome == RingWriter::Outcome::kBroken) {
+    return absl::InvalidArgumentError("the other end spoilt the ring");
+  }
+  char* to = place.data;
+  for (const auto& run : message.payload) {
+    std::memcpy(to, run.data(), run.size() * sizeof(float));
+    to += run.size() * sizeof(float);
+  }
+  Prologue prologue;
+  std::memcpy(&prologue, message.front.data(), sizeof prologue);
+  prologue.kind = Prologue::kInRing;
+  prologue.position = place.position;
+  std::memcpy(message.front.data(), &prologue, sizeof prologue);
+  return Blocked::kNot;
+}
+
 absl::StatusOr<LocalStream::Blocked> LocalStream::SendPartOf(Message& message) {
-  if (writer_ != nullptr && !message.in_ring && message.payload_bytes > kSmallBytes) {
-    const RingWriter::Reserved place = writer_->Reserve(message.payload_bytes);
-    if (place.outcome == RingWriter::Outcome::kFull) return Blocked::kByRing;
-    if (place.outcome == RingWriter::Outcome::kBroken) {
-      return absl::InvalidArgumentError("the other end spoilt the ring");
+  if (writer_ != nullptr && !message.settled && message.payload_bytes > kSmallBytes) {
+    if (message.lent) {
+      Lend(message);
+    } else {
+      CAIRN_ASSIGN_OR_RETURN(const Blocked blocked, PutIntoRing(message));
+      if (blocked != Blocked::kNot) return blocked;
     }
-    char* to = place.data;
-    for (const auto& run : message.payload) {
-      std::memcpy(to, run.data(), run.size() * sizeof(float));
-      to += run.size() * sizeof(float);
-    }
-    Prologue prologue;
-    std::memcpy(&prologue, message.front.data(), sizeof prologue);
-    prologue.kind = Prologue::kInRing;
-    prologue.position = place.position;
-    std::memcpy(message.front.data(), &prologue, sizeof prologue);
     message.payload.clear();
     message.payload_bytes = 0;
-    message.in_ring = true;
+    message.settled = true;
   }
   while (message.sent < message.front.size() + message.payload_bytes) {
     absl::InlinedVector<iovec, 8> runs;
@@ -387,7 +491,10 @@ absl::Status LocalStream::Receive() {
       if (prologue.header_bytes > kMaxHeaderBytes) {
         return absl::InvalidArgumentError(absl::StrCat("frame: header of ", prologue.header_bytes, " bytes"));
       }
-      needed += prologue.header_bytes;
+      if (prologue.runs > kMostLentRuns) {
+        return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.runs, " runs"));
+      }
+      needed += prologue.header_bytes + prologue.runs * sizeof(LentRun);
     }
     if (in_end_ - in_begin_ < needed) {
       std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
@@ -398,11 +505,11 @@ absl::Status LocalStream::Receive() {
       if (!more) return absl::OkStatus();
       continue;
     }
-    const absl::Span<const char> header(in_.data() + in_begin_ + sizeof prologue, prologue.header_bytes);
+    const absl::Span<const char> front(in_.data() + in_begin_ + sizeof prologue, needed - sizeof prologue);
     if (prologue.kind == Prologue::kFarewell) {
-      if (prologue.payload_bytes == 0 || header.empty()) return TheyEnded();
+      if (prologue.payload_bytes == 0 || front.empty()) return TheyEnded();
       return absl::Status(static_cast<absl::StatusCode>(prologue.payload_bytes),
-                          absl::string_view(header.data(), header.size()));
+                          absl::string_view(front.data(), front.size()));
     }
     if (prologue.payload_bytes > kMaxPayloadBytes) {
       return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes"));
@@ -426,7 +533,7 @@ absl::Status LocalStream::Receive() {
         continue;
       }
     }
-    CAIRN_RETURN_IF_ERROR(Deliver(prologue, header));
+    CAIRN_RETURN_IF_ERROR(Deliver(prologue, front));
     payload_got_ = 0;
     in_begin_ += needed;
     ++messages;
@@ -436,7 +543,14 @@ absl::Status LocalStream::Receive() {
   return absl::OkStatus();
 }
 
-absl::Status LocalStream::Deliver(const Prologue& prologue, absl::Span<const char> header) {
+absl::Status LocalStream::Deliver(const Prologue& prologue, absl::Span<const char> front) {
+  if (prologue.kind == Prologue::kLent && peer_ != nullptr) return DeliverLent(prologue, front);
+  if (prologue.kind == Prologue::kBorrowed) return TakeBack(prologue.position);
+  if (prologue.kind == Prologue::kBorrows && server_) {
+    lends_ = options_.lends;
+    return absl::OkStatus();
+  }
+  const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
   if (prologue.kind == Prologue::kInline) {
     const absl::Span<const char> run(payload_.data(), prologue.payload_bytes);
     return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
@@ -452,6 +566,40 @@ absl::Status LocalStream::Deliver(const Prologue& prologue, absl::Span<const cha
   CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(&*run, 1)));
   if (reader_->GiveBack()) (void)send(credit_.get(), "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   return absl::OkStatus();
+}
+
+absl::Status LocalStream::DeliverLent(const Prologue& prologue, absl::Span<const char> front) {
+  absl::InlinedVector<LentRun, 8> runs(prologue.runs);
+  if (!runs.empty()) std::memcpy(runs.data(), front.data() + prologue.header_bytes, runs.size() * sizeof(LentRun));
+  uint64_t bytes = 0;
+  for (const LentRun& run : runs) bytes += std::min<uint64_t>(run.bytes, kMaxPayloadBytes + 1);
+  if (bytes == 0 || bytes != prologue.payload_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes, of which ", bytes,
+                                                   " are lent"));
+  }
+  const LentPayload payload(*peer_, runs, bytes);
+  CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(front.subspan(0, prologue.header_bytes), Payload(payload)));
+  ++borrowed_;
+  return payload.status();
+}
+
+absl::Status LocalStream::TakeBack(uint64_t count) {
+  std::vector<std::shared_ptr<const void>> released;  // outside the lock
+  MutexLock lock(mutex_);
+  if (count > lent_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("frame: ", count, " payloads read, of ", lent_.size(), " lent"));
+  }
+  for (; count > 0; --count, lent_.pop_front()) released.push_back(std::move(lent_.front()));
+  progressed_ = true;
+  return absl::OkStatus();
+}
+
+void LocalStream::TellBorrowed() {
+  if (borrowed_ == 0) return;
+  const Prologue told = {.kind = Prologue::kBorrowed, .position = std::exchange(borrowed_, 0)};
+  Message message;
+  message.front.assign(reinterpret_cast<const char*>(&told), sizeof told);
+  Queue(std::move(message));
 }
 
 }  // namespace cairn::net

@@ -1,9 +1,12 @@
 // Messages, a header and a payload each, between two processes of one host: over a Unix socket, payloads in
-// shared memory where both ends have it.
+// shared memory where both ends have it. Where a receiver can read the sender's memory, large payloads stay there,
+// lent, until it has: they are copied once, to their place, where a ring takes two copies.
 //
 //   client ──greeting: which server I mean, [shared memory, the way to say that it is free]──► server
-//   client ◄──greeting──────────────────────────────────────────────────────────────────────── server
-//   then both, at the same time: { prologue, header, [payload unless it lies in the ring] }...
+//   client ◄──greeting: [lend me]───────────────────────────────────────────────────────────── server
+//   client ──[lend me]───────────────────────────────────────────────────────────────────────► server
+//   then both, at the same time: { prologue, header, [payload, or where it lies unless in the ring] }...
+//   and of what was lent: { prologue: so many have been read }...
 //
 // One thread for each end, which receives, and sends what its callers have queued; a small message is sent by
 // its caller. What the other end says is taken for hostile (shared_ring.h). An end that goes away, however,
@@ -27,6 +30,7 @@
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
 #include "common/net/frame.h"
+#include "common/net/local/peer_memory.h"
 #include "common/net/local/shared_ring.h"
 
 namespace cairn::net {
@@ -50,6 +54,8 @@ class LocalStream {
     size_t rest_above = std::numeric_limits<size_t>::max();
     // The stream ends when the other end has taken nothing of what is queued for so long.
     std::chrono::milliseconds stall_limit = std::chrono::hours(24 * 365);
+    // Payloads may come lent, where memory is shared; and ours be lent to who takes them so. Both ends must say so.
+    bool lends = false;
   };
   // Of each direction's ring: two pieces, so that both ends work at once in a part of a processor's second
   // cache. Larger ones cost both ends more time for each byte, by what goes to memory and comes back.
@@ -70,7 +76,9 @@ class LocalStream {
   // Once; messages may be sent from then on, and come. Without it OnEnd() is not called.
   void Start();
 
-  // Queues a message of at most kPieceFloats; does not block. The payload's memory must stay unchanged until
+  // Whether such a payload would be lent.
+  bool Lends(FloatSpans payload) const;
+  // Queues a message of at most kPieceFloats, or one that is lent; does not block. The payload's memory must stay unchanged until
   // `owner`, which keeps it alive, is released or, without one, the stream has ended. Any thread. After the
   // end nothing is sent.
   void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner)
@@ -85,19 +93,24 @@ class LocalStream {
 
  private:
   struct Prologue;
+  struct Greeting;
   struct Message {
-    std::string front;  // prologue and header
-    absl::InlinedVector<absl::Span<const float>, 2> payload;
+    std::string front{};  // prologue, header and, where the payload is lent, its places
+    absl::InlinedVector<absl::Span<const float>, 2> payload{};  // as far as it goes over the socket
     size_t payload_bytes = 0;
-    std::shared_ptr<const void> owner;
-    size_t sent = 0;       // of front and payload
-    bool in_ring = false;  // the payload has been copied there
+    std::shared_ptr<const void> owner{};
+    size_t sent = 0;        // of front and payload
+    bool lent = false;      // its payload is to be read where it lies
+    bool settled = false;   // or has been copied into the ring: nothing of it goes over the socket
   };
   enum class Blocked { kNot, kBySocket, kByRing };
 
   LocalStream(FileDescriptor socket, bool server, bool shared, const Options& options,
               LocalReceiver& receiver);
   void UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit);
+  Greeting OurGreeting() const;
+  // What the other end may lend us can be read here.
+  bool CanBorrow(const Greeting& theirs);
 
   void Run();
   absl::Status AwaitGreeting();  // the server's
@@ -105,12 +118,18 @@ class LocalStream {
 
   // Sends what is queued until something blocks, at most `most` messages. By one thread at a time: pumping_.
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<Blocked> SendPartOf(Message& message);
+  absl::StatusOr<Blocked> SendPartOf(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Lend(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Blocked> PutIntoRing(Message& message);
+  void Queue(Message message) ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake();
 
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
-  absl::Status Deliver(const Prologue& prologue, absl::Span<const char> header);
+  absl::Status Deliver(const Prologue& prologue, absl::Span<const char> front);
+  absl::Status DeliverLent(const Prologue& prologue, absl::Span<const char> front);
+  absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TellBorrowed() ABSL_LOCKS_EXCLUDED(mutex_);
   void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
@@ -125,12 +144,16 @@ class LocalStream {
   FileDescriptor credit_;
   std::unique_ptr<RingWriter> writer_;  // of who pumps
   std::unique_ptr<RingReader> reader_;
+  const uint64_t probe_;                    // for the other end to find in our memory
+  std::unique_ptr<PeerMemory> peer_;        // null: nothing may come lent
+  std::atomic<bool> lends_{false};          // the other end takes what is lent
 
   // The stream's thread's. What has been received and not taken apart yet: [in_begin_, in_end_) of in_.
   std::vector<char> in_;
   size_t in_begin_ = 0, in_end_ = 0;
   std::vector<char> payload_;  // of a message that comes over the socket
   size_t payload_got_ = 0;
+  uint64_t borrowed_ = 0;                           // lent messages read, of which the other end has not been told
   bool unread_ = true;                              // there may be more to receive than poll() knows
   std::chrono::steady_clock::time_point progress_;  // when something of ours was last taken
 
@@ -141,6 +164,7 @@ class LocalStream {
   Mutex mutex_;
   CondVar pumped_;
   std::deque<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<const void>> lent_ ABSL_GUARDED_BY(mutex_);  // owners of what has not been read yet
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   Blocked blocked_ ABSL_GUARDED_BY(mutex_) = Blocked::kNot;

@@ -120,10 +120,10 @@ TEST_P(CodecTest, AChunkMayBeCutAnywhereAndReadInParts) {
     for (size_t other = one; other <= bytes.size(); ++other) {
       const absl::Span<const char> all(bytes);
       const absl::Span<const char> runs[] = {all.subspan(0, one), all.subspan(one, other - one), all.subspan(other)};
-      ASSERT_EQ(CountElements(chunk, runs).value(), 7);
+      ASSERT_EQ(CountElements(chunk, Payload(runs)).value(), 7);
       std::vector<float> whole(7), part(3);
-      CopyElements(chunk, runs, 0, absl::MakeSpan(whole));
-      CopyElements(chunk, runs, 2, absl::MakeSpan(part));
+      ASSERT_EQ(CopyElements(chunk, Payload(runs), 0, absl::MakeSpan(whole)), absl::OkStatus());
+      ASSERT_EQ(CopyElements(chunk, Payload(runs), 2, absl::MakeSpan(part)), absl::OkStatus());
       ASSERT_EQ(whole, values) << one << " " << other;
       ASSERT_THAT(part, ElementsAre(3, -4, 5)) << one << " " << other;
     }

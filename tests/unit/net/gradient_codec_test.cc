@@ -223,11 +223,11 @@ TEST_P(GradientCodecTest, AChunkMayComeInAnyRunsAndOtherSizesAreRefused) {
   const v1::Chunk chunk = ChunkOf(GetParam(), 700);
   const absl::Span<const char> all(payload);
   const absl::Span<const char> runs[] = {all.subspan(0, 3), all.subspan(3, 0), all.subspan(3, 10), all.subspan(13)};
-  const auto elements = ReceivedElements::Of(chunk, runs);
+  const auto elements = ReceivedElements::Of(chunk, Payload(runs));
   ASSERT_EQ(elements.status(), absl::OkStatus());
   EXPECT_EQ(elements->count(), 700);
   std::vector<float> values(700);
-  elements->Copy(0, absl::MakeSpan(values));
+  EXPECT_EQ(elements->Copy(0, absl::MakeSpan(values)), absl::OkStatus());
   EXPECT_EQ(values, ThereAndBack(codec(), variable, 9));
   for (const size_t less : {size_t{1}, size_t{4}, payload.size() - 1}) {
     EXPECT_TRUE(absl::IsInvalidArgument(Received(chunk, payload.substr(less)))) << less;

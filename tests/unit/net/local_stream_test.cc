@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,15 +20,19 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint64_t kIncarnation = 7;
+constexpr uint64_t kMagic = 0x326e726961632d6c;
 
 // Keeps what comes, and may stand still.
 class Receiver final : public LocalReceiver {
  public:
   absl::Status OnMessage(absl::Span<const char> header, Payload payload) override {
-    std::string bytes(static_cast<size_t>(PayloadBytes(payload)), '\0');
-    CopyPayload(payload, bytes.data());
     MutexLock lock(mutex_);
+    ++begun_;
+    changed_.NotifyAll();
     while (!open_) changed_.Wait(mutex_);  // the test opens it
+    std::string bytes(static_cast<size_t>(PayloadBytes(payload)), '\0');
+    CAIRN_RETURN_IF_ERROR(CopyPayload(payload, bytes.data()));
+    if (payload.lent() != nullptr) ++lent_;
     messages_.emplace_back(std::string(header.begin(), header.end()), std::move(bytes));
     changed_.NotifyAll();
     return answer_;
@@ -46,6 +51,18 @@ class Receiver final : public LocalReceiver {
     MutexLock lock(mutex_);
     open_ = true;
     changed_.NotifyAll();
+  }
+  // Until it has been given one, within a minute.
+  bool AwaitBegun() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    MutexLock lock(mutex_);
+    while (begun_ == 0 && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return begun_ > 0;
+  }
+  int lent() const {
+    MutexLock lock(mutex_);
+    return lent_;
   }
   void AnswerWith(absl::Status answer) {
     MutexLock lock(mutex_);
@@ -69,29 +86,37 @@ class Receiver final : public LocalReceiver {
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
+  int begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  int lent_ ABSL_GUARDED_BY(mutex_) = 0;
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status answer_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, std::string>> messages_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Both ends of a stream; with and without shared memory.
-class LocalStreamTest : public testing::TestWithParam<bool> {
+enum class Over { kSocket, kRings, kLending };
+
+// Both ends of a stream.
+class LocalStreamTest : public testing::TestWithParam<Over> {
  protected:
+  bool shared() const { return GetParam() != Over::kSocket; }
   void Start(LocalStream::Options server = {.incarnation = kIncarnation}) {
     auto [one, other] = SocketPair().value();
+    server.lends = GetParam() == Over::kLending;
     server_ = LocalStream::Accept(std::move(one), true, server, at_server_).value();
     server_->Start();
-    client_ =
-        LocalStream::Connect(std::move(other), GetParam(), {.incarnation = kIncarnation}, at_client_).value();
+    client_ = LocalStream::Connect(std::move(other), shared(),
+                                   {.incarnation = kIncarnation, .lends = GetParam() == Over::kLending}, at_client_)
+                  .value();
     client_->Start();
   }
   // The client's end is this test itself, which says what it likes.
-  FileDescriptor StartRaw() {
+  FileDescriptor StartRaw(bool lends = false) {
     auto [one, other] = SocketPair().value();
-    server_ = LocalStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server_).value();
+    server_ =
+        LocalStream::Accept(std::move(one), true, {.incarnation = kIncarnation, .lends = lends}, at_server_).value();
     server_->Start();
     return std::move(other);
   }
@@ -99,8 +124,12 @@ class LocalStreamTest : public testing::TestWithParam<bool> {
   Receiver at_server_, at_client_;  // outlive the streams
   std::unique_ptr<LocalStream> server_, client_;
 };
-INSTANTIATE_TEST_SUITE_P(Over, LocalStreamTest, testing::Bool(),
-                         [](const auto& over) { return over.param ? "SharedMemory" : "Socket"; });
+INSTANTIATE_TEST_SUITE_P(Over, LocalStreamTest, testing::Values(Over::kSocket, Over::kRings, Over::kLending),
+                         [](const auto& over) {
+                           return over.param == Over::kSocket ? "Socket"
+                                  : over.param == Over::kRings ? "SharedMemory"
+                                                               : "Lending";
+                         });
 
 // Shared with the stream, which may still be leaving the system call that sent them when the other end has them all.
 std::shared_ptr<const std::vector<float>> Numbers(size_t count, float first) {
@@ -136,6 +165,7 @@ TEST_P(LocalStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
       EXPECT_TRUE(got[i].second == BytesOf(*sent[i])) << "payload " << i;
     }
   }
+  EXPECT_EQ(at_server_.lent() > 0, GetParam() == Over::kLending);
 }
 
 TEST_P(LocalStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {
@@ -200,7 +230,7 @@ TEST_P(LocalStreamTest, AGreetingForAnotherServerIsSentAway) {
   server_ = LocalStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server_).value();
   server_->Start();
   const auto connected =
-      LocalStream::Connect(std::move(other), GetParam(), {.incarnation = kIncarnation + 1}, at_client_);
+      LocalStream::Connect(std::move(other), shared(), {.incarnation = kIncarnation + 1}, at_client_);
   EXPECT_EQ(connected.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
@@ -212,7 +242,7 @@ TEST_P(LocalStreamTest, AnEndThatTakesNothingIsGivenUp) {
                                 at_server_)
                 .value();
   server_->Start();
-  const uint64_t greeting[] = {0x316e726961632d6c, kIncarnation, 0};
+  const uint64_t greeting[] = {kMagic, kIncarnation, 0, 0, 0, 0};
   ASSERT_EQ(send(other.get(), greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
   const auto owner =
       std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
@@ -223,27 +253,60 @@ TEST_P(LocalStreamTest, AnEndThatTakesNothingIsGivenUp) {
   EXPECT_EQ(owner.use_count(), 1);
 }
 
+TEST_P(LocalStreamTest, WhatIsLentIsKeptUntilItHasBeenRead) {
+  Start();
+  client_->Send("request", {}, nullptr);  // the server knows then what the client takes
+  ASSERT_EQ(at_server_.Await(1).size(), 1u);
+  at_client_.StandStill();
+  const auto owner = std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
+  const absl::Span<const float> run = *owner;
+  server_->Send("values", {&run, 1}, owner);
+  ASSERT_TRUE(at_client_.AwaitBegun());
+  if (GetParam() == Over::kLending) EXPECT_GT(owner.use_count(), 1);
+  at_client_.Open();
+  ASSERT_EQ(at_client_.Await(1).size(), 1u);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (owner.use_count() > 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(owner.use_count(), 1);
+}
+
+TEST_P(LocalStreamTest, AReaderIsToldThatTheSenderHasGoneAndNotGivenWhatItFinds) {
+  if (GetParam() != Over::kLending) GTEST_SKIP() << "elsewhere the payload is here when the message is";
+  Start();
+  at_server_.StandStill();
+  const auto owner = std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
+  const absl::Span<const float> run = *owner;
+  client_->Send("gradient", {&run, 1}, owner);
+  ASSERT_TRUE(at_server_.AwaitBegun());
+  client_->Close();  // and the sender may write there again
+  at_server_.Open();
+  EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(at_server_.Await(0), testing::IsEmpty());
+}
+
 struct RawPrologue {
-  uint32_t kind, header_bytes, payload_bytes, unused;
+  uint32_t kind, header_bytes, payload_bytes, runs;
   uint64_t position;
 };
 
 class HostileClientTest : public LocalStreamTest {
  protected:
-  // Greets with shared memory, and says one prologue.
-  absl::Status AfterSaying(const RawPrologue& prologue) {
-    const FileDescriptor raw = StartRaw();
+  // Greets with shared memory, and says one prologue, and of what is lent the places.
+  absl::Status AfterSaying(const RawPrologue& prologue, bool lends = false, std::vector<LentRun> runs = {}) {
+    const FileDescriptor raw = StartRaw(lends);
     const auto rings = SharedRings::Create(LocalStream::kRingBytes).value();
     const auto credit = SocketPair().value();
-    const uint64_t greeting[] = {0x316e726961632d6c, kIncarnation, 1};
+    const uint64_t greeting[] = {kMagic, kIncarnation, 1, reinterpret_cast<uint64_t>(&kMagic), kMagic, 0};
     const int passed[] = {rings->descriptor(), credit.second.get()};
     EXPECT_EQ(SendPassing(raw, {reinterpret_cast<const char*>(greeting), sizeof greeting}, passed),
               absl::OkStatus());
     EXPECT_EQ(send(raw.get(), &prologue, sizeof prologue, 0), static_cast<ssize_t>(sizeof prologue));
+    const auto size = runs.size() * sizeof(LentRun);
+    EXPECT_EQ(send(raw.get(), runs.data(), size, 0), static_cast<ssize_t>(size));
     return at_server_.AwaitEnd();
   }
 };
-INSTANTIATE_TEST_SUITE_P(Over, HostileClientTest, testing::Values(true));
+INSTANTIATE_TEST_SUITE_P(Over, HostileClientTest, testing::Values(Over::kRings));
 
 TEST_P(HostileClientTest, AHeaderBeyondTheLimitEndsTheStream) {
   EXPECT_THAT(AfterSaying({0, 0x80000000, 0, 0, 0}).message(), HasSubstr("header of 2147483648 bytes"));
@@ -261,16 +324,40 @@ TEST_P(HostileClientTest, APlaceAcrossTheRingsEndEndsTheStream) {
 TEST_P(HostileClientTest, APlaceFarAheadEndsTheStream) {
   EXPECT_THAT(AfterSaying({1, 0, 64, 0, ~uint64_t{0} - 63}).message(), HasSubstr("not in the ring"));
 }
+TEST_P(HostileClientTest, MemoryThatItDoesNotHaveEndsTheStream) {
+  const absl::Status end = AfterSaying({3, 0, 4096, 1, 0}, /*lends=*/true, {{.address = 64, .bytes = 4096}});
+  EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(end.message(), HasSubstr("lent memory: Bad address"));
+}
+TEST_P(HostileClientTest, AnotherSizeThanIsLentEndsTheStream) {
+  EXPECT_THAT(AfterSaying({3, 0, 4096, 1, 0}, /*lends=*/true, {{.address = 64, .bytes = 8192}}).message(),
+              HasSubstr("payload of 4096 bytes, of which 8192 are lent"));
+}
+TEST_P(HostileClientTest, SizesWhoseSumOverflowsEndTheStream) {
+  EXPECT_THAT(AfterSaying({3, 0, 4096, 2, 0}, /*lends=*/true, {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
+                  .message(),
+              HasSubstr("payload of 4096 bytes, of which"));
+}
+TEST_P(HostileClientTest, TooManyRunsEndTheStream) {
+  EXPECT_THAT(AfterSaying({3, 0, 4096, 257, 0}, /*lends=*/true).message(), HasSubstr("payload of 257 runs"));
+}
+TEST_P(HostileClientTest, WhatIsLentToWhoDoesNotTakeItEndsTheStream) {
+  EXPECT_THAT(AfterSaying({3, 0, 4096, 1, 0}, /*lends=*/false, {{.address = 64, .bytes = 4096}}).message(),
+              HasSubstr("kind 3"));
+}
+TEST_P(HostileClientTest, MoreReadThanWasLentEndsTheStream) {
+  EXPECT_THAT(AfterSaying({4, 0, 0, 0, 1}, /*lends=*/true).message(), HasSubstr("1 payloads read, of 0 lent"));
+}
 TEST_P(HostileClientTest, NoGreetingEndsTheStream) {
   const FileDescriptor raw = StartRaw();
-  const std::string nonsense(24, 'x');
-  ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), 24);
+  const std::string nonsense(48, 'x');
+  ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), 48);
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
 }
 TEST_P(HostileClientTest, ASocketInPlaceOfMemoryIsSentAway) {
   const FileDescriptor raw = StartRaw();
   const auto pair = SocketPair().value();
-  const uint64_t greeting[] = {0x316e726961632d6c, kIncarnation, 1};
+  const uint64_t greeting[] = {kMagic, kIncarnation, 1, 0, 0, 0};
   const int passed[] = {pair.first.get(), pair.second.get()};
   ASSERT_EQ(SendPassing(raw, {reinterpret_cast<const char*>(greeting), sizeof greeting}, passed),
             absl::OkStatus());
