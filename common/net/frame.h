@@ -41,7 +41,8 @@ class Payload {
  public:
   using Runs = absl::Span<const absl::Span<const char>>;
   Payload() = default;
-  Payload(Runs runs) : runs_(runs) {}  // NOLINT: what most payloads are
+  Payload(Runs runs) : runs_(runs) {}                                          // NOLINT: what most payloads are
+  Payload(const std::vector<absl::Span<const char>>& runs) : runs_(runs) {}    // NOLINT
   Payload(const absl::Span<const char>* runs, size_t count) : runs_(runs, count) {}
   explicit Payload(const LentBytes& lent) : lent_(&lent) {}
 
@@ -71,7 +72,7 @@ class DecodedFrame {
   // INVALID_ARGUMENT for anything that is not exactly a header and at most kMaxPayloadBytes of payload.
   // `header` is then unspecified.
   absl::Status Decode(const grpc::ByteBuffer& message, google::protobuf::MessageLite* header);
-  Payload payload() const { return Payload(payload_); }
+  Payload payload() const { return payload_; }
 
  private:
   std::vector<grpc::Slice> slices_;

@@ -148,12 +148,13 @@ absl::StatusOr<std::unique_ptr<VariableReader>> Client::OpenReader(const std::st
 
 absl::StatusOr<bool> VariableReader::Refresh() {
   bool changed = false;
-  CAIRN_RETURN_IF_ERROR(RetryWhileAborted([&]() -> absl::Status {
+  const auto refresh = [&]() -> absl::Status {
     if (located_.layouts.empty()) CAIRN_RETURN_IF_ERROR(Locate());
     const absl::Status status = RefreshOnce(&changed);
     if (absl::IsAborted(status)) CAIRN_RETURN_IF_ERROR(Locate());  // somebody has changed what the servers hold
     return status;
-  }));
+  };
+  CAIRN_RETURN_IF_ERROR(RetryWhileAborted(refresh));
   return changed;
 }
 

@@ -51,7 +51,7 @@ class CompressedGradientsTest : public testing::Test {
         const int64_t at = ready.chunk.offset() - (server == 0 ? kSmall : -700 * kColumns);
         const auto room = absl::MakeSpan(sent).subspan(static_cast<size_t>(at), static_cast<size_t>(elements->count()));
         EXPECT_TRUE(std::all_of(room.begin(), room.end(), [](float value) { return std::isnan(value); }));
-        elements->Copy(0, room);
+        EXPECT_EQ(elements->Copy(0, room), absl::OkStatus());
       }
     }
     return sent;

@@ -60,7 +60,7 @@ TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
         const size_t from = begin * sizeof(float), to = end * sizeof(float);
         const size_t at = std::min(std::max(cut, from), to);
         const absl::Span<const char> runs[] = {{bytes + from, at - from}, {bytes + at, to - at}};
-        ASSERT_EQ(receive(At(static_cast<int64_t>(begin)), runs), absl::OkStatus());
+        ASSERT_EQ(receive(At(static_cast<int64_t>(begin)), net::Payload(runs)), absl::OkStatus());
       };
       deliver(chunk_end, 9);
       deliver(0, chunk_end);

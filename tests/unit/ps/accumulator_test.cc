@@ -67,7 +67,7 @@ TEST_F(AccumulatorTest, AFloatMayComeInTwoRuns) {
   const float values[] = {1.5f, -2.5f};
   const char* const bytes = reinterpret_cast<const char*>(values);
   const absl::Span<const char> runs[] = {{bytes, 3}, {bytes + 3, 5}};
-  ASSERT_EQ(accumulator_.Add(At(4), runs), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(At(4), net::Payload(runs)), absl::OkStatus());
   EXPECT_THAT(accumulator_.Take()->span().subspan(4, 2), ElementsAre(1.5f, -2.5f));
 }
 
