@@ -29,30 +29,37 @@ constexpr auto kStallLimit = std::chrono::seconds(15);
 // One client's stream. Owned by the service until it has ended, and by answers that still refer to it.
 class LocalSession final : public SessionSink, public net::LocalReceiver {
  public:
-  static absl::StatusOr<std::shared_ptr<LocalSession>> Start(Server& server, FileDescriptor connection,
+  static absl::StatusOr<std::shared_ptr<LocalSession>> Start(Parts& parts, FileDescriptor connection,
                                                              const LocalService::Options& options) {
-    auto session = std::make_shared<LocalSession>();
-    session->session_ = std::make_unique<Session>(server, session);
-    auto stream = net::LocalStream::Accept(std::move(connection), options.shared_memory,
-                                           {.incarnation = options.incarnation,
-                                            .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
-                                            .stall_limit = kStallLimit,
-                                            .lends = true},
-                                           *session);
-    if (!stream.ok()) {
-      session->session_.reset();  // they hold each other
-      return stream.status();
-    }
-    session->stream_ = *std::move(stream);
+    auto session = std::make_shared<LocalSession>(parts);
+    CAIRN_ASSIGN_OR_RETURN(
+        session->stream_,
+        net::LocalStream::Accept(std::move(connection), options.shared_memory,
+                                 {.incarnation = options.incarnation,
+                                  .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
+                                  .stall_limit = kStallLimit,
+                                  .lends = true},
+                                 *session));
+    session->self_ = session;
     session->stream_->Start();
     return session;
   }
+  explicit LocalSession(Parts& parts) : parts_(parts) {}
 
   void Send(const v1::ServerHeader& header, net::FloatSpans payload,
             const std::shared_ptr<const void>& owner) override {
     net::SendInPieces(*stream_, header, payload, owner);
   }
 
+  absl::Status OnGreeting(int64_t part) override {
+    Server* server = &parts_.own();
+    if (part != net::LocalStream::kOwnPart) {
+      server = part == static_cast<int>(part) ? parts_.Find(static_cast<int>(part)) : nullptr;
+    }
+    if (server == nullptr) return absl::UnavailableError(absl::StrCat("nothing of ps/", part, "'s part is here"));
+    session_ = std::make_unique<Session>(*server, self_.lock());
+    return absl::OkStatus();
+  }
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
     v1::ClientHeader parsed;
     if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
@@ -65,12 +72,14 @@ class LocalSession final : public SessionSink, public net::LocalReceiver {
   net::LocalStream& stream() { return *stream_; }
 
  private:
-  std::unique_ptr<Session> session_;  // the stream's thread's
+  Parts& parts_;
+  std::weak_ptr<LocalSession> self_;
+  std::unique_ptr<Session> session_;  // the stream's thread's, from the greeting to the end: they hold each other
   std::unique_ptr<net::LocalStream> stream_;
 };
 
-LocalService::LocalService(Server& server, net::LocalListener listener, const Options& options)
-    : server_(server), options_(options), listener_(std::move(listener)) {
+LocalService::LocalService(Parts& parts, net::LocalListener listener, const Options& options)
+    : parts_(parts), options_(options), listener_(std::move(listener)) {
   thread_ = Thread("local-listen", [this] { Listen(); });
 }
 
@@ -97,7 +106,7 @@ void LocalService::Admit(FileDescriptor connection) {
   Reap();
   MutexLock lock(mutex_);
   if (sessions_.size() >= options_.most_sessions) return;
-  auto session = LocalSession::Start(server_, std::move(connection), options_);
+  auto session = LocalSession::Start(parts_, std::move(connection), options_);
   if (session.ok()) {
     sessions_.push_back(*std::move(session));
   } else {

@@ -13,7 +13,7 @@
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
 #include "common/net/local/socket.h"
-#include "ps/server.h"
+#include "ps/parts.h"
 
 namespace cairn::ps {
 
@@ -28,8 +28,8 @@ class LocalService {
     // clients. One more is sent away, and goes to gRPC.
     size_t most_sessions = 256;
   };
-  // Serves `server`, which must outlive it, at once.
-  LocalService(Server& server, net::LocalListener listener, const Options& options);
+  // Serves `parts`, which must outlive it, at once.
+  LocalService(Parts& parts, net::LocalListener listener, const Options& options);
   // As Stop() at once.
   ~LocalService();
 
@@ -42,7 +42,7 @@ class LocalService {
   // Forgets the sessions that have ended.
   void Reap() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  Server& server_;
+  Parts& parts_;
   const Options options_;
   net::LocalListener listener_;  // the listening thread's, then Stop()'s
   std::atomic<bool> stopping_{false};

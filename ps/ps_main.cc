@@ -108,7 +108,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
             .crew = &crew,
             .faults = &faults,
             .trace = trace.recorder(),
-            .local_socket = part == index ? local.name : std::string(),
+            .local_socket = local.name,
         },
         clock);
   };
@@ -138,7 +138,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   std::optional<LocalService> local_service;
   if (local.socket.valid()) {
     local_service.emplace(
-        parts.own(), std::move(local),
+        parts, std::move(local),
         LocalService::Options{.incarnation = incarnation, .shared_memory = flags.transport != "unix"});
   }
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());

@@ -153,20 +153,18 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
     int worker, const net::TlsFiles& tls, const StopOnSignal& stop, WorkerMeters& meters,
     TraceRecorder* trace) {
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
-  const auto credentials = net::ChannelCredentialsOf(tls);
-  for (const std::string& address : job.servers()) {
-    stubs.push_back(client::MakeLocalStub(client::MakeGrpcStub(address, credentials),
-                                          {.transport = client::ParseTransport(options.transport).value(),
-                                           .say = [address](const std::string& how) {
-                                             LogInfo("gradients and values to and from ", address, ": by ",
-                                                     how);
-                                           }}));
-  }
+  const auto stub_at = [credentials = net::ChannelCredentialsOf(tls),
+                        transport = client::ParseTransport(options.transport).value()](
+                           const std::string& address, std::optional<int> part = {}) {
+    return client::MakeLocalStub(client::MakeGrpcStub(address, credentials, part),
+                                 {.transport = transport, .part = part, .say = [address](const std::string& how) {
+                                    LogInfo("gradients and values to and from ", address, ": by ", how);
+                                  }});
+  };
+  for (const std::string& address : job.servers()) stubs.push_back(stub_at(address));
   client::ConnectionOptions::PlaceStub at_place;
   if (job.ps_replication() > 0) {
-    at_place = [&job, credentials](int part, int place) {
-      return client::MakeGrpcStub(job.servers(place), credentials, part);
-    };
+    at_place = [&job, stub_at](int part, int place) { return stub_at(job.servers(place), part); };
   }
   client::ConnectionOptions reaching = {.task = cluster.self.ToString(),
                                         .cluster_hash = cluster.spec.Hash(),

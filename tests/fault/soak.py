@@ -44,7 +44,7 @@ BETWEEN_FAULTS = (1.0, 5.0)  # seconds
 PAUSES = (1.0, 8.0)
 AFTER_PAUSE = 30  # seconds from a pause's begin until both parts have whole copies again, at the latest
 CALM = 0.8  # so much of what an undisturbed job does in the time is asked for: the faults must not outlast it
-MOVED = 0.2  # of that with copies: a part that has moved is reached by gRPC, and steps take several times as long
+COPIED = 0.4  # of that with copies, which answers wait for
 WARM_UP = 10  # seconds of a process' life until its memory is what it needs; shorter runs do not look
 MOST_GROWTH = 24 << 10  # KiB: one arena of glibc's more, TuneMalloc()'s padding
 MOST_TORN = 100  # asynchronous pushes between the marks of a snapshot on two servers: some milliseconds' worth
@@ -229,7 +229,7 @@ class Soak(IntegrationTest):
         trial = self.run_to_end("cairn", "train", *self.flags(24), "--summary=trial.json")
         self.assert_exit(DONE, trial)
         seconds_each = read_summary(self.directory / "trial.json")["seconds"] / 24
-        share = CALM * (MOVED if self.options.ps_replication else 1)
+        share = CALM * (COPIED if self.options.ps_replication else 1)
         return max(1, int(share * self.options.seconds / seconds_each))
 
     def start_job(self, epochs):

@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   stream->Start();
   const bool shares = (data[0] & 1) != 0, lends = (data[0] & 2) != 0;
   static const uint64_t probe = 42;
-  const uint64_t greeting[] = {0x326e726961632d6c, 1, shares ? uint64_t{1} : 0,
+  const uint64_t greeting[] = {0x326e726961632d6c, 1, ~uint64_t{0}, shares ? uint64_t{1} : 0,
                                lends ? reinterpret_cast<uint64_t>(&probe) : 0, probe, 0};
   const int passed[] = {rings->descriptor(), credit->second.get()};
   FUZZ_CHECK(net::SendPassing(ends->second, {reinterpret_cast<const char*>(greeting), sizeof greeting},

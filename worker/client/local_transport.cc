@@ -64,12 +64,16 @@ class Place {
 
 class LocalFrameStream final : public FrameStream, net::LocalReceiver {
  public:
-  static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const Way& way, FrameHandler& handler) {
+  static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const Way& way, std::optional<int> part,
+                                                           FrameHandler& handler) {
     CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectLocally(way.socket));
     std::unique_ptr<LocalFrameStream> opened(new LocalFrameStream(handler));
     CAIRN_ASSIGN_OR_RETURN(opened->stream_,
                            net::LocalStream::Connect(std::move(socket), way.transport == Transport::kShm,
-                                                     {.incarnation = way.incarnation, .lends = true}, *opened));
+                                                     {.incarnation = way.incarnation,
+                                                      .part = part.value_or(net::LocalStream::kOwnPart),
+                                                      .lends = true},
+                                                     *opened));
     opened->stream_->Start();
     return std::unique_ptr<FrameStream>(std::move(opened));
   }
@@ -102,8 +106,8 @@ class LocalFrameStream final : public FrameStream, net::LocalReceiver {
 
 class LocalStub final : public ServerStub {
  public:
-  LocalStub(std::unique_ptr<ServerStub> other, LocalTransportOptions options)
-      : other_(std::move(other)), place_(std::move(options)) {}
+  LocalStub(std::unique_ptr<ServerStub> other, const LocalTransportOptions& options)
+      : other_(std::move(other)), part_(options.part), place_(options) {}
 
   absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
                        Timeout timeout) override {
@@ -146,7 +150,7 @@ class LocalStub final : public ServerStub {
 
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
     for (Way way = place_.way(); way.transport != Transport::kTcp; way = place_.way()) {
-      auto stream = LocalFrameStream::Open(way, handler);
+      auto stream = LocalFrameStream::Open(way, part_, handler);
       if (stream.ok()) {
         place_.Say(way.transport);
         return *std::move(stream);
@@ -160,6 +164,7 @@ class LocalStub final : public ServerStub {
 
  private:
   const std::unique_ptr<ServerStub> other_;
+  const std::optional<int> part_;
   Place place_;
 };
 
@@ -172,8 +177,8 @@ absl::StatusOr<Transport> ParseTransport(absl::string_view word) {
   return absl::InvalidArgumentError(absl::StrCat("'", word, "' is none of auto, shm, unix, tcp"));
 }
 
-std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other, LocalTransportOptions options) {
-  return std::make_unique<LocalStub>(std::move(other), std::move(options));
+std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other, const LocalTransportOptions& options) {
+  return std::make_unique<LocalStub>(std::move(other), options);
 }
 
 }  // namespace cairn::client

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -28,11 +29,13 @@ absl::StatusOr<Transport> ParseTransport(absl::string_view word);
 
 struct LocalTransportOptions {
   Transport transport = Transport::kShm;
+  // Of those that the server's process has; none: its own.
+  std::optional<int> part{};
   // Told how the streams to this server travel when that is first known or changes: "shared memory". May be
   // null; any thread.
   std::function<void(const std::string&)> say{};
 };
 
-std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other, LocalTransportOptions options);
+std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other, const LocalTransportOptions& options);
 
 }  // namespace cairn::client

@@ -58,6 +58,7 @@ absl::Span<const char> BytesOf(const T& value) {
 struct LocalStream::Greeting {
   uint64_t magic = kMagic;
   uint64_t incarnation = 0;
+  int64_t part = kOwnPart;
   uint64_t shared = 0;
   PeerMemory::Probe probe{};
   uint64_t borrows = 0;  // the server's: it takes what is lent
@@ -165,7 +166,9 @@ void LocalStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor cr
 }
 
 LocalStream::Greeting LocalStream::OurGreeting() const {
-  Greeting greeting = {.incarnation = options_.incarnation, .shared = shared_ ? uint64_t{1} : 0};
+  Greeting greeting = {.incarnation = options_.incarnation,
+                       .part = options_.part,
+                       .shared = shared_ ? uint64_t{1} : 0};
   if (shared_ && options_.lends) {
     greeting.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
   }
@@ -244,6 +247,7 @@ absl::Status LocalStream::AwaitGreeting() {
   if (greeting.incarnation != options_.incarnation) {
     return absl::UnavailableError("the greeting is for another server");
   }
+  CAIRN_RETURN_IF_ERROR(receiver_.OnGreeting(greeting.part));
   if (greeting.shared != 0) {
     if (!shared_ || passed.size() != 2) return absl::UnavailableError("no shared memory here");
     CAIRN_ASSIGN_OR_RETURN(auto rings, SharedRings::Open(std::move(passed[0])));

@@ -39,6 +39,9 @@ namespace cairn::net {
 class LocalReceiver {
  public:
   virtual ~LocalReceiver() = default;
+  // The server's end, once, before the first message: the client's Options::part. A status that is not OK sends it
+  // away.
+  virtual absl::Status OnGreeting(int64_t /*part*/) { return absl::OkStatus(); }
   // Both are valid during the call. A status that is not OK ends the stream, and the other end is told.
   virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
   // The last call: why the stream has ended. CANCELLED when this end closed it, UNAVAILABLE when the other
@@ -48,8 +51,10 @@ class LocalReceiver {
 
 class LocalStream {
  public:
+  static constexpr int64_t kOwnPart = -1;
   struct Options {
     uint64_t incarnation = 0;  // of the server: both ends must mean the same
+    int64_t part = kOwnPart;   // the client's: which server's part it means, of those that the process has
     // With more messages queued, nothing is received: who does not take its answers may ask for no more.
     size_t rest_above = std::numeric_limits<size_t>::max();
     // The stream ends when the other end has taken nothing of what is queued for so long.

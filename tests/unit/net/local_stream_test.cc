@@ -21,6 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kIncarnation = 7;
 constexpr uint64_t kMagic = 0x326e726961632d6c;
+constexpr auto kOwnPart = static_cast<uint64_t>(LocalStream::kOwnPart);
 
 // Keeps what comes, and may stand still.
 class Receiver final : public LocalReceiver {
@@ -242,7 +243,7 @@ TEST_P(LocalStreamTest, AnEndThatTakesNothingIsGivenUp) {
                                 at_server_)
                 .value();
   server_->Start();
-  const uint64_t greeting[] = {kMagic, kIncarnation, 0, 0, 0, 0};
+  const uint64_t greeting[] = {kMagic, kIncarnation, kOwnPart, 0, 0, 0, 0};
   ASSERT_EQ(send(other.get(), greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
   const auto owner =
       std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
@@ -298,7 +299,7 @@ class HostileClientTest : public LocalStreamTest {
     const FileDescriptor raw = StartRaw(lends);
     const auto rings = SharedRings::Create(LocalStream::kRingBytes).value();
     const auto credit = SocketPair().value();
-    const uint64_t greeting[] = {kMagic, kIncarnation, 1, reinterpret_cast<uint64_t>(&kMagic), kMagic, 0};
+    const uint64_t greeting[] = {kMagic, kIncarnation, kOwnPart, 1, reinterpret_cast<uint64_t>(&kMagic), kMagic, 0};
     const int passed[] = {rings->descriptor(), credit.second.get()};
     EXPECT_EQ(SendPassing(raw, {reinterpret_cast<const char*>(greeting), sizeof greeting}, passed),
               absl::OkStatus());
@@ -352,14 +353,14 @@ TEST_P(HostileClientTest, MoreReadThanWasLentEndsTheStream) {
 }
 TEST_P(HostileClientTest, NoGreetingEndsTheStream) {
   const FileDescriptor raw = StartRaw();
-  const std::string nonsense(48, 'x');
-  ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), 48);
+  const std::string nonsense(56, 'x');
+  ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), 56);
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
 }
 TEST_P(HostileClientTest, ASocketInPlaceOfMemoryIsSentAway) {
   const FileDescriptor raw = StartRaw();
   const auto pair = SocketPair().value();
-  const uint64_t greeting[] = {kMagic, kIncarnation, 1, 0, 0, 0};
+  const uint64_t greeting[] = {kMagic, kIncarnation, kOwnPart, 1, 0, 0, 0};
   const int passed[] = {pair.first.get(), pair.second.get()};
   ASSERT_EQ(SendPassing(raw, {reinterpret_cast<const char*>(greeting), sizeof greeting}, passed),
             absl::OkStatus());

@@ -3,6 +3,7 @@
 #include "ps/service.h"
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -89,7 +90,7 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
           clock),
       0, nullptr);
   Server& server = parts.own();
-  LocalService local(server, std::move(listener), {.incarnation = 5});
+  LocalService local(parts, std::move(listener), {.incarnation = 5});
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
   *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
@@ -165,34 +166,86 @@ std::string WayTo(const std::string& socket) {
   return by;
 }
 
+TEST(LocalService, EachPartOfTheProcessIsReached) {
+  test::FakeClock clock;
+  net::LocalListener listener = net::ListenLocally().value();
+  const auto make_server = [&, name = listener.name](int part) {
+    return std::make_unique<Server>(
+        Server::Options{.index = part, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = name}, clock);
+  };
+  Parts parts(make_server(1), 1, make_server);
+  Server& other = **parts.ForCopy(0);
+  LocalService local(parts, std::move(listener), {.incarnation = 5});
+  std::map<int, uint64_t> layouts;
+  for (Server* server : {&parts.own(), &other}) {
+    v1::CreateRequest create;
+    create.mutable_job()->set_mode(v1::MODE_VARIABLES);
+    const int64_t size = server == &other ? 3 : 2;
+    *create.add_slices() = Vectors({{"a", size}})[0].ToProto();
+    create.mutable_values()->Resize(static_cast<int>(size), 1.0f);
+    server->Create(create, [&](absl::StatusOr<v1::CreateResponse> response) {
+      layouts[server == &other ? 0 : 1] = response.value().layout();
+    });
+  }
+  const auto service = MakeService(parts);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service.get());
+  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
+  for (const int part : {0, 1}) {
+    std::string by;
+    const auto stub = client::MakeLocalStub(
+        client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials(), part),
+        {.part = part, .say = [&by](const std::string& how) { by = how; }});
+    v1::ConnectRequest request;
+    request.set_protocol(net::kProtocolVersion);
+    request.set_server(part);
+    v1::ConnectResponse response;
+    ASSERT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
+    StandingReader reader;
+    reader.Open();
+    auto stream = stub->OpenStream(reader);
+    v1::ClientHeader header;
+    header.set_request_id(1);
+    header.mutable_read()->set_layout(layouts[part]);
+    stream->Send(header, {});
+    EXPECT_TRUE(reader.AwaitDone(1));
+    EXPECT_EQ(reader.bytes(), part == 0 ? 12 : 8);
+    stream.reset();
+    EXPECT_EQ(by, "shared memory");
+  }
+  grpc_server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+}
+
 TEST(LocalService, ASocketThatCannotBeReachedIsOnAnotherHost) {
   EXPECT_EQ(WayTo("cairn-that-nobody-listens-under"), "gRPC");
 }
 
 TEST(LocalService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
   test::FakeClock clock;
-  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::LocalListener listener = net::ListenLocally().value();
   const std::string name = listener.name;
-  LocalService local(server, std::move(listener), {.incarnation = 5, .shared_memory = false});
+  LocalService local(parts, std::move(listener), {.incarnation = 5, .shared_memory = false});
   EXPECT_EQ(WayTo(name), "a Unix socket");
 }
 
 TEST(LocalService, OneOfAnotherIncarnationIsNotTheServer) {
   test::FakeClock clock;
-  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::LocalListener listener = net::ListenLocally().value();
   const std::string name = listener.name;
-  LocalService local(server, std::move(listener), {.incarnation = 6});
+  LocalService local(parts, std::move(listener), {.incarnation = 6});
   EXPECT_EQ(WayTo(name), "gRPC");
 }
 
 TEST(LocalService, WithTooManySessionsOneMoreGoesToGrpc) {
   test::FakeClock clock;
-  Server server({.index = 0, .connect_to_leader = nullptr}, clock);
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::LocalListener listener = net::ListenLocally().value();
   const std::string name = listener.name;
-  LocalService local(server, std::move(listener), {.incarnation = 5, .most_sessions = 0});
+  LocalService local(parts, std::move(listener), {.incarnation = 5, .most_sessions = 0});
   EXPECT_EQ(WayTo(name), "gRPC");
 }
 
