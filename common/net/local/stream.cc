@@ -23,7 +23,7 @@ constexpr uint64_t kMagic = 0x326e726961632d6c;
 constexpr auto kClientsGreeting = std::chrono::seconds(10);
 constexpr auto kServersGreeting = std::chrono::seconds(5);
 // Payloads up to here go over the socket, with their header: telling of a place costs as much. Messages up to
-// here are sent by their caller, who is spared the way to another thread.
+// here, and those whose payload is lent, are sent by their caller, who is spared the way to another thread.
 constexpr size_t kSmallBytes = size_t{16} << 10;
 // Payloads from here on are lent, if their runs are not too small: telling where one lies, and reading it, costs what
 // copying some hundred bytes does.
@@ -276,9 +276,9 @@ absl::Status LocalStream::Wait(bool* readable) {
     if (!resting) ready[0].events |= POLLIN;
     if (blocked_ == Blocked::kBySocket) ready[0].events |= POLLOUT;
     const auto now = std::chrono::steady_clock::now();
-    const bool nothing_taken_yet = !outgoing_.empty() || !lent_.empty();
-    if (!nothing_taken_yet || progressed_.exchange(false)) progress_ = now;
-    if (nothing_taken_yet) {
+    const bool untaken = !outgoing_.empty() || !lent_.empty();
+    if (!untaken || progressed_.exchange(false)) progress_ = now;
+    if (untaken) {
       const auto look = std::min(options_.stall_limit, std::chrono::milliseconds(1000));
       const bool can_send = !outgoing_.empty() && blocked_ == Blocked::kNot && !pumping_;
       timeout_ms = can_send ? 0 : static_cast<int>(look.count());
@@ -333,7 +333,7 @@ void LocalStream::Send(absl::Span<const char> header, FloatSpans payload, std::s
 }
 
 void LocalStream::Queue(Message message) {
-  const bool small = message.payload_bytes <= kSmallBytes;
+  const bool small = message.lent || message.payload_bytes <= kSmallBytes;
   bool send_here;
   {
     MutexLock lock(mutex_);
