@@ -303,9 +303,9 @@ class HostileClientTest : public LocalStreamTest {
     const int passed[] = {rings->descriptor(), credit.second.get()};
     EXPECT_EQ(SendPassing(raw, {reinterpret_cast<const char*>(greeting), sizeof greeting}, passed),
               absl::OkStatus());
-    EXPECT_EQ(send(raw.get(), &prologue, sizeof prologue, 0), static_cast<ssize_t>(sizeof prologue));
-    const auto size = runs.size() * sizeof(LentRun);
-    EXPECT_EQ(send(raw.get(), runs.data(), size, 0), static_cast<ssize_t>(size));
+    std::string said(reinterpret_cast<const char*>(&prologue), sizeof prologue);
+    said.append(reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(LentRun));
+    EXPECT_EQ(send(raw.get(), said.data(), said.size(), MSG_NOSIGNAL), static_cast<ssize_t>(said.size()));
     return at_server_.AwaitEnd();
   }
 };
