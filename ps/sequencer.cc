@@ -329,9 +329,10 @@ void Sequencer::OnExecuted(int server, int64_t index) {
     event.mutable_executed()->set_index(index);
     Tell(std::move(event));
   }
-  int64_t& executed = servers_[static_cast<size_t>(server)].executed;
-  executed = std::max(executed, index);
-  int64_t all = executed;
+  Server& follower = servers_[static_cast<size_t>(server)];
+  const int64_t given = follower.sink == nullptr ? next_index_ - 1 : follower.sent;  // whatever it says
+  follower.executed = std::max(follower.executed, std::min(index, given));
+  int64_t all = follower.executed;
   for (const Server& other : servers_) all = std::min(all, other.executed);
   while (!log_.empty() && log_.front().index <= all) log_.pop_front();
 }

@@ -108,7 +108,7 @@ class FollowLink final : public ps::SequencerPort {
           if (breaker_.lose_sums_) {
             ++breaker_.lost_sums_;
           } else {
-            sequencer.OnSums(index_, ps::FromProto(*sums));
+            sequencer.OnSums(index_, ps::FromProto(*sums).value());
           }
         } else {
           sequencer.OnExecuted(index_, std::get<FollowStream::Executed>(*what).index);
@@ -121,7 +121,7 @@ class FollowLink final : public ps::SequencerPort {
       Delay delay(delay_.seed, 2 * attempt + 1, delay_.longest);
       while (auto decision = stream->log.Pop()) {
         delay.Wait();
-        shard_->Append(ps::FromProto(*decision).value());
+        if (!ps::Follow(*decision, *shard_).ok()) break;
         shard_->Flush();
       }
     }

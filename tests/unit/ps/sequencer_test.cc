@@ -195,6 +195,18 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   EXPECT_THAT(late->entries, ElementsAre("3: mark c"));
 }
 
+TEST_F(SequencerTest, AServerThatSaysItHasExecutedWhatThereIsNotIsNotBelieved) {
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()), absl::OkStatus());
+  ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
+  sequencer_.OnExecuted(1, 1000);
+  sequencer_.OnExecuted(0, 1);
+  ASSERT_TRUE(sequencer_.WriteMark({.token = "b"}).ok());
+  sequencer_.OnExecuted(0, 2);
+  const auto again = std::make_shared<RecordingSink>();
+  EXPECT_EQ(sequencer_.Subscribe(1, 2, again), absl::OkStatus());
+  EXPECT_THAT(again->entries, ElementsAre("2: mark b"));
+}
+
 TEST_F(SequencerTest, WhileAServerStandsStillTheLogTakesNoMoreThanItsLimitFromClients) {
   for (size_t mark = 0; mark < Sequencer::kMostUnexecuted; ++mark) {
     ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
