@@ -23,6 +23,7 @@ class LocalPort final : public SequencerPort {
   void ReportStaged(const Gradient& gradient) override { sequencer_.OnStaged(server_, gradient); }
   void ReportSums(Sums sums) override { sequencer_.OnSums(server_, std::move(sums)); }
   void ReportExecuted(int64_t index) override { sequencer_.OnExecuted(server_, index); }
+  void ReportWaiting(int64_t index) override { sequencer_.OnWaiting(server_, index); }
 
  private:
   Sequencer& sequencer_;
@@ -330,6 +331,10 @@ absl::Status ActiveJob::TakePlace(int64_t epoch) {
 
 void ActiveJob::StartReplicating() {
   if (replicator_ != nullptr) replicator_->Start();
+}
+
+void ActiveJob::ReportWaiting() {
+  if (const int64_t index = shard_->WaitsAt(); index > 0) port_->ReportWaiting(index);
 }
 
 void ActiveJob::QuitReplicating() {

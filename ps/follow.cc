@@ -94,6 +94,8 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
     } else if (message.has_sums()) {
       CAIRN_ASSIGN_OR_RETURN(Sums sums, FromProto(message.sums()));
       job_->sequencer()->OnSums(follower_, std::move(sums));
+    } else if (message.has_waiting()) {
+      job_->sequencer()->OnWaiting(follower_, message.waiting());
     } else {
       job_->sequencer()->OnExecuted(follower_, message.executed());
     }
@@ -201,6 +203,11 @@ class LeaderLink final : public SequencerPort {
   void ReportExecuted(int64_t index) override {
     v1::FollowerMessage message;
     message.set_executed(index);
+    Send(std::move(message));
+  }
+  void ReportWaiting(int64_t index) override {
+    v1::FollowerMessage message;
+    message.set_waiting(index);
     Send(std::move(message));
   }
 

@@ -119,7 +119,6 @@ absl::StatusOr<Refuse> FromProto(const v1::Refuse& proto) {
   return absl::InvalidArgumentError(absl::StrCat("a gradient ", refuse.staleness, " versions old"));
 }
 
-// Each worker's once.
 bool IsOfOneWorkerTwice(absl::Span<const Gradient> gradients) {
   absl::InlinedVector<int, 16> workers;
   for (const Gradient& gradient : gradients) workers.push_back(gradient.key.worker);

@@ -337,6 +337,17 @@ void Sequencer::OnExecuted(int server, int64_t index) {
   while (!log_.empty() && log_.front().index <= all) log_.pop_front();
 }
 
+void Sequencer::OnWaiting(int server, int64_t index) {
+  MutexLock lock(mutex_);
+  if (!measuring_.has_value() || measuring_->index != index || measuring_->sums.count(server) != 0) return;
+  measuring_->seen_at.reset();
+}
+
+void Sequencer::WokeUp() {
+  MutexLock lock(mutex_);
+  if (measuring_.has_value()) measuring_->seen_at.reset();
+}
+
 int64_t Sequencer::version() const {
   MutexLock lock(mutex_);
   return policy_->version();

@@ -242,8 +242,13 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
 }
 
 void Server::WokeUp() {
-  MutexLock lock(mutex_);
-  members_.HearAll(clock_.Now());
+  std::shared_ptr<ActiveJob> job;
+  {
+    MutexLock lock(mutex_);
+    members_.HearAll(clock_.Now());
+    job = job_;
+  }
+  if (job != nullptr && job->sequencer() != nullptr) job->sequencer()->WokeUp();
 }
 
 bool Server::copy_whole() const {
@@ -350,7 +355,11 @@ void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
     }
   }
   for (auto& call : calls) call();
-  if (!lost.empty()) Drop(lost);
+  if (lost.empty()) {
+    job->ReportWaiting();
+  } else {
+    Drop(lost);
+  }
 }
 
 void Server::Drop(const std::string& why) {

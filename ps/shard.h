@@ -181,6 +181,8 @@ class Shard final : public LogSink {
   void TakePlace() ABSL_LOCKS_EXCLUDED(mutex_);
   // The pushes that the log waits for, since they went with another server.
   std::vector<PushKey> Missing() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Index of the entry that waits for them; 0: none does.
+  int64_t WaitsAt() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the job: everything that waits and all that comes is answered with `failure`. The first failure
   // stays.

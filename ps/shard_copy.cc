@@ -220,4 +220,11 @@ std::vector<PushKey> Shard::Missing() const {
   return missing_;
 }
 
+int64_t Shard::WaitsAt() const {
+  MutexLock lock(mutex_);
+  if (missing_.empty() || queue_.empty()) return 0;
+  const auto* pending = std::get_if<PendingEntry>(&queue_.front());
+  return pending == nullptr ? 0 : pending->entry.index;
+}
+
 }  // namespace cairn::ps

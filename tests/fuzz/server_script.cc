@@ -23,6 +23,7 @@ class NowherePort final : public ps::SequencerPort {
   void ReportStaged(const ps::Gradient&) override {}
   void ReportSums(ps::Sums) override {}
   void ReportExecuted(int64_t) override {}
+  void ReportWaiting(int64_t) override {}
 };
 
 // Nobody listens there.
@@ -225,6 +226,8 @@ void ServerPlayer::OnFollowerMessage(const v1::FollowerMessage& message) {
   } else if (message.has_sums()) {
     auto sums = ps::FromProto(message.sums());
     if (sums.ok()) followed_->sequencer()->OnSums(1, *std::move(sums));
+  } else if (message.has_waiting()) {
+    followed_->sequencer()->OnWaiting(1, message.waiting());
   } else {
     followed_->sequencer()->OnExecuted(1, message.executed());
   }

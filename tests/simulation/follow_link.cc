@@ -56,6 +56,9 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
   void Executed(int64_t index) {
     Tell([this, index](ps::Sequencer& s) { s.OnExecuted(follower_.part, index); });
   }
+  void Waiting(int64_t index) {
+    Tell([this, index](ps::Sequencer& s) { s.OnWaiting(follower_.part, index); });
+  }
   // Its job is over.
   void End() {
     open_ = false;
@@ -179,6 +182,7 @@ class FollowPort final : public ps::SequencerPort {
   void ReportStaged(const ps::Gradient& gradient) override { link_->Staged(gradient); }
   void ReportSums(ps::Sums sums) override { link_->Summed(sums); }
   void ReportExecuted(int64_t index) override { link_->Executed(index); }
+  void ReportWaiting(int64_t index) override { link_->Waiting(index); }
 
  private:
   const std::shared_ptr<FollowLink> link_;

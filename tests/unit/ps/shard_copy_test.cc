@@ -99,8 +99,10 @@ TEST(CopiedShard, AMeasureWhoseGradientsWentWaitsForThem) {
   copy.TakePlace();
   copy.Decide(copy.MeasureOf(Norms::kGradient));
   EXPECT_THAT(copy.shard.Missing(), ElementsAre(copy.gradient.key));
+  EXPECT_EQ(copy.shard.WaitsAt(), 1);
   EXPECT_THAT(copy.port.sums, IsEmpty());
   copy.PushAgain();
+  EXPECT_EQ(copy.shard.WaitsAt(), 0);
   ASSERT_EQ(copy.port.sums.size(), 1u);
   EXPECT_THAT(copy.port.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
   copy.Decide(copy.MeasureOf(Norms::kLayer, kClipped));
