@@ -126,5 +126,86 @@ TEST_F(ServerThatTookThePlace, DropsThePartWhenThatWorkersLeaseRunsOut) {
   EXPECT_FALSE(server_.ready());
 }
 
+// What is sent to the copy.
+class RecordingStream final : public CopyStream {
+ public:
+  explicit RecordingStream(std::vector<v1::CopyBody>& sent) : sent_(sent) {}
+  void Send(uint64_t, CopyItem item) override { sent_.push_back(std::move(item.body)); }
+
+ private:
+  std::vector<v1::CopyBody>& sent_;
+};
+
+// ps/0 with its copy, and two workers.
+class CopiedServer : public testing::Test {
+ protected:
+  CopiedServer()
+      : server_({.index = 0,
+                 .connect_to_leader = nullptr,
+                 .connect_to_copy = [this](const std::string&, int, CopyStreamHandler& handler) {
+                   copy_ = &handler;
+                   return std::make_unique<RecordingStream>(sent_);
+                 },
+                 .copies_by_calls = true},
+                clock_) {
+    v1::CreateRequest create;
+    v1::Job& job = *create.mutable_job();
+    job.set_mode(v1::MODE_SYNC);
+    job.set_ps_replication(1);
+    for (const char* worker : {"worker/0", "worker/1"}) job.add_workers(worker);
+    for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
+    job.set_lease_seconds(10);
+    job.mutable_optimizer()->set_name("SGD");
+    for (const net::Slice& slice : Vectors({{"a", 2}})) *create.add_slices() = slice.ToProto();
+    uint64_t layout = 0;
+    server_.Create(create, [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });
+    server_.OnInitialised(layout);
+    for (int step = 0; step < 4; ++step) {
+      server_.KeepUpCopies();
+      v1::CopyAnswer answer;
+      answer.set_held(sent_.size());
+      copy_->OnAnswer(answer);
+    }
+    server_.Tick();
+    EXPECT_TRUE(server_.ready());
+    for (int worker : {0, 1}) {
+      v1::JoinRequest join;
+      join.set_worker(worker);
+      server_.Join(join, [](const absl::StatusOr<v1::JoinResponse>&) {});
+    }
+    sent_.clear();
+  }
+  // What the copy hears of a worker's end, in this order.
+  std::vector<std::string> Told(int worker) const {
+    std::vector<std::string> told;
+    for (const v1::CopyBody& body : sent_) {
+      if (body.has_member() && body.member().worker() == worker) told.push_back(body.member().live() ? "lives" : "gone");
+      if (body.event().has_leave() && body.event().leave().worker() == worker) told.push_back("leaves");
+    }
+    return told;
+  }
+
+  test::FakeClock clock_;
+  std::vector<v1::CopyBody> sent_;
+  CopyStreamHandler* copy_ = nullptr;
+  Server server_;
+};
+
+// A copy that knows only the first takes the place with a member whose lease runs out; with the other alone, nobody would
+// ever take the worker out of the round.
+TEST_F(CopiedServer, ItsSequencerHearsOfALeaseThatRanOutBeforeItsMembersDo) {
+  clock_.Advance(std::chrono::seconds(11));
+  server_.Tick();
+  EXPECT_THAT(Told(1), ElementsAre("leaves", "gone"));
+}
+
+TEST_F(CopiedServer, ItsSequencerHearsOfAWorkerThatLeavesBeforeItsMembersDo) {
+  v1::LeaveRequest leave;
+  leave.set_worker(1);
+  leave.set_incarnation(1);
+  server_.Leave(leave, [](const absl::StatusOr<v1::LeaveResponse>&) {});
+  EXPECT_THAT(Told(1), ElementsAre("leaves", "gone"));
+}
+
 }  // namespace
 }  // namespace cairn::ps
