@@ -23,6 +23,7 @@ class LocalPort final : public SequencerPort {
   void ReportStaged(const Gradient& gradient) override { sequencer_.OnStaged(server_, gradient); }
   void ReportSums(Sums sums) override { sequencer_.OnSums(server_, std::move(sums)); }
   void ReportExecuted(int64_t index) override { sequencer_.OnExecuted(server_, index); }
+  void ReportWaiting(int64_t index) override { sequencer_.OnWaiting(server_, index); }
 
  private:
   Sequencer& sequencer_;
@@ -239,6 +240,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   shard.meters = host.meters;
   shard.trace = host.trace;
   shard.server = host.index;
+  shard.most_workers = active->most_workers();
   if (job.mode() == v1::MODE_VARIABLES) {
     CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
     active->shard_ = std::make_shared<Shard>(std::move(shard));
@@ -251,8 +253,9 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   shard.update_ahead = MakesUpdatesAhead(job, shard);
   // Norms are of all servers, so these make an update together, also of an asynchronous push.
   const std::vector<Norms> norms(shard.optimizer->norms().begin(), shard.optimizer->norms().end());
-  active->shard_ = std::make_shared<Shard>(std::move(shard));
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC && norms.empty();
+  shard.leader = sequences_itself ? host.index : 0;
+  active->shard_ = std::make_shared<Shard>(std::move(shard));
   if (sequences_itself || host.index == 0) {
     CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job, host.index)));
     active->sequencer_ = std::make_unique<Sequencer>(
@@ -328,6 +331,10 @@ absl::Status ActiveJob::TakePlace(int64_t epoch) {
 
 void ActiveJob::StartReplicating() {
   if (replicator_ != nullptr) replicator_->Start();
+}
+
+void ActiveJob::ReportWaiting() {
+  if (const int64_t index = shard_->WaitsAt(); index > 0) port_->ReportWaiting(index);
 }
 
 void ActiveJob::QuitReplicating() {

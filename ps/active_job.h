@@ -79,6 +79,8 @@ class ActiveJob {
   // A copy's, once: goes on where the server was that it is the copy of, and keeps up a copy elsewhere.
   // INTERNAL, without effect, for a copy that is at odds with itself.
   absl::Status TakePlace(int64_t epoch);
+  // Has the sequencer know that the log waits here for gradients, where it does.
+  void ReportWaiting();
   // Begins to keep up a copy, once there are values. Null where there is none.
   void StartReplicating();
   Replicator* replicator() { return replicator_.get(); }

@@ -92,7 +92,10 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
       }
       job_->sequencer()->OnStaged(follower_, gradient);
     } else if (message.has_sums()) {
-      job_->sequencer()->OnSums(follower_, FromProto(message.sums()));
+      CAIRN_ASSIGN_OR_RETURN(Sums sums, FromProto(message.sums()));
+      job_->sequencer()->OnSums(follower_, std::move(sums));
+    } else if (message.has_waiting()) {
+      job_->sequencer()->OnWaiting(follower_, message.waiting());
     } else {
       job_->sequencer()->OnExecuted(follower_, message.executed());
     }
@@ -152,10 +155,7 @@ class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::Lea
 
  private:
   absl::Status OnMessage(const v1::LeaderMessage& message) override {
-    const auto entry = ps::FromProto(message.decision());
-    // An entry out of order would come from a leader that is not ours: the next subscription tells.
-    if (!entry.ok() || entry->index != shard_.next_index()) return absl::CancelledError("an entry out of order");
-    shard_.Append(*entry);
+    CAIRN_RETURN_IF_ERROR(Follow(message.decision(), shard_));
     shard_.Flush();
     return absl::OkStatus();
   }
@@ -203,6 +203,11 @@ class LeaderLink final : public SequencerPort {
   void ReportExecuted(int64_t index) override {
     v1::FollowerMessage message;
     message.set_executed(index);
+    Send(std::move(message));
+  }
+  void ReportWaiting(int64_t index) override {
+    v1::FollowerMessage message;
+    message.set_waiting(index);
     Send(std::move(message));
   }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/core/status.h"
@@ -45,8 +46,14 @@ v1::SliceSquares ToProto(const std::string& variable, int64_t row_begin, absl::S
   return proto;
 }
 
-// A list that is shorter than others counts as 0 from there on.
-SliceSquares FromProto(const v1::SliceSquares& proto) {
+// A list that is shorter than others counts as 0 from there on. What is no number may be: of a gradient that is not finite,
+// which the update that takes it reports.
+absl::StatusOr<SliceSquares> FromProto(const v1::SliceSquares& proto) {
+  for (const auto* sums : {&proto.gradient(), &proto.values(), &proto.direction()}) {
+    const auto negative = std::find_if(sums->begin(), sums->end(), [](double sum) { return sum < 0; });
+    if (negative == sums->end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a sum of squares of ", *negative, " in '", proto.variable(), "'"));
+  }
   const int bands = std::max({proto.gradient_size(), proto.values_size(), proto.direction_size()});
   SliceSquares slice = {proto.variable(), proto.row_begin(),
                         std::vector<Squares>(static_cast<size_t>(bands))};
@@ -78,36 +85,104 @@ absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
   return gradient;
 }
 
+absl::StatusOr<Mark> FromProto(const v1::Mark& proto) {
+  if (proto.token().size() <= kLongestMark) return Mark{.token = proto.token(), .snapshot = proto.snapshot()};
+  return absl::InvalidArgumentError(
+      absl::StrCat("a mark's name of ", proto.token().size(), " bytes, at most ", kLongestMark));
+}
+
+absl::StatusOr<Amendment> FromProto(const v1::Amendment& proto) {
+  CAIRN_RETURN_IF_ERROR(CheckAmendment(proto, v1::OptimizerConfig()));
+  return AmendmentOf(proto);
+}
+
 namespace {
 
-Refuse::Reason ReasonOf(v1::Outcome outcome) {
-  switch (outcome) {
+absl::StatusOr<Refuse> FromProto(const v1::Refuse& proto) {
+  Refuse refuse = {.key = ps::FromProto(proto.key()), .staleness = proto.staleness()};
+  switch (proto.outcome()) {
     case v1::OUTCOME_STALE:
-      return Refuse::Reason::kStale;
+      refuse.reason = Refuse::Reason::kStale;
+      break;
     case v1::OUTCOME_FINISHED:
-      return Refuse::Reason::kFinished;
+      refuse.reason = Refuse::Reason::kFinished;
+      break;
+    case v1::OUTCOME_REJECTED:
+      refuse.reason = Refuse::Reason::kNotAMember;
+      break;
     default:
-      return Refuse::Reason::kNotAMember;
+      return absl::InvalidArgumentError(
+          absl::StrCat("a refusal with outcome ", static_cast<int>(proto.outcome())));
   }
+  CAIRN_RETURN_IF_ERROR(CheckGradient({.key = refuse.key}));
+  if (refuse.staleness >= 0) return refuse;
+  return absl::InvalidArgumentError(absl::StrCat("a gradient ", refuse.staleness, " versions old"));
+}
+
+bool IsOfOneWorkerTwice(absl::Span<const Gradient> gradients) {
+  absl::InlinedVector<int, 16> workers;
+  for (const Gradient& gradient : gradients) workers.push_back(gradient.key.worker);
+  std::sort(workers.begin(), workers.end());
+  return std::adjacent_find(workers.begin(), workers.end()) != workers.end();
 }
 
 // The contributors of an update to `version`.
 absl::StatusOr<std::vector<Gradient>> ReadContributors(
-    const google::protobuf::RepeatedPtrField<v1::StagedGradient>& contributors, int64_t version,
-    int64_t index) {
-  if (contributors.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("decision ", index, " is about no gradient"));
-  }
-  if (version < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("decision ", index, " makes version ", version));
-  }
+    const google::protobuf::RepeatedPtrField<v1::StagedGradient>& contributors, int64_t version) {
+  if (contributors.empty()) return absl::InvalidArgumentError("an update of no gradient");
+  if (version < 1) return absl::InvalidArgumentError(absl::StrCat("an update to version ", version));
   std::vector<Gradient> gradients;
   for (const auto& contributor : contributors) {
-    auto gradient = ps::FromProto(contributor);
-    if (!gradient.ok()) return Annotate(gradient.status(), absl::StrCat("decision ", index));
-    gradients.push_back(*gradient);
+    CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, ps::FromProto(contributor));
+    if (gradient.base_version >= version) {
+      return absl::InvalidArgumentError(absl::StrCat("an update to version ", version, " takes a gradient from version ",
+                                                     gradient.base_version, " of worker ", gradient.key.worker));
+    }
+    gradients.push_back(gradient);
   }
-  return gradients;
+  if (!IsOfOneWorkerTwice(gradients)) return gradients;
+  return absl::InvalidArgumentError(absl::StrCat("an update to version ", version, " takes two gradients of one worker"));
+}
+
+absl::StatusOr<Apply> FromProto(const v1::Apply& proto) {
+  Apply apply = {.version = proto.version(), .contributors = {}, .held = proto.held(), .last = proto.last()};
+  CAIRN_ASSIGN_OR_RETURN(apply.contributors, ReadContributors(proto.contributors(), apply.version));
+  return apply;
+}
+
+absl::StatusOr<Measure> FromProto(const v1::Measure& proto) {
+  Measure measure = {.version = proto.version(), .contributors = {}};
+  CAIRN_ASSIGN_OR_RETURN(measure.contributors, ReadContributors(proto.contributors(), measure.version));
+  if (proto.norms() != v1::NORMS_GRADIENT && proto.norms() != v1::NORMS_LAYER) {
+    return absl::InvalidArgumentError("a Measure of no known norms");
+  }
+  measure.norms = proto.norms() == v1::NORMS_GRADIENT ? Norms::kGradient : Norms::kLayer;
+  return measure;
+}
+
+absl::StatusOr<Release> ReadRelease(const v1::PushKey& proto) {
+  const Release release = {.key = ps::FromProto(proto)};
+  CAIRN_RETURN_IF_ERROR(CheckGradient({.key = release.key}));
+  return release;
+}
+
+absl::StatusOr<LogEntry::What> ReadWhat(const v1::Decision& decision) {
+  switch (decision.kind_case()) {
+    case v1::Decision::kApply:
+      return FromProto(decision.apply());
+    case v1::Decision::kMeasure:
+      return FromProto(decision.measure());
+    case v1::Decision::kRefuse:
+      return FromProto(decision.refuse());
+    case v1::Decision::kRelease:
+      return ReadRelease(decision.release());
+    case v1::Decision::kMark:
+      return ps::FromProto(decision.mark());
+    case v1::Decision::kAmendment:
+      return ps::FromProto(decision.amendment());
+    default:
+      return absl::InvalidArgumentError("of no known kind");
+  }
 }
 
 }  // namespace
@@ -121,9 +196,12 @@ v1::Sums ToProto(const Sums& sums) {
   return proto;
 }
 
-Sums FromProto(const v1::Sums& proto) {
+absl::StatusOr<Sums> FromProto(const v1::Sums& proto) {
   Sums sums = {.index = proto.index(), .slices = {}};
-  for (const v1::SliceSquares& slice : proto.slices()) sums.slices.push_back(FromProto(slice));
+  for (const v1::SliceSquares& slice : proto.slices()) {
+    CAIRN_ASSIGN_OR_RETURN(SliceSquares squares, FromProto(slice));
+    sums.slices.push_back(std::move(squares));
+  }
   return sums;
 }
 
@@ -164,50 +242,29 @@ v1::Decision ToProto(const LogEntry& entry) {
 
 absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
   LogEntry entry = {.index = decision.index(), .what = {}};
-  for (const v1::SliceSquares& variable : decision.known()) {
-    entry.known[variable.variable()] = Total(FromProto(variable).bands);
+  const auto refuse = [&](const absl::Status& why) { return Annotate(why, absl::StrCat("decision ", entry.index)); };
+  for (const v1::SliceSquares& proto : decision.known()) {
+    const auto variable = FromProto(proto);
+    if (!variable.ok()) return refuse(variable.status());
+    entry.known[variable->variable] = Total(variable->bands);
   }
-  switch (decision.kind_case()) {
-    case v1::Decision::kApply: {
-      Apply apply;
-      apply.version = decision.apply().version();
-      apply.held = decision.apply().held();
-      apply.last = decision.apply().last();
-      CAIRN_ASSIGN_OR_RETURN(apply.contributors, ReadContributors(decision.apply().contributors(),
-                                                                  apply.version, decision.index()));
-      entry.what = std::move(apply);
-      return entry;
-    }
-    case v1::Decision::kMeasure: {
-      Measure measure;
-      measure.version = decision.measure().version();
-      CAIRN_ASSIGN_OR_RETURN(measure.contributors, ReadContributors(decision.measure().contributors(),
-                                                                    measure.version, decision.index()));
-      if (decision.measure().norms() != v1::NORMS_GRADIENT && decision.measure().norms() != v1::NORMS_LAYER) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("decision ", decision.index(), " measures no known norms"));
-      }
-      measure.norms = decision.measure().norms() == v1::NORMS_GRADIENT ? Norms::kGradient : Norms::kLayer;
-      entry.what = std::move(measure);
-      return entry;
-    }
-    case v1::Decision::kRefuse:
-      entry.what = Refuse{.key = FromProto(decision.refuse().key()),
-                          .reason = ReasonOf(decision.refuse().outcome()),
-                          .staleness = decision.refuse().staleness()};
-      return entry;
-    case v1::Decision::kRelease:
-      entry.what = Release{.key = FromProto(decision.release())};
-      return entry;
-    case v1::Decision::kMark:
-      entry.what = Mark{.token = decision.mark().token(), .snapshot = decision.mark().snapshot()};
-      return entry;
-    case v1::Decision::kAmendment:
-      entry.what = AmendmentOf(decision.amendment());
-      return entry;
-    default:
-      return absl::InvalidArgumentError(absl::StrCat("decision ", decision.index(), " is of no known kind"));
+  absl::StatusOr<LogEntry::What> what = ReadWhat(decision);
+  if (!what.ok()) return refuse(what.status());
+  entry.what = *std::move(what);
+  return entry;
+}
+
+absl::Status Follow(const v1::Decision& decision, Shard& shard) {
+  const absl::StatusOr<LogEntry> entry = FromProto(decision);
+  if (!entry.ok()) {
+    shard.Fail(absl::InternalError(absl::StrCat("ps/0 decided what cannot be: ", entry.status().message())));
+    return absl::OkStatus();
   }
+  if (entry->index != shard.next_index()) {
+    return absl::CancelledError(absl::StrCat("entry ", entry->index, " of the log is out of order"));
+  }
+  shard.Append(*entry);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::ps

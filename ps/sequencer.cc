@@ -329,11 +329,23 @@ void Sequencer::OnExecuted(int server, int64_t index) {
     event.mutable_executed()->set_index(index);
     Tell(std::move(event));
   }
-  int64_t& executed = servers_[static_cast<size_t>(server)].executed;
-  executed = std::max(executed, index);
-  int64_t all = executed;
+  Server& follower = servers_[static_cast<size_t>(server)];
+  const int64_t given = follower.sink == nullptr ? next_index_ - 1 : follower.sent;  // whatever it says
+  follower.executed = std::max(follower.executed, std::min(index, given));
+  int64_t all = follower.executed;
   for (const Server& other : servers_) all = std::min(all, other.executed);
   while (!log_.empty() && log_.front().index <= all) log_.pop_front();
+}
+
+void Sequencer::OnWaiting(int server, int64_t index) {
+  MutexLock lock(mutex_);
+  if (!measuring_.has_value() || measuring_->index != index || measuring_->sums.count(server) != 0) return;
+  measuring_->seen_at.reset();
+}
+
+void Sequencer::WokeUp() {
+  MutexLock lock(mutex_);
+  if (measuring_.has_value()) measuring_->seen_at.reset();
 }
 
 int64_t Sequencer::version() const {

@@ -109,6 +109,8 @@ class SequencerPort {
   virtual void ReportSums(Sums sums) = 0;
   // The shard has executed the log up to `index`.
   virtual void ReportExecuted(int64_t index) = 0;
+  // The shard waits at `index` for gradients that are to be sent again. Said as long as it does.
+  virtual void ReportWaiting(int64_t index) = 0;
 };
 
 class Sequencer {
@@ -157,10 +159,14 @@ class Sequencer {
   // Ignored unless `sums` are of the Measure that is under way, and new.
   void OnSums(int server, Sums sums) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnExecuted(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What `server` has to measure waits there for workers that live, as long as it says so.
+  void OnWaiting(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // ABORTED, naming the servers whose sums are missing, when these have all been subscribed for 60 s of a Measure
-  // by the clock of these calls, of which the owner makes several a second.
+  // by the clock of these calls, of which the owner makes several a second, and none of them has said that it waits.
   absl::Status CheckMeasuring(TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_);
+  // This process has stood still for a while: what servers said meanwhile has not been heard, and their minute begins anew.
+  void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t version() const ABSL_LOCKS_EXCLUDED(mutex_);
   UpdateCounters counters() const ABSL_LOCKS_EXCLUDED(mutex_);

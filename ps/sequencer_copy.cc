@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "ps/declaration.h"
 #include "ps/follow_proto.h"
 #include "ps/policy_copy.h"
 #include "ps/sequencer.h"
@@ -96,7 +95,9 @@ absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
     measuring.emplace(std::get<Apply>(std::move(entry.what)));
     measuring->norms = static_cast<size_t>(copied.measuring().norms());
     measuring->index = copied.measuring().index();
-    for (const auto& [server, sums] : copied.measuring().sums()) measuring->sums[server] = FromProto(sums);
+    for (const auto& [server, sums] : copied.measuring().sums()) {
+      CAIRN_ASSIGN_OR_RETURN(measuring->sums[server], FromProto(sums));
+    }
   }
   std::deque<LogEntry::What> behind;
   for (const v1::Decision& decision : copied.behind()) {
@@ -109,6 +110,7 @@ absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
   const auto knows = [this](int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return server >= 0 && server < static_cast<int>(servers_.size());
   };
+  for (const int64_t executed : copied.executed()) fits &= executed >= 0 && executed < copied.next_index();
   for (const auto& [key, partial] : partials) fits &= std::all_of(partial.servers.begin(), partial.servers.end(), knows);
   if (measuring.has_value()) {
     fits &= measuring->norms < norms_.size() && measuring->index == copied.next_index() - 1 &&
@@ -154,19 +156,24 @@ absl::Status Sequencer::Replay(const v1::SequencerEvent& event) {
       OnStaged(event.staged().server(), gradient);
       return absl::OkStatus();
     }
-    case v1::SequencerEvent::kSums:
+    case v1::SequencerEvent::kSums: {
+      CAIRN_ASSIGN_OR_RETURN(Sums sums, FromProto(event.sums().sums()));
       if (!known(event.sums().server())) break;
-      OnSums(event.sums().server(), FromProto(event.sums().sums()));
+      OnSums(event.sums().server(), std::move(sums));
       return absl::OkStatus();
+    }
     case v1::SequencerEvent::kExecuted:
       if (!known(event.executed().server())) break;
       OnExecuted(event.executed().server(), event.executed().index());
       return absl::OkStatus();
-    case v1::SequencerEvent::kMark:
-      return WriteMark({.token = event.mark().token(), .snapshot = event.mark().snapshot()}).status();
-    case v1::SequencerEvent::kAmend:
-      return Amend(event.amend().incarnation(), event.amend().number(),
-                   AmendmentOf(event.amend().amendment()));
+    case v1::SequencerEvent::kMark: {
+      CAIRN_ASSIGN_OR_RETURN(const Mark mark, FromProto(event.mark()));
+      return WriteMark(mark).status();
+    }
+    case v1::SequencerEvent::kAmend: {
+      CAIRN_ASSIGN_OR_RETURN(const Amendment amendment, FromProto(event.amend().amendment()));
+      return Amend(event.amend().incarnation(), event.amend().number(), amendment);
+    }
     default:
       break;
   }

@@ -344,7 +344,6 @@ void Server::Tick() {
       job = nullptr;  // who serves it looks after it
     } else if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) {
       expired = CollectExpired(now, reasons);
-      for (const Membership::Expired& gone : expired) SendMember(gone.worker);
     }
     CollectWaiters(now, calls);
   }
@@ -356,6 +355,9 @@ void Server::Tick() {
     if (job->sequencer() != nullptr && !wait) {
       job->sequencer()->Leave(expired[i].worker, expired[i].incarnation);
     }
+    // The copy hears of the member last: of one whose lease it looks after itself it makes up for what went with us.
+    MutexLock lock(mutex_);
+    if (job_ == job) SendMember(expired[i].worker);
   }
   if (job != nullptr) {
     absl::Status failure = job->shard().failure();

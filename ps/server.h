@@ -135,6 +135,7 @@ class Server {
   // What is here of the copy of another process' part.
   struct Copying {
     std::shared_ptr<CopySink> sink;  // null: the stream has ended
+    bool has_shard = false, has_sequencer = false;  // their states have come
     bool whole = false;
     int64_t epoch = 0;  // of who serves the part
     uint64_t last_beat = 0;

@@ -174,6 +174,10 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
     copying_.sink->Answer(answer);
   }
   job->shard().Flush();
+  // Where the part itself has not failed its copy is at odds with it.
+  if (const absl::Status failure = job->shard().failure(); !failure.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("the copy of ", name(), "'s part failed: ", failure.message()));
+  }
   return absl::OkStatus();
 }
 
@@ -190,15 +194,22 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
   };
   switch (body.what_case()) {
     case v1::CopyBody::kShard:
-      return job_->shard().RestoreCopied(body.shard(), floats);
+      CAIRN_RETURN_IF_ERROR(job_->shard().RestoreCopied(body.shard(), floats));
+      copying_.has_shard = true;
+      return absl::OkStatus();
     case v1::CopyBody::kSequencer:
       if (job_->sequencer() == nullptr) break;
       CAIRN_RETURN_IF_ERROR(CheckCopied(body.sequencer().policy(), job_->job(), job_->most_workers()));
-      return job_->sequencer()->RestoreCopied(body.sequencer());
+      CAIRN_RETURN_IF_ERROR(job_->sequencer()->RestoreCopied(body.sequencer()));
+      copying_.has_sequencer = true;
+      return absl::OkStatus();
     case v1::CopyBody::kMembers:
       for (const v1::CopiedMember& member : body.members().members()) CAIRN_RETURN_IF_ERROR(put(member));
       return absl::OkStatus();
     case v1::CopyBody::kWhole:
+      if (!copying_.has_shard || (job_->sequencer() != nullptr && !copying_.has_sequencer)) {
+        return absl::InvalidArgumentError(absl::StrCat("a copy of ", name(), "'s part that is said to be whole is not"));
+      }
       copying_.whole = true;
       LogInfo("holds a whole copy of ", name(), "'s part");
       return absl::OkStatus();
@@ -231,8 +242,13 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
 }
 
 void Server::WokeUp() {
-  MutexLock lock(mutex_);
-  members_.HearAll(clock_.Now());
+  std::shared_ptr<ActiveJob> job;
+  {
+    MutexLock lock(mutex_);
+    members_.HearAll(clock_.Now());
+    job = job_;
+  }
+  if (job != nullptr && job->sequencer() != nullptr) job->sequencer()->WokeUp();
 }
 
 bool Server::copy_whole() const {
@@ -339,7 +355,11 @@ void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
     }
   }
   for (auto& call : calls) call();
-  if (!lost.empty()) Drop(lost);
+  if (lost.empty()) {
+    job->ReportWaiting();
+  } else {
+    Drop(lost);
+  }
 }
 
 void Server::Drop(const std::string& why) {

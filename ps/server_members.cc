@@ -123,7 +123,6 @@ void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> rep
     if (serves.ok() && job_ != nullptr && members_.Leave(request.worker(), request.incarnation())) {
       job = job_;
       task = members_.NameOf(request.worker());
-      SendMember(request.worker());
     }
     CollectWaiters(clock_.Now(), calls);
   }
@@ -135,6 +134,10 @@ void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> rep
   if (job != nullptr) {
     LogInfo(task, " left", request.message().empty() ? "" : ": ", request.message());
     if (job->sequencer() != nullptr) job->sequencer()->Leave(request.worker(), request.incarnation());
+    {
+      MutexLock lock(mutex_);
+      if (job_ == job) SendMember(request.worker());  // after the sequencer, as in Tick()
+    }
     if (request.reason() == v1::LEAVE_REASON_FAILED) {
       Fail(absl::InternalError(absl::StrCat(task, " failed: ", request.message())));
     }

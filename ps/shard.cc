@@ -17,6 +17,10 @@ constexpr int kReportEvery = 256;
 
 constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
+absl::Span<const Norms> NormsOf(const Optimizer* optimizer) {
+  return optimizer == nullptr ? absl::Span<const Norms>() : optimizer->norms();
+}
+
 std::string Describe(const PushKey& key) {
   return absl::StrCat("push of worker ", key.worker, " (incarnation ", key.incarnation, "), step ", key.step);
 }
@@ -43,11 +47,13 @@ Shard::Shard(Options options)
       meters_(options.meters),
       trace_(options.trace),
       server_(options.server),
+      leader_(options.leader),
       optimizer_(std::move(options.optimizer)),
       staleness_aware_learning_rate_(options.staleness_aware_learning_rate),
       final_version_(options.final_version > 0 ? options.final_version : kNoEnd),
       store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit,
-             options.crew) {
+             options.crew),
+      entries_(NormsOf(optimizer_.get()), options.initial_version, options.most_workers) {
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
   if (trace_ != nullptr) trace_->AtStep(options.initial_version + 1);
   if (options.update_ahead && store_.size() >= net::kWorthAhead) {
@@ -201,7 +207,13 @@ void Shard::Append(const LogEntry& entry) {
   MutexLock lock(mutex_);
   CAIRN_CHECK(entry.index == next_index_);
   ++next_index_;
-  queue_.push_back(PendingEntry{entry});
+  if (absl::Status admitted = entries_.Admit(entry); admitted.ok()) {
+    queue_.push_back(PendingEntry{entry});
+  } else {
+    queue_.push_back([this, why = absl::StrCat("ps/", leader_, " decided what cannot be: ", admitted.message())](Replies&) {
+      Fail(absl::InternalError(why));
+    });
+  }
 }
 
 void Shard::Flush() {

@@ -41,6 +41,7 @@
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
 #include "ps/accumulator.h"
+#include "ps/entry_check.h"
 #include "ps/ledger.h"
 #include "ps/marks.h"
 #include "ps/meters.h"
@@ -116,6 +117,8 @@ class Shard final : public LogSink {
     Meters* meters = nullptr;       // likewise; counts the updates
     TraceRecorder* trace = nullptr;  // likewise; is told of each step
     int server = 0;                  // whose shard it is
+    int leader = 0;                  // index of the server whose log it executes
+    int most_workers = std::numeric_limits<int>::max();  // have numbers below it
   };
   // Pushes that wait for their decision, and repeats of one of them: more are RESOURCE_EXHAUSTED.
   static constexpr size_t kMostStaged = 4096;
@@ -151,6 +154,7 @@ class Shard final : public LogSink {
   void WriteState(std::unique_ptr<Accumulator> state, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The log ---
+  // The job fails here at an entry that EntryCheck refuses.
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Flush() override ABSL_LOCKS_EXCLUDED(mutex_);
   void End() override {}  // a shard and its own sequencer are replaced together
@@ -168,8 +172,8 @@ class Shard final : public LogSink {
   // INVALID_ARGUMENT, without effect, for what does not fit this shard.
   absl::Status RestoreCopied(const v1::CopiedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION for an entry out of order; INVALID_ARGUMENT for one that does not end, or go on with,
-  // the update that is being measured. `mean`: null where the entry brings none, or is of no example.
+  // FAILED_PRECONDITION for an entry out of order; INVALID_ARGUMENT for one that EntryCheck refuses, or whose mean is not
+  // of this shard. `mean`: null where the entry brings none, or is of no example.
   absl::Status AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
                             std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WriteCopied(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -177,6 +181,8 @@ class Shard final : public LogSink {
   void TakePlace() ABSL_LOCKS_EXCLUDED(mutex_);
   // The pushes that the log waits for, since they went with another server.
   std::vector<PushKey> Missing() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Index of the entry that waits for them; 0: none does.
+  int64_t WaitsAt() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the job: everything that waits and all that comes is answered with `failure`. The first failure
   // stays.
@@ -250,8 +256,6 @@ class Shard final : public LogSink {
   }
   void ReportExecuted(int64_t index);
   void SendState();
-  // Of an optimizer that takes norms: a Measure for each in turn, and then the Apply.
-  absl::Status CheckFollows(const LogEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends the entry that is about to be executed, with the mean where it is the first to take it.
   void SendEntry(const LogEntry& entry, bool with_mean);
   void ExecuteMeasure(const LogEntry& entry, const Measure& measure) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -292,7 +296,7 @@ class Shard final : public LogSink {
   FaultPoints* const faults_;
   Meters* const meters_;
   TraceRecorder* const trace_;
-  const int server_;
+  const int server_, leader_;
   const std::unique_ptr<Optimizer> optimizer_;
   const bool staleness_aware_learning_rate_;
   std::atomic<int64_t> final_version_;  // the log may lower it
@@ -315,7 +319,7 @@ class Shard final : public LogSink {
   bool took_place_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front waits for them
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
-  size_t copied_measures_ ABSL_GUARDED_BY(mutex_) = 0;  // of the update whose Apply has not been copied
+  EntryCheck entries_ ABSL_GUARDED_BY(mutex_);  // that come: of all that have
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
   Marks marks_ ABSL_GUARDED_BY(mutex_);
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;

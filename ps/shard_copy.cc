@@ -13,18 +13,6 @@ namespace {
 // Entries and versions: beyond what any job comes to, and far from what an integer holds.
 constexpr int64_t kMostCounted = int64_t{1} << 60;
 
-absl::Span<const Gradient> ContributorsOf(const LogEntry& entry) {
-  if (const auto* apply = std::get_if<Apply>(&entry.what)) return apply->contributors;
-  if (const auto* measure = std::get_if<Measure>(&entry.what)) return measure->contributors;
-  return {};
-}
-
-int64_t VersionOf(const LogEntry& entry) {
-  if (const auto* apply = std::get_if<Apply>(&entry.what)) return apply->version;
-  if (const auto* measure = std::get_if<Measure>(&entry.what)) return measure->version;
-  return 0;
-}
-
 }  // namespace
 
 void Shard::WhenHeld(Reply reply) {
@@ -122,17 +110,28 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
     return absl::InvalidArgumentError(
         absl::StrCat("a copy at entry ", copied.next_index(), ", version ", copied.version()));
   }
-  if (state != nullptr && state->size() != store_.state_pool().buffer_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a copied state of ", state->size(), " values, not ",
-                                                   store_.state_pool().buffer_size()));
+  const int64_t size = state == nullptr ? 0 : state->size();
+  if (size != store_.state_pool().buffer_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a copied state of ", size, " values, not ", store_.state_pool().buffer_size()));
   }
+  if (copied.duplicates() < 0 || copied.rejected() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a copy with ", copied.duplicates(), " duplicates, ", copied.rejected(), " rejected pushes"));
+  }
+  v1::Amendment amended;
+  if (copied.has_learning_rate()) amended.set_learning_rate(copied.learning_rate());
+  CAIRN_RETURN_IF_ERROR(FromProto(amended).status());
   std::vector<std::pair<Gradient, int64_t>> held;
   for (const v1::HeldPush& push : copied.held()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(push.gradient()));
     held.emplace_back(gradient, push.staleness());
   }
   MutexLock lock(mutex_);
+  for (const auto& [gradient, staleness] : held) CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(gradient.key.worker));
+  for (const v1::LedgerEntry& entry : copied.ledger()) CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(entry.worker()));
   next_index_ = copied.next_index();
+  entries_.GoOnFrom(copied.version());
   ledger_.Restore(copied.ledger());
   for (const auto& [gradient, staleness] : held) {
     staged_[gradient.key].gradient = gradient;
@@ -158,13 +157,13 @@ absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& c
   if (copied.mean() && copied.examples() && mean == nullptr && store_.size() > 0) {
     return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " came without its mean"));
   }
-  CAIRN_RETURN_IF_ERROR(CheckValues(mean.get()));
+  if (mean != nullptr) CAIRN_RETURN_IF_ERROR(CheckValues(mean.get()));
   MutexLock lock(mutex_);
   if (entry.index != next_index_) {
     return absl::FailedPreconditionError(
         absl::StrCat("entry ", entry.index, " of the log, where ", next_index_, " comes next"));
   }
-  CAIRN_RETURN_IF_ERROR(CheckFollows(entry));
+  CAIRN_RETURN_IF_ERROR(entries_.Admit(entry));
   ++next_index_;
   PendingEntry pending = {.entry = entry};
   if (copied.mean()) {
@@ -173,22 +172,6 @@ absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& c
   }
   queue_.push_back(std::move(pending));
   return absl::OkStatus();
-}
-
-absl::Status Shard::CheckFollows(const LogEntry& entry) {
-  const absl::Span<const Norms> norms = optimizer_->norms();
-  const auto* measure = std::get_if<Measure>(&entry.what);
-  if (measure != nullptr && copied_measures_ < norms.size() && measure->norms == norms[copied_measures_]) {
-    ++copied_measures_;
-    return absl::OkStatus();
-  }
-  const size_t due = std::holds_alternative<Apply>(entry.what) ? norms.size() : 0;
-  if (measure == nullptr && copied_measures_ == due) {
-    copied_measures_ = 0;
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " of the log comes after ", copied_measures_,
-                                                 " of the ", norms.size(), " norms of an update"));
 }
 
 absl::Status Shard::WriteCopied(std::shared_ptr<const AlignedBuffer> values) {
@@ -202,9 +185,9 @@ absl::Status Shard::WriteCopied(std::shared_ptr<const AlignedBuffer> values) {
 }
 
 absl::Status Shard::CheckValues(const AlignedBuffer* values) const {
-  if (values == nullptr || values->size() == store_.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(values->size(), " copied values of a server that has ", store_.size()));
+  const int64_t size = values == nullptr ? 0 : values->size();
+  if (size == store_.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(size, " copied values of a server that has ", store_.size()));
 }
 
 void Shard::TakePlace() {
@@ -235,6 +218,13 @@ std::optional<std::variant<Shard::PendingEntry, Shard::PendingTask>> Shard::Next
 std::vector<PushKey> Shard::Missing() const {
   MutexLock lock(mutex_);
   return missing_;
+}
+
+int64_t Shard::WaitsAt() const {
+  MutexLock lock(mutex_);
+  if (missing_.empty() || queue_.empty()) return 0;
+  const auto* pending = std::get_if<PendingEntry>(&queue_.front());
+  return pending == nullptr ? 0 : pending->entry.index;
 }
 
 }  // namespace cairn::ps

@@ -23,6 +23,7 @@ class NowherePort final : public ps::SequencerPort {
   void ReportStaged(const ps::Gradient&) override {}
   void ReportSums(ps::Sums) override {}
   void ReportExecuted(int64_t) override {}
+  void ReportWaiting(int64_t) override {}
 };
 
 // Nobody listens there.
@@ -223,20 +224,17 @@ void ServerPlayer::OnFollowerMessage(const v1::FollowerMessage& message) {
     const auto gradient = ps::FromProto(message.staged());
     if (gradient.ok()) followed_->sequencer()->OnStaged(1, *gradient);
   } else if (message.has_sums()) {
-    followed_->sequencer()->OnSums(1, ps::FromProto(message.sums()));
+    auto sums = ps::FromProto(message.sums());
+    if (sums.ok()) followed_->sequencer()->OnSums(1, *std::move(sums));
+  } else if (message.has_waiting()) {
+    followed_->sequencer()->OnWaiting(1, message.waiting());
   } else {
     followed_->sequencer()->OnExecuted(1, message.executed());
   }
 }
 
 void ServerPlayer::OnDecision(const v1::Decision& decision) {
-  const auto entry = ps::FromProto(decision);
-  if (!entry.ok()) {
-    FUZZ_CHECK(!entry.status().message().empty());
-    return;
-  }
-  if (follower_shard_ == nullptr || entry->index != follower_shard_->next_index()) return;
-  follower_shard_->Append(*entry);
+  if (follower_shard_ == nullptr || !ps::Follow(decision, *follower_shard_).ok()) return;
   follower_shard_->Flush();
 }
 

@@ -65,6 +65,48 @@ class ElasticTest(IntegrationTest):
         for worker in (chief, later):
             self.assertNotRegex(worker.stderr, "going on from step|begins anew|joining again")
 
+    def assert_a_killed_server_loses_nothing(self, killed, rounds=True):
+        """One worker comes before a server is killed in the middle of training, another one afterwards; then the server is
+        started again. Workers stop themselves at steps of their own, and what they have been given is not done without
+        them: so each of these happens when it shall, whoever is fast."""
+        epochs = 3
+        flags = ["--sync_replicas" if rounds else "--mode=async", "--batch_size=10", f"--epochs={epochs}", "--novalidation",
+                 "--lease=300", "--ps_replication=1"]
+        cluster = Cluster(self, ps=2, workers=1)
+        servers = [cluster.start("ps", index, *(["--fault=applied:120:KILL"] if index == killed else [])) for index in range(2)]
+        chief = self.worker(cluster, 0, *flags, f"--summary={self.directory}/summary.json", "--fault=computed:20:STOP")
+        self.assert_stops(chief)
+        before = self.worker(cluster, 5, *flags, "--fault=computed:100:STOP")
+        self.assert_says(before, r"joined the job at step")
+        if not rounds:  # else it waits for the chief
+            self.assert_stops(before)
+        chief.signal(signal.SIGCONT)
+        self.assert_says(chief, r"2 workers take part now, 1 before")
+        self.assert_exit(-signal.SIGKILL, servers[killed])
+        after = self.worker(cluster, 9, *flags)
+        self.assert_says(after, r"joined the job at step")
+        servers[killed] = cluster.start("ps", killed)
+        for part in range(2):
+            self.assert_says(servers[killed], rf"holds a whole copy of ps/{part}'s part")
+        self.assert_stops(before)
+        before.signal(signal.SIGCONT)
+        self.assert_exit(DONE, chief, before, after, *servers, seconds=240)
+        summary = read_summary(self.directory / "summary.json")
+        self.assert_all_used_once(summary, epochs)
+        if rounds:  # else the last one may find nothing left to do
+            self.assertEqual(summary["workers_max"], 3)
+        for worker in (chief, before, after):
+            self.assertNotRegex(worker.stderr, "going on from step|begins anew|joining again")
+
+    def test_with_copies_workers_come_before_and_after_the_leader_is_killed(self):
+        self.assert_a_killed_server_loses_nothing(0)
+
+    def test_with_copies_workers_come_before_and_after_another_server_is_killed(self):
+        self.assert_a_killed_server_loses_nothing(1)
+
+    def test_with_copies_workers_come_before_and_after_the_leader_of_an_asynchronous_job_is_killed(self):
+        self.assert_a_killed_server_loses_nothing(0, rounds=False)
+
     def test_all_are_killed_and_others_go_on_from_the_checkpoint(self):
         epochs = 6
         flags = ["--sync_replicas", "--batch_size=10", f"--epochs={epochs}", "--novalidation", "--train_dir=train",

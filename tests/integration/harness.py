@@ -148,6 +148,16 @@ class IntegrationTest(unittest.TestCase):
         if not process.wait_for(pattern, seconds):
             self.fail(f"{process.name} did not say {pattern!r} within {seconds} s\n{self._stories()}")
 
+    def assert_stops(self, process, seconds=TIME_LIMIT):
+        """It stands still, by a SIGSTOP."""
+        deadline = time.monotonic() + seconds
+        while process.running and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T":
+                    return
+            time.sleep(0.02)
+        self.fail(f"{process.name} did not stop within {seconds} s\n{self._stories()}")
+
     def assert_refused(self, process, pattern):
         """Ended with a usage error: one line, which names the fault; nothing was started."""
         self.assert_exit(USAGE, process)

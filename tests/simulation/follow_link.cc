@@ -2,7 +2,6 @@
 
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "ps/follow_proto.h"
 
@@ -52,10 +51,13 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
     });
   }
   void Summed(const ps::Sums& sums) {
-    Tell([this, proto = ps::ToProto(sums)](ps::Sequencer& s) { s.OnSums(follower_.part, ps::FromProto(proto)); });
+    Tell([this, proto = ps::ToProto(sums)](ps::Sequencer& s) { s.OnSums(follower_.part, *ps::FromProto(proto)); });
   }
   void Executed(int64_t index) {
     Tell([this, index](ps::Sequencer& s) { s.OnExecuted(follower_.part, index); });
+  }
+  void Waiting(int64_t index) {
+    Tell([this, index](ps::Sequencer& s) { s.OnWaiting(follower_.part, index); });
   }
   // Its job is over.
   void End() {
@@ -107,14 +109,11 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
     });
   }
   void Deliver(const v1::Decision& decision) {
-    auto entry = ps::FromProto(decision);
-    if (!entry.ok() || entry->index != shard_->next_index()) {
+    if (!ps::Follow(decision, *shard_).ok()) {
       Break();
       return;
     }
-    const auto* apply = std::get_if<ps::Apply>(&entry->what);
-    if (apply != nullptr && apply->held) ++simulation_.held;
-    shard_->Append(*entry);
+    if (decision.apply().held()) ++simulation_.held;
     shard_->Flush();
   }
 
@@ -183,6 +182,7 @@ class FollowPort final : public ps::SequencerPort {
   void ReportStaged(const ps::Gradient& gradient) override { link_->Staged(gradient); }
   void ReportSums(ps::Sums sums) override { link_->Summed(sums); }
   void ReportExecuted(int64_t index) override { link_->Executed(index); }
+  void ReportWaiting(int64_t index) override { link_->Waiting(index); }
 
  private:
   const std::shared_ptr<FollowLink> link_;

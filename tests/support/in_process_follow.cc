@@ -15,6 +15,9 @@ class FollowStream final : public ps::LogSink {
   struct Executed {
     int64_t index;
   };
+  struct Waiting {
+    int64_t index;
+  };
 
   void Append(const ps::LogEntry& entry) override { log.Push(ps::ToProto(entry)); }
   void Flush() override {}
@@ -25,7 +28,7 @@ class FollowStream final : public ps::LogSink {
   }
 
   Pipe<v1::Decision> log;
-  using Report = std::variant<ps::Gradient, v1::Sums, Executed>;
+  using Report = std::variant<ps::Gradient, v1::Sums, Executed, Waiting>;
   Pipe<Report> reports;
 };
 
@@ -65,6 +68,7 @@ class FollowLink final : public ps::SequencerPort {
   void ReportStaged(const ps::Gradient& gradient) override { Report(gradient); }
   void ReportSums(ps::Sums sums) override { Report(ps::ToProto(sums)); }
   void ReportExecuted(int64_t index) override { Report(FollowStream::Executed{index}); }
+  void ReportWaiting(int64_t index) override { Report(FollowStream::Waiting{index}); }
 
  private:
   void Report(FollowStream::Report what) {
@@ -108,8 +112,10 @@ class FollowLink final : public ps::SequencerPort {
           if (breaker_.lose_sums_) {
             ++breaker_.lost_sums_;
           } else {
-            sequencer.OnSums(index_, ps::FromProto(*sums));
+            sequencer.OnSums(index_, ps::FromProto(*sums).value());
           }
+        } else if (const auto* waiting = std::get_if<FollowStream::Waiting>(&*what)) {
+          sequencer.OnWaiting(index_, waiting->index);
         } else {
           sequencer.OnExecuted(index_, std::get<FollowStream::Executed>(*what).index);
         }
@@ -121,7 +127,7 @@ class FollowLink final : public ps::SequencerPort {
       Delay delay(delay_.seed, 2 * attempt + 1, delay_.longest);
       while (auto decision = stream->log.Pop()) {
         delay.Wait();
-        shard_->Append(ps::FromProto(*decision).value());
+        if (!ps::Follow(*decision, *shard_).ok()) break;
         shard_->Flush();
       }
     }

@@ -107,6 +107,96 @@ TEST_F(CopySessionTest, AMeanOfAnotherSizeIsRefused) {
   EXPECT_THAT(Item(body, 6).message(), HasSubstr("6 copied values of a server that has 2"));
 }
 
+TEST_F(CopySessionTest, AStateWithoutValuesIsRefused) {
+  v1::CopyBody body;
+  body.mutable_shard()->set_next_index(1);
+  EXPECT_THAT(Item(body).message(), HasSubstr("a copied state of 0 values, not 6"));
+}
+
+TEST_F(CopySessionTest, WrittenValuesThatDoNotComeAreRefused) {
+  v1::CopyBody written;
+  written.set_written(1);
+  EXPECT_THAT(Item(written).message(), HasSubstr("0 copied values of a server that has 2"));
+}
+
+// States of the parts, and that it is whole.
+class WholeCopyTest : public CopySessionTest {
+ protected:
+  absl::Status ShardState() {
+    EXPECT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
+    v1::CopyBody body;
+    body.mutable_shard()->set_next_index(1);
+    return Item(body, 6);
+  }
+  absl::Status SequencerState() {
+    v1::CopyBody body;
+    body.mutable_sequencer()->set_next_index(1);
+    for (int server = 0; server < 2; ++server) body.mutable_sequencer()->add_executed(0);
+    return Item(body);
+  }
+  absl::Status Whole() {
+    v1::CopyBody body;
+    body.set_whole(true);
+    return Item(body);
+  }
+};
+
+TEST_F(WholeCopyTest, HasTheStatesOfAll) {
+  ASSERT_EQ(ShardState(), absl::OkStatus());
+  ASSERT_EQ(SequencerState(), absl::OkStatus());
+  EXPECT_EQ(Whole(), absl::OkStatus());
+  EXPECT_TRUE(server_.copy_whole());
+}
+
+TEST_F(WholeCopyTest, IsNoneWithoutTheShards) {
+  ASSERT_EQ(SequencerState(), absl::OkStatus());
+  EXPECT_THAT(Whole().message(), HasSubstr("a copy of ps/0's part that is said to be whole is not"));
+  EXPECT_FALSE(server_.copy_whole());
+}
+
+TEST_F(WholeCopyTest, IsNoneWithoutTheSequencers) {
+  ASSERT_EQ(ShardState(), absl::OkStatus());
+  EXPECT_THAT(Whole().message(), HasSubstr("a copy of ps/0's part that is said to be whole is not"));
+}
+
+TEST_F(WholeCopyTest, IsNoneAnyMoreWhenItFails) {
+  for (const absl::Status& status : {ShardState(), SequencerState(), Whole()}) ASSERT_EQ(status, absl::OkStatus());
+  v1::CopyBody body;
+  v1::Decision& decision = *body.mutable_entry()->mutable_decision();  // whose mean does not come
+  decision.set_index(1);
+  decision.mutable_apply()->set_version(1);
+  v1::StagedGradient& gradient = *decision.mutable_apply()->add_contributors();
+  gradient.mutable_key()->set_incarnation(1);
+  gradient.mutable_key()->set_step(1);
+  gradient.set_examples(1);
+  EXPECT_THAT(Item(body).message(), HasSubstr("the copy of ps/0's part failed: version 1 needs the push of worker 0"));
+  EXPECT_FALSE(server_.copy_whole());
+}
+
+struct StrangeEvent {
+  void (*fill)(v1::SequencerEvent& event);
+  const char* refusal;
+};
+class StrangeEventTest : public CopySessionTest, public testing::WithParamInterface<StrangeEvent> {};
+INSTANTIATE_TEST_SUITE_P(
+    Sequencer, StrangeEventTest,
+    testing::Values(StrangeEvent{[](v1::SequencerEvent& event) { event.mutable_mark()->set_token(std::string(257, 'x')); },
+                                 "a mark's name of 257 bytes"},
+                    StrangeEvent{[](v1::SequencerEvent& event) {
+                                   event.mutable_amend()->mutable_amendment()->set_learning_rate(-1);
+                                 },
+                                 "a learning rate of -1"},
+                    StrangeEvent{[](v1::SequencerEvent& event) {
+                                   event.mutable_sums()->mutable_sums()->add_slices()->add_gradient(-1);
+                                 },
+                                 "a sum of squares of -1"}));
+
+TEST_P(StrangeEventTest, IsRefused) {
+  v1::CopyBody body;
+  GetParam().fill(*body.mutable_event());
+  EXPECT_THAT(Item(body).message(), HasSubstr(GetParam().refusal));
+}
+
 class CopiedMemberTest : public CopySessionTest, public testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(BeyondTheJobs, CopiedMemberTest,
                          testing::Values(-1, std::numeric_limits<int>::min(), 4096, std::numeric_limits<int>::max()));

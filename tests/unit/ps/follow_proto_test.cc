@@ -78,7 +78,7 @@ TEST(FollowProto, SumsKeepTheirSlicesAndBandsToTheBit) {
                                 {"no rows", 0, {}}}};
   v1::Sums wire;
   ASSERT_TRUE(wire.ParseFromString(ToProto(sums).SerializeAsString()));
-  const Sums back = FromProto(wire);
+  const Sums back = FromProto(wire).value();
   EXPECT_EQ(back.index, 9);
   ASSERT_EQ(back.slices.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
@@ -145,7 +145,85 @@ TEST(FollowProto, AnUpdateToNoVersionIsRefused) {
       ToProto({.key = {.worker = 1, .incarnation = 2, .step = 3}, .base_version = 4, .examples = 5});
   decision.mutable_apply()->set_version(std::numeric_limits<int64_t>::min());
   EXPECT_EQ(std::string(FromProto(decision).status().message()),
-            "decision 7 makes version -9223372036854775808");
+            "decision 7: an update to version -9223372036854775808");
+}
+
+// What a leader that is confused, or no friend, may send in place of a good decision.
+class StrangeDecision : public testing::Test {
+ protected:
+  StrangeDecision() { decision_.set_index(7); }
+  static v1::StagedGradient Of(int worker) {
+    return ToProto({.key = {.worker = worker, .incarnation = 2, .step = 3}, .base_version = 4, .examples = 5});
+  }
+  std::string Refusal() const { return std::string(FromProto(decision_).status().message()); }
+
+  v1::Decision decision_;
+};
+
+TEST_F(StrangeDecision, AnUpdateOfTwoGradientsOfOneWorkerIsRefused) {
+  decision_.mutable_apply()->set_version(5);
+  for (int worker : {1, 2, 1}) *decision_.mutable_apply()->add_contributors() = Of(worker);
+  EXPECT_EQ(Refusal(), "decision 7: an update to version 5 takes two gradients of one worker");
+}
+
+TEST_F(StrangeDecision, AnUpdateOfAGradientFromItsOwnVersionIsRefused) {
+  decision_.mutable_measure()->set_version(4);
+  decision_.mutable_measure()->set_norms(v1::NORMS_GRADIENT);
+  *decision_.mutable_measure()->add_contributors() = Of(1);
+  EXPECT_EQ(Refusal(), "decision 7: an update to version 4 takes a gradient from version 4 of worker 1");
+}
+
+TEST_F(StrangeDecision, ARefusalOrReleaseOfNoPossiblePushIsRefused) {
+  decision_.mutable_refuse()->set_outcome(v1::OUTCOME_STALE);
+  *decision_.mutable_refuse()->mutable_key() = Of(-1).key();
+  EXPECT_THAT(Refusal(), testing::StartsWith("decision 7: no possible gradient: worker -1 "));
+  *decision_.mutable_release() = Of(-1).key();
+  EXPECT_THAT(Refusal(), testing::StartsWith("decision 7: no possible gradient: worker -1 "));
+}
+
+TEST_F(StrangeDecision, ARefusalThatIsNoneIsRefused) {
+  *decision_.mutable_refuse()->mutable_key() = Of(1).key();
+  decision_.mutable_refuse()->set_outcome(v1::OUTCOME_ACCEPTED);
+  EXPECT_EQ(Refusal(), "decision 7: a refusal with outcome 1");
+  decision_.mutable_refuse()->set_outcome(v1::OUTCOME_STALE);
+  decision_.mutable_refuse()->set_staleness(-3);
+  EXPECT_EQ(Refusal(), "decision 7: a gradient -3 versions old");
+}
+
+TEST_F(StrangeDecision, AMarkWithALongNameIsRefused) {
+  decision_.mutable_mark()->set_token(std::string(257, 'x'));
+  EXPECT_EQ(Refusal(), "decision 7: a mark's name of 257 bytes, at most 256");
+}
+
+TEST_F(StrangeDecision, ALearningRateThatIsNoneIsRefused) {
+  decision_.mutable_amendment()->set_learning_rate(-1);
+  EXPECT_EQ(Refusal(), "decision 7: a learning rate of -1 makes no sense");
+}
+
+TEST_F(StrangeDecision, ASumOfSquaresBelowZeroIsRefused) {
+  decision_.mutable_mark()->set_token("m");
+  v1::SliceSquares& known = *decision_.add_known();
+  known.set_variable("a");
+  known.add_values(-2);
+  EXPECT_EQ(Refusal(), "decision 7: a sum of squares of -2 in 'a'");
+  v1::Sums sums;
+  *sums.add_slices() = known;
+  EXPECT_EQ(FromProto(sums).status(), absl::InvalidArgumentError("a sum of squares of -2 in 'a'"));
+}
+
+TEST_F(StrangeDecision, EndsTheJobOfWhoFollowsAndNamesWhoLeads) {
+  Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
+  decision_.set_index(1);
+  EXPECT_EQ(Follow(decision_, shard), absl::OkStatus());
+  EXPECT_EQ(shard.failure(), absl::InternalError("ps/0 decided what cannot be: decision 1: of no known kind"));
+}
+
+TEST_F(StrangeDecision, OutOfOrderIsOfAnotherLeader) {
+  Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
+  decision_.mutable_mark()->set_token("m");
+  EXPECT_EQ(Follow(decision_, shard).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(shard.next_index(), 1);
+  EXPECT_EQ(shard.failure(), absl::OkStatus());
 }
 
 }  // namespace

@@ -14,9 +14,11 @@ class RecordingPort final : public SequencerPort {
   void ReportStaged(const Gradient& gradient) override { staged.push_back(gradient.key); }
   void ReportSums(Sums reported) override { sums.push_back(std::move(reported)); }
   void ReportExecuted(int64_t index) override { executed = index; }
+  void ReportWaiting(int64_t index) override { waiting.push_back(index); }
   std::vector<PushKey> staged;
   std::vector<Sums> sums;
   int64_t executed = 0;
+  std::vector<int64_t> waiting;
 };
 
 }  // namespace cairn::ps

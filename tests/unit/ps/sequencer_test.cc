@@ -195,6 +195,18 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   EXPECT_THAT(late->entries, ElementsAre("3: mark c"));
 }
 
+TEST_F(SequencerTest, AServerThatSaysItHasExecutedWhatThereIsNotIsNotBelieved) {
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()), absl::OkStatus());
+  ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
+  sequencer_.OnExecuted(1, 1000);
+  sequencer_.OnExecuted(0, 1);
+  ASSERT_TRUE(sequencer_.WriteMark({.token = "b"}).ok());
+  sequencer_.OnExecuted(0, 2);
+  const auto again = std::make_shared<RecordingSink>();
+  EXPECT_EQ(sequencer_.Subscribe(1, 2, again), absl::OkStatus());
+  EXPECT_THAT(again->entries, ElementsAre("2: mark b"));
+}
+
 TEST_F(SequencerTest, WhileAServerStandsStillTheLogTakesNoMoreThanItsLimitFromClients) {
   for (size_t mark = 0; mark < Sequencer::kMostUnexecuted; ++mark) {
     ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
@@ -334,6 +346,41 @@ TEST_F(MeasuringSequencerTest, AServerThatIsNotThereIsWaitedForAndHasItsMinuteWh
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(59)), absl::OkStatus());
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(60)).code(),
             absl::StatusCode::kAborted);
+}
+
+TEST_F(MeasuringSequencerTest, AServerHasItsMinuteWhenItHasTheGradientsThatItWaitedFor) {
+  TimePoint now = TimePoint(std::chrono::hours(1));
+  StageOnBoth(1);
+  Report(0, 1, {});
+  for (int second = 0; second < 600; ++second) {
+    sequencer_.OnWaiting(1, 1);
+    now += std::chrono::seconds(1);
+    ASSERT_EQ(sequencer_.CheckMeasuring(now), absl::OkStatus()) << second;
+  }
+  EXPECT_EQ(sequencer_.CheckMeasuring(now + std::chrono::seconds(59)), absl::OkStatus());
+  EXPECT_EQ(sequencer_.CheckMeasuring(now + std::chrono::seconds(60)).code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(MeasuringSequencerTest, OnlyAServerWhoseSumsAreMissingWaitsAndOnlyAtTheirMeasure) {
+  const TimePoint start = TimePoint(std::chrono::hours(1));
+  StageOnBoth(1);
+  Report(0, 1, {});
+  EXPECT_EQ(sequencer_.CheckMeasuring(start), absl::OkStatus());
+  sequencer_.OnWaiting(0, 1);
+  sequencer_.OnWaiting(1, 7);
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::seconds(60)).code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(MeasuringSequencerTest, ALeaderThatHasStoodStillGivesTheServersAnotherMinute) {
+  const TimePoint start = TimePoint(std::chrono::hours(1));
+  StageOnBoth(1);
+  Report(0, 1, {});
+  EXPECT_EQ(sequencer_.CheckMeasuring(start), absl::OkStatus());
+  sequencer_.WokeUp();
+  const TimePoint awake = start + std::chrono::minutes(10);
+  EXPECT_EQ(sequencer_.CheckMeasuring(awake), absl::OkStatus());
+  EXPECT_EQ(sequencer_.CheckMeasuring(awake + std::chrono::seconds(59)), absl::OkStatus());
+  EXPECT_EQ(sequencer_.CheckMeasuring(awake + std::chrono::seconds(60)).code(), absl::StatusCode::kAborted);
 }
 
 // What the copy of a sequencer is told, as it is sent.

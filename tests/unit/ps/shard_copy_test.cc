@@ -23,7 +23,8 @@ class CopiedShard {
  public:
   CopiedShard()
       : shard({.slices = Vectors({{"a", 2}}),
-               .optimizer = MakeOptimizer({"Lamb", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value()}) {}
+               .optimizer = MakeOptimizer({"Lamb", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
+               .most_workers = 2}) {}
 
   LogEntry MeasureOf(Norms norms, VariableSquares known = {}) {
     return {.what = Measure{.version = 1, .contributors = {gradient}, .norms = norms}, .known = std::move(known)};
@@ -98,8 +99,10 @@ TEST(CopiedShard, AMeasureWhoseGradientsWentWaitsForThem) {
   copy.TakePlace();
   copy.Decide(copy.MeasureOf(Norms::kGradient));
   EXPECT_THAT(copy.shard.Missing(), ElementsAre(copy.gradient.key));
+  EXPECT_EQ(copy.shard.WaitsAt(), 1);
   EXPECT_THAT(copy.port.sums, IsEmpty());
   copy.PushAgain();
+  EXPECT_EQ(copy.shard.WaitsAt(), 0);
   ASSERT_EQ(copy.port.sums.size(), 1u);
   EXPECT_THAT(copy.port.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
   copy.Decide(copy.MeasureOf(Norms::kLayer, kClipped));
@@ -121,6 +124,71 @@ TEST(CopiedShard, RefusesWhatIsNoPartOfTheUpdateThatIsMeasured) {
   EXPECT_FALSE(copy.Copy(layer, /*with_mean=*/false).ok());
   ASSERT_EQ(copy.Copy(copy.TheApply(), /*with_mean=*/false), absl::OkStatus());
   EXPECT_EQ(copy.shard.failure(), absl::OkStatus());
+}
+
+TEST(CopiedShard, RefusesAnUpdateThatIsNotTheNextOne) {
+  CopiedShard copy;
+  LogEntry later = copy.MeasureOf(Norms::kGradient);
+  std::get<Measure>(later.what).version = 2;
+  EXPECT_THAT(std::string(copy.Copy(later, /*with_mean=*/true).message()),
+              HasSubstr("entry 1 of the log is of the update to version 2, and comes after version 0"));
+}
+
+TEST(CopiedShard, GoesOnFromTheVersionOfTheStateThatItGot) {
+  CopiedShard copy;
+  v1::CopiedShard state;
+  state.set_next_index(7);
+  state.set_version(5);
+  ASSERT_EQ(copy.shard.RestoreCopied(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
+  LogEntry next = copy.MeasureOf(Norms::kGradient);
+  EXPECT_FALSE(copy.Copy(next, /*with_mean=*/true).ok());
+  std::get<Measure>(next.what).version = 6;
+  EXPECT_EQ(copy.Copy(next, /*with_mean=*/true), absl::OkStatus());
+}
+
+TEST(CopiedShard, RefusesWhatIsAboutAWorkerThatTheJobLacks) {
+  CopiedShard copy;
+  LogEntry strange = copy.MeasureOf(Norms::kGradient);
+  std::get<Measure>(strange.what).contributors[0].key.worker = 2;
+  const PushKey key = std::get<Measure>(strange.what).contributors[0].key;
+  for (const LogEntry& entry : {strange, LogEntry{.what = Refuse{.key = key}}, LogEntry{.what = Release{.key = key}}}) {
+    EXPECT_THAT(std::string(copy.Copy(entry, /*with_mean=*/true).message()),
+                HasSubstr("entry 1 of the log is about worker 2 of a job of 2"));
+  }
+}
+
+// A state of the shard that cannot be, and what its refusal says.
+struct StrangeState {
+  void (*change)(v1::CopiedShard& state);
+  const char* refusal;
+};
+class StrangeStateTest : public testing::TestWithParam<StrangeState> {};
+INSTANTIATE_TEST_SUITE_P(
+    Shard, StrangeStateTest,
+    testing::Values(
+        StrangeState{[](v1::CopiedShard& state) { state.set_next_index(0); }, "a copy at entry 0, version 5"},
+        StrangeState{[](v1::CopiedShard& state) { state.set_version(-1); }, "a copy at entry 7, version -1"},
+        StrangeState{[](v1::CopiedShard& state) { state.set_rejected(-2); }, "0 duplicates, -2 rejected pushes"},
+        StrangeState{[](v1::CopiedShard& state) { state.set_learning_rate(-1); }, "a learning rate of -1"},
+        StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(2); }, "worker 2 of a job of 2"},
+        StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(-1); }, "worker -1 of a job of 2"},
+        StrangeState{[](v1::CopiedShard& state) {
+                       v1::PushKey& key = *state.add_held()->mutable_gradient()->mutable_key();
+                       key.set_worker(2);
+                       key.set_incarnation(1);
+                       key.set_step(1);
+                     },
+                     "worker 2 of a job of 2"}));
+
+TEST_P(StrangeStateTest, IsRefused) {
+  CopiedShard copy;
+  v1::CopiedShard state;
+  state.set_next_index(7);
+  state.set_version(5);
+  GetParam().change(state);
+  EXPECT_THAT(std::string(copy.shard.RestoreCopied(state, std::make_shared<AlignedBuffer>(6)).message()),
+              HasSubstr(GetParam().refusal));
+  EXPECT_EQ(copy.shard.next_index(), 1);
 }
 
 }  // namespace

@@ -275,6 +275,22 @@ TEST_F(ShardTest, AnUpdateOfAPushThatIsNotHereFailsTheJob) {
   EXPECT_EQ(shard_.store().current().version, 0);
 }
 
+TEST_F(ShardTest, AMeasureWhereUpdatesTakeNoNormsFailsTheJob) {
+  Push(Key(0, 1), {1, 2}, first_);
+  Decide(Measure{.version = 1, .contributors = {From(Key(0, 1))}, .norms = Norms::kGradient});
+  EXPECT_EQ(first_->status(), absl::InternalError("ps/0 decided what cannot be: entry 1 of the log measures an update, "
+                                                  "and the job's optimizer takes no norms"));
+  EXPECT_THAT(port_.sums, IsEmpty());
+}
+
+TEST_F(ShardTest, AnUpdateToAnotherVersionThanTheNextFailsTheJob) {
+  Push(Key(0, 1), {1, 2}, first_);
+  ApplyRound(2, {Key(0, 1)});
+  EXPECT_EQ(first_->status(), absl::InternalError("ps/0 decided what cannot be: entry 1 of the log is of the update to "
+                                                  "version 2, and comes after version 0"));
+  EXPECT_EQ(shard_.store().current().version, 0);
+}
+
 TEST_F(ShardTest, AnUpdateThatCountsAPushWithoutValuesFailsTheJob) {
   auto push = shard_.BeginPush({.gradient = {.key = Key(0, 1), .base_version = 0, .examples = 0}});
   shard_.FinishPush(std::move(push),
@@ -445,65 +461,6 @@ TEST(ShardMemory, ASnapshotWithoutRoomForItsSlotsIsRefused) {
   EXPECT_TRUE(small.Read("values")->ok());
   EXPECT_THAT(std::string(small.Read("state")->status().message()),
               HasSubstr("no memory for the slots of a snapshot, 7.45e-09 GiB"));
-}
-
-// The same shard where no gradient may be longer than 5.
-class ClippingShardTest : public testing::Test {
- protected:
-  ClippingShardTest()
-      : shard_({.slices = Vectors({{"a", 2}}),
-                .optimizer = MakeOptimizer({"SGD", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
-                .final_version = 0}) {
-    shard_.ConnectTo(&port_);
-    auto push = shard_.BeginPush({.gradient = gradient_, .read_values = true});
-    EXPECT_EQ(push->AddChunk(At(0), Bytes({6, 8})), absl::OkStatus());
-    shard_.FinishPush(std::move(push),
-                      [this](absl::StatusOr<PushResult> result) { answer_ = std::move(result); });
-  }
-  void Decide(LogEntry entry) {
-    entry.index = shard_.next_index();
-    shard_.Append(entry);
-    shard_.Flush();
-  }
-  const Gradient gradient_ = {
-      .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
-  RecordingPort port_;
-  Shard shard_;
-  PushAnswer answer_;
-};
-
-TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesThoseOfAllServers) {
-  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
-  ASSERT_EQ(port_.sums.size(), 1u);
-  EXPECT_EQ(port_.sums[0].index, 1);
-  ASSERT_EQ(port_.sums[0].slices.size(), 1u);
-  EXPECT_THAT(port_.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
-  EXPECT_FALSE(answer_.has_value());
-  EXPECT_EQ(shard_.store().current().version, 0);
-  // Another server has as much again and three times more: 20 in all.
-  Decide({.what = Apply{.version = 1, .contributors = {gradient_}},
-          .known = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}}});
-  EXPECT_EQ((*answer_)->outcome, v1::OUTCOME_ACCEPTED);
-  EXPECT_THAT(ToVector((*answer_)->values), ElementsAre(-1.5f, -2));
-}
-
-TEST_F(ClippingShardTest, SumsThatAreNotAnsweredCanBeSaidAgain) {
-  EXPECT_FALSE(shard_.UnansweredSums().has_value());
-  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
-  ASSERT_TRUE(shard_.UnansweredSums().has_value());
-  EXPECT_EQ(shard_.UnansweredSums()->index, 1);
-  EXPECT_EQ(shard_.UnansweredSums()->slices[0].bands, port_.sums[0].slices[0].bands);
-  Decide({.what = Apply{.version = 1, .contributors = {gradient_}}, .known = {{"a", {.gradient = 100}}}});
-  EXPECT_FALSE(shard_.UnansweredSums().has_value());
-}
-
-TEST_F(ClippingShardTest, AMeasureOfAPushThatIsNotHereFailsTheJob) {
-  Gradient other = gradient_;
-  other.key.worker = 4;
-  Decide({.what = Measure{.version = 1, .contributors = {other}, .norms = Norms::kGradient}});
-  EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(port_.sums, IsEmpty());
-  EXPECT_EQ(answer_->status(), shard_.failure());
 }
 
 }  // namespace

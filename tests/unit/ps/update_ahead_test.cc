@@ -33,6 +33,7 @@ class QuietPort final : public SequencerPort {
   void ReportStaged(const Gradient&) override {}
   void ReportSums(Sums) override {}
   void ReportExecuted(int64_t) override {}
+  void ReportWaiting(int64_t) override {}
 };
 
 // A worker's push to one shard, and what came back for it.

@@ -1,0 +1,211 @@
+// A server that has taken the place of another one, in the middle of an update that takes norms.
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/copy_session.h"
+#include "ps/server.h"
+#include "tests/support/fake_clock.h"
+#include "tests/unit/ps/pieces.h"
+#include "tests/unit/ps/recording_port.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class DeafSink final : public CopySink {
+ public:
+  void Answer(const v1::CopyAnswer&) override {}
+  void Close(absl::Status) override {}
+};
+
+// In ps/0's process the copy of ps/1's part, of two elements, which has taken its place. ps/0 asks for the norm of an update
+// whose gradient went with the process that is gone.
+class ServerThatTookThePlace : public testing::Test {
+ protected:
+  ServerThatTookThePlace()
+      : server_({.index = 1,
+                 .place = 0,
+                 .connect_to_leader = [this](const v1::Job&, std::shared_ptr<Shard> shard, int64_t) {
+                   auto port = std::make_unique<RecordingPort>();
+                   leader_ = port.get();
+                   shard_ = std::move(shard);
+                   return port;
+                 },
+                 .connect_to_copy = [](const std::string&, int, CopyStreamHandler&) -> std::unique_ptr<CopyStream> {
+                   return nullptr;
+                 },
+                 .copies_by_calls = true},
+                clock_) {
+    v1::CopyBody origin, shard, members, whole;
+    v1::Job& job = *origin.mutable_origin()->mutable_job();
+    job.set_mode(v1::MODE_SYNC);
+    job.set_ps_replication(1);
+    job.add_workers("worker/0");
+    for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
+    job.set_lease_seconds(300);
+    job.mutable_optimizer()->set_name("SGD");
+    (*job.mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 5;
+    for (const net::Slice& slice : Vectors({{"a", 2}})) *origin.mutable_origin()->add_slices() = slice.ToProto();
+    shard.mutable_shard()->set_next_index(1);
+    v1::CopiedMember& worker = *members.mutable_members()->add_members();
+    worker.set_incarnation(1);
+    worker.set_live(true);
+    whole.set_whole(true);
+    Copy(origin);
+    v1::CopyHeader floats;
+    floats.mutable_floats()->set_state(true);
+    EXPECT_EQ(session_.OnFrame(floats, Bytes({1, 2})), absl::OkStatus());
+    Copy(shard, 2);
+    Copy(members);
+    Copy(whole);
+    server_.CopyClosed(sink_.get());
+    server_.Promote({}, [](const absl::StatusOr<v1::PromoteResponse>& promoted) {
+      EXPECT_EQ(promoted.status(), absl::OkStatus());
+    });
+    shard_->Append({.index = 1, .what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+    shard_->Flush();
+  }
+
+  void Copy(const v1::CopyBody& body, int64_t floats = 0) {
+    v1::CopyHeader header;
+    header.mutable_item()->set_number(++number_);
+    header.mutable_item()->set_text(body.SerializeAsString());
+    header.mutable_item()->set_floats(floats);
+    EXPECT_EQ(session_.OnFrame(header, {}), absl::OkStatus());
+  }
+  void Heartbeat() {
+    v1::HeartbeatRequest request;
+    request.set_incarnation(1);
+    server_.Heartbeat(request, [](const absl::StatusOr<v1::HeartbeatResponse>& response) {
+      EXPECT_EQ(response.status(), absl::OkStatus());
+    });
+  }
+
+  const Gradient gradient_ = {
+      .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
+  test::FakeClock clock_;
+  RecordingPort* leader_ = nullptr;
+  std::shared_ptr<Shard> shard_;
+  Server server_;
+  std::shared_ptr<DeafSink> sink_ = std::make_shared<DeafSink>();
+  CopySession session_{server_, sink_};
+  uint64_t number_ = 0;
+};
+
+TEST_F(ServerThatTookThePlace, SaysThatItWaitsAsLongAsTheGradientIsNotThereAndItsWorkerLives) {
+  for (int minute = 0; minute < 10; ++minute) {
+    clock_.Advance(std::chrono::minutes(1));
+    Heartbeat();
+    server_.Tick();
+  }
+  EXPECT_THAT(leader_->waiting, SizeIs(10));
+  EXPECT_THAT(leader_->waiting, testing::Each(1));
+  EXPECT_THAT(leader_->sums, IsEmpty());
+  auto push = shard_->BeginPush({.gradient = gradient_});
+  EXPECT_EQ(push->AddChunk(At(0), Bytes({3, 4})), absl::OkStatus());
+  shard_->FinishPush(std::move(push), [](const absl::StatusOr<PushResult>&) {});
+  ASSERT_THAT(leader_->sums, SizeIs(1));
+  EXPECT_THAT(leader_->sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 25}));
+  server_.Tick();
+  EXPECT_THAT(leader_->waiting, SizeIs(10));
+  EXPECT_TRUE(server_.ready());
+}
+
+TEST_F(ServerThatTookThePlace, DropsThePartWhenThatWorkersLeaseRunsOut) {
+  clock_.Advance(std::chrono::seconds(299));
+  server_.Tick();
+  EXPECT_TRUE(server_.ready());
+  clock_.Advance(std::chrono::seconds(2));
+  server_.Tick();
+  EXPECT_FALSE(server_.ready());
+}
+
+// What is sent to the copy.
+class RecordingStream final : public CopyStream {
+ public:
+  explicit RecordingStream(std::vector<v1::CopyBody>& sent) : sent_(sent) {}
+  void Send(uint64_t, CopyItem item) override { sent_.push_back(std::move(item.body)); }
+
+ private:
+  std::vector<v1::CopyBody>& sent_;
+};
+
+// ps/0 with its copy, and two workers.
+class CopiedServer : public testing::Test {
+ protected:
+  CopiedServer()
+      : server_({.index = 0,
+                 .connect_to_leader = nullptr,
+                 .connect_to_copy = [this](const std::string&, int, CopyStreamHandler& handler) {
+                   copy_ = &handler;
+                   return std::make_unique<RecordingStream>(sent_);
+                 },
+                 .copies_by_calls = true},
+                clock_) {
+    v1::CreateRequest create;
+    v1::Job& job = *create.mutable_job();
+    job.set_mode(v1::MODE_SYNC);
+    job.set_ps_replication(1);
+    for (const char* worker : {"worker/0", "worker/1"}) job.add_workers(worker);
+    for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
+    job.set_lease_seconds(10);
+    job.mutable_optimizer()->set_name("SGD");
+    for (const net::Slice& slice : Vectors({{"a", 2}})) *create.add_slices() = slice.ToProto();
+    uint64_t layout = 0;
+    server_.Create(create, [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });
+    server_.OnInitialised(layout);
+    for (int step = 0; step < 4; ++step) {
+      server_.KeepUpCopies();
+      v1::CopyAnswer answer;
+      answer.set_held(sent_.size());
+      copy_->OnAnswer(answer);
+    }
+    server_.Tick();
+    EXPECT_TRUE(server_.ready());
+    for (int worker : {0, 1}) {
+      v1::JoinRequest join;
+      join.set_worker(worker);
+      server_.Join(join, [](const absl::StatusOr<v1::JoinResponse>&) {});
+    }
+    sent_.clear();
+  }
+  // What the copy hears of a worker's end, in this order.
+  std::vector<std::string> Told(int worker) const {
+    std::vector<std::string> told;
+    for (const v1::CopyBody& body : sent_) {
+      if (body.has_member() && body.member().worker() == worker) told.push_back(body.member().live() ? "lives" : "gone");
+      if (body.event().has_leave() && body.event().leave().worker() == worker) told.push_back("leaves");
+    }
+    return told;
+  }
+
+  test::FakeClock clock_;
+  std::vector<v1::CopyBody> sent_;
+  CopyStreamHandler* copy_ = nullptr;
+  Server server_;
+};
+
+// A copy that knows only the first takes the place with a member whose lease runs out; with the other alone, nobody would
+// ever take the worker out of the round.
+TEST_F(CopiedServer, ItsSequencerHearsOfALeaseThatRanOutBeforeItsMembersDo) {
+  clock_.Advance(std::chrono::seconds(11));
+  server_.Tick();
+  EXPECT_THAT(Told(1), ElementsAre("leaves", "gone"));
+}
+
+TEST_F(CopiedServer, ItsSequencerHearsOfAWorkerThatLeavesBeforeItsMembersDo) {
+  v1::LeaveRequest leave;
+  leave.set_worker(1);
+  leave.set_incarnation(1);
+  server_.Leave(leave, [](const absl::StatusOr<v1::LeaveResponse>&) {});
+  EXPECT_THAT(Told(1), ElementsAre("leaves", "gone"));
+}
+
+}  // namespace
+}  // namespace cairn::ps

@@ -1,0 +1,88 @@
+// A shard whose updates take norms: what it measures, and what must come in between.
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/shard.h"
+#include "tests/unit/ps/pieces.h"
+#include "tests/unit/ps/recording_port.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A shard of two elements under SGD at rate 1, where no gradient may be longer than 5. The test is its sequencer.
+class ClippingShardTest : public testing::Test {
+ protected:
+  ClippingShardTest()
+      : shard_({.slices = Vectors({{"a", 2}}),
+                .optimizer = MakeOptimizer({"SGD", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
+                .final_version = 0}) {
+    shard_.ConnectTo(&port_);
+    auto push = shard_.BeginPush({.gradient = gradient_, .read_values = true});
+    EXPECT_EQ(push->AddChunk(At(0), Bytes({6, 8})), absl::OkStatus());
+    shard_.FinishPush(std::move(push),
+                      [this](absl::StatusOr<PushResult> result) { answer_ = std::move(result); });
+  }
+  void Decide(LogEntry entry) {
+    entry.index = shard_.next_index();
+    shard_.Append(entry);
+    shard_.Flush();
+  }
+  const Gradient gradient_ = {
+      .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
+  RecordingPort port_;
+  Shard shard_;
+  std::optional<absl::StatusOr<PushResult>> answer_;  // nothing while the push waits
+};
+
+TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesThoseOfAllServers) {
+  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+  ASSERT_EQ(port_.sums.size(), 1u);
+  EXPECT_EQ(port_.sums[0].index, 1);
+  ASSERT_EQ(port_.sums[0].slices.size(), 1u);
+  EXPECT_THAT(port_.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
+  EXPECT_FALSE(answer_.has_value());
+  EXPECT_EQ(shard_.store().current().version, 0);
+  // Another server has as much again and three times more: 20 in all.
+  Decide({.what = Apply{.version = 1, .contributors = {gradient_}},
+          .known = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}}});
+  EXPECT_EQ((*answer_)->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_THAT(ToVector((*answer_)->values), ElementsAre(-1.5f, -2));
+}
+
+TEST_F(ClippingShardTest, SumsThatAreNotAnsweredCanBeSaidAgain) {
+  EXPECT_FALSE(shard_.UnansweredSums().has_value());
+  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+  ASSERT_TRUE(shard_.UnansweredSums().has_value());
+  EXPECT_EQ(shard_.UnansweredSums()->index, 1);
+  EXPECT_EQ(shard_.UnansweredSums()->slices[0].bands, port_.sums[0].slices[0].bands);
+  Decide({.what = Apply{.version = 1, .contributors = {gradient_}}, .known = {{"a", {.gradient = 100}}}});
+  EXPECT_FALSE(shard_.UnansweredSums().has_value());
+}
+
+TEST_F(ClippingShardTest, AnUpdateThatWasNotMeasuredFailsTheJob) {
+  Decide({.what = Apply{.version = 1, .contributors = {gradient_}}});
+  EXPECT_EQ(answer_->status(), absl::InternalError("ps/0 decided what cannot be: entry 1 of the log comes after 0 of the 1 "
+                                                   "norms of an update"));
+}
+
+TEST_F(ClippingShardTest, AMeasureOfOtherNormsFailsTheJob) {
+  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kLayer}});
+  EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(port_.sums, IsEmpty());
+}
+
+TEST_F(ClippingShardTest, AMeasureOfAPushThatIsNotHereFailsTheJob) {
+  Gradient other = gradient_;
+  other.key.worker = 4;
+  Decide({.what = Measure{.version = 1, .contributors = {other}, .norms = Norms::kGradient}});
+  EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(port_.sums, IsEmpty());
+  EXPECT_EQ(answer_->status(), shard_.failure());
+}
+
+}  // namespace
+}  // namespace cairn::ps
