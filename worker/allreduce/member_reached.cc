@@ -125,7 +125,8 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
     default:
       status = absl::InvalidArgumentError(absl::StrCat("ring: a frame of kind ", header.kind_case()));
   }
-  if (status.ok()) return status;
+  // UNAVAILABLE: it went while what it had lent was read, as the end of the stream says too.
+  if (status.ok() || absl::IsUnavailable(status)) return status;
   status = Annotate(status, absl::StrCat("from ", name(left())));
   Break(inlet.formation, status);
   return status;

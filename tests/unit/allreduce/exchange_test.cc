@@ -1,6 +1,7 @@
 // Workers of one process, each with its own thread, over links that stay in the process, or over this host's sockets.
 #include "worker/allreduce/ring_exchange.h"
 
+#include <atomic>
 #include <cmath>
 #include <deque>
 #include <functional>
@@ -30,6 +31,17 @@ struct Slot {
   Mutex mutex;
   RingHost* host = nullptr;
   std::set<Pipe*> pipes;  // to it
+  std::atomic<bool> lender_goes{false};  // while the next payload to it is read
+};
+
+class GoneLender final : public net::LentBytes {
+ public:
+  explicit GoneLender(size_t size) : size_(size) {}
+  size_t size() const override { return size_; }
+  absl::Status Read(size_t, absl::Span<char>) const override { return absl::UnavailableError("it has gone"); }
+
+ private:
+  const size_t size_;
 };
 
 // Frames one way, and Bye the other, by a thread of their own.
@@ -105,7 +117,9 @@ class Pipe {
       }
       const absl::Span<const char> run(reinterpret_cast<const char*>(frame.payload.data()),
                                        frame.payload.size() * sizeof(float));
-      why = called_->OnFrame(frame.header, run.empty() ? net::Payload() : net::Payload(&run, 1));
+      const GoneLender gone(run.size());
+      const bool lost = !run.empty() && slot_.lender_goes.exchange(false);
+      why = called_->OnFrame(frame.header, run.empty() ? net::Payload() : lost ? net::Payload(gone) : net::Payload(&run, 1));
       if (!why.ok()) break;
     }
     called_->OnClosed(absl::UnavailableError("the pipe is broken"));
@@ -229,6 +243,9 @@ class Workers {
     services_[static_cast<size_t>(worker)].reset();
     graveyard_.push_back(std::move(exchanges_[static_cast<size_t>(worker)]));
   }
+
+  // Whoever sends `worker` something goes while it is read.
+  void LoseSenderTo(int worker) { slots_[static_cast<size_t>(worker)].lender_goes = true; }
 
   // How the links say that they go.
   std::set<std::string> said() {
@@ -390,6 +407,14 @@ TEST(RingExchange, OneThatIsLostGetsTheOthersValuesAndNothingIsComputedTwice) {
   InitialiseChief(workers);
   LoseAndTrain(workers, 1);
   for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].ServerCounters()->examples(), 6 * 3 * 4);
+}
+
+TEST(RingExchange, ASenderThatGoesWhileWhatItLentIsReadIsLost) {
+  Workers workers(3, /*final_version=*/6);
+  InitialiseChief(workers);
+  workers.LoseSenderTo(1);
+  workers.Each([&](int worker) { EXPECT_EQ(Train(workers[worker], worker), absl::OkStatus()); });
+  for (int worker = 0; worker < 3; ++worker) EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 6)));
 }
 
 TEST(RingExchange, ALostChiefGetsTheOthersValuesTooAndBeginsNothingAnew) {
