@@ -2,11 +2,14 @@
 // bare gRPC stream, a naive unary call and memory do in the same run.
 //
 //   push_pull_bench [--size 64MiB] [--workers 1] [--ps 1] [--transports tcp,unix,shm] [--rounds 7]
-//                   [--seconds 0.3] [--without naive,gRPC]
+//                   [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
 //
-// A push counts until the server has made the update: sum, SGD, new version. GB/s are of goodput. All
-// contenders run in turn in each round; ratios are medians of the rounds' ratios. See tests/bench/RESULTS.md.
+// A push counts until the server has made the update: sum, SGD, new version. GB/s are of goodput, which
+// counts float32 whatever --wire_dtype says. All contenders run in turn in each round; ratios are medians of
+// the rounds' ratios; with another --wire_dtype none are printed, since bars are for float32. See
+// tests/bench/RESULTS.md.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -27,7 +30,9 @@
 #include "common/net/grpc_util.h"
 #include "tests/bench/wire/cairn_ends.h"
 #include "tests/bench/wire/contest.h"
+#include "tests/bench/wire/json_lines.h"
 #include "tests/bench/wire/peers.h"
+#include "worker/wire_flags.h"
 
 namespace cairn::bench {
 namespace {
@@ -39,6 +44,8 @@ struct Options {
   std::string transports = "tcp,unix,shm";
   std::string program;  // cairn-ps
   std::string without;  // contenders whose names begin so
+  worker::WireFlags wire{.dtype = "float32"};
+  std::string json;  // a file for the results
   ContestOptions contest{.rounds = 7};
 };
 
@@ -97,9 +104,10 @@ struct Ours {
   std::vector<std::unique_ptr<WireWorker>> workers;
 };
 
-absl::Status Join(Ours& ours, int workers, int64_t elements) {
-  const BenchJob job = OneVariable(*ours.servers, workers, elements);
-  for (int worker = 0; worker < workers; ++worker) {
+absl::Status Join(Ours& ours, const Options& options, int64_t elements) {
+  BenchJob job = OneVariable(*ours.servers, options.workers, elements);
+  CAIRN_RETURN_IF_ERROR(worker::SetWire(options.wire, job.variables, job.job));
+  for (int worker = 0; worker < options.workers; ++worker) {
     CAIRN_ASSIGN_OR_RETURN(auto connection,
                            Connect(*ours.servers, absl::StrCat("worker/", worker), ours.transport));
     if (worker == 0) CAIRN_RETURN_IF_ERROR(Initialise(*connection, job));
@@ -113,26 +121,29 @@ class Bench {
  public:
   explicit Bench(std::vector<std::string> without) : without_(std::move(without)) {}
 
-  void Add(std::string name, double bytes, std::vector<pid_t> others, std::function<absl::Status()> once) {
+  void Add(Contender contender) {
     for (const std::string& prefix : without_) {
-      if (absl::StartsWith(name, prefix)) return;
+      if (absl::StartsWith(contender.name, prefix)) return;
     }
-    contenders_.push_back({std::move(name), bytes, std::move(others), std::move(once)});
+    contenders_.push_back(std::move(contender));
   }
   absl::Status Run(const ContestOptions& options) {
     CAIRN_RETURN_IF_ERROR(RunContest(contenders_, options, &measured_));
     PrintTable(contenders_, measured_);
     return absl::OkStatus();
   }
+  absl::Status Append(const std::string& path, const RunRecord& run) const {
+    return AppendJsonLines(path, run, contenders_, measured_);
+  }
   // Says how `one` stands to `other`, if both ran.
-  void Compare(const std::string& one, const std::string& other, double bar) {
+  void Compare(const std::string& one, const std::string& other, double bar) const {
     const int a = Find(one), b = Find(other);
     if (a < 0 || b < 0) return;
     const double ratio = Ratio(measured_[static_cast<size_t>(a)], measured_[static_cast<size_t>(b)]);
     std::printf("%-28s / %-28s %8.2f   bar %.2f %s\n", one.c_str(), other.c_str(), ratio, bar,
                 ratio >= bar ? "" : "MISSED");
   }
-  void CompareCpu(const std::string& one, double bar) {
+  void CompareCpu(const std::string& one, double bar) const {
     const int a = Find(one);
     if (a < 0) return;
     const Measured& m = measured_[static_cast<size_t>(a)];
@@ -153,75 +164,74 @@ class Bench {
   std::vector<Measured> measured_;
 };
 
-absl::Status Run(const Options& options) {
-  CAIRN_ASSIGN_OR_RETURN(const int64_t size, ParseMemorySize(options.size));
-  const int64_t elements = size / static_cast<int64_t>(sizeof(float)) / 256 * 256;
-  const auto bytes = static_cast<size_t>(elements) * sizeof(float);
+void AddMemory(Bench& bench, AlignedBuffer& from, AlignedBuffer& to) {
+  const auto size = static_cast<size_t>(from.size()) * sizeof(float);
+  bench.Add({"memcpy", static_cast<double>(size), {}, [&from, &to, size] {
+               std::memcpy(to.data(), from.data(), size);
+               return absl::OkStatus();
+             }});
+  bench.Add({"in-place add", static_cast<double>(size), {}, [&from, &to] {
+               float* a = to.data();
+               const float* b = from.data();
+               for (int64_t i = 0; i < from.size(); ++i) a[i] += b[i];
+               return absl::OkStatus();
+             }});
+}
 
-  // All other processes first: forking does not go together with threads.
-  CAIRN_ASSIGN_OR_RETURN(const auto peer, PeerProcess::Start());
-  std::deque<Ours> all;
-  for (const auto transport : absl::StrSplit(options.transports, ',')) {
-    CAIRN_ASSIGN_OR_RETURN(auto servers, PsProcesses::Start(options.program, options.servers));
-    all.push_back({std::string(transport), std::move(servers), {}});
-  }
-  for (Ours& ours : all) {
-    CAIRN_RETURN_IF_ERROR(Annotate(Join(ours, options.workers, elements), ours.transport));
-  }
+struct Buffers {
+  const char* from;
+  char* to;
+  size_t size;  // bytes of each
+};
 
-  AlignedBuffer from(elements), to(elements);
-  std::fill_n(from.data(), elements, 0.5f);
-  const char* const data = reinterpret_cast<const char*>(from.data());
-  char* const into = reinterpret_cast<char*>(to.data());
-  CAIRN_ASSIGN_OR_RETURN(const auto raw_tcp, RawSocket::Tcp(peer->tcp_port()));
-  CAIRN_ASSIGN_OR_RETURN(const auto raw_unix, RawSocket::Unix(peer->unix_name()));
-  BareStream stream_tcp(peer->grpc_tcp()), stream_unix(peer->grpc_unix());
-  NaiveUnary naive_tcp(peer->grpc_tcp()), naive_unix(peer->grpc_unix());
-  Team team(options.workers);
+// Of one transport.
+struct Peers {
+  pid_t process;
+  RawSocket& raw;
+  BareStream& stream;
+  NaiveUnary& naive;
+};
 
-  Bench bench(absl::StrSplit(options.without, ',', absl::SkipEmpty()));
-  const double size_of = static_cast<double>(bytes);
-  bench.Add("memcpy", size_of, {}, [&] {
-    std::memcpy(to.data(), from.data(), bytes);
-    return absl::OkStatus();
-  });
-  bench.Add("in-place add", size_of, {}, [&] {
-    float* a = to.data();
-    const float* b = from.data();
-    for (int64_t i = 0; i < elements; ++i) a[i] += b[i];
-    return absl::OkStatus();
-  });
-  const std::vector<pid_t> there = {peer->pid()};
-  bench.Add("raw tcp push", size_of, there, [&] { return raw_tcp->Push(data, bytes); });
-  bench.Add("raw tcp pull", size_of, there, [&] { return raw_tcp->Pull(into, bytes); });
-  bench.Add("raw tcp push, kept", size_of, there, [&] { return raw_tcp->PushKept(data, bytes); });
-  bench.Add("raw unix push, kept", size_of, there, [&] { return raw_unix->PushKept(data, bytes); });
-  bench.Add("raw tcp pull, kept", size_of, there, [&] { return raw_tcp->PullInto(into, bytes); });
-  bench.Add("raw unix pull, kept", size_of, there, [&] { return raw_unix->PullInto(into, bytes); });
-  bench.Add("raw unix push", size_of, there, [&] { return raw_unix->Push(data, bytes); });
-  bench.Add("raw unix pull", size_of, there, [&] { return raw_unix->Pull(into, bytes); });
-  bench.Add("gRPC stream tcp push", size_of, there, [&] { return stream_tcp.Push(data, bytes); });
-  bench.Add("gRPC stream tcp pull", size_of, there, [&] { return stream_tcp.Pull(bytes); });
-  bench.Add("gRPC stream unix push", size_of, there, [&] { return stream_unix.Push(data, bytes); });
-  bench.Add("gRPC stream unix pull", size_of, there, [&] { return stream_unix.Pull(bytes); });
-  bench.Add("naive unary tcp push", size_of, there, [&] { return naive_tcp.Push(data, bytes); });
-  bench.Add("naive unary tcp pull", size_of, there, [&] { return naive_tcp.Pull(into, bytes); });
-  bench.Add("naive unary unix push", size_of, there, [&] { return naive_unix.Push(data, bytes); });
-  bench.Add("naive unary unix pull", size_of, there, [&] { return naive_unix.Pull(into, bytes); });
-  for (Ours& ours : all) {
-    const double one_way = size_of * options.workers;
-    const std::string name = absl::StrCat("cairn ", ours.transport);
+void AddPeers(Bench& bench, const std::string& transport, Peers peers, Buffers buffers) {
+  const auto add = [&](const char* kind, const char* way, std::function<absl::Status()> once) {
+    bench.Add({absl::StrCat(kind, " ", transport, " ", way),
+               static_cast<double>(buffers.size),
+               {peers.process},
+               std::move(once),
+               transport});
+  };
+  const char* const from = buffers.from;
+  char* const to = buffers.to;
+  const size_t size = buffers.size;
+  add("raw", "push", [=, &raw = peers.raw] { return raw.Push(from, size); });
+  add("raw", "pull", [=, &raw = peers.raw] { return raw.Pull(to, size); });
+  add("raw", "push, kept", [=, &raw = peers.raw] { return raw.PushKept(from, size); });
+  add("raw", "pull, kept", [=, &raw = peers.raw] { return raw.PullInto(to, size); });
+  add("gRPC stream", "push", [=, &stream = peers.stream] { return stream.Push(from, size); });
+  add("gRPC stream", "pull", [=, &stream = peers.stream] { return stream.Pull(size); });
+  add("naive unary", "push", [=, &naive = peers.naive] { return naive.Push(from, size); });
+  add("naive unary", "pull", [=, &naive = peers.naive] { return naive.Pull(to, size); });
+}
+
+// Named after how gradients travel, where that is not in float32. `bytes`: of a worker, one way.
+void AddOurs(Bench& bench, const Ours& ours, const std::string& encoding, double bytes, Team& team) {
+  const auto add = [&](const char* way, double ways, absl::Status (WireWorker::*move)()) {
+    const std::string special = encoding == "float32" ? "" : absl::StrCat(encoding, " ");
     const auto& workers = ours.workers;
-    bench.Add(name + " push", one_way, ours.servers->pids(),
-              [&] { return team.Run([&](int w) { return workers[static_cast<size_t>(w)]->Push(); }); });
-    bench.Add(name + " pull", one_way, ours.servers->pids(),
-              [&] { return team.Run([&](int w) { return workers[static_cast<size_t>(w)]->Pull(); }); });
-    bench.Add(name + " push-pull", 2 * one_way, ours.servers->pids(),
-              [&] { return team.Run([&](int w) { return workers[static_cast<size_t>(w)]->PushPull(); }); });
-  }
+    bench.Add({absl::StrCat("cairn ", ours.transport, " ", special, way),
+               bytes * ways * static_cast<double>(workers.size()), ours.servers->pids(),
+               [&team, &workers, move] {
+                 return team.Run([&](int w) { return (*workers[static_cast<size_t>(w)].*move)(); });
+               },
+               ours.transport, encoding});
+  };
+  add("push", 1, &WireWorker::Push);
+  add("pull", 1, &WireWorker::Pull);
+  add("push-pull", 2, &WireWorker::PushPull);
+}
 
-  std::printf("%s, %d workers, %d ps\n", options.size.c_str(), options.workers, options.servers);
-  CAIRN_RETURN_IF_ERROR(bench.Run(options.contest));
+// Against the bars. Of contenders that did not run nothing is said.
+void CompareAll(const Bench& bench) {
   for (const char* way : {" push", " pull"}) {
     const std::string tcp = absl::StrCat("cairn tcp", way), local = absl::StrCat("cairn unix", way),
                       shm = absl::StrCat("cairn shm", way);
@@ -240,6 +250,46 @@ absl::Status Run(const Options& options) {
   bench.Compare("cairn shm pull", "cairn tcp pull", 3);
   bench.Compare("cairn shm push", "cairn tcp push", 3);
   bench.Compare("cairn shm push", "in-place add", 0.8);
+}
+
+absl::Status Run(const Options& options) {
+  CAIRN_ASSIGN_OR_RETURN(const int64_t size, ParseMemorySize(options.size));
+  const int64_t elements = size / static_cast<int64_t>(sizeof(float)) / 256 * 256;
+  const auto bytes = static_cast<size_t>(elements) * sizeof(float);
+
+  // All other processes first: forking does not go together with threads.
+  CAIRN_ASSIGN_OR_RETURN(const auto peer, PeerProcess::Start());
+  std::deque<Ours> all;
+  for (const auto transport : absl::StrSplit(options.transports, ',')) {
+    CAIRN_ASSIGN_OR_RETURN(auto servers, PsProcesses::Start(options.program, options.servers));
+    all.push_back({std::string(transport), std::move(servers), {}});
+  }
+  for (Ours& ours : all) {
+    CAIRN_RETURN_IF_ERROR(Annotate(Join(ours, options, elements), ours.transport));
+  }
+
+  AlignedBuffer from(elements), to(elements);
+  std::fill_n(from.data(), elements, 0.5f);
+  CAIRN_ASSIGN_OR_RETURN(const auto raw_tcp, RawSocket::Tcp(peer->tcp_port()));
+  CAIRN_ASSIGN_OR_RETURN(const auto raw_unix, RawSocket::Unix(peer->unix_name()));
+  BareStream stream_tcp(peer->grpc_tcp()), stream_unix(peer->grpc_unix());
+  NaiveUnary naive_tcp(peer->grpc_tcp()), naive_unix(peer->grpc_unix());
+  Team team(options.workers);
+
+  Bench bench(absl::StrSplit(options.without, ',', absl::SkipEmpty()));
+  AddMemory(bench, from, to);
+  const Buffers buffers{reinterpret_cast<const char*>(from.data()), reinterpret_cast<char*>(to.data()),
+                        bytes};
+  AddPeers(bench, "tcp", {peer->pid(), *raw_tcp, stream_tcp, naive_tcp}, buffers);
+  AddPeers(bench, "unix", {peer->pid(), *raw_unix, stream_unix, naive_unix}, buffers);
+  for (const Ours& ours : all) AddOurs(bench, ours, options.wire.dtype, static_cast<double>(bytes), team);
+  const RunRecord record =
+      RunOf(static_cast<int64_t>(bytes), options.workers, options.servers, options.contest.rounds);
+
+  std::printf("%s, %d workers, %d ps\n", options.size.c_str(), options.workers, options.servers);
+  CAIRN_RETURN_IF_ERROR(bench.Run(options.contest));
+  if (!options.json.empty()) CAIRN_RETURN_IF_ERROR(bench.Append(options.json, record));
+  CompareAll(bench);
   return absl::OkStatus();
 }
 
@@ -258,6 +308,10 @@ int main(int argc, char** argv) {
   app.add_option("--cairn_ps", options.program, "the program");
   app.add_option("--rounds", options.contest.rounds);
   app.add_option("--seconds", options.contest.seconds_each, "of each contender in each round, at least");
+  app.add_option("--wire_dtype", options.wire.dtype,
+                 "how gradients travel; values as with cairn train --wire_dtype")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "int8", "topk", "onebit"}));
+  app.add_option("--json", options.json, "a file, to which a line for each contender is appended");
   CLI11_PARSE(app, argc, argv);
   cairn::net::TuneMalloc();
   cairn::net::QuietGrpc();

@@ -15,6 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "common/net/codec.h"
+#include "common/net/gradient/codec.h"
+#include "common/net/gradient/wire_choice.h"
 #include "common/net/tls.h"
 #include "worker/client/grpc_transport.h"
 #include "worker/client/local_transport.h"
@@ -129,15 +132,29 @@ absl::Status Initialise(client::Connection& connection, const BenchJob& job) {
 }
 
 WireWorker::WireWorker(std::unique_ptr<client::Connection> connection, client::LearntJob job, int worker,
-                       int64_t elements)
+                       const BenchJob& bench)
     : connection_(std::move(connection)),
       job_(std::move(job)),
       worker_(worker),
-      gradient_(elements),
-      values_(elements) {
-  std::fill_n(gradient_.data(), elements, 0.5f);
+      num_variables_(static_cast<int>(bench.variables.size())),
+      encoding_(net::GradientEncodings(job_.job, bench.variables).front()),
+      gradient_(bench.elements),
+      values_(bench.elements) {
+  // From -0.5 to 0.5, with no pattern that an encoding could profit from.
+  uint32_t random = 1;
+  for (float& value : gradient_.span()) {
+    random = random * 1664525 + 1013904223;
+    value = static_cast<float>(random >> 8) * 0x1p-24f - 0.5f;
+  }
+  if (net::GradientCodecOf(encoding_) != nullptr) {
+    const std::vector<v1::Encoding> encodings(bench.variables.size(), encoding_);
+    compressed_ = std::make_unique<client::CompressedGradients>(job_.layout, bench.variables, encodings,
+                                                                job_.job.topk_fraction(), nullptr);
+  }
   for (int server = 0; server < connection_->num_servers(); ++server) {
     sessions_.push_back(std::make_unique<client::ServerSession>(connection_->stub(server)));
+    const bool short_numbers = net::CodecOf(encoding_) != nullptr;
+    rooms_.emplace_back(short_numbers ? job_.layout.arena_size(server) : 0);
   }
 }
 
@@ -155,8 +172,7 @@ absl::StatusOr<std::unique_ptr<WireWorker>> WireWorker::Join(std::unique_ptr<cli
     CAIRN_RETURN_IF_ERROR(connection->stub(server).Join(request, &response, kTimeout));
     request.set_incarnation(response.incarnation());
   }
-  std::unique_ptr<WireWorker> joined(
-      new WireWorker(std::move(connection), std::move(learnt), worker, job.elements));
+  std::unique_ptr<WireWorker> joined(new WireWorker(std::move(connection), std::move(learnt), worker, job));
   joined->incarnation_ = request.incarnation();
   CAIRN_RETURN_IF_ERROR(joined->Pull());
   return joined;
@@ -164,6 +180,14 @@ absl::StatusOr<std::unique_ptr<WireWorker>> WireWorker::Join(std::unique_ptr<cli
 
 absl::Status WireWorker::Exchange(bool read_values) {
   ++step_;
+  if (compressed_ != nullptr) {
+    compressed_->BeginStep();
+    for (int variable = 0; variable < num_variables_; ++variable) {
+      if (!compressed_->Compress(variable, gradient_.span())) {
+        return absl::InternalError("a gradient that is not finite");
+      }
+    }
+  }
   std::vector<client::PendingDone> done(sessions_.size());
   std::vector<uint64_t> ids;
   for (size_t server = 0; server < sessions_.size(); ++server) {
@@ -176,14 +200,14 @@ absl::Status WireWorker::Exchange(bool read_values) {
     begin.set_base_version(version_);
     begin.set_examples(1);
     begin.set_read_values(read_values);
+    begin.set_values_encoding(job_.job.wire());
     CAIRN_ASSIGN_OR_RETURN(
         const uint64_t id,
         sessions_[server]->Begin(
             std::move(header),
             client::ReceiveInto(job_.layout.extents_on(static_cast<int>(server)), values_.span()),
             done[server].Callback()));
-    client::SendExtents(*sessions_[server], id, job_.layout.extents_on(static_cast<int>(server)),
-                        gradient_.span());
+    SendGradient(static_cast<int>(server), id);
     sessions_[server]->SendEnd(id);
   }
   for (client::PendingDone& pending : done) {
@@ -193,7 +217,20 @@ absl::Status WireWorker::Exchange(bool read_values) {
     }
     version_ = answer.version();
   }
+  if (compressed_ != nullptr) compressed_->EndStep(std::vector<bool>(sessions_.size(), true));
   return absl::OkStatus();
+}
+
+void WireWorker::SendGradient(int server, uint64_t request) {
+  const auto at = static_cast<size_t>(server);
+  if (compressed_ == nullptr) {
+    client::SendExtents(*sessions_[at], request, job_.layout.extents_on(server), gradient_.span(),
+                        {.encoding = encoding_, .room = rooms_[at].span()});
+    return;
+  }
+  for (const client::CompressedGradients::Ready& ready : compressed_->ready(server)) {
+    sessions_[at]->SendChunk(request, ready.chunk, {&ready.payload, 1});
+  }
 }
 
 absl::Status WireWorker::Pull() {
@@ -201,6 +238,7 @@ absl::Status WireWorker::Pull() {
   for (size_t server = 0; server < sessions_.size(); ++server) {
     v1::ClientHeader header;
     header.mutable_read()->set_layout(job_.layout_ids[server]);
+    header.mutable_read()->set_encoding(job_.job.wire());
     CAIRN_RETURN_IF_ERROR(
         sessions_[server]
             ->Begin(std::move(header),

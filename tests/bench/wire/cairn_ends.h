@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
+#include "worker/client/compressed_gradients.h"
 #include "worker/client/connection.h"
 #include "worker/client/job_setup.h"
 #include "worker/client/request.h"
@@ -54,7 +56,8 @@ absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& s
 absl::Status Initialise(client::Connection& connection, const BenchJob& job);
 
 // One worker that moves what it is told to, with no more than what moves it. Each of a job's workers must
-// push once in each round, in a thread of its own.
+// push once in each round, in a thread of its own. All gradients travel as the job says of its first
+// variable.
 class WireWorker {
  public:
   static absl::StatusOr<std::unique_ptr<WireWorker>> Join(std::unique_ptr<client::Connection> connection,
@@ -68,13 +71,18 @@ class WireWorker {
 
  private:
   WireWorker(std::unique_ptr<client::Connection> connection, client::LearntJob job, int worker,
-             int64_t elements);
+             const BenchJob& bench);
   absl::Status Exchange(bool read_values);
+  void SendGradient(int server, uint64_t request);
 
   const std::unique_ptr<client::Connection> connection_;
   const client::LearntJob job_;
   const int worker_;
+  const int num_variables_;
+  const v1::Encoding encoding_;  // of gradients
   AlignedBuffer gradient_, values_;
+  std::vector<AlignedBuffer> rooms_;                         // [server] for gradients in 16 bits
+  std::unique_ptr<client::CompressedGradients> compressed_;  // null: they travel whole
   uint64_t incarnation_ = 0;
   int64_t step_ = 0;
   int64_t version_ = 0;
