@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::Span<const char> payload(reinterpret_cast<const char*>(data + 6), size - 6);
   const size_t cut = payload.size() * data[1] / 255;
   const absl::Span<const char> runs[] = {payload.subspan(0, cut), payload.subspan(cut)};
-  const auto elements = net::ReceivedElements::Of(chunk, runs);
+  const auto elements = net::ReceivedElements::Of(chunk, net::Payload(runs));
   if (!elements.ok()) {
     FUZZ_CHECK(!elements.status().message().empty());
     return 0;
@@ -25,9 +25,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_CHECK(elements->count() <= net::kMaxPayloadBytes);
   // All of it, and of its second half the same.
   std::vector<float> whole(static_cast<size_t>(elements->count())), half(whole.size() / 2);
-  elements->Copy(0, absl::MakeSpan(whole));
+  FUZZ_CHECK(elements->Copy(0, absl::MakeSpan(whole)).ok());
   const size_t first = whole.size() - half.size();
-  elements->Copy(static_cast<int64_t>(first), absl::MakeSpan(half));
+  FUZZ_CHECK(elements->Copy(static_cast<int64_t>(first), absl::MakeSpan(half)).ok());
   for (size_t i = 0; i < half.size(); ++i) {
     FUZZ_CHECK(half[i] == whole[first + i] || (std::isnan(half[i]) && std::isnan(whole[first + i])));
   }
