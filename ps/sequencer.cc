@@ -148,6 +148,10 @@ absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_pt
     if (epoch < subscriber.epoch) {
       return absl::UnavailableError(absl::StrCat("a copy has taken the place of ps/", server));
     }
+    if (next_index < first && replicator_ != nullptr) {
+      return absl::UnavailableError(
+          absl::StrCat("ps/", server, " has executed entry ", first - 1, " elsewhere: its copy has taken its place"));
+    }
     if (next_index > next_index_ && replicator_ != nullptr) {
       return absl::UnavailableError(
           absl::StrCat("ps/", server, " has heard of entry ", next_index - 1, ", which another leader has made"));

@@ -145,7 +145,8 @@ class Sequencer {
   // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. `epoch`: of the
   // server's part. FAILED_PRECONDITION when the log does not reach there. UNAVAILABLE, where another subscription
   // may be heard: the log has ended; a later epoch of the part has subscribed; with copies, also when the entries
-  // before `next_index` have not been made here, for our copy has made them, and who leads now is to be asked.
+  // before `next_index` have not been made here, for our copy has made them, and who leads now is to be asked; and when
+  // later ones are not kept, for the subscriber's copy has executed them.
   absl::Status Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Only if `sink` is still the one subscribed.

@@ -254,6 +254,17 @@ TEST(ReplicatedSequencer, AFollowerThatIsAheadIsToAskWhoLeadsNow) {
             absl::UnavailableError("ps/1 has heard of entry 2, which another leader has made"));
 }
 
+TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
+  Replicator replicator({.part = "ps/0", .copy = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
+  Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
+  sequencer.ReplicateTo(&replicator, /*own_server=*/0);
+  for (const char* token : {"a", "b"}) ASSERT_TRUE(sequencer.WriteMark({.token = token}).ok());
+  ASSERT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
+  for (const int server : {0, 1}) sequencer.OnExecuted(server, 2);
+  EXPECT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1),
+            absl::UnavailableError("ps/1 has executed entry 2 elsewhere: its copy has taken its place"));
+}
+
 // One worker, asynchronously, on two servers, under an optimizer that takes both kinds of norms.
 class MeasuringSequencerTest : public testing::Test {
  protected:
