@@ -136,7 +136,8 @@ class ClusterCommand final : public Command {
                                                      plan_.servers + plan_.workers, " tasks"));
     }
     if (format.containers && plan_.servers == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("--ps: 0: --format ", format.name, " is of servers too"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--ps: 0: --format ", format.name, " is of servers too"));
     }
     if (format.containers && !plan_.hosts.empty()) return refuse("--hosts");
     if (!format.containers && plan_.gpus > 0) return refuse("--gpus");

@@ -21,7 +21,7 @@ namespace cairn::cli {
 namespace {
 
 absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
-  struct statvfs info {};
+  struct statvfs info{};
   if (statvfs(directory.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, directory);
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
@@ -42,7 +42,8 @@ Finding Plan(const nn::Model& model, int servers) {
   int64_t most = 0, all = 0;
   for (size_t server = 0; server < placed.size(); ++server) {
     int64_t bytes = 0;
-    for (const net::Slice& slice : placed[server]) bytes += slice.elements() * static_cast<int64_t>(sizeof(float));
+    for (const net::Slice& slice : placed[server])
+      bytes += slice.elements() * static_cast<int64_t>(sizeof(float));
     absl::StrAppend(&plan, server == 0 ? "" : ", ", "ps/", server, " ", net::InBytes(Number(bytes)), " in ",
                     placed[server].size(), placed[server].size() == 1 ? " variable" : " variables");
     most = std::max(most, bytes);
@@ -63,8 +64,9 @@ class Doctor {
   explicit Doctor(const Examination& examination) : given_(examination), options_(examination.options) {}
 
   std::vector<Finding> Examine() {
-    Ok("cluster", absl::StrCat(given_.cluster.spec.num_tasks("ps"), " ps and ", given_.cluster.spec.trainers().size(),
-                               " that compute, from ", given_.cluster.source));
+    Ok("cluster",
+       absl::StrCat(given_.cluster.spec.num_tasks("ps"), " ps and ", given_.cluster.spec.trainers().size(),
+                    " that compute, from ", given_.cluster.source));
     ExamineNetwork({.cluster = given_.cluster,
                     .tls = given_.tls,
                     .timeout = given_.timeout,
@@ -92,12 +94,14 @@ class Doctor {
     }
     parameters_ = model->num_parameters();
     Ok("model", absl::StrCat(model->name(), ", ", net::WithCommas(Number(parameters_)), " parameters"));
-    if (const int servers = given_.cluster.spec.num_tasks("ps"); servers > 0) findings_.push_back(Plan(*model, servers));
+    if (const int servers = given_.cluster.spec.num_tasks("ps"); servers > 0)
+      findings_.push_back(Plan(*model, servers));
     int64_t examples = 1;
     if (!options_.data_dir.empty()) {
       const auto inputs = worker::LoadInputs(options_);
       if (!inputs.ok()) {
-        Fault("data", inputs.status().message(), "--data_dir must name a directory or file that this machine can read");
+        Fault("data", inputs.status().message(),
+              "--data_dir must name a directory or file that this machine can read");
         return;
       }
       examples = inputs->data.train->size();
@@ -126,7 +130,8 @@ class Doctor {
 
   void LookAtTrainDir() {
     std::filesystem::path existing = std::filesystem::absolute(options_.train_dir);
-    while (!std::filesystem::exists(existing) && existing.has_parent_path() && existing != existing.parent_path()) {
+    while (!std::filesystem::exists(existing) && existing.has_parent_path() &&
+           existing != existing.parent_path()) {
       existing = existing.parent_path();
     }
     if (const absl::Status status = CheckWritable(existing / "checkpoint"); !status.ok()) {
@@ -140,10 +145,12 @@ class Doctor {
     }
     const int64_t kept = std::max<int64_t>(options_.max_to_keep, 1) + 1;
     const int64_t needed = kept * kCopiesPerCheckpoint * parameters_ * static_cast<int64_t>(sizeof(float));
-    const std::string numbers = absl::StrCat(net::InBytes(Number(*free)), " free in ", existing.string(), ", up to ",
-                                             net::InBytes(Number(needed)), " for ", kept, " checkpoints");
+    const std::string numbers =
+        absl::StrCat(net::InBytes(Number(*free)), " free in ", existing.string(), ", up to ",
+                     net::InBytes(Number(needed)), " for ", kept, " checkpoints");
     if (*free < needed || *free == 0) {
-      Fault("train_dir", absl::StrCat("the disk is too full: ", numbers), "make room, or lower --max_to_keep");
+      Fault("train_dir", absl::StrCat("the disk is too full: ", numbers),
+            "make room, or lower --max_to_keep");
     } else {
       Ok("train_dir", numbers);
     }
@@ -199,7 +206,8 @@ std::string AsText(const std::vector<Finding>& findings) {
     if (finding.fault) absl::StrAppend(&text, std::string(width + 2 + 7, ' '), "-> ", finding.remedy, "\n");
   }
   absl::StrAppend(&text, findings.size(), " looked at, ",
-                  faults == 0 ? "all in order" : absl::StrCat(faults, faults == 1 ? " fault" : " faults"), "\n");
+                  faults == 0 ? "all in order" : absl::StrCat(faults, faults == 1 ? " fault" : " faults"),
+                  "\n");
   return text;
 }
 

@@ -1,4 +1,5 @@
-// What `cairn check` finds out before a job is started, or when one does not start: each finding with its remedy.
+// What `cairn check` finds out before a job is started, or when one does not start: each finding with its
+// remedy.
 //
 // It only asks, and changes nothing: no job is declared, no member joins, no file stays.
 #pragma once
@@ -25,14 +26,14 @@ struct Finding {
 };
 
 struct Examination {
-  net::ResolvedCluster cluster;           // self.job is empty for nobody in particular
-  net::TlsFiles tls{};                    // checked
-  worker::TrainOptions options{};         // --model, --data_dir, --train_dir and --device, as far as given
+  net::ResolvedCluster cluster;    // self.job is empty for nobody in particular
+  net::TlsFiles tls{};             // checked
+  worker::TrainOptions options{};  // --model, --data_dir, --train_dir and --device, as far as given
   Duration timeout = std::chrono::seconds(3);  // for each server
 
   // The world, or a test's.
   worker::DeviceMakers backends{};
-  std::function<double()> unix_seconds{};                                        // our clock
+  std::function<double()> unix_seconds{};                                             // our clock
   std::function<absl::StatusOr<int64_t>(const std::string& directory)> free_bytes{};  // of its file system
 };
 

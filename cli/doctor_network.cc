@@ -38,7 +38,8 @@ absl::StatusOr<std::set<std::string>> Resolve(const net::HostPort& address) {
   std::set<std::string> addresses;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     std::array<char, NI_MAXHOST> host{};
-    if (getnameinfo(one->ai_addr, one->ai_addrlen, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0) {
+    if (getnameinfo(one->ai_addr, one->ai_addrlen, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) ==
+        0) {
       addresses.insert(net::HostPort{.host = host.data(), .port = address.port}.ToString());
     }
   }
@@ -87,7 +88,8 @@ class NetworkDoctor {
     for (const net::TaskId& trainer : spec.trainers()) {
       const net::HostPort& address = spec.tasks(trainer.job).at(trainer.index);
       if (CheckName(trainer.ToString(), address)) {
-        Ok(trainer.ToString(), absl::StrCat(address.ToString(), " has an address; workers need not be reached"));
+        Ok(trainer.ToString(),
+           absl::StrCat(address.ToString(), " has an address; workers need not be reached"));
       }
     }
     LookAtOurPort();
@@ -105,8 +107,10 @@ class NetworkDoctor {
   bool CheckName(const std::string& task, const net::HostPort& address) {
     const auto resolved = Resolve(address);
     if (!resolved.ok()) {
-      Fault(task, absl::StrCat("'", address.host, "' cannot be resolved: ", std::string(resolved.status().message())),
-            "correct the name, or make it known here by DNS or /etc/hosts");
+      Fault(
+          task,
+          absl::StrCat("'", address.host, "' cannot be resolved: ", std::string(resolved.status().message())),
+          "correct the name, or make it known here by DNS or /etc/hosts");
       return false;
     }
     for (const std::string& one : *resolved) {
@@ -133,16 +137,19 @@ class NetworkDoctor {
     }
     answers_.insert(task);
     if (server.protocol() != net::kProtocolVersion) {
-      Fault(task, absl::StrCat("speaks protocol ", server.protocol(), " (version ", server.program_version(), "), we ",
-                               net::kProtocolVersion),
+      Fault(task,
+            absl::StrCat("speaks protocol ", server.protocol(), " (version ", server.program_version(),
+                         "), we ", net::kProtocolVersion),
             "run the same version of Cairn everywhere");
     } else if (server.task() != task) {
       Fault(task, absl::StrCat(address.ToString(), " says that it is ", server.task()),
             "the addresses stand in another order in its cluster config, or its --task_index is wrong");
     } else if (server.cluster_hash() != 0 && server.cluster_hash() != given_.cluster.spec.Hash()) {
-      Fault(task, absl::StrCat("belongs to another cluster: its servers' addresses hash to ",
-                               absl::Hex(server.cluster_hash()), ", ours to ", absl::Hex(given_.cluster.spec.Hash())),
-            "give every task the same cluster config");
+      Fault(
+          task,
+          absl::StrCat("belongs to another cluster: its servers' addresses hash to ",
+                       absl::Hex(server.cluster_hash()), ", ours to ", absl::Hex(given_.cluster.spec.Hash())),
+          "give every task the same cluster config");
     } else if (server.state() == v1::STATE_FAILED) {
       Fault(task, absl::StrCat("its job failed: ", server.failure()), "it ends by itself; start it again");
     } else {
@@ -165,7 +172,8 @@ class NetworkDoctor {
 
   void NotReached(const std::string& task, const net::HostPort& address, const absl::Status& status) {
     if (absl::IsUnimplemented(status)) {
-      Fault(task, absl::StrCat("what answers at ", address.ToString(), " is no cairn-ps, or a much older one"),
+      Fault(task,
+            absl::StrCat("what answers at ", address.ToString(), " is no cairn-ps, or a much older one"),
             "its port in the cluster is wrong, or it runs another version");
       return;
     }
@@ -175,7 +183,9 @@ class NetworkDoctor {
 
   void CheckClock(const std::string& task, double skew, double round_trip) {
     if (std::abs(skew) <= kMostSkewSeconds + round_trip) return;
-    Fault(task, absl::StrCat("its clock is ", net::InTime(std::abs(skew)), skew > 0 ? " ahead of" : " behind", " ours"),
+    Fault(task,
+          absl::StrCat("its clock is ", net::InTime(std::abs(skew)), skew > 0 ? " ahead of" : " behind",
+                       " ours"),
           "run a time service, such as chrony, on both machines");
   }
 

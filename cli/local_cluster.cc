@@ -26,11 +26,12 @@ std::vector<std::string> Environment(std::vector<std::string> environment) {
 }
 
 // Program, place in the cluster, encryption, pages, log level. `place`: of the task among all.
-std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index, size_t place) {
+std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index,
+                                       size_t place) {
   std::vector<std::string> command = {absl::StrCat(args.program_directory, "/cairn-", job),
-                                      absl::StrCat("--job_name=", job),
-                                      absl::StrCat("--task_index=", index)};
-  if (!args.server_ports.empty()) command.push_back(absl::StrCat("--ps_hosts=", Addresses(args.server_ports)));
+                                      absl::StrCat("--job_name=", job), absl::StrCat("--task_index=", index)};
+  if (!args.server_ports.empty())
+    command.push_back(absl::StrCat("--ps_hosts=", Addresses(args.server_ports)));
   command.push_back(absl::StrCat("--worker_hosts=", Addresses(args.worker_ports)));
   command.push_back(absl::StrCat("--log_level=", args.log_level));
   if (args.log_format != "text") command.push_back(absl::StrCat("--log_format=", args.log_format));

@@ -18,7 +18,8 @@ struct LocalClusterArgs {
   std::string summary;                   // for the chief alone; empty: none
   std::string server_memory_limit;       // of each server, as given: "4GiB"; empty: its default
   std::vector<std::string> tls_flags;    // for every task, as given: "--tls_cert=a.pem"
-  // --metrics_host, and the first task's --metrics_port, the others' following; 0: any for each; none: not served.
+  // --metrics_host, and the first task's --metrics_port, the others' following; 0: any for each; none: not
+  // served.
   std::string metrics_host{};
   std::optional<int> metrics_port{};
   std::string log_level;

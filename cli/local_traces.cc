@@ -21,7 +21,8 @@ LocalTraces::LocalTraces(TraceFlags flags, std::vector<Supervisor::Task>& tasks)
     unlink(file.c_str());  // of a run before, which was killed
     task.child.command.push_back(absl::StrCat("--trace_file=", file));
     if (flags_.steps.has_value()) {
-      task.child.command.push_back(absl::StrCat("--trace_steps=", flags_.steps->first, ":", flags_.steps->last));
+      task.child.command.push_back(
+          absl::StrCat("--trace_steps=", flags_.steps->first, ":", flags_.steps->last));
     }
     parts_.push_back({.task = task.child.name, .file = file});
   }

@@ -1,5 +1,5 @@
-// The timelines of a cluster on this machine: a file of each task beside the one that is wanted, merged at the end.
-// One thread.
+// The timelines of a cluster on this machine: a file of each task beside the one that is wanted, merged at
+// the end. One thread.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ class LocalTraces {
   // Adds to each task's command what makes it write its part. Nothing without --trace_file.
   LocalTraces(TraceFlags flags, std::vector<Supervisor::Task>& tasks);
 
-  // After all tasks have ended: writes the file and removes the parts. `missing`: tasks that left none, since they
-  // were killed. INVALID_ARGUMENT and what WriteFileAtomically() says; the parts stay then.
+  // After all tasks have ended: writes the file and removes the parts. `missing`: tasks that left none, since
+  // they were killed. INVALID_ARGUMENT and what WriteFileAtomically() says; the parts stay then.
   absl::Status Merge(std::vector<std::string>& missing) const;
 
  private:

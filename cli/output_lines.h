@@ -1,5 +1,5 @@
-// The lines of a child's output: each is passed on with the child's name before it, but for JSON objects, which say
-// whose they are; and the last ones are kept for the report of its failure.
+// The lines of a child's output: each is passed on with the child's name before it, but for JSON objects,
+// which say whose they are; and the last ones are kept for the report of its failure.
 #pragma once
 
 #include <deque>

@@ -27,7 +27,8 @@ constexpr int kTableServers[] = {1, 4, 16, 64, 200};
 // A check of a flag's value by one of the planner's parsers.
 template <typename Parse>
 CLI::Validator ParsedBy(Parse parse) {
-  return CLI::Validator([parse](std::string& text) { return std::string(parse(text).status().message()); }, "");
+  return CLI::Validator([parse](std::string& text) { return std::string(parse(text).status().message()); },
+                        "");
 }
 
 class PlanCommand final : public Command {
@@ -63,7 +64,8 @@ class PlanCommand final : public Command {
         ->check(WholeNumberFrom(0))
         ->capture_default_str();
     app.add_flag("--norms", input_.norms,
-                 "The optimizer takes norms (clipnorm, global_clipnorm, LAMB): values come when all gradients are there");
+                 "The optimizer takes norms (clipnorm, global_clipnorm, LAMB): values come when all "
+                 "gradients are there");
     worker::AddWireFlags(app, wire_, "Options");
     app.add_flag("--table", table_, "Steps of clusters of all sizes, up to 1000 workers and 200 servers");
     app.add_flag("--json", json_, "One JSON object, in seconds and bytes");
@@ -89,10 +91,12 @@ class PlanCommand final : public Command {
       return 0;
     }
     const StepPlan plan = PlanStep(input_, servers_);
-    const StepPlan best = BestPlan(input_, std::clamp(2 * input_.workers, servers_, std::max(servers_, kMostServers)));
+    const StepPlan best =
+        BestPlan(input_, std::clamp(2 * input_.workers, servers_, std::max(servers_, kMostServers)));
     const RingPlan ring = PlanRing(input_);
-    const std::string text = json_ ? AsJson(plan, best, ring)
-                                   : absl::StrCat(AsText(input_, plan, best), AsText(input_, ring, plan, best));
+    const std::string text = json_
+                                 ? AsJson(plan, best, ring)
+                                 : absl::StrCat(AsText(input_, plan, best), AsText(input_, ring, plan, best));
     std::printf("%s", text.c_str());
     return 0;
   }
@@ -107,6 +111,7 @@ class PlanCommand final : public Command {
                                              {"update_seconds", plan.update},
                                              {"pull_seconds", plan.pull},
                                              {"latency_seconds", plan.latency},
+                                             {"ahead_seconds", plan.ahead},
                                              {"worker_link_bytes", plan.worker_bytes},
                                              {"worker_link_pull_bytes", plan.worker_pull_bytes},
                                              {"server_link_bytes", plan.server_bytes},

@@ -24,7 +24,8 @@ constexpr double kNearlyBest = 1.02;
 using Unit = std::pair<absl::string_view, double>;
 
 // A number above 0 and, behind it, one of `units`.
-absl::StatusOr<double> ParseWithUnit(absl::string_view text, absl::Span<const Unit> units, absl::string_view example) {
+absl::StatusOr<double> ParseWithUnit(absl::string_view text, absl::Span<const Unit> units,
+                                     absl::string_view example) {
   const absl::string_view given = text;
   text = absl::StripAsciiWhitespace(text);
   for (const auto& [unit, factor] : units) {
@@ -74,9 +75,17 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
   const double last_chunk = std::min(kLastChunk, static_cast<double>(plan.worker_bytes)) / rate;
   plan.compute = input.step_compute;
   plan.push = std::max(push - (1 - kForward) * input.step_compute, last_chunk);
-  plan.update = static_cast<double>(bytes(largest, sizeof(float))) * (input.workers + 2 + 2 * input.optimizer_slots) /
-                input.memory_bandwidth;
+  plan.update = static_cast<double>(bytes(largest, sizeof(float))) *
+                (input.workers + 2 + 2 * input.optimizer_slots) / input.memory_bandwidth;
   plan.pull = static_cast<double>(std::max(plan.worker_pull_bytes, plan.server_pull_bytes)) / rate;
+  if (all > 0) {
+    int64_t largest_variable = 0;
+    for (const net::VariableInfo& variable : input.variables) {
+      largest_variable = std::max(largest_variable, variable.shape.num_elements());
+    }
+    const double others = 1 - static_cast<double>(largest_variable) / static_cast<double>(all);
+    plan.ahead = std::min(kForward * input.step_compute * others, plan.pull);
+  }
   if (!input.norms && largest >= net::kWorthAhead) {
     const double last = static_cast<double>(net::PieceAhead(largest)) / static_cast<double>(largest);
     const double first_answer = kForward * input.step_compute + last * push;
@@ -85,7 +94,7 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
     plan.pull = std::max(last * plan.pull, first_answer + plan.pull - all_up);
   }
   plan.latency = 2 * input.round_trip;
-  plan.step = plan.compute + plan.push + plan.update + plan.pull + plan.latency;
+  plan.step = plan.compute - plan.ahead + plan.push + plan.update + plan.pull + plan.latency;
 
   const double communication = plan.push + plan.pull;
   if (plan.compute >= communication + plan.update + plan.latency) {
@@ -93,7 +102,8 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
   } else if (plan.update + plan.latency > communication) {
     plan.bottleneck = plan.latency > plan.update ? "the latency" : "the servers' memory";
   } else if (input.task_rate < input.link * kGoodput) {
-    plan.bottleneck = plan.server_bytes > plan.worker_bytes ? "the servers' processors" : "the workers' processors";
+    plan.bottleneck =
+        plan.server_bytes > plan.worker_bytes ? "the servers' processors" : "the workers' processors";
   } else {
     plan.bottleneck = plan.server_bytes > plan.worker_bytes ? "the servers' links" : "the workers' links";
   }
@@ -103,9 +113,10 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
 StepPlan BestPlan(const PlanInput& input, int most) {
   std::vector<StepPlan> plans;
   for (int servers = 1; servers <= most; ++servers) plans.push_back(PlanStep(input, servers));
-  const double shortest = std::min_element(plans.begin(), plans.end(), [](const StepPlan& one, const StepPlan& other) {
-                            return one.step < other.step;
-                          })->step;
+  const double shortest =
+      std::min_element(plans.begin(), plans.end(), [](const StepPlan& one, const StepPlan& other) {
+        return one.step < other.step;
+      })->step;
   return *std::find_if(plans.begin(), plans.end(),
                        [&](const StepPlan& plan) { return plan.step <= shortest * kNearlyBest; });
 }
@@ -115,7 +126,8 @@ absl::StatusOr<double> ParseLinkRate(absl::string_view text) {
   absl::string_view rate = absl::StripAsciiWhitespace(text);
   absl::ConsumeSuffix(&rate, "/s");
   const auto bits = ParseWithUnit(rate, kUnits, "10Gbit or 100Mbit");
-  if (!bits.ok()) return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not of the form 10Gbit or 100Mbit"));
+  if (!bits.ok())
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not of the form 10Gbit or 100Mbit"));
   return bits;
 }
 
@@ -129,21 +141,25 @@ std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan&
   const auto line = [&](absl::string_view what, absl::string_view value, absl::string_view remark = "") {
     absl::StrAppendFormat(&text, "%-12s%12s%s%s\n", what, value, remark.empty() ? "" : "  ", remark);
   };
-  absl::StrAppendFormat(&text, "%d ps and %d %s, links of %s each way, synchronous\n\n", plan.servers, input.workers,
-                        input.workers == 1 ? "worker" : "workers", Rate(input.link));
+  absl::StrAppendFormat(&text, "%d ps and %d %s, links of %s each way, synchronous\n\n", plan.servers,
+                        input.workers, input.workers == 1 ? "worker" : "workers", Rate(input.link));
   line("computation", Milliseconds(plan.compute));
   line("push", Milliseconds(plan.push), "what backward does not hide");
   line("update", Milliseconds(plan.update));
   line("pull", Milliseconds(plan.pull), "what gradients on their way do not hide");
   line("latency", Milliseconds(plan.latency));
-  line("step", Milliseconds(plan.step), absl::StrFormat("%.2f steps/s, as much as %.2f lone workers", 1 / plan.step,
-                                                        plan.speedup(input.workers)));
+  line("ahead", Milliseconds(-plan.ahead), "of the next forward pass, while values come");
+  line("step", Milliseconds(plan.step),
+       absl::StrFormat("%.2f steps/s, as much as %.2f lone workers", 1 / plan.step,
+                       plan.speedup(input.workers)));
   const auto both_ways = [](int64_t gradients, int64_t values) {
     const std::string up = net::InBytes(static_cast<double>(gradients));
     return gradients == values ? up + " each way"
-                               : absl::StrCat(up, " of gradients and ", net::InBytes(static_cast<double>(values)), " of values");
+                               : absl::StrCat(up, " of gradients and ",
+                                              net::InBytes(static_cast<double>(values)), " of values");
   };
-  absl::StrAppendFormat(&text, "\neach worker's link %s a step, the busiest server's %s (%.2f times the mean)\n",
+  absl::StrAppendFormat(&text,
+                        "\neach worker's link %s a step, the busiest server's %s (%.2f times the mean)\n",
                         both_ways(plan.worker_bytes, plan.worker_pull_bytes),
                         both_ways(plan.server_bytes, plan.server_pull_bytes), plan.imbalance);
   absl::StrAppend(&text, "most of the time goes to ", plan.bottleneck, "\n");
@@ -160,7 +176,8 @@ std::string AsTable(PlanInput input, absl::Span<const int> workers, absl::Span<c
     absl::StrAppendFormat(&text, "%7d", count);
     for (const int ps : servers) {
       const StepPlan plan = PlanStep(input, ps);
-      absl::StrAppendFormat(&text, "%18s", absl::StrFormat("%.1f ms %6.1fx", plan.step * 1e3, plan.speedup(count)));
+      absl::StrAppendFormat(&text, "%18s",
+                            absl::StrFormat("%.1f ms %6.1fx", plan.step * 1e3, plan.speedup(count)));
     }
     text += '\n';
   }

@@ -1,21 +1,32 @@
 // What a synchronous step of a cluster costs, from a model's sizes and the rates of links: `cairn plan`.
 //
-// The model of a step, after the order that worker/README.md and ps/README.md describe. All workers are alike and begin
-// together; every task has a machine and a link of its own, as fast up as down; nothing else uses them. A worker computes
-// forward, one third of the computation, then backward; gradients leave from the end of forward on, while backward goes on.
+// The model of a step, after the order that worker/README.md and ps/README.md describe. All workers are alike
+// and begin together; every task has a machine and a link of its own, as fast up as down; nothing else uses
+// them. A worker computes forward, one third of the computation, then backward; gradients leave from the end
+// of forward on, while backward goes on.
 //
-//   push     S bytes of gradients leave each worker; the largest server takes in its part s of them from each of W workers:
+//   push     S bytes of gradients leave each worker; the largest server takes in its part s of them from each
+//   of W workers:
 //            max(S, W s) / rate, of which backward hides what it can, but never the last chunk
 //   update   the server reads W gradients, the values and the optimizer's slots, and writes values and slots:
 //            (W + 2 + 2 slots) of its bytes of values / memory
-//   pull     as the push, the other way and of values, and hidden by nothing: an answer begins when its update is complete
+//   pull     as the push, the other way and of values, and hidden by nothing: an answer begins when its
+//   update is complete
 //
-// Of large values the update is made, and sent, piece by piece while gradients arrive (common/net/ahead.h). Then the update
-// costs what its last piece does, and the pull only what goes on when all gradients are up: the last piece at least.
+// Of large values the update is made, and sent, piece by piece while gradients arrive (common/net/ahead.h).
+// Then the update costs what its last piece does, and the pull only what goes on when all gradients are up:
+// the last piece at least.
 //
-//   latency  the last chunk's way, the report to ps/0 and its decision's way back, the answer's way: two round trips
+//   ahead    the next forward pass runs on the layers whose values have come, while the others come (on the
+//   CPU); the layer
+//            of the largest variable waits for it: (1 - that variable's share) of a forward pass, at most the
+//            pull
 //
-// `rate` is the link's goodput, or what one task sends or takes at most, where that is less. Pure functions; any thread.
+//   latency  the last chunk's way, the report to ps/0 and its decision's way back, the answer's way: two
+//   round trips
+//
+// `rate` is the link's goodput, or what one task sends or takes at most, where that is less. Pure functions;
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +61,8 @@ struct StepPlan {
   int servers = 0;
   // Seconds. push: what backward does not hide; update and pull: what gradients on their way do not.
   double compute = 0, push = 0, update = 0, pull = 0, latency = 0;
-  double step = 0;                                                  // their sum
+  double ahead = 0;  // of compute, what passes while values come
+  double step = 0;   // the sum of the others, less `ahead`
   // Bytes a step: of gradients, and of values the other way.
   int64_t worker_bytes = 0, worker_pull_bytes = 0;  // of one worker's link
   int64_t server_bytes = 0, server_pull_bytes = 0;  // of the busiest server's

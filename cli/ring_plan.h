@@ -6,8 +6,8 @@
 //            (3 + 2 slots) S / memory
 //   latency  of the last bucket, 2 (N - 1) ways to a neighbour: N - 1 round trips
 //
-// All workers are equally far from each other: what a ring across a slow link costs is what that link costs. Pure
-// functions; any thread.
+// All workers are equally far from each other: what a ring across a slow link costs is what that link costs.
+// Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,8 @@ std::string Align(const Rows& rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string padding(widths[i] - row[i].size(), ' ');
-      absl::StrAppend(&line, i == 0 ? "" : "  ", i < kToTheLeft ? "" : padding, row[i], i < kToTheLeft ? padding : "");
+      absl::StrAppend(&line, i == 0 ? "" : "  ", i < kToTheLeft ? "" : padding, row[i],
+                      i < kToTheLeft ? padding : "");
     }
     line.erase(line.find_last_not_of(' ') + 1);
     absl::StrAppend(&text, line, "\n");
@@ -60,8 +61,8 @@ std::string Progress(const v1::ServerStatus& leader) {
 }
 
 Rows ServerRows(const ClusterView& view) {
-  Rows rows = {{"TASK", "ADDRESS", "STATE", "STEP", "RECEIVED", "SENT", "STALENESS P50/P99", "QUEUED", "MEMORY",
-                "UP", "INCARNATION"}};
+  Rows rows = {{"TASK", "ADDRESS", "STATE", "STEP", "RECEIVED", "SENT", "STALENESS P50/P99", "QUEUED",
+                "MEMORY", "UP", "INCARNATION"}};
   for (size_t i = 0; i < view.servers.size(); ++i) {
     const std::string task = absl::StrCat("ps/", i), address = view.cluster.servers()[i].ToString();
     if (!view.servers[i].ok()) {
@@ -74,16 +75,16 @@ Rows ServerRows(const ClusterView& view) {
     rows.push_back({task, address, net::NameOf(server.state()), net::WithCommas(Number(server.version())),
                     net::InBytes(server.rates().received_bytes_per_second()) + "/s",
                     net::InBytes(server.rates().sent_bytes_per_second()) + "/s",
-                    server.sequences() ? staleness : "-",
-                    absl::StrCat(server.queues().staged_pushes()), net::InBytes(Number(server.resident_bytes())),
-                    net::InTime(server.uptime_seconds()), absl::StrCat(server.incarnation())});
+                    server.sequences() ? staleness : "-", absl::StrCat(server.queues().staged_pushes()),
+                    net::InBytes(Number(server.resident_bytes())), net::InTime(server.uptime_seconds()),
+                    absl::StrCat(server.incarnation())});
   }
   return rows;
 }
 
 Rows WorkerRows(const ClusterView& view, const v1::ServerStatus& leader) {
-  Rows rows = {{"TASK", "ADDRESS", "STATE", "STEP", "EXAMPLES/S", "STEP TIME", "INPUT", "COMPUTE", "ANSWER", "LOSS",
-                "LAST", "MEMORY", "HEARD", "INCARNATION", "DEVICE"}};
+  Rows rows = {{"TASK", "ADDRESS", "STATE", "STEP", "EXAMPLES/S", "STEP TIME", "INPUT", "COMPUTE", "ANSWER",
+                "LOSS", "LAST", "MEMORY", "HEARD", "INCARNATION", "DEVICE"}};
   int64_t rounds = 0;
   for (const v1::Member& member : leader.members()) rounds += member.times_last();
   for (const v1::Member& member : leader.members()) {
@@ -104,9 +105,12 @@ Rows WorkerRows(const ClusterView& view, const v1::ServerStatus& leader) {
 }
 
 nlohmann::ordered_json CountersJson(const v1::Counters& counters) {
-  return {{"accepted", counters.accepted()},           {"stale", counters.stale()},
-          {"duplicate", counters.duplicate()},         {"refused", counters.rejected()},
-          {"examples", counters.examples()},           {"staleness_max", counters.staleness_max()},
+  return {{"accepted", counters.accepted()},
+          {"stale", counters.stale()},
+          {"duplicate", counters.duplicate()},
+          {"refused", counters.rejected()},
+          {"examples", counters.examples()},
+          {"staleness_max", counters.staleness_max()},
           {"staleness_p50", net::StalenessQuantile(counters, 0.5)},
           {"staleness_p99", net::StalenessQuantile(counters, 0.99)}};
 }
@@ -225,20 +229,21 @@ std::string AsJson(const ClusterView& view) {
   json["job"] = nullptr;
   if (leader != nullptr && leader->has_job()) {
     const v1::Job& job = leader->job();
-    json["job"] = {{"run_id", job.run_id()},
-                   {"mode", net::NameOf(job.mode())},
-                   {"generation", job.generation()},
-                   {"optimizer", job.optimizer().name()},
-                   {"learning_rate", leader->learning_rate()},
-                   {"batch_size", job.batch_size()},
-                   {"version", leader->version()},
-                   {"final_version", job.final_version()},
-                   {"examples_per_second", leader->rates().examples_per_second()},
-                   {"updates_per_second", leader->rates().updates_per_second()},
-                   {"waiting_for", std::vector<std::string>(leader->waiting_for().begin(), leader->waiting_for().end())},
-                   {"waiting_seconds", leader->waiting_seconds()},
-                   {"straggler", net::StragglerOf(*leader)},
-                   {"counters", CountersJson(leader->counters())}};
+    json["job"] = {
+        {"run_id", job.run_id()},
+        {"mode", net::NameOf(job.mode())},
+        {"generation", job.generation()},
+        {"optimizer", job.optimizer().name()},
+        {"learning_rate", leader->learning_rate()},
+        {"batch_size", job.batch_size()},
+        {"version", leader->version()},
+        {"final_version", job.final_version()},
+        {"examples_per_second", leader->rates().examples_per_second()},
+        {"updates_per_second", leader->rates().updates_per_second()},
+        {"waiting_for", std::vector<std::string>(leader->waiting_for().begin(), leader->waiting_for().end())},
+        {"waiting_seconds", leader->waiting_seconds()},
+        {"straggler", net::StragglerOf(*leader)},
+        {"counters", CountersJson(leader->counters())}};
   }
   json["servers"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < view.servers.size(); ++i) {

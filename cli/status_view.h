@@ -15,10 +15,11 @@ struct ClusterView {
   net::ClusterSpec cluster;
   std::vector<absl::StatusOr<v1::ServerStatus>> servers;  // [ps] or why it did not answer
 
-  // Of those that answered, the one that knows most of the job: who writes its log, the first of them. Null when
-  // none answered.
+  // Of those that answered, the one that knows most of the job: who writes its log, the first of them. Null
+  // when none answered.
   const v1::ServerStatus* leader() const;
-  // Nothing that needs somebody to look: every server answers, is of one cluster, and has not failed; no worker is lost.
+  // Nothing that needs somebody to look: every server answers, is of one cluster, and has not failed; no
+  // worker is lost.
   bool well() const;
   // What is wrong, a sentence each.
   std::vector<std::string> troubles() const;

@@ -223,8 +223,8 @@ void Supervisor::OnDeadline() {
     const bool lost_chief = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
       return member.role() == Role::kChief && member.restarts > 0 && member.child->running();
     });
-    // Workers that were paused for so long that nobody was left to tell them, and servers that were lost when they
-    // had been told: their next life waits for a job.
+    // Workers that were paused for so long that nobody was left to tell them, and servers that were lost when
+    // they had been told: their next life waits for a job.
     const bool only_untold = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
       return !member.child->running() || member.role() != Role::kServer || member.restarts > 0;
     });

@@ -43,8 +43,8 @@ class Supervisor {
     int log_fd = 2;                       // the children's lines, and ours
     // On a terminal that also shows the chief's progress line: clears it before a line of ours.
     bool clears_line = false;
-    bool json = false;  // our lines are JSON, as those of the children are told to be
-    Duration grace = std::chrono::seconds(10);      // from a stop to SIGKILL
+    bool json = false;                          // our lines are JSON, as those of the children are told to be
+    Duration grace = std::chrono::seconds(10);  // from a stop to SIGKILL
     Duration end_limit = std::chrono::seconds(30);  // from the chief's end, or a server's, to everybody's
   };
   explicit Supervisor(Options options) : options_(std::move(options)) {}

@@ -135,8 +135,8 @@ class TrainCommand final : public Command {
     if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) return Fault(status.message());
     if (const absl::Status status = CheckTraceFlags(trace_); !status.ok()) return Fault(status.message());
     if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
-      return Fault(absl::StrCat("--metrics_port: no ", num_servers_ + num_workers_, " ports from ", *metrics_.port,
-                                " on, one for each task"));
+      return Fault(absl::StrCat("--metrics_port: no ", num_servers_ + num_workers_, " ports from ",
+                                *metrics_.port, " on, one for each task"));
     }
     const auto inputs = worker::LoadInputs(options_);
     if (!inputs.ok()) return Fault(inputs.status().message());
@@ -194,10 +194,9 @@ class TrainCommand final : public Command {
     }
     const LocalTraces traces(trace_, tasks);
     if (options_.elastic) SayHowToJoin(*server_ports);
-    Supervisor supervisor(
-        {.program = kProgram,
-         .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
-         .json = options_.log_format == "json"});
+    Supervisor supervisor({.program = kProgram,
+                           .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
+                           .json = options_.log_format == "json"});
     return MergeTraces(traces, supervisor.Run(tasks));
   }
 
@@ -216,7 +215,6 @@ class TrainCommand final : public Command {
                                                            : absl::StrCat(kProgram, ": ", text, "\n");
     std::fputs(line.c_str(), stderr);
   }
-
 
   void SayHowToJoin(const std::vector<ReservedPort>& server_ports) const {
     const std::string servers =

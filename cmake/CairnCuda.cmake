@@ -1,5 +1,5 @@
 # Decides whether the CUDA backend is built: CAIRN_CUDA AUTO, ON or OFF. Sets CAIRN_HAVE_CUDA, and makes ready what
-# kernels/cuda needs: the language CUDA in C++20, CUDAToolkit, cuDNN.
+# kernels/cuda needs: the language CUDA in C++20, CUDAToolkit, cuDNN, and NCCL where it is found.
 set(CAIRN_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (where CUDA and cuDNN are found), ON or OFF")
 set_property(CACHE CAIRN_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(CAIRN_HAVE_CUDA OFF)
@@ -57,4 +57,10 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CAIRN_HAVE_CUDA ON)
-message(STATUS "With the CUDA backend: CUDA ${CUDAToolkit_VERSION}, cuDNN ${cuDNN_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
+find_package(NCCL 2.14 QUIET)
+if(NCCL_FOUND)
+  set(nccl_told "NCCL ${NCCL_VERSION}")
+else()
+  set(nccl_told "without NCCL (no nccl.h of 2.14 or later was found, NCCL_ROOT says where it is: several GPUs of a worker add up in the host's memory)")
+endif()
+message(STATUS "With the CUDA backend: CUDA ${CUDAToolkit_VERSION}, cuDNN ${cuDNN_VERSION}, ${nccl_told}, for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -99,7 +99,8 @@ set(CPACK_DEBIAN_LIBCAIRN-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBCAIRN-DEV_PACKAGE_DEPENDS
   "libgrpc++-dev, libprotobuf-dev, libabsl-dev, libspdlog-dev, libssl-dev, libmicrohttpd-dev")
 set(CPACK_DEBIAN_LIBCAIRN-DEV_DESCRIPTION "Client library of Cairn's parameter servers, for find_package(Cairn)")
-# NVIDIA's libraries come from elsewhere: which ones, `cairn devices` says where one is missing.
+# NVIDIA's libraries come from elsewhere: which ones, `cairn devices` says where one is missing. NCCL may be: no more
+# than a remark of the worker where it is not.
 set(CPACK_DEBIAN_CAIRN-CUDA_PACKAGE_NAME cairn-cuda)
 set(CPACK_DEBIAN_CAIRN-CUDA_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_CAIRN-CUDA_PACKAGE_DEPENDS "cairn (= ${PROJECT_VERSION})")

@@ -133,4 +133,10 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& opti
   return backend->create_device(options);
 }
 
+absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateCudaGroup(absl::Span<const int> indices) {
+  CAIRN_ASSIGN_OR_RETURN(const CudaBackend* const backend, Backend());
+  for (const int index : indices) CAIRN_RETURN_IF_ERROR(CheckIndex(*backend, index));
+  return backend->create_group(indices);
+}
+
 }  // namespace cairn::kernels

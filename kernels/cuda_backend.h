@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/device.h"
+#include "kernels/device_group.h"
 
 namespace cairn::kernels {
 
@@ -56,6 +57,7 @@ struct CudaBackend {
   absl::StatusOr<int> (*count_devices)() = nullptr;
   // Sets up the device, which takes time and some of its memory.
   absl::StatusOr<CudaDeviceInfo> (*describe_device)(int index) = nullptr;
+  absl::StatusOr<std::unique_ptr<DeviceGroup>> (*create_group)(absl::Span<const int> indices) = nullptr;
 };
 inline constexpr char kCudaBackendSymbol[] = "cairn_cuda_backend";  // const CudaBackend* (), extern "C"
 
@@ -67,6 +69,10 @@ absl::StatusOr<int> CountCudaDevices();  // at least 1
 absl::StatusOr<CudaDeviceInfo> DescribeCudaDevice(int index);
 // Also RESOURCE_EXHAUSTED, when the card has no memory left.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& options);
+// Of these devices, two or more, whatever has been created on them; sets each of them up, and has all add up
+// a few numbers on trial. NOT_FOUND where there is no NCCL; FAILED_PRECONDITION, INTERNAL or
+// DEADLINE_EXCEEDED, after half a minute, where what is there does not work.
+absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateCudaGroup(absl::Span<const int> indices);
 
 // The first of `paths` that is there; one without a slash is looked for by the system. Stays open for good.
 absl::StatusOr<const CudaBackend*> OpenCudaBackend(absl::Span<const std::string> paths);

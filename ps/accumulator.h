@@ -22,8 +22,8 @@ class Accumulator {
   // `pool`'s buffers have the size of the server's values.
   explicit Accumulator(BufferPool& pool) : pool_(pool) {}
 
-  // INVALID_ARGUMENT, without effect, when the payload is no whole number of elements, lies outside the values,
-  // or repeats elements that have already come; RESOURCE_EXHAUSTED when the pool has no buffer.
+  // INVALID_ARGUMENT, without effect, when the payload is no whole number of elements, lies outside the
+  // values, or repeats elements that have already come; RESOURCE_EXHAUSTED when the pool has no buffer.
   absl::Status Add(const v1::Chunk& chunk, net::Payload payload);
 
   // What the last Add() brought; and where all that has come is.

@@ -149,17 +149,20 @@ int NumSlots(const Shard::Options& shard) {
 
 MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard) {
   const double value_bytes = ValueBytes(shard);
-  MemoryNeeds needs = MemoryNeedsOf(value_bytes, NumSlots(shard), std::max(job.workers_size(), job.max_workers()),
-                                    job.ps_replication() > 0);
+  MemoryNeeds needs =
+      MemoryNeedsOf(value_bytes, NumSlots(shard), std::max(job.workers_size(), job.max_workers()),
+                    job.ps_replication() > 0);
   // What travels of the current version and, to somebody slow, of one before: 16 bits each.
   if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
   return needs;
 }
 
-// Rounds of all workers whose update takes no norms, where there is memory for a version that may come to nothing.
+// Rounds of all workers whose update takes no norms, where there is memory for a version that may come to
+// nothing.
 bool MakesUpdatesAhead(const v1::Job& job, const Shard::Options& shard) {
   const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
-  if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr || !shard.optimizer->norms().empty()) {
+  if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr ||
+      !shard.optimizer->norms().empty()) {
     return false;
   }
   const double bytes_ahead = (1.0 + NumSlots(shard)) * ValueBytes(shard);
@@ -269,8 +272,8 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
     port_ = std::make_unique<LocalPort>(*sequencer_, 0);
     shard_->ConnectTo(port_.get());
     if (const absl::Status status = sequencer_->Subscribe(0, first_index, shard_, epoch); !status.ok()) {
-      return absl::InternalError(
-          absl::StrCat("the log of ps/", host_.index, " and its shard do not go together: ", status.message()));
+      return absl::InternalError(absl::StrCat("the log of ps/", host_.index,
+                                              " and its shard do not go together: ", status.message()));
     }
   } else {
     port_ = host_.connect_to_leader(job_, shard_, epoch);

@@ -17,7 +17,8 @@ EncodedValues::EncodedValues(int64_t size, std::shared_ptr<MemoryBudget> budget)
     : pool_(net::Codec::Floats(size), kIdle, std::move(budget)) {}
 
 absl::Status EncodedValues::Keep(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding) {
-  if (kept_.encoded != nullptr && kept_.encoding == encoding && kept_.source.lock() == values) return absl::OkStatus();
+  if (kept_.encoded != nullptr && kept_.encoding == encoding && kept_.source.lock() == values)
+    return absl::OkStatus();
   kept_ = {};
   std::shared_ptr<AlignedBuffer> buffer = pool_.TryAcquire();
   if (buffer == nullptr) return pool_.Refusal("values that travel");

@@ -1,5 +1,5 @@
-// A version's values in the encoding in which they travel: made once, for however many workers pull them, as a whole or
-// piece by piece.
+// A version's values in the encoding in which they travel: made once, for however many workers pull them, as
+// a whole or piece by piece.
 //
 // Thread-safe. What it hands out may outlive it.
 #pragma once
@@ -24,10 +24,10 @@ class EncodedValues {
   // Element i at byte 2 i. `encoding` is one of 16 bits. RESOURCE_EXHAUSTED when there is no room for them.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Of(const std::shared_ptr<const AlignedBuffer>& values,
                                                           v1::Encoding encoding) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Likewise of values that are not all there yet: elements [begin, end) of it are right. The same pieces each time, which
-  // begin at even elements.
-  absl::StatusOr<std::shared_ptr<const AlignedBuffer>> OfPiece(const std::shared_ptr<const AlignedBuffer>& values,
-                                                               v1::Encoding encoding, int64_t begin, int64_t end)
+  // Likewise of values that are not all there yet: elements [begin, end) of it are right. The same pieces
+  // each time, which begin at even elements.
+  absl::StatusOr<std::shared_ptr<const AlignedBuffer>> OfPiece(
+      const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding, int64_t begin, int64_t end)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

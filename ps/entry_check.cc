@@ -27,7 +27,8 @@ absl::Status EntryCheck::CheckWorker(int worker) const {
 absl::Status EntryCheck::CheckWorkers(const LogEntry& entry) const {
   if (const auto* refuse = std::get_if<Refuse>(&entry.what)) return CheckWorker(refuse->key.worker);
   if (const auto* release = std::get_if<Release>(&entry.what)) return CheckWorker(release->key.worker);
-  for (const Gradient& gradient : ContributorsOf(entry)) CAIRN_RETURN_IF_ERROR(CheckWorker(gradient.key.worker));
+  for (const Gradient& gradient : ContributorsOf(entry))
+    CAIRN_RETURN_IF_ERROR(CheckWorker(gradient.key.worker));
   return absl::OkStatus();
 }
 
@@ -37,14 +38,16 @@ absl::Status EntryCheck::Admit(const LogEntry& entry) {
   };
   const auto* measure = std::get_if<Measure>(&entry.what);
   const bool apply = std::holds_alternative<Apply>(entry.what);
-  if (const absl::Status known = CheckWorkers(entry); !known.ok()) return refuse("is about ", known.message());
+  if (const absl::Status known = CheckWorkers(entry); !known.ok())
+    return refuse("is about ", known.message());
   if ((apply || measure != nullptr) && VersionOf(entry) - 1 != version_) {
     return refuse("is of the update to version ", VersionOf(entry), ", and comes after version ", version_);
   }
   if (measure != nullptr && norms_.empty()) {
     return refuse("measures an update, and the job's optimizer takes no norms");
   }
-  const bool measures_next = measure != nullptr && measures_ < norms_.size() && measure->norms == norms_[measures_];
+  const bool measures_next =
+      measure != nullptr && measures_ < norms_.size() && measure->norms == norms_[measures_];
   const bool all_measured = measure == nullptr && measures_ == (apply ? norms_.size() : 0);
   if (!measures_next && !all_measured) {
     return refuse("comes after ", measures_, " of the ", norms_.size(), " norms of an update");

@@ -134,9 +134,9 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One try of the follower's end: a stream from its opening to its end. While ps/0 stands still nothing is decided, so what
-// waits to be written are the reports of the pushes that this shard may hold (Shard::kMostStaged) and of the entries that
-// came before.
+// One try of the follower's end: a stream from its opening to its end. While ps/0 stands still nothing is
+// decided, so what waits to be written are the reports of the pushes that this shard may hold
+// (Shard::kMostStaged) and of the entries that came before.
 class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::LeaderMessage> {
  public:
   LeaderStream(v1::ParameterServer::Stub& stub, Shard& shard) : shard_(shard) {
@@ -264,7 +264,7 @@ class LeaderLink final : public SequencerPort {
       }
       if (now - opened > std::chrono::seconds(5)) backoff.Reset();  // it worked for a while
       // The other place at once; then again the one, a little later.
-      const bool other_next = here + 1 < stubs.size() && !absl::IsFailedPrecondition(result);
+      const bool other_next = here + 1 < stubs.size();
       const TimePoint next_try = now + (other_next ? std::chrono::milliseconds(0) : backoff.Next());
       while (!stopping_ && changed_.WaitUntil(mutex_, next_try)) {
       }

@@ -46,13 +46,14 @@ v1::SliceSquares ToProto(const std::string& variable, int64_t row_begin, absl::S
   return proto;
 }
 
-// A list that is shorter than others counts as 0 from there on. What is no number may be: of a gradient that is not finite,
-// which the update that takes it reports.
+// A list that is shorter than others counts as 0 from there on. What is no number may be: of a gradient that
+// is not finite, which the update that takes it reports.
 absl::StatusOr<SliceSquares> FromProto(const v1::SliceSquares& proto) {
   for (const auto* sums : {&proto.gradient(), &proto.values(), &proto.direction()}) {
     const auto negative = std::find_if(sums->begin(), sums->end(), [](double sum) { return sum < 0; });
     if (negative == sums->end()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("a sum of squares of ", *negative, " in '", proto.variable(), "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a sum of squares of ", *negative, " in '", proto.variable(), "'"));
   }
   const int bands = std::max({proto.gradient_size(), proto.values_size(), proto.direction_size()});
   SliceSquares slice = {proto.variable(), proto.row_begin(),
@@ -135,13 +136,15 @@ absl::StatusOr<std::vector<Gradient>> ReadContributors(
   for (const auto& contributor : contributors) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, ps::FromProto(contributor));
     if (gradient.base_version >= version) {
-      return absl::InvalidArgumentError(absl::StrCat("an update to version ", version, " takes a gradient from version ",
-                                                     gradient.base_version, " of worker ", gradient.key.worker));
+      return absl::InvalidArgumentError(absl::StrCat("an update to version ", version,
+                                                     " takes a gradient from version ", gradient.base_version,
+                                                     " of worker ", gradient.key.worker));
     }
     gradients.push_back(gradient);
   }
   if (!IsOfOneWorkerTwice(gradients)) return gradients;
-  return absl::InvalidArgumentError(absl::StrCat("an update to version ", version, " takes two gradients of one worker"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("an update to version ", version, " takes two gradients of one worker"));
 }
 
 absl::StatusOr<Apply> FromProto(const v1::Apply& proto) {
@@ -242,7 +245,9 @@ v1::Decision ToProto(const LogEntry& entry) {
 
 absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
   LogEntry entry = {.index = decision.index(), .what = {}};
-  const auto refuse = [&](const absl::Status& why) { return Annotate(why, absl::StrCat("decision ", entry.index)); };
+  const auto refuse = [&](const absl::Status& why) {
+    return Annotate(why, absl::StrCat("decision ", entry.index));
+  };
   for (const v1::SliceSquares& proto : decision.known()) {
     const auto variable = FromProto(proto);
     if (!variable.ok()) return refuse(variable.status());

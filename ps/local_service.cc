@@ -56,7 +56,8 @@ class LocalSession final : public SessionSink, public net::LocalReceiver {
     if (part != net::LocalStream::kOwnPart) {
       server = part == static_cast<int>(part) ? parts_.Find(static_cast<int>(part)) : nullptr;
     }
-    if (server == nullptr) return absl::UnavailableError(absl::StrCat("nothing of ps/", part, "'s part is here"));
+    if (server == nullptr)
+      return absl::UnavailableError(absl::StrCat("nothing of ps/", part, "'s part is here"));
     session_ = std::make_unique<Session>(*server, self_.lock());
     return absl::OkStatus();
   }
@@ -74,7 +75,8 @@ class LocalSession final : public SessionSink, public net::LocalReceiver {
  private:
   Parts& parts_;
   std::weak_ptr<LocalSession> self_;
-  std::unique_ptr<Session> session_;  // the stream's thread's, from the greeting to the end: they hold each other
+  std::unique_ptr<Session>
+      session_;  // the stream's thread's, from the greeting to the end: they hold each other
   std::unique_ptr<net::LocalStream> stream_;
 };
 

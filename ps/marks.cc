@@ -8,7 +8,8 @@
 namespace cairn::ps {
 namespace {
 
-// Versions of all values that are kept at marks for readers who are still on their way. Many who begin at once are at one.
+// Versions of all values that are kept at marks for readers who are still on their way. Many who begin at
+// once are at one.
 constexpr size_t kKeptVersions = 64;
 // Marks that are remembered without their values, to refuse a reader that comes too late.
 constexpr size_t kRememberedMarks = 4096;
@@ -20,7 +21,8 @@ absl::Status NotKept(absl::string_view token) {
 }  // namespace
 
 std::optional<absl::StatusOr<ReadResult>> Marks::Read(const std::string& token, ReadReply& reply) {
-  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.token == token; });
+  const auto found =
+      std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.token == token; });
   if (found != kept_.end()) {
     auto result = std::move(found->result);
     kept_.erase(found);
@@ -62,7 +64,8 @@ void Marks::DropOld() {
 
 void Marks::KeepNothing(const std::string& token) {
   Keep(token, /*snapshot=*/false,
-       absl::UnavailableError(absl::StrCat("the values at mark ", token, " went with the server that kept them")));
+       absl::UnavailableError(
+           absl::StrCat("the values at mark ", token, " went with the server that kept them")));
 }
 
 void Marks::DropSnapshots() {

@@ -1,5 +1,5 @@
-// Values at a mark of the log, for readers who may come before the log has come to the mark, or after. Part of a shard,
-// whose lock guards it; not thread-safe.
+// Values at a mark of the log, for readers who may come before the log has come to the mark, or after. Part
+// of a shard, whose lock guards it; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ class Marks {
   // Readers that wait, of all marks together: more are RESOURCE_EXHAUSTED.
   static constexpr size_t kMostAwaiting = 1024;
 
-  // A reader of `token`: what is kept for it, which is for one reader, or why it is not any more; else an error, or, with
-  // nullopt, it waits and `reply` has been taken.
+  // A reader of `token`: what is kept for it, which is for one reader, or why it is not any more; else an
+  // error, or, with nullopt, it waits and `reply` has been taken.
   std::optional<absl::StatusOr<ReadResult>> Read(const std::string& token, ReadReply& reply);
   // The log is at `token`: those who wait for it. With none, Keep() follows.
   std::vector<ReadReply> TakeReaders(const std::string& token);

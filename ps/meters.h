@@ -1,5 +1,5 @@
-// What a server counts while it works, for those who look: see ps/monitor.h. Owned by the server, written by sessions
-// and the shard, and outlives jobs. Thread-safe; decides nothing.
+// What a server counts while it works, for those who look: see ps/monitor.h. Owned by the server, written by
+// sessions and the shard, and outlives jobs. Thread-safe; decides nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class Meters {
  public:
   Counter received_bytes, sent_bytes;  // payloads: gradients and values
   Counter malformed_chunks;            // that came, and had no effect
-  // Of each update: from its first gradient being here to the new version; that of the arithmetic alone, of an
-  // update made ahead (update_ahead.h) only what was left of it; and from the first gradient to the last, where there
-  // are several.
+  // Of each update: from its first gradient being here to the new version; that of the arithmetic alone, of
+  // an update made ahead (update_ahead.h) only what was left of it; and from the first gradient to the last,
+  // where there are several.
   Distribution round_seconds{kSecondsLimits}, apply_seconds{kSecondsLimits}, spread_seconds{kSecondsLimits};
 
   struct Lateness {
@@ -27,7 +27,8 @@ class Meters {
     double seconds = 0;  // behind the first gradients of those updates, together
   };
 
-  // An update was made of gradients of these workers, which came at these times; its arithmetic began at `began`.
+  // An update was made of gradients of these workers, which came at these times; its arithmetic began at
+  // `began`.
   void OnUpdate(const std::vector<std::pair<int, TimePoint>>& came, TimePoint began, TimePoint now)
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::map<int, Lateness> lateness() const ABSL_LOCKS_EXCLUDED(mutex_);  // [worker]

@@ -39,7 +39,8 @@ double MeanLoss(const v1::ServerStatus& status) {
   double sum = 0;
   int count = 0;
   for (const v1::Member& member : status.members()) {
-    if (member.state() != v1::MEMBER_STATE_LIVE || !member.has_report() || member.report().examples() == 0) continue;
+    if (member.state() != v1::MEMBER_STATE_LIVE || !member.has_report() || member.report().examples() == 0)
+      continue;
     sum += member.report().loss();
     ++count;
   }
@@ -84,7 +85,9 @@ v1::ServerStatus Monitor::WithRates(v1::ServerStatus status) const {
   if (recent_.size() < 2) return status;
   const Totals &first = recent_.front(), &last = recent_.back();
   const double seconds = ToSeconds(last.at - first.at);
-  const auto rate = [&](int64_t before, int64_t after) { return static_cast<double>(after - before) / seconds; };
+  const auto rate = [&](int64_t before, int64_t after) {
+    return static_cast<double>(after - before) / seconds;
+  };
   v1::Rates& rates = *status.mutable_rates();
   rates.set_received_bytes_per_second(rate(first.received_bytes, last.received_bytes));
   rates.set_sent_bytes_per_second(rate(first.sent_bytes, last.sent_bytes));

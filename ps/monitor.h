@@ -1,7 +1,7 @@
 // Shows a server to whoever looks: the Inspector service, /metrics, /statusz and /healthz.
 //
-// Made and owned by main, which calls Sample() several times a second; what is asked comes from any thread. It only
-// reads, and decides nothing.
+// Made and owned by main, which calls Sample() several times a second; what is asked comes from any thread.
+// It only reads, and decides nothing.
 #pragma once
 
 #include <deque>

@@ -27,9 +27,10 @@ void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition
             Number(status.job().final_version()));
   out.Gauge("cairn_ps_learning_rate", "Of the next update.", status.learning_rate());
   const v1::Counters& counters = status.counters();
-  out.Counter("cairn_ps_pushes_total",
-              "Gradients by what became of them, since the job began. Accepted and stale ones are counted where the "
-              "round log is written.");
+  out.Counter(
+      "cairn_ps_pushes_total",
+      "Gradients by what became of them, since the job began. Accepted and stale ones are counted where the "
+      "round log is written.");
   out.Sample({{"outcome", "accepted"}}, Number(counters.accepted()));
   out.Sample({{"outcome", "stale"}}, Number(counters.stale()));
   out.Sample({{"outcome", "duplicate"}}, Number(counters.duplicate()));
@@ -44,9 +45,10 @@ void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition
       if (i + 1 < counters.staleness_histogram_size()) limits.push_back(i);
       sum += i * Number(counters.staleness_histogram(i));
     }
-    out.Histogram("cairn_ps_staleness_versions",
-                  "Versions between an accepted gradient's and its update; the sum counts the last bucket's as its "
-                  "beginning.");
+    out.Histogram(
+        "cairn_ps_staleness_versions",
+        "Versions between an accepted gradient's and its update; the sum counts the last bucket's as its "
+        "beginning.");
     out.Sample({}, limits, counts, sum);
   }
   out.Gauge("cairn_ps_staleness_max_versions", "The largest of them.", Number(counters.staleness_max()));
@@ -55,26 +57,32 @@ void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition
   out.Histogram("cairn_ps_round_spread_seconds",
                 "From the first gradient of an update being here to the last, where there are several.",
                 meters.spread_seconds);
-  out.Histogram("cairn_ps_apply_seconds", "The arithmetic of an update: mean and optimizer.", meters.apply_seconds);
+  out.Histogram("cairn_ps_apply_seconds", "The arithmetic of an update: mean and optimizer.",
+                meters.apply_seconds);
 }
 
 void AddLoad(const v1::ServerStatus& status, Exposition& out) {
   out.Counter("cairn_ps_received_bytes_total", "Payloads that came: gradients, and values that were written.",
               Number(status.received_bytes()));
   out.Counter("cairn_ps_sent_bytes_total", "Payloads that went: values.", Number(status.sent_bytes()));
-  out.Counter("cairn_ps_malformed_chunks_total", "Pieces of gradients or values that were not what they said to be, and had "
-              "no effect.", Number(status.malformed_chunks()));
+  out.Counter("cairn_ps_malformed_chunks_total",
+              "Pieces of gradients or values that were not what they said to be, and had "
+              "no effect.",
+              Number(status.malformed_chunks()));
   out.Gauge("cairn_ps_variables", "Variables of which this server holds rows.", Number(status.variables()));
   out.Gauge("cairn_ps_variable_bytes", "Their values here, once.", Number(status.variable_bytes()));
-  out.Gauge("cairn_ps_job_memory_bytes", "Values, slots and buffers of the job.", Number(status.memory_bytes()));
+  out.Gauge("cairn_ps_job_memory_bytes", "Values, slots and buffers of the job.",
+            Number(status.memory_bytes()));
   out.Gauge("cairn_ps_job_memory_limit_bytes", "What the job may take: --memory_limit.",
             Number(status.memory_limit_bytes()));
   out.Gauge("cairn_ps_staged_pushes", "Gradients that are here and have no decision.",
             Number(status.queues().staged_pushes()));
-  out.Gauge("cairn_ps_oldest_push_seconds", "How long the oldest of them has been here.", status.waiting_seconds());
+  out.Gauge("cairn_ps_oldest_push_seconds", "How long the oldest of them has been here.",
+            status.waiting_seconds());
   out.Gauge("cairn_ps_log_entries", "Entries of the round log that are not executed here.",
             Number(status.queues().log_entries()));
-  out.Gauge("cairn_ps_waiting_calls", "Calls that wait for a condition.", Number(status.queues().waiting_calls()));
+  out.Gauge("cairn_ps_waiting_calls", "Calls that wait for a condition.",
+            Number(status.queues().waiting_calls()));
 }
 
 void AddMembers(const v1::ServerStatus& status, Exposition& out) {
@@ -144,29 +152,35 @@ net::StatusPage::Table Workers(const v1::ServerStatus& status) {
          Right(told ? net::InTime(report.answer_seconds()) : "-"),
          Right(told ? absl::StrFormat("%.4f", report.loss()) : "-"),
          {.text = absl::StrFormat("%.0f %%", 100 * last), .number = true, .part = last},
-         Right(member.times_last() == 0 ? "-" : net::InTime(member.late_seconds() / Number(member.times_last()))),
+         Right(member.times_last() == 0 ? "-"
+                                        : net::InTime(member.late_seconds() / Number(member.times_last()))),
          Right(told ? net::InBytes(Number(report.resident_bytes())) : "-"),
-         Right(member.state() == v1::MEMBER_STATE_LIVE ? absl::StrCat(net::InTime(member.heard_seconds()), " ago") : "-"),
+         Right(member.state() == v1::MEMBER_STATE_LIVE
+                   ? absl::StrCat(net::InTime(member.heard_seconds()), " ago")
+                   : "-"),
          Text(report.device())});
   }
   return table;
 }
 
 net::StatusPage::Table Placement(const v1::ServerStatus& status) {
-  net::StatusPage::Table table = {
-      .title = "Placement: what lies here", .columns = {"variable", "shape", "rows", "bytes"}, .rows = {}, .empty = "nothing"};
+  net::StatusPage::Table table = {.title = "Placement: what lies here",
+                                  .columns = {"variable", "shape", "rows", "bytes"},
+                                  .rows = {},
+                                  .empty = "nothing"};
   for (const v1::VariableSlice& slice : status.largest_slices()) {
     int64_t row_elements = 1;
     for (int i = 1; i < slice.shape_size(); ++i) row_elements *= slice.shape(i);
     const int64_t rows = slice.row_end() - slice.row_begin();
     const bool whole = slice.shape_size() == 0 || rows == slice.shape(0);
     const double bytes = Number(rows * row_elements * static_cast<int64_t>(sizeof(float)));
-    table.rows.push_back({Text(slice.name()),
-                          Text(absl::StrCat("[", absl::StrJoin(slice.shape(), ", "), "]")),
-                          Text(whole ? "all" : absl::StrCat(slice.row_begin(), " to ", slice.row_end() - 1)),
-                          {.text = net::InBytes(bytes),
-                           .number = true,
-                           .part = status.variable_bytes() > 0 ? bytes / Number(status.variable_bytes()) : -1}});
+    table.rows.push_back(
+        {Text(slice.name()),
+         Text(absl::StrCat("[", absl::StrJoin(slice.shape(), ", "), "]")),
+         Text(whole ? "all" : absl::StrCat(slice.row_begin(), " to ", slice.row_end() - 1)),
+         {.text = net::InBytes(bytes),
+          .number = true,
+          .part = status.variable_bytes() > 0 ? bytes / Number(status.variable_bytes()) : -1}});
   }
   if (status.variables() > status.largest_slices_size()) {
     table.title = absl::StrCat("Placement: the largest of ", status.variables(), " variables here");
@@ -224,9 +238,9 @@ net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
                           .state = net::NameOf(status.state()),
                           .well = status.state() != v1::STATE_FAILED,
                           .headline = net::HeadlineOf(status)};
-  const std::string last =
-      status.job().final_version() > 0 ? absl::StrCat("of ", net::WithCommas(Number(status.job().final_version())))
-                                       : "";
+  const std::string last = status.job().final_version() > 0
+                               ? absl::StrCat("of ", net::WithCommas(Number(status.job().final_version())))
+                               : "";
   page.facts = {
       {"version", net::WithCommas(Number(status.version())), last},
       {"examples/s", status.sequences() ? net::WithCommas(rates.examples_per_second()) : "-",
@@ -238,21 +252,24 @@ net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
       {"gradients refused", net::WithCommas(Number(counters.stale() + counters.rejected())),
        absl::StrCat(net::WithCommas(Number(counters.stale())), " of them stale, ",
                     net::WithCommas(Number(counters.duplicate())), " duplicates")},
-      {"staleness", absl::StrCat(net::StalenessQuantile(counters, 0.5), " / ", net::StalenessQuantile(counters, 0.99)),
+      {"staleness",
+       absl::StrCat(net::StalenessQuantile(counters, 0.5), " / ", net::StalenessQuantile(counters, 0.99)),
        absl::StrCat("half / 99 % at most; largest ", counters.staleness_max())},
       {"job's memory", net::InBytes(Number(status.memory_bytes())),
        absl::StrCat("of ", net::InBytes(Number(status.memory_limit_bytes())), "; process ",
                     net::InBytes(Number(status.resident_bytes())))},
-      {"variables", net::WithCommas(Number(status.variables())), net::InBytes(Number(status.variable_bytes()))},
+      {"variables", net::WithCommas(Number(status.variables())),
+       net::InBytes(Number(status.variable_bytes()))},
   };
   const auto newest = [&](size_t series) {
     return history.empty() ? std::numeric_limits<double>::quiet_NaN() : history.back().values[series];
   };
   const double loss = newest(3);
-  page.curves = {{"examples/s", net::WithCommas(newest(1)), 1},
-                 {"loss, mean of the workers' last batches", std::isnan(loss) ? "-" : absl::StrFormat("%.4f", loss), 3},
-                 {"updates/s", absl::StrFormat("%.4g", newest(0)), 0},
-                 {"bytes/s, both ways", net::InBytes(newest(2)), 2}};
+  page.curves = {
+      {"examples/s", net::WithCommas(newest(1)), 1},
+      {"loss, mean of the workers' last batches", std::isnan(loss) ? "-" : absl::StrFormat("%.4f", loss), 3},
+      {"updates/s", absl::StrFormat("%.4g", newest(0)), 0},
+      {"bytes/s, both ways", net::InBytes(newest(2)), 2}};
   page.history = std::move(history);
   page.tables = {Workers(status), Times(meters), Placement(status), Servers(status)};
   page.footer = absl::StrCat("cairn-ps ", status.program_version(), " at ", address, ", up ",

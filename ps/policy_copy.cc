@@ -107,13 +107,13 @@ absl::Status CheckWorker(int worker, int most_workers) {
 
 // A ticket of no examples lies at an epoch's end.
 absl::Status CheckTicket(const v1::Ticket& ticket, int64_t num_examples) {
-  const bool fits = ticket.epoch() >= 0 && ticket.epoch() < kMostCounted / num_examples && ticket.first() >= 0 &&
-                    ticket.count() >= 0 && ticket.first() <= num_examples &&
+  const bool fits = ticket.epoch() >= 0 && ticket.epoch() < kMostCounted / num_examples &&
+                    ticket.first() >= 0 && ticket.count() >= 0 && ticket.first() <= num_examples &&
                     ticket.count() <= num_examples - ticket.first();
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("copied: a ticket of ", ticket.count(), " examples from ",
-                                                 ticket.first(), " on in epoch ", ticket.epoch(), ", which has ",
-                                                 num_examples));
+                                                 ticket.first(), " on in epoch ", ticket.epoch(),
+                                                 ", which has ", num_examples));
 }
 
 absl::Status CheckQueue(const v1::CopiedQueue& queue, int64_t num_examples, int most_workers) {
@@ -136,8 +136,8 @@ absl::Status CheckTally(const v1::DataPosition& tally) {
   CAIRN_RETURN_IF_ERROR(CheckCount("repeated examples", tally.repeated()));
   for (const v1::DataPosition::Run& run : tally.open()) {
     if (run.begin() < done || run.count() < 1 || run.count() > tally.next() - run.begin()) {
-      return absl::InvalidArgumentError(absl::StrCat("copied: ", run.count(), " open examples from ", run.begin(),
-                                                     " on, of ", tally.next()));
+      return absl::InvalidArgumentError(absl::StrCat("copied: ", run.count(), " open examples from ",
+                                                     run.begin(), " on, of ", tally.next()));
     }
     done = run.begin() + run.count();
   }
@@ -145,11 +145,12 @@ absl::Status CheckTally(const v1::DataPosition& tally) {
 }
 
 absl::Status CheckCounters(const v1::PolicyCounters& counters) {
-  for (const int64_t count : {counters.accepted(), counters.examples(), counters.stale(), counters.refused_other(),
-                              counters.duplicate(), counters.staleness_max()}) {
+  for (const int64_t count : {counters.accepted(), counters.examples(), counters.stale(),
+                              counters.refused_other(), counters.duplicate(), counters.staleness_max()}) {
     CAIRN_RETURN_IF_ERROR(CheckCount("a counter", count));
   }
-  for (const int64_t count : counters.staleness_histogram()) CAIRN_RETURN_IF_ERROR(CheckCount("a counter", count));
+  for (const int64_t count : counters.staleness_histogram())
+    CAIRN_RETURN_IF_ERROR(CheckCount("a counter", count));
   return absl::OkStatus();
 }
 

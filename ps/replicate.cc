@@ -130,11 +130,11 @@ class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer
 
   void Send(uint64_t number, CopyItem item) override {
     std::vector<grpc::ByteBuffer> frames;
-    SplitIntoFrames(number, item,
-                    [&](const v1::CopyHeader& header, net::FloatSpans payload,
-                        const std::shared_ptr<const void>& owner) {
-                      frames.push_back(net::EncodeFrame(header, payload, owner));
-                    });
+    SplitIntoFrames(
+        number, item,
+        [&](const v1::CopyHeader& header, net::FloatSpans payload, const std::shared_ptr<const void>& owner) {
+          frames.push_back(net::EncodeFrame(header, payload, owner));
+        });
     Write(std::move(frames));
   }
 

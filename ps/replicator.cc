@@ -141,7 +141,7 @@ Replicator::Calls Replicator::Due() {
   Calls calls;
   const absl::Status lost =
       Over() ? absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"))
-           : absl::OkStatus();
+             : absl::OkStatus();
   const bool all = !HeldBack();
   while (!waiting_.empty() && (all || (state_ != State::kUnsure && waiting_.front().first <= held_))) {
     calls.emplace_back(std::move(waiting_.front().second), lost);
@@ -169,12 +169,14 @@ void Replicator::OnAnswer(const v1::CopyAnswer& answer) {
   {
     MutexLock lock(mutex_);
     last_answer_ = Now();
+    if (answer.keeper() != 0) answering_ = answer.keeper();
     held_ = std::max(held_, std::min(answer.held(), last_));
     while (!behind_.empty() && behind_.front().first <= held_) {
       behind_bytes_ -= behind_.front().second;
       behind_.pop_front();
     }
-    for (; !echoes_.empty() && echoes_.front().first <= held_; echoes_.pop_front()) heard_ = echoes_.front().second;
+    for (; !echoes_.empty() && echoes_.front().first <= held_; echoes_.pop_front())
+      heard_ = echoes_.front().second;
     if (answer.beat() != 0 && stream_ != nullptr && state_ != State::kStopped) {
       last_echo_ = last_answer_;
       CopyItem echo;
@@ -220,10 +222,26 @@ bool Replicator::Open() {
   return true;
 }
 
+bool Replicator::MayHaveBeenReplaced() const {
+  return broken_ - heard_ > kSilent;
+}
+
+void Replicator::Depose() {
+  state_ = State::kDeposed;
+  deposed_ = absl::StrCat(options_.copy, ", whose process has ended, may have taken the place of ",
+                          options_.part, ", which it had not heard of for ",
+                          absl::FormatDuration(absl::FromChrono(broken_ - heard_)));
+}
+
 void Replicator::Agree() {
   Calls calls;
   {
     MutexLock lock(mutex_);
+    const bool new_life = std::exchange(keeper_, answering_) != answering_;
+    if (state_ == State::kUnsure && new_life && MayHaveBeenReplaced()) {
+      Depose();
+      return;
+    }
     if (state_ == State::kAlone || state_ == State::kUnsure) state_ = State::kCatchingUp;
     heard_ = opened_;
     calls = Due();
@@ -258,7 +276,8 @@ bool Replicator::Advance() {
     MutexLock lock(mutex_);
     ended = Ended();
     const bool all_sent = std::all_of(sent_state_.begin(), sent_state_.end(), [](bool sent) { return sent; });
-    const bool ready = phase_ == Phase::kSendingState ? all_sent : phase_ != Phase::kWhole && held_ >= awaited_;
+    const bool ready =
+        phase_ == Phase::kSendingState ? all_sent : phase_ != Phase::kWhole && held_ >= awaited_;
     if (!ended && !ready) return false;
     if (phase_ == Phase::kSendingState) awaited_ = last_;
   }
@@ -314,11 +333,8 @@ void Replicator::Conclude(const absl::Status& end) {
     if (absl::IsAborted(end)) {
       state_ = State::kDeposed;
       deposed_ = absl::StrCat(options_.copy, " has taken the place of ", options_.part);
-    } else if (state_ == State::kUnsure && gone && broken_ - heard_ > kSilent) {
-      state_ = State::kDeposed;
-      deposed_ = absl::StrCat(options_.copy, ", which is gone, may have taken the place of ", options_.part,
-                              ", which it had not heard of for ",
-                              absl::FormatDuration(absl::FromChrono(broken_ - heard_)));
+    } else if (state_ == State::kUnsure && gone && MayHaveBeenReplaced()) {
+      Depose();
     } else if (state_ == State::kCatchingUp || gone || MayGoOnAlone()) {
       state_ = State::kAlone;
       if (!std::exchange(said_alone_, true)) {

@@ -12,8 +12,9 @@
 //
 // In kUnsure the copy may be about to take our place, so silence tells nothing: answers go out again when its
 // process is gone (connection refused), when it agrees to begin anew, or when its right to take our place is
-// over (kRight after our last echo) and we have not just woken up. A process that is gone cannot say whether it
-// had taken our place: it had not where it was known to have heard of us less than kSilent before.
+// over (kRight after our last echo) and we have not just woken up. A process that is gone, or has begun a new
+// life, cannot say whether it had taken our place: it had not where it was known to have heard of us less
+// than kSilent before.
 //
 // One per job and server, owned by the ActiveJob. Thread-safe; callbacks of WhenHeld() run outside its lock,
 // in the caller's thread or a stream's, and must not block. Knows no gRPC. What is to be done it does step by
@@ -100,7 +101,8 @@ class Replicator final : private CopyStreamHandler {
   void Step() ABSL_LOCKS_EXCLUDED(mutex_);
   // What waits is told that the server is stopping, and nothing more is begun. Repeats do nothing.
   void Quit() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Likewise, and blocks until the thread, and with it the stream, has ended: on no thread that a stream's end needs.
+  // Likewise, and blocks until the thread, and with it the stream, has ended: on no thread that a stream's
+  // end needs.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether items of this part are wanted now: its state has been sent. What is sent while they are not is
@@ -137,6 +139,9 @@ class Replicator final : private CopyStreamHandler {
   uint64_t SendNow(CopyItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Its right to take our place is over, and it has had the time to tell us that it has done so.
   bool MayGoOnAlone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Before its process ended, which cannot say so: it had not heard of us for so long.
+  bool MayHaveBeenReplaced() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Depose() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The stream has ended, or nothing came on it for too long.
   bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -175,14 +180,17 @@ class Replicator final : private CopyStreamHandler {
   std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);  // (item, its bytes), not held
   int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::pair<uint64_t, Held>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be held
-  std::string deposed_ ABSL_GUARDED_BY(mutex_);  // with kDeposed: how we know
+  std::string deposed_ ABSL_GUARDED_BY(mutex_);                            // with kDeposed: how we know
   TimePoint last_answer_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::pair<uint64_t, TimePoint>> echoes_ ABSL_GUARDED_BY(mutex_);  // (item, when it was sent), not held
+  std::deque<std::pair<uint64_t, TimePoint>> echoes_
+      ABSL_GUARDED_BY(mutex_);  // (item, when it was sent), not held
   // Of Step(): what stood still for kSilent, a paused process say, is awake since it goes on.
   TimePoint last_step_ ABSL_GUARDED_BY(mutex_), awake_since_ ABSL_GUARDED_BY(mutex_);
   // The copy has heard of us since then; and what came between was seen to break then.
   TimePoint heard_ ABSL_GUARDED_BY(mutex_), broken_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_echo_ ABSL_GUARDED_BY(mutex_);
+  // CopyAnswer.keeper, of who agreed to keep the copy last, and of who answered last.
+  uint64_t keeper_ ABSL_GUARDED_BY(mutex_) = 0, answering_ ABSL_GUARDED_BY(mutex_) = 0;
   Thread thread_;
 };
 

@@ -139,7 +139,8 @@ absl::Status Sequencer::Amend(uint64_t incarnation, int64_t number, const Amendm
   return absl::OkStatus();
 }
 
-absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch) {
+absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink,
+                                  int64_t epoch) {
   {
     MutexLock lock(mutex_);
     const int64_t first = log_.empty() ? next_index_ : log_.front().index;
@@ -148,17 +149,11 @@ absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_pt
     if (epoch < subscriber.epoch) {
       return absl::UnavailableError(absl::StrCat("a copy has taken the place of ps/", server));
     }
-    if (next_index < first && replicator_ != nullptr) {
-      return absl::UnavailableError(
-          absl::StrCat("ps/", server, " has executed entry ", first - 1, " elsewhere: its copy has taken its place"));
-    }
-    if (next_index > next_index_ && replicator_ != nullptr) {
-      return absl::UnavailableError(
-          absl::StrCat("ps/", server, " has heard of entry ", next_index - 1, ", which another leader has made"));
-    }
     if (next_index < first || next_index > next_index_) {
-      return absl::FailedPreconditionError(absl::StrCat("ps/", server, " asks for the log from entry ", next_index,
-                                                        ", and here it is from ", first, " to ", next_index_ - 1));
+      const std::string asked = absl::StrCat("ps/", server, " asks for the log from entry ", next_index,
+                                             ", and here it is from ", first, " to ", next_index_ - 1);
+      // With copies: one of the two has been replaced, the follower when it is behind, else we.
+      return replicator_ != nullptr ? absl::UnavailableError(asked) : absl::FailedPreconditionError(asked);
     }
     subscriber.epoch = epoch;
     subscriber.sink = sink;
@@ -305,7 +300,8 @@ absl::Status Sequencer::CheckMeasuring(TimePoint now) {
     return servers_[static_cast<size_t>(server)].sink == nullptr;
   };
   if (std::any_of(unmeasured.begin(), unmeasured.end(), away)) {
-    measuring_->seen_at.reset();  // whoever comes in its place, or sets all back, takes the time that it takes
+    measuring_->seen_at
+        .reset();  // whoever comes in its place, or sets all back, takes the time that it takes
     return absl::OkStatus();
   }
   if (!measuring_->seen_at.has_value()) measuring_->seen_at = now;

@@ -142,11 +142,11 @@ class Sequencer {
   // The other side. INVALID_ARGUMENT for what does not fit the job.
   absl::Status RestoreCopied(const v1::CopiedSequencer& copied) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Replay(const v1::SequencerEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. `epoch`: of the
-  // server's part. FAILED_PRECONDITION when the log does not reach there. UNAVAILABLE, where another subscription
-  // may be heard: the log has ended; a later epoch of the part has subscribed; with copies, also when the entries
-  // before `next_index` have not been made here, for our copy has made them, and who leads now is to be asked; and when
-  // later ones are not kept, for the subscriber's copy has executed them.
+  // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. `epoch`: of
+  // the server's part. FAILED_PRECONDITION when the log does not reach there. UNAVAILABLE, where another
+  // subscription may be heard: the log has ended; a later epoch of the part has subscribed; with copies, also
+  // when the entries before `next_index` have not been made here, for our copy has made them, and who leads
+  // now is to be asked; and when later ones are not kept, for the subscriber's copy has executed them.
   absl::Status Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Only if `sink` is still the one subscribed.
@@ -163,10 +163,12 @@ class Sequencer {
   // What `server` has to measure waits there for workers that live, as long as it says so.
   void OnWaiting(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // ABORTED, naming the servers whose sums are missing, when these have all been subscribed for 60 s of a Measure
-  // by the clock of these calls, of which the owner makes several a second, and none of them has said that it waits.
+  // ABORTED, naming the servers whose sums are missing, when these have all been subscribed for 60 s of a
+  // Measure by the clock of these calls, of which the owner makes several a second, and none of them has said
+  // that it waits.
   absl::Status CheckMeasuring(TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // This process has stood still for a while: what servers said meanwhile has not been heard, and their minute begins anew.
+  // This process has stood still for a while: what servers said meanwhile has not been heard, and their
+  // minute begins anew.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t version() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -111,7 +111,8 @@ absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
     return server >= 0 && server < static_cast<int>(servers_.size());
   };
   for (const int64_t executed : copied.executed()) fits &= executed >= 0 && executed < copied.next_index();
-  for (const auto& [key, partial] : partials) fits &= std::all_of(partial.servers.begin(), partial.servers.end(), knows);
+  for (const auto& [key, partial] : partials)
+    fits &= std::all_of(partial.servers.begin(), partial.servers.end(), knows);
   if (measuring.has_value()) {
     fits &= measuring->norms < norms_.size() && measuring->index == copied.next_index() - 1 &&
             measuring->sums.size() < servers_.size();

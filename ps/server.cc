@@ -325,7 +325,8 @@ void Server::Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) {
 void Server::BuryRetired() {
   std::vector<std::shared_ptr<ActiveJob>> over;  // end outside the lock
   MutexLock lock(mutex_);
-  const auto first = std::partition(retired_.begin(), retired_.end(), [](const auto& job) { return job.use_count() > 1; });
+  const auto first =
+      std::partition(retired_.begin(), retired_.end(), [](const auto& job) { return job.use_count() > 1; });
   over.assign(std::make_move_iterator(first), std::make_move_iterator(retired_.end()));
   retired_.erase(first, retired_.end());
 }
@@ -355,7 +356,8 @@ void Server::Tick() {
     if (job->sequencer() != nullptr && !wait) {
       job->sequencer()->Leave(expired[i].worker, expired[i].incarnation);
     }
-    // The copy hears of the member last: of one whose lease it looks after itself it makes up for what went with us.
+    // The copy hears of the member last: of one whose lease it looks after itself it makes up for what went
+    // with us.
     MutexLock lock(mutex_);
     if (job_ == job) SendMember(expired[i].worker);
   }

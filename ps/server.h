@@ -110,6 +110,8 @@ class Server {
   Meters& meters() { return meters_; }
   // Null where nothing is recorded.
   TraceRecorder* trace() const { return options_.trace; }
+  // Of the process; another in each of its lives.
+  uint64_t process() const { return options_.incarnation; }
 
   // For a follower: the sequencer of this generation of `run_id`. UNAVAILABLE while this server does not have
   // that job.
@@ -134,7 +136,7 @@ class Server {
 
   // What is here of the copy of another process' part.
   struct Copying {
-    std::shared_ptr<CopySink> sink;  // null: the stream has ended
+    std::shared_ptr<CopySink> sink;                 // null: the stream has ended
     bool has_shard = false, has_sequencer = false;  // their states have come
     bool whole = false;
     int64_t epoch = 0;  // of who serves the part
@@ -158,8 +160,8 @@ class Server {
   void CaptureMembers(Replicator& replicator) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of Tick(): beats, a first copy that is whole, a place that was lost, gradients that will not come.
   void TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
-  // This server has another job now, or none: tells who waits for this one's why. Streams are ended by Tick(), as their end
-  // may need the thread that calls this.
+  // This server has another job now, or none: tells who waits for this one's why. Streams are ended by
+  // Tick(), as their end may need the thread that calls this.
   void Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void BuryRetired() ABSL_LOCKS_EXCLUDED(mutex_);
   // As if this process had been started again.

@@ -176,7 +176,8 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
   job->shard().Flush();
   // Where the part itself has not failed its copy is at odds with it.
   if (const absl::Status failure = job->shard().failure(); !failure.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat("the copy of ", name(), "'s part failed: ", failure.message()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the copy of ", name(), "'s part failed: ", failure.message()));
   }
   return absl::OkStatus();
 }
@@ -208,7 +209,8 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
       return absl::OkStatus();
     case v1::CopyBody::kWhole:
       if (!copying_.has_shard || (job_->sequencer() != nullptr && !copying_.has_sequencer)) {
-        return absl::InvalidArgumentError(absl::StrCat("a copy of ", name(), "'s part that is said to be whole is not"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("a copy of ", name(), "'s part that is said to be whole is not"));
       }
       copying_.whole = true;
       LogInfo("holds a whole copy of ", name(), "'s part");

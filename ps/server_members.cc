@@ -1,4 +1,5 @@
-// What a server's clients ask of it as members of the job: to join, to be known to live, to leave, and to wait.
+// What a server's clients ask of it as members of the job: to join, to be known to live, to leave, and to
+// wait.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -157,7 +158,8 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
       calls.push_back([&reply, failure = failure_] { reply(failure); });
     } else if (waiters_.full()) {
       calls.push_back([&reply] {
-        reply(absl::ResourceExhaustedError(absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
+        reply(
+            absl::ResourceExhaustedError(absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
       });
     } else {
       if (request.condition() == v1::CONDITION_WORK) reply = ToldWhenHeld(std::move(reply));

@@ -34,12 +34,13 @@ class Answer {
       const int64_t count = std::min(net::kMaxPayloadFloats, end - offset);
       header_.mutable_chunk()->set_offset(shift + offset);
       const absl::Span<const float> chunk(data->data() + offset, static_cast<size_t>(count));
-      sink_->Send(header_, {&chunk, 1}, data);
+      SendChunk(chunk, data);
     }
   }
-  // All of `values` in chunks, as `encoding` has them; returns their bytes. RESOURCE_EXHAUSTED as EncodedValues.
-  absl::StatusOr<int64_t> SendValues(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding,
-                                     EncodedValues& encoded) {
+  // All of `values` in chunks, as `encoding` has them; returns their bytes. RESOURCE_EXHAUSTED as
+  // EncodedValues.
+  absl::StatusOr<int64_t> SendValues(const std::shared_ptr<const AlignedBuffer>& values,
+                                     v1::Encoding encoding, EncodedValues& encoded) {
     if (encoding == v1::ENCODING_FLOAT32) {
       SendElements(values, 0, values->size());
       return values->size() * kElementBytes;
@@ -47,9 +48,10 @@ class Answer {
     CAIRN_ASSIGN_OR_RETURN(const auto data, encoded.Of(values, encoding));
     return SendEncoded(data, encoding, 0, values->size());
   }
-  // Elements [begin, end) of them.
+  // Elements [begin, end) of them, before the answer's time.
   absl::StatusOr<int64_t> SendPiece(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding,
                                     EncodedValues& encoded, int64_t begin, int64_t end) {
+    piece_ = true;
     if (encoding == v1::ENCODING_FLOAT32) {
       SendElements(values, begin, end);
       return (end - begin) * kElementBytes;
@@ -69,6 +71,13 @@ class Answer {
   }
 
  private:
+  void SendChunk(absl::Span<const float> chunk, const std::shared_ptr<const AlignedBuffer>& data) {
+    if (piece_) {
+      sink_->SendPiece(header_, {&chunk, 1}, data);
+    } else {
+      sink_->Send(header_, {&chunk, 1}, data);
+    }
+  }
   // Of `data`, which has element i at byte 2 i; `begin` is even.
   int64_t SendEncoded(const std::shared_ptr<const AlignedBuffer>& data, v1::Encoding encoding, int64_t begin,
                       int64_t end) {
@@ -78,8 +87,9 @@ class Answer {
       const int64_t count = std::min(net::kMaxPayloadFloats, end - offset);
       header_.mutable_chunk()->set_offset(offset);
       header_.mutable_chunk()->set_count(count);
-      const absl::Span<const float> chunk(data->data() + offset / 2, static_cast<size_t>(net::Codec::Floats(count)));
-      sink_->Send(header_, {&chunk, 1}, data);
+      const absl::Span<const float> chunk(data->data() + offset / 2,
+                                          static_cast<size_t>(net::Codec::Floats(count)));
+      SendChunk(chunk, data);
       floats += net::Codec::Floats(count);
     }
     return floats * kElementBytes;
@@ -88,6 +98,7 @@ class Answer {
   std::shared_ptr<SessionSink> sink_;
   std::shared_ptr<const std::monostate> unanswered_;
   v1::ServerHeader header_;
+  bool piece_ = false;
 };
 
 // Of a server that has `size` elements.
@@ -105,7 +116,8 @@ absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
   if (begin.encoding() != v1::ENCODING_FLOAT32 && (begin.state() || !whole)) {
     return absl::InvalidArgumentError("a part of the values, and a state, are read as float32");
   }
-  if (begin.state() && begin.known_edition() != 0) return absl::InvalidArgumentError("a state has no edition");
+  if (begin.state() && begin.known_edition() != 0)
+    return absl::InvalidArgumentError("a state has no edition");
   if (begin.mark().size() > kLongestMark) {
     return absl::InvalidArgumentError(
         absl::StrCat("a mark's name of ", begin.mark().size(), " bytes, at most ", kLongestMark));
@@ -164,12 +176,12 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     return;
   }
   PushRequest request = {.gradient = {.key = {.worker = begin.worker(),
-                                                    .incarnation = begin.incarnation(),
-                                                    .step = begin.step()},
-                                            .base_version = begin.base_version(),
-                                            .examples = begin.examples(),
-                                            .position = begin.position()},
-                               .read_values = begin.read_values()};
+                                              .incarnation = begin.incarnation(),
+                                              .step = begin.step()},
+                                      .base_version = begin.base_version(),
+                                      .examples = begin.examples(),
+                                      .position = begin.position()},
+                         .read_values = begin.read_values()};
   open.failure = CheckGradient(request.gradient);
   open.values_encoding = begin.values_encoding();
   if (open.failure.ok()) open.failure = net::CheckEncoding(open.values_encoding);
@@ -226,39 +238,40 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   }
   const int64_t first = begin.offset();
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
-  (*job)->shard().Read(begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
-                                      state = begin.state(), encoding = begin.encoding(),
-                                      known_edition = begin.known_edition(),
-                                      encoded = (*job)->shard().store().encoded(),
-                                      &sent = server_.meters().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
-    if (!result.ok()) {
-      answer.SendFailure(result.status());
-      return;
-    }
-    v1::Done done;
-    const uint64_t edition = result->values.edition;
-    if (edition == known_edition) {
-      // The reader has them.
-    } else if (encoding == v1::ENCODING_FLOAT32) {
-      answer.SendElements(result->values.data, first, end);
-      sent.Add((end - first) * kElementBytes);
-    } else if (const auto bytes = answer.SendValues(result->values.data, encoding, *encoded); bytes.ok()) {
-      sent.Add(*bytes);
-    } else {
-      answer.SendFailure(bytes.status());
-      return;
-    }
-    if (state && result->slots != nullptr) {
-      answer.SendElements(result->slots, 0, result->slots->size(), size);
-      sent.Add(result->slots->size() * kElementBytes);
-    }
-    if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
-    done.set_version(result->values.version);
-    done.set_edition(edition);
-    done.set_has_values(true);
-    done.set_finished(result->finished);
-    answer.SendDone(std::move(done));
-  });
+  (*job)->shard().Read(
+      begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size, state = begin.state(),
+                     encoding = begin.encoding(), known_edition = begin.known_edition(),
+                     encoded = (*job)->shard().store().encoded(),
+                     &sent = server_.meters().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
+        if (!result.ok()) {
+          answer.SendFailure(result.status());
+          return;
+        }
+        v1::Done done;
+        const uint64_t edition = result->values.edition;
+        if (edition == known_edition) {
+          // The reader has them.
+        } else if (encoding == v1::ENCODING_FLOAT32) {
+          answer.SendElements(result->values.data, first, end);
+          sent.Add((end - first) * kElementBytes);
+        } else if (const auto bytes = answer.SendValues(result->values.data, encoding, *encoded);
+                   bytes.ok()) {
+          sent.Add(*bytes);
+        } else {
+          answer.SendFailure(bytes.status());
+          return;
+        }
+        if (state && result->slots != nullptr) {
+          answer.SendElements(result->slots, 0, result->slots->size(), size);
+          sent.Add(result->slots->size() * kElementBytes);
+        }
+        if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
+        done.set_version(result->values.version);
+        done.set_edition(edition);
+        done.set_has_values(true);
+        done.set_finished(result->finished);
+        answer.SendDone(std::move(done));
+      });
 }
 
 absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::Payload payload) {
@@ -275,7 +288,8 @@ absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::
     open.failure = absl::InvalidArgumentError(
         absl::StrCat("values do not travel in ", net::EncodingName(chunk.encoding())));
   } else {
-    open.failure = open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);
+    open.failure =
+        open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);
   }
   if (absl::IsInvalidArgument(open.failure)) server_.meters().malformed_chunks.Add();
   return absl::OkStatus();
@@ -297,47 +311,46 @@ void Session::End(uint64_t request_id, Open open) {
   // What it has to do next is as of the answer, also of one that is repeated.
   std::weak_ptr<ActiveJob> hands_out;
   if (open.job->hands_out_data()) hands_out = open.job;
-  open.job->shard().FinishPush(std::move(open.push), [answer = Answer(sink_, request_id, unanswered_),
-                                                      &sent = server_.meters().sent_bytes,
-                                                      hands_out = std::move(hands_out), worker = open.worker,
-                                                      encoding = open.values_encoding,
-                                                      encoded = open.job->shard().store().encoded()](
-                                                         absl::StatusOr<PushResult> result) mutable {
-    if (!result.ok()) {
-      answer.SendFailure(result.status());
-      return;
-    }
-    v1::Done done;
-    done.set_version(result->version);
-    done.set_outcome(result->outcome);
-    done.set_duplicate(result->duplicate);
-    done.set_staleness(result->staleness);
-    done.set_finished(result->finished);
-    done.set_has_values(result->sent_ahead);
-    const auto job = hands_out.lock();
-    if (job != nullptr) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
-    auto send = [answer = std::move(answer), &sent, done = std::move(done),
-                 values = std::move(result->values.data), encoding,
-                 encoded = std::move(encoded)](const absl::Status& lost) mutable {
-      if (!lost.ok()) {
-        answer.SendFailure(lost);
-        return;
-      }
-      // Where there is no room for them the worker reads them later, as where there is none to hold them.
-      if (values != nullptr) {
-        const auto bytes = answer.SendValues(values, encoding, *encoded);
-        if (bytes.ok()) sent.Add(*bytes);
-        done.set_has_values(bytes.ok());
-      }
-      answer.SendDone(std::move(done));
-    };
-    // What it has to do may come of what the copy has not heard of yet.
-    if (job != nullptr && job->replicator() != nullptr) {
-      job->replicator()->WhenHeld(std::move(send));
-    } else {
-      send(absl::OkStatus());
-    }
-  });
+  open.job->shard().FinishPush(
+      std::move(open.push),
+      [answer = Answer(sink_, request_id, unanswered_), &sent = server_.meters().sent_bytes,
+       hands_out = std::move(hands_out), worker = open.worker, encoding = open.values_encoding,
+       encoded = open.job->shard().store().encoded()](absl::StatusOr<PushResult> result) mutable {
+        if (!result.ok()) {
+          answer.SendFailure(result.status());
+          return;
+        }
+        v1::Done done;
+        done.set_version(result->version);
+        done.set_outcome(result->outcome);
+        done.set_duplicate(result->duplicate);
+        done.set_staleness(result->staleness);
+        done.set_finished(result->finished);
+        done.set_has_values(result->sent_ahead);
+        const auto job = hands_out.lock();
+        if (job != nullptr) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
+        auto send = [answer = std::move(answer), &sent, done = std::move(done),
+                     values = std::move(result->values.data), encoding,
+                     encoded = std::move(encoded)](const absl::Status& lost) mutable {
+          if (!lost.ok()) {
+            answer.SendFailure(lost);
+            return;
+          }
+          // Where there is no room for them the worker reads them later, as where there is none to hold them.
+          if (values != nullptr) {
+            const auto bytes = answer.SendValues(values, encoding, *encoded);
+            if (bytes.ok()) sent.Add(*bytes);
+            done.set_has_values(bytes.ok());
+          }
+          answer.SendDone(std::move(done));
+        };
+        // What it has to do may come of what the copy has not heard of yet.
+        if (job != nullptr && job->replicator() != nullptr) {
+          job->replicator()->WhenHeld(std::move(send));
+        } else {
+          send(absl::OkStatus());
+        }
+      });
 }
 
 void Session::FinishWrite(uint64_t request_id, Open open) {

@@ -26,6 +26,12 @@ class SessionSink {
   // `owner` keeps the payload's memory alive and unchanged.
   virtual void Send(const v1::ServerHeader& header, net::FloatSpans payload,
                     const std::shared_ptr<const void>& owner) = 0;
+  // The same of a chunk. Of those that are sent so and still wait, one behind another, the first of the arena
+  // may go first: the next forward pass needs it soonest.
+  virtual void SendPiece(const v1::ServerHeader& header, net::FloatSpans payload,
+                         const std::shared_ptr<const void>& owner) {
+    Send(header, payload, owner);
+  }
 };
 
 class Session {
@@ -48,9 +54,9 @@ class Session {
     std::shared_ptr<ActiveJob> job;
     std::unique_ptr<OpenPush> push;  // one of the two
     std::unique_ptr<Accumulator> write;
-    int worker = 0;  // whose push it is
+    int worker = 0;                                       // whose push it is
     v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // of its answer
-    TraceEvent received{};  // name empty: not recorded
+    TraceEvent received{};                                // name empty: not recorded
     bool initialise = false;
     bool state = false;    // the write is of values and slots
     absl::Status failure;  // the rest of the request is skipped

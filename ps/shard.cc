@@ -210,9 +210,9 @@ void Shard::Append(const LogEntry& entry) {
   if (absl::Status admitted = entries_.Admit(entry); admitted.ok()) {
     queue_.push_back(PendingEntry{entry});
   } else {
-    queue_.push_back([this, why = absl::StrCat("ps/", leader_, " decided what cannot be: ", admitted.message())](Replies&) {
-      Fail(absl::InternalError(why));
-    });
+    queue_.push_back(
+        [this, why = absl::StrCat("ps/", leader_, " decided what cannot be: ", admitted.message())](
+            Replies&) { Fail(absl::InternalError(why)); });
   }
 }
 
@@ -369,8 +369,8 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
                  {.step = apply.version, .bytes = store_.size() * int64_t{sizeof(float)}});
   const TimePoint began = std::chrono::steady_clock::now();
   const bool made_ahead = TakeAhead(apply);
-  absl::Status status = WithMean(
-      entry, apply.contributors, apply.version, [this, made_ahead](const VariableStore::Mean& mean) {
+  absl::Status status =
+      WithMean(entry, apply.contributors, apply.version, [this, made_ahead](const VariableStore::Mean& mean) {
         return made_ahead ? absl::OkStatus() : store_.ApplyMean(mean);
       });
   if (!status.ok()) {
@@ -419,7 +419,8 @@ bool Shard::TakeAhead(const Apply& apply) {
       if (found != staged_.end() && found->second.data != nullptr) data.push_back(found->second.data);
     }
   }
-  if (data.size() == apply.contributors.size()) return ahead_->Take(apply.contributors, data, finished(apply.version));
+  if (data.size() == apply.contributors.size())
+    return ahead_->Take(apply.contributors, data, finished(apply.version));
   ahead_->Drop();
   return false;
 }
@@ -439,14 +440,14 @@ void Shard::TraceContributors(const Apply& apply, TimePoint began) const {
   TimePoint first = began;
   for (const Gradient& gradient : apply.contributors) {
     const PushKey& key = gradient.key;
-    trace_->Record({.kind = TraceEvent::Kind::kFlowIn,
-                    .lane = TraceLane::kApply,
-                    .begin = TraceNanos(began),
-                    .flow = {.worker = key.worker,
-                             .server = server_,
-                             .incarnation = key.incarnation,
-                             .number = key.step}});
-    if (const auto found = staged_.find(key); found != staged_.end()) first = std::min(first, found->second.came);
+    trace_->Record(
+        {.kind = TraceEvent::Kind::kFlowIn,
+         .lane = TraceLane::kApply,
+         .begin = TraceNanos(began),
+         .flow = {
+             .worker = key.worker, .server = server_, .incarnation = key.incarnation, .number = key.step}});
+    if (const auto found = staged_.find(key); found != staged_.end())
+      first = std::min(first, found->second.came);
   }
   trace_->Record({.lane = TraceLane::kCollect,
                   .name = "collect",
@@ -519,8 +520,8 @@ void Shard::ExecuteAmendment(const Amendment& amendment) {
   final_version_ = version;
 }
 
-void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values, bool made_ahead,
-                   Replies& replies) {
+void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
+                   bool made_ahead, Replies& replies) {
   ledger_.Decide(key, outcome, values.version, staleness);
   const auto found = staged_.find(key);
   if (found == staged_.end()) return;
@@ -558,7 +559,8 @@ void Shard::Fail(absl::Status failure) {
     }
     staged_.clear();
     for (ReadReply& reader : marks_.Clear()) {
-      replies.push_back([reply = std::move(reader), failure](const absl::Status&) mutable { reply(failure); });
+      replies.push_back(
+          [reply = std::move(reader), failure](const absl::Status&) mutable { reply(failure); });
     }
   }
   for (Reply& reply : replies) reply(absl::OkStatus());  // nothing of it is lost with this server

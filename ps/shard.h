@@ -58,7 +58,8 @@ v1::Outcome OutcomeOf(Refuse::Reason reason);
 struct PushRequest {
   Gradient gradient;
   bool read_values = false;  // answer with the values that the decision left
-  // May take pieces of these values before the decision, any of which may be void (PushResult::sent_ahead). Null: not wanted.
+  // May take pieces of these values before the decision, any of which may be void (PushResult::sent_ahead).
+  // Null: not wanted.
   UpdateAhead::SendPiece send_piece{};
 };
 
@@ -68,7 +69,7 @@ struct PushResult {
   int64_t staleness = 0;
   int64_t version = 0;  // after the decision
   bool finished = false;
-  Values values;  // data is null unless asked for
+  Values values;            // data is null unless asked for
   bool sent_ahead = false;  // `values` is null, and what send_piece() got is all of them
 };
 
@@ -108,16 +109,17 @@ class Shard final : public LogSink {
     bool staleness_aware_learning_rate = false;
     int64_t initial_version = 0;
     int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
-    // Updates are made while their gradients arrive (update_ahead.h): of a synchronous job without norms whose
-    // rounds are of all its workers, where memory has room for another version and other slots.
+    // Updates are made while their gradients arrive (update_ahead.h): of a synchronous job without norms
+    // whose rounds are of all its workers, where memory has room for another version and other slots.
     bool update_ahead = false;
-    std::optional<float> learning_rate{};                        // amended before
-    Crew* crew = nullptr;           // as VariableStore's
-    FaultPoints* faults = nullptr;  // outlives the shard; passes "push", "read", "snapshot", "measured", "applied"
-    Meters* meters = nullptr;       // likewise; counts the updates
-    TraceRecorder* trace = nullptr;  // likewise; is told of each step
-    int server = 0;                  // whose shard it is
-    int leader = 0;                  // index of the server whose log it executes
+    std::optional<float> learning_rate{};  // amended before
+    Crew* crew = nullptr;                  // as VariableStore's
+    FaultPoints* faults =
+        nullptr;               // outlives the shard; passes "push", "read", "snapshot", "measured", "applied"
+    Meters* meters = nullptr;  // likewise; counts the updates
+    TraceRecorder* trace = nullptr;                      // likewise; is told of each step
+    int server = 0;                                      // whose shard it is
+    int leader = 0;                                      // index of the server whose log it executes
     int most_workers = std::numeric_limits<int>::max();  // have numbers below it
   };
   // Pushes that wait for their decision, and repeats of one of them: more are RESOURCE_EXHAUSTED.
@@ -172,8 +174,8 @@ class Shard final : public LogSink {
   // INVALID_ARGUMENT, without effect, for what does not fit this shard.
   absl::Status RestoreCopied(const v1::CopiedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION for an entry out of order; INVALID_ARGUMENT for one that EntryCheck refuses, or whose mean is not
-  // of this shard. `mean`: null where the entry brings none, or is of no example.
+  // FAILED_PRECONDITION for an entry out of order; INVALID_ARGUMENT for one that EntryCheck refuses, or whose
+  // mean is not of this shard. `mean`: null where the entry brings none, or is of no example.
   absl::Status AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
                             std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WriteCopied(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -283,8 +285,8 @@ class Shard final : public LogSink {
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteAmendment(const Amendment& amendment);
   // The decision about one push: into the ledger, and to those who wait for it. `made_ahead`: by Take().
-  void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values, bool made_ahead,
-              Replies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
+              bool made_ahead, Replies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The update is there already, as it was guessed.
   bool TakeAhead(const Apply& apply) ABSL_LOCKS_EXCLUDED(mutex_);
   bool finished(int64_t version) const { return version >= final_version_; }
@@ -301,7 +303,7 @@ class Shard final : public LogSink {
   const bool staleness_aware_learning_rate_;
   std::atomic<int64_t> final_version_;  // the log may lower it
   VariableStore store_;
-  std::unique_ptr<UpdateAhead> ahead_;  // may be null
+  std::unique_ptr<UpdateAhead> ahead_;            // may be null
   std::atomic<SequencerPort*> port_{nullptr};     // of a copy null, until it takes the place
   std::atomic<Replicator*> replicator_{nullptr};  // null: no copy is kept up
   // The executing thread's.

@@ -116,8 +116,8 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
         absl::StrCat("a copied state of ", size, " values, not ", store_.state_pool().buffer_size()));
   }
   if (copied.duplicates() < 0 || copied.rejected() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a copy with ", copied.duplicates(), " duplicates, ", copied.rejected(), " rejected pushes"));
+    return absl::InvalidArgumentError(absl::StrCat("a copy with ", copied.duplicates(), " duplicates, ",
+                                                   copied.rejected(), " rejected pushes"));
   }
   v1::Amendment amended;
   if (copied.has_learning_rate()) amended.set_learning_rate(copied.learning_rate());
@@ -128,8 +128,10 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
     held.emplace_back(gradient, push.staleness());
   }
   MutexLock lock(mutex_);
-  for (const auto& [gradient, staleness] : held) CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(gradient.key.worker));
-  for (const v1::LedgerEntry& entry : copied.ledger()) CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(entry.worker()));
+  for (const auto& [gradient, staleness] : held)
+    CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(gradient.key.worker));
+  for (const v1::LedgerEntry& entry : copied.ledger())
+    CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(entry.worker()));
   next_index_ = copied.next_index();
   entries_.GoOnFrom(copied.version());
   ledger_.Restore(copied.ledger());
@@ -187,7 +189,8 @@ absl::Status Shard::WriteCopied(std::shared_ptr<const AlignedBuffer> values) {
 absl::Status Shard::CheckValues(const AlignedBuffer* values) const {
   const int64_t size = values == nullptr ? 0 : values->size();
   if (size == store_.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(size, " copied values of a server that has ", store_.size()));
+  return absl::InvalidArgumentError(
+      absl::StrCat(size, " copied values of a server that has ", store_.size()));
 }
 
 void Shard::TakePlace() {

@@ -24,7 +24,8 @@ bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send) {
   MutexLock lock(mutex_);
   Member* const member = Find(gradient.key);
   if (member == nullptr || round_->spoilt) return false;
-  if (member->gradient.has_value() || gradient.base_version != round_->base_version || gradient.examples <= 0) {
+  if (member->gradient.has_value() || gradient.base_version != round_->base_version ||
+      gradient.examples <= 0) {
     round_->spoilt = true;
     return false;
   }
@@ -74,7 +75,8 @@ void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
                          {.index = worker, .bytes = (end - begin) * int64_t{sizeof(float)}});
     const auto values = store_.ApplyAhead({.gradients = gradients, .last = last_update}, begin, end);
     well = values != nullptr;
-    for (size_t i = 0; well && i < sends.size(); ++i) well = *sends[i] == nullptr || (*sends[i])(values, begin, end);
+    for (size_t i = 0; well && i < sends.size(); ++i)
+      well = *sends[i] == nullptr || (*sends[i])(values, begin, end);
     if (!well) break;
   }
   MutexLock lock(mutex_);
@@ -89,7 +91,8 @@ void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
 void UpdateAhead::Abandon(const PushKey& key) {
   MutexLock lock(mutex_);
   const Member* const member = Find(key);
-  if (member != nullptr && member->gradient.has_value() && member->gradient->key == key) round_->spoilt = true;
+  if (member != nullptr && member->gradient.has_value() && member->gradient->key == key)
+    round_->spoilt = true;
 }
 
 void UpdateAhead::Expect(absl::Span<const Gradient> last, bool last_update) {

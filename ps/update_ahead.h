@@ -31,13 +31,13 @@ namespace cairn::ps {
 
 class UpdateAhead {
  public:
-  // Takes elements [begin, end) of the values to their worker; false when there is no room for that. Any thread; must not
-  // block.
+  // Takes elements [begin, end) of the values to their worker; false when there is no room for that. Any
+  // thread; must not block.
   using SendPiece =
       std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
 
-  // `store` has an optimizer that takes no norms. `trace`, which may be null, hears of the pieces: where they are made,
-  // within what is received.
+  // `store` has an optimizer that takes no norms. `trace`, which may be null, hears of the pieces: where they
+  // are made, within what is received.
   explicit UpdateAhead(VariableStore& store, TraceRecorder* trace = nullptr);
 
   // --- Streams' threads ---
@@ -47,8 +47,8 @@ class UpdateAhead {
   bool Begin(const Gradient& gradient, SendPiece send) ABSL_LOCKS_EXCLUDED(mutex_);
   // Elements [begin, end) of it, for the first time, are in `data`, which is parallel to the values and the
   // same in every call.
-  void Arrived(const PushKey& key, const std::shared_ptr<const AlignedBuffer>& data, int64_t begin, int64_t end)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Arrived(const PushKey& key, const std::shared_ptr<const AlignedBuffer>& data, int64_t begin,
+               int64_t end) ABSL_LOCKS_EXCLUDED(mutex_);
   // It will not be complete.
   void Abandon(const PushKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -56,10 +56,11 @@ class UpdateAhead {
 
   // The update that comes next is guessed to be by the workers of these, from the current version.
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Publishes the update if it is what was guessed: by these, of these data, in their order. All of it has then
-  // been sent to those who take part.
-  bool Take(absl::Span<const Gradient> contributors, absl::Span<const std::shared_ptr<const AlignedBuffer>> data,
-            bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Publishes the update if it is what was guessed: by these, of these data, in their order. All of it has
+  // then been sent to those who take part.
+  bool Take(absl::Span<const Gradient> contributors,
+            absl::Span<const std::shared_ptr<const AlignedBuffer>> data, bool last_update)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // The store is about to change otherwise.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/entropy.h"
 
 namespace cairn::ps {
 namespace {
@@ -18,10 +18,7 @@ constexpr size_t kIdleBuffers = 16;
 
 // Odd numbers from one that is drawn when the process first asks: never 0.
 uint64_t DrawEdition() {
-  static std::atomic<uint64_t> next{[] {
-    std::random_device entropy;
-    return (uint64_t{entropy()} << 32 | entropy()) | 1;
-  }()};
+  static std::atomic<uint64_t> next{DrawRandomBits() | 1};
   return next.fetch_add(2, std::memory_order_relaxed);
 }
 
@@ -131,8 +128,8 @@ absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {
 
 absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, const Mean& mean) {
   const Values old = current();
-  const MeasuredParts measured =
-      WithUpdate(old, mean, slots_, Next(), [norms](const Update& update) { return MeasureParts(norms, update); });
+  const MeasuredParts measured = WithUpdate(
+      old, mean, slots_, Next(), [norms](const Update& update) { return MeasureParts(norms, update); });
   if (measured.non_finite != kAllFinite) return NotFinite(measured.non_finite, old.version + 1);
   std::vector<SliceSquares> sums;
   for (size_t i = 0; i < slices_.size(); ++i) {
@@ -146,7 +143,8 @@ absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, co
 
 absl::Status VariableStore::ApplyMean(const Mean& mean) {
   const Values old = current();
-  const int64_t bad = WithUpdate(old, mean, slots_, Next(), [](const Update& update) { return UpdateParts(update); });
+  const int64_t bad =
+      WithUpdate(old, mean, slots_, Next(), [](const Update& update) { return UpdateParts(update); });
   if (bad != kAllFinite) return NotFinite(bad, old.version + 1);
   Publish({.version = old.version + 1, .data = std::exchange(next_, nullptr)});
   return absl::OkStatus();

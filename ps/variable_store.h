@@ -39,13 +39,13 @@ struct Values {
 class VariableStore {
  public:
   // Values and slots start at 0 and the optimizer's initial slot values. `optimizer` is null where nothing is
-  // trained, and outlives the store otherwise. `memory_limit`: bytes, of all that is allocated here. `crew`: who helps
-  // with updates; outlives the store.
+  // trained, and outlives the store otherwise. `memory_limit`: bytes, of all that is allocated here. `crew`:
+  // who helps with updates; outlives the store.
   VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer, int64_t initial_version = 0,
                 int64_t memory_limit = std::numeric_limits<int64_t>::max(), Crew* crew = nullptr);
 
   const std::vector<net::Slice>& slices() const { return slices_; }
-  int64_t size() const { return pool_.buffer_size(); }  // elements
+  int64_t size() const { return pool_.buffer_size(); }     // elements
   int64_t memory_used() const { return budget_->used(); }  // bytes. Any thread.
   // Buffers of size() elements for what arrives.
   BufferPool& pool() { return pool_; }
@@ -77,11 +77,11 @@ class VariableStore {
   // before it.
   absl::Status ApplyMean(const Mean& mean);
 
-  // The next update piece by piece, for an optimizer without norms: made beside the current version until it is published
-  // or dropped. In between nothing else is applied or written.
+  // The next update piece by piece, for an optimizer without norms: made beside the current version until it
+  // is published or dropped. In between nothing else is applied or written.
   void BeginAhead();
-  // Elements [begin, end) of it; all of them are in the buffer that this returns once they have been made. Null when the
-  // mean is not finite. Any number of threads, each at elements of its own.
+  // Elements [begin, end) of it; all of them are in the buffer that this returns once they have been made.
+  // Null when the mean is not finite. Any number of threads, each at elements of its own.
   std::shared_ptr<const AlignedBuffer> ApplyAhead(const Mean& mean, int64_t begin, int64_t end);
   // All of it has been made: version + 1.
   void PublishAhead();

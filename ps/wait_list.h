@@ -28,8 +28,8 @@ class WaitList {
   bool full() const { return waiters_.size() >= kMostWaiting; }
   size_t size() const { return waiters_.size(); }
 
-  // Waits from `now` for as long as the request asks, at most 30 s. Where that is over at once, or its condition holds, moves
-  // the answer to `calls`: looks at this one alone.
+  // Waits from `now` for as long as the request asks, at most 30 s. Where that is over at once, or its
+  // condition holds, moves the answer to `calls`: looks at this one alone.
   void Add(const v1::WaitRequest& request, TimePoint now, Reply reply, Holds holds, Calls& calls);
   // Moves the answers to `calls` whose condition holds, or whose time is up at `now`.
   void Collect(TimePoint now, Holds holds, Calls& calls);

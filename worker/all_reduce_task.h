@@ -1,5 +1,5 @@
-// What a worker of an all-reduce job is beside its trainer: its place in the ring, and the server by which its
-// left-hand neighbour reaches it. Made and destroyed by main.
+// What a worker of an all-reduce job is beside its trainer: its place in the ring, and the server by which
+// its left-hand neighbour reaches it. Made and destroyed by main.
 #pragma once
 
 #include <functional>

@@ -59,13 +59,34 @@ class Maker {
                            options_.mirrored ? AllOfOneType() : NamedDevices());
     CAIRN_RETURN_IF_ERROR(StartThreads(found));
     compute_.remarks.push_back(absl::StrCat("a replica on each of ", compute_.name));
-    CAIRN_ASSIGN_OR_RETURN(compute_.replica,
-                           nn::MakeMirroredReplica(model_, loss_, Pointers(compute_.threads), trace_));
+    auto group = GroupOf(found);
+    CAIRN_ASSIGN_OR_RETURN(
+        compute_.replica,
+        nn::MakeMirroredReplica(model_, loss_, Pointers(compute_.threads), trace_, std::move(group)));
     for (const FoundDevice& device : found) {
       LayerPlacement placement = {.devices = {device}, .device_of = std::vector<int>(model_.nodes().size())};
       Append(compute_.placement, DescribeLayers(model_, placement));
     }
     return absl::OkStatus();
+  }
+
+  // Several GPUs add up gradients between themselves, where NCCL lets them; null: the host does.
+  std::unique_ptr<kernels::DeviceGroup> GroupOf(const std::vector<FoundDevice>& found) {
+    std::vector<int> indices;
+    for (const FoundDevice& device : found) {
+      if (device.name.type == kGpu) indices.push_back(*device.name.index);
+    }
+    if (indices.size() < 2 || indices.size() < found.size()) return nullptr;
+    absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>> group;
+    compute_.threads[0]->Run([&] { group = makers_.group_gpus(indices); });  // whose device is one of them
+    if (group.ok()) {
+      compute_.remarks.push_back(absl::StrCat("gradients are added up between them by ", (*group)->name()));
+      return *std::move(group);
+    }
+    // As with devices: what is there and does not work is to be repaired.
+    auto& told = absl::IsNotFound(group.status()) ? compute_.remarks : compute_.warnings;
+    told.push_back(absl::StrCat("gradients are added up in the host's memory: ", group.status().message()));
+    return nullptr;
   }
 
   absl::StatusOr<std::vector<FoundDevice>> AllOfOneType() const {
@@ -136,7 +157,8 @@ class Maker {
     told.type = made.type;
     told.index = made.index;
     compute_.placement = DescribeLayers(model_, placement);
-    CAIRN_ASSIGN_OR_RETURN(compute_.replica, nn::Replica::Create(model_, loss_, *compute_.device, {.recorder = trace_}));
+    CAIRN_ASSIGN_OR_RETURN(compute_.replica,
+                           nn::Replica::Create(model_, loss_, *compute_.device, {.recorder = trace_}));
     return absl::OkStatus();
   }
 
@@ -154,7 +176,8 @@ class Maker {
                        .device_of = std::vector<int>(division.task_of_place.size(), -1),
                        .task_of = division.task_of_place};
     for (size_t i = 0; i < here.size(); ++i) {
-      if (here[i]) compute_.places.device_of[static_cast<size_t>(division.place_of[i])] = placement.device_of[i];
+      if (here[i])
+        compute_.places.device_of[static_cast<size_t>(division.place_of[i])] = placement.device_of[i];
       placement.elsewhere.push_back({.job = "worker", .task = seat_->head + division.task_of(i)});
     }
     compute_.placement = DescribeLayers(model_, placement);

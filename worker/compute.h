@@ -40,8 +40,9 @@ struct CoreRange {
 int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places);
 
 // `seat`: in a model that is divided over workers; null where it is not.
-// `model` and `trace`, which may be null, must outlive it. `request` says what all ways share; its `device` is where one device is asked for.
-// INVALID_ARGUMENT names the flag or the layer that asks for what there is not.
+// `model` and `trace`, which may be null, must outlive it. `request` says what all ways share; its `device`
+// is where one device is asked for. INVALID_ARGUMENT names the flag or the layer that asks for what there is
+// not.
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
                                     const DeviceMakers& makers, TraceRecorder* trace = nullptr,

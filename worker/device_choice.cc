@@ -99,7 +99,8 @@ DeviceMakers TheBackends() {
   return {.count_gpus = &kernels::CountCudaDevices,
           .describe_gpu = &kernels::DescribeCudaDevice,
           .make_gpu = &kernels::CreateCudaDevice,
-          .make_cpu = &kernels::CreateCpuDevice};
+          .make_cpu = &kernels::CreateCpuDevice,
+          .group_gpus = &kernels::CreateCudaGroup};
 }
 
 std::vector<DeviceName> AvailableDevices(const DeviceRequest& request, const DeviceMakers& makers) {

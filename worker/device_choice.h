@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/net/cluster_spec.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/device.h"
@@ -30,6 +31,9 @@ struct DeviceMakers {
   std::function<absl::StatusOr<std::unique_ptr<kernels::Device>>(int index, int threads,
                                                                  int64_t memory_limit_bytes)>
       make_cpu;
+  // Of these GPUs, which there are two or more of: CreateCudaGroup().
+  std::function<absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>>(absl::Span<const int> indices)>
+      group_gpus;
 };
 DeviceMakers TheBackends();
 

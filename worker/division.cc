@@ -54,9 +54,13 @@ absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions&
     for (size_t before = 0; before < i && task < 0; ++before) {
       if (model.nodes()[before].layer == node.layer) task = division.task_of(before);
     }
-    if (task < 0) task = node.inputs.empty() || node.inputs[0] < 0 ? 0 : division.task_of(static_cast<size_t>(node.inputs[0]));
+    if (task < 0)
+      task = node.inputs.empty() || node.inputs[0] < 0
+                 ? 0
+                 : division.task_of(static_cast<size_t>(node.inputs[0]));
     const DeviceName device = {.type = names[i].type, .index = names[i].index};
-    const auto [place, fresh] = places.try_emplace({task, device.ToString()}, static_cast<int>(places.size()));
+    const auto [place, fresh] =
+        places.try_emplace({task, device.ToString()}, static_cast<int>(places.size()));
     if (fresh) division.task_of_place.push_back(task);
     division.place_of.push_back(place->second);
     ++layers[static_cast<size_t>(task)];
@@ -76,7 +80,8 @@ absl::Status CheckGroups(const Division& division, const TrainOptions& options, 
     return absl::InvalidArgumentError(absl::StrCat("--place divides the model over ", division.tasks,
                                                    " workers, and ", workers, " are no multiple of that"));
   }
-  if (options.all_reduce()) return NotTogether("--mode allreduce", "the head of a group is a client of servers");
+  if (options.all_reduce())
+    return NotTogether("--mode allreduce", "the head of a group is a client of servers");
   if (options.elastic) return NotTogether("--elastic", "groups are of the cluster's workers");
   return absl::OkStatus();
 }
@@ -88,13 +93,15 @@ absl::StatusOr<std::optional<Seat>> FindSeat(const nn::Model& model, const Train
   const std::map<int, net::HostPort>& workers = cluster.spec.tasks("worker");
   CAIRN_RETURN_IF_ERROR(CheckGroups(division, options, static_cast<int>(workers.size())));
   if (cluster.spec.num_tasks("chief") > 0) {
-    return NotTogether(cluster.source.c_str(), "its \"chief\" would be of no group; worker 0 is the chief then");
+    return NotTogether(cluster.source.c_str(),
+                       "its \"chief\" would be of no group; worker 0 is the chief then");
   }
   if (workers.empty() || workers.rbegin()->first != static_cast<int>(workers.size()) - 1) {
     return NotTogether(cluster.source.c_str(), "its workers are not numbered from 0 without gaps");
   }
   const int task = cluster.self.index % division.tasks, group = cluster.self.index / division.tasks;
-  return Seat{.division = std::move(division), .group = group, .task = task, .head = cluster.self.index - task};
+  return Seat{
+      .division = std::move(division), .group = group, .task = task, .head = cluster.self.index - task};
 }
 
 net::ClusterSpec HeadsOf(const net::ClusterSpec& cluster, int tasks) {

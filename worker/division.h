@@ -18,8 +18,9 @@
 namespace cairn::worker {
 
 struct Division {
-  int tasks = 1;                    // of a group; 1: the model is not divided
-  std::vector<int> place_of{};      // [node of the model] nodes of one task, and asked for one device, are of one place
+  int tasks = 1;  // of a group; 1: the model is not divided
+  std::vector<int>
+      place_of{};  // [node of the model] nodes of one task, and asked for one device, are of one place
   std::vector<int> task_of_place{};  // [place]
 
   bool divided() const { return tasks > 1; }
@@ -28,9 +29,9 @@ struct Division {
   std::string Describe(const nn::Model& model) const;
 };
 
-// Where names speak of tasks other than 0; `/job:worker/task:i` is the i-th of each group. A layer for which no task is
-// asked is where its first input is, and one behind the model's input on task 0. INVALID_ARGUMENT: a task of another
-// job; a task without a layer.
+// Where names speak of tasks other than 0; `/job:worker/task:i` is the i-th of each group. A layer for which
+// no task is asked is where its first input is, and one behind the model's input on task 0. INVALID_ARGUMENT:
+// a task of another job; a task without a layer.
 absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions& options);
 
 // Whether `workers` of them can be cut into groups, and the flags go with it: INVALID_ARGUMENT.
@@ -43,8 +44,8 @@ struct Seat {
   int task = 0;  // of the group; 0: its head
   int head = 0;  // the head's index
 };
-// None where the model is not divided. INVALID_ARGUMENT as the above, or for a cluster with a chief, or gaps in the
-// workers' numbers.
+// None where the model is not divided. INVALID_ARGUMENT as the above, or for a cluster with a chief, or gaps
+// in the workers' numbers.
 absl::StatusOr<std::optional<Seat>> FindSeat(const nn::Model& model, const TrainOptions& options,
                                              const net::ResolvedCluster& cluster);
 

@@ -118,7 +118,8 @@ absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text) {
   return rule;
 }
 
-absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model, absl::Span<const std::string> rules,
+absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
+                                                      absl::Span<const std::string> rules,
                                                       std::vector<std::string>& remarks) {
   std::vector<PlaceRule> parsed;
   for (const std::string& rule : rules) {
@@ -200,7 +201,8 @@ std::vector<std::string> DescribeLayers(const nn::Model& model, const LayerPlace
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     const nn::Layer& layer = *model.nodes()[i].layer;
     const int device = placement.device_of[i];
-    DeviceName name = device < 0 ? placement.elsewhere[i] : placement.devices[static_cast<size_t>(device)].name;
+    DeviceName name =
+        device < 0 ? placement.elsewhere[i] : placement.devices[static_cast<size_t>(device)].name;
     name.replica.reset();
     lines.push_back(absl::StrCat(layer.name(), ": (", layer.class_name(), "): ", name.ToString()));
   }

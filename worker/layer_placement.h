@@ -26,14 +26,16 @@ struct AskedDevice {
   std::string text;    // a device's name; empty: nobody asks
   std::string source;  // who does: "--place 'dense*=/gpu:1'"
 };
-// [node of the model]. A layer is where the last rule that fits its name says, else where its own "device" field says.
-// INVALID_ARGUMENT: a rule that fits no layer. `remarks`: of several rules that fit the one that counts.
-absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model, absl::Span<const std::string> rules,
+// [node of the model]. A layer is where the last rule that fits its name says, else where its own "device"
+// field says. INVALID_ARGUMENT: a rule that fits no layer. `remarks`: of several rules that fit the one that
+// counts.
+absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
+                                                      absl::Span<const std::string> rules,
                                                       std::vector<std::string>& remarks);
 
 struct LayerPlacement {
-  std::vector<FoundDevice> devices;  // each once, in the order of the layers
-  std::vector<int> device_of;        // [node of the model] of `devices`; -1: another worker's
+  std::vector<FoundDevice> devices;     // each once, in the order of the layers
+  std::vector<int> device_of;           // [node of the model] of `devices`; -1: another worker's
   std::vector<DeviceName> elsewhere{};  // [node of the model] where that is; empty: there are none
   std::vector<std::string> remarks{}, warnings{};
 };
@@ -41,8 +43,8 @@ struct LayerPlacement {
 // A layer is where AskedDevices() has it, else on
 // `request.device`. Its name may leave parts open, which are as in `request.device`. INVALID_ARGUMENT: a rule
 // that fits no layer; a device that does not exist, in TensorFlow's words with those that do, unless
-// `request.allow_soft_placement`. `here` [node of the model], of a model that is divided over workers: those that are
-// not are left out, and the task that a name says is not looked at. Null: all are.
+// `request.allow_soft_placement`. `here` [node of the model], of a model that is divided over workers: those
+// that are not are left out, and the task that a name says is not looked at. Null: all are.
 absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<const std::string> rules,
                                            const DeviceRequest& request, const DeviceMakers& makers,
                                            const std::vector<bool>* here = nullptr);

@@ -1,5 +1,7 @@
-// What a worker counts while it trains, for those who look: heartbeats carry a report of it to the servers, and
-// --metrics_port shows it. Owned by main, written by the trainer and by snapshots, read by any thread; decides nothing.
+// What a worker counts while it trains, for those who look: heartbeats carry a report of it to the servers,
+// and
+// --metrics_port shows it. Owned by main, written by the trainer and by snapshots, read by any thread;
+// decides nothing.
 #pragma once
 
 #include <atomic>
@@ -24,7 +26,7 @@ class WorkerMeters {
   struct Step {
     int64_t examples = 0;
     double input_seconds = 0, compute_seconds = 0, answer_seconds = 0;  // as WorkerReport
-    double loss = 0;                                                     // mean over the batch
+    double loss = 0;                                                    // mean over the batch
     v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
     bool duplicate = false;
     int64_t staleness = 0;
@@ -44,15 +46,15 @@ class WorkerMeters {
       answer_seconds{kSecondsLimits};
   Counter examples, accepted, stale, refused, duplicate;
   Distribution staleness{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
-  client::WireMeters wire;                       // the client's
-  Counter rejoins;                               // its place was lost, and taken again
-  Counter checkpoints, checkpoints_failed;       // the chief's
-  std::atomic<int64_t> checkpoint_version{-1};   // of the last one; -1: none
+  client::WireMeters wire;                      // the client's
+  Counter rejoins;                              // its place was lost, and taken again
+  Counter checkpoints, checkpoints_failed;      // the chief's
+  std::atomic<int64_t> checkpoint_version{-1};  // of the last one; -1: none
   std::atomic<double> checkpoint_unix_seconds{0};
 
   struct Now {
     Step last;
-    double examples_per_second = 0;  // over the last seconds
+    double examples_per_second = 0;       // over the last seconds
     std::vector<History::Point> history;  // examples per second, and the loss
     std::string device;
     double up_seconds = 0;

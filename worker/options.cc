@@ -127,12 +127,13 @@ void AddHowLong(CLI::App& app, TrainOptions& options) {
 
 void AddHow(CLI::App& app, TrainOptions& options) {
   const std::string group = "How updates are made";
-  CLI::Option* mode = app.add_option(FlagNames("mode"), options.mode,
-                                     "When gradients are applied; allreduce: as sync, by the workers alone, without "
-                                     "servers")
-                          ->check(OneOf({"sync", "async", "ssp", "allreduce"}))
-                          ->capture_default_str()
-                          ->group(group);
+  CLI::Option* mode =
+      app.add_option(FlagNames("mode"), options.mode,
+                     "When gradients are applied; allreduce: as sync, by the workers alone, without "
+                     "servers")
+          ->check(OneOf({"sync", "async", "ssp", "allreduce"}))
+          ->capture_default_str()
+          ->group(group);
   app.add_flag_function(
          SwitchNames("sync_replicas"), [&options](int64_t yes) { options.mode = yes > 0 ? "sync" : "async"; },
          "The same as --mode sync, or --mode async")
@@ -334,7 +335,8 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
 void AddCheckpoints(CLI::App& app, TrainOptions& options) {
   const std::string group = "What is kept, and gone on from";
   app.add_option(FlagNames("train_dir"), options.train_dir,
-                 "Directory for checkpoints, TensorBoard's files and log.csv; a server that is lost is given back the "
+                 "Directory for checkpoints, TensorBoard's files and log.csv; a server that is lost is given "
+                 "back the "
                  "newest checkpoint")
       ->type_name("DIR")
       ->group(group);
@@ -360,9 +362,10 @@ void AddCheckpoints(CLI::App& app, TrainOptions& options) {
       ->capture_default_str()
       ->type_name("auto|never|DIR")
       ->group(group);
-  app.add_option(FlagNames("init_from"), options.init_from,
-                 "Begin with the values of Keras' .keras or .h5, of .safetensors or .npz under Keras' names, or of "
-                 "another run's newest checkpoint, where there is nothing to go on from")
+  app.add_option(
+         FlagNames("init_from"), options.init_from,
+         "Begin with the values of Keras' .keras or .h5, of .safetensors or .npz under Keras' names, or of "
+         "another run's newest checkpoint, where there is nothing to go on from")
       ->type_name("FILE|DIR")
       ->group(group);
   app.add_option(FlagNames("lost_workers"), options.lost_workers,
@@ -403,8 +406,9 @@ void AddLimits(CLI::App& app, TrainOptions& options) {
       ->type_name("SECONDS")
       ->group(group);
   AddWireFlags(app, options.wire, group);
-  app.add_option(FlagNames("transport"), options.transport,
-                 "How gradients and values travel to servers, or workers, of this host: shm (as auto), unix or tcp")
+  app.add_option(
+         FlagNames("transport"), options.transport,
+         "How gradients and values travel to servers, or workers, of this host: shm (as auto), unix or tcp")
       ->check(OneOf({"auto", "shm", "unix", "tcp"}));
   app.add_option(FlagNames("step_timeout"), options.step_timeout_seconds,
                  "For the servers' answer to one step")
@@ -436,13 +440,15 @@ absl::Status ValidateAllReduce(const TrainOptions& options) {
   const auto refuse = [](const char* flag, const char* why) {
     return absl::InvalidArgumentError(absl::StrCat(flag, " does not go with --mode allreduce: ", why));
   };
-  if (options.replicas_to_aggregate > 0) return refuse("--replicas_to_aggregate", "every worker is in every round");
+  if (options.replicas_to_aggregate > 0)
+    return refuse("--replicas_to_aggregate", "every worker is in every round");
   if (options.max_staleness >= 0) return refuse("--max_staleness", "no gradient is late");
   if (options.staleness_aware_learning_rate) {
     return refuse("--staleness_aware_learning_rate", "no gradient is stale");
   }
   if (options.elastic) return refuse("--elastic", "the ring is of the cluster's workers");
-  if (options.data_sharding == "dynamic") return refuse("--data_sharding dynamic", "nobody hands out the data");
+  if (options.data_sharding == "dynamic")
+    return refuse("--data_sharding dynamic", "nobody hands out the data");
   if (options.ps_replication > 0) return refuse("--ps_replication", "there are no servers");
   if (options.wire.dtype != "float32") return refuse("--wire_dtype", "sums travel as float32");
   if (options.wire.values != "auto") return refuse("--wire_values", "every worker makes the values itself");
@@ -497,8 +503,9 @@ absl::Status Validate(const TrainOptions& options) {
                      " does not go with dynamic sharding: each example is used once"));
   }
   if (options.train_dir.empty() && (options.histogram_freq > 0 || options.update_freq > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(options.histogram_freq > 0 ? "--histogram_freq" : "--update_freq",
-                                                   " needs --train_dir, where TensorBoard's files go"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.histogram_freq > 0 ? "--histogram_freq" : "--update_freq",
+                     " needs --train_dir, where TensorBoard's files go"));
   }
   CAIRN_RETURN_IF_ERROR(ValidateDeviceFlags(options));
   CAIRN_RETURN_IF_ERROR(ValidateWireFlags(options.wire));

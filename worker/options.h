@@ -48,8 +48,8 @@ struct TrainOptions {
   // --mode sync|async|ssp|allreduce; --sync_replicas / --nosync_replicas say the first two
   std::string mode = "async";
   bool all_reduce() const { return mode == "allreduce"; }  // without servers
-  int64_t replicas_to_aggregate = 0;  // --replicas_to_aggregate: 0 is all workers
-  int64_t max_staleness = -1;         // --max_staleness: async: refuse older gradients; -1 is no limit
+  int64_t replicas_to_aggregate = 0;                       // --replicas_to_aggregate: 0 is all workers
+  int64_t max_staleness = -1;  // --max_staleness: async: refuse older gradients; -1 is no limit
   // ssp: clocks that a worker may be ahead of the slowest
   bool staleness_aware_learning_rate = false;  // --staleness_aware_learning_rate: divided by the staleness
   std::string optimizer;                       // --optimizer: overrides the model file's
@@ -88,12 +88,13 @@ struct TrainOptions {
   std::string save_best;                           // --save_best FILE.safetensors; empty: none
 
   // What is kept, and gone on from.
-  std::string train_dir;               // --train_dir: checkpoints; empty: none are kept
-  int64_t save_steps = 0;              // --save_steps: a checkpoint every so many steps; 0: by time alone
-  double save_secs = 60;               // --save_secs: a checkpoint every so many seconds; 0: by steps alone
-  int64_t max_to_keep = 5;             // --max_to_keep: the newest checkpoints; 0: all
-  std::string resume = "auto";         // --resume auto|never|DIR
-  std::string init_from;  // --init_from: first values of the variables; empty: as the model's initializers say
+  std::string train_dir;        // --train_dir: checkpoints; empty: none are kept
+  int64_t save_steps = 0;       // --save_steps: a checkpoint every so many steps; 0: by time alone
+  double save_secs = 60;        // --save_secs: a checkpoint every so many seconds; 0: by steps alone
+  int64_t max_to_keep = 5;      // --max_to_keep: the newest checkpoints; 0: all
+  std::string resume = "auto";  // --resume auto|never|DIR
+  std::string
+      init_from;  // --init_from: first values of the variables; empty: as the model's initializers say
   std::string lost_workers = "leave";  // --lost_workers leave|wait: what a round does without them
   int ps_replication = 0;              // --ps_replication: live copies of each server's part, 0 or 1
   double lease_seconds = 10;           // --lease: a worker that is not heard of for so long is lost
@@ -101,14 +102,15 @@ struct TrainOptions {
   // What it tells.
   bool validation = true;  // --validation / --novalidation: evaluate the validation set at each epoch's end
   int64_t display_every =
-      0;                // --display_every: on no terminal, a line every so many steps; 0: one line per epoch
-  std::string export_dir;  // --export_dir: model.onnx, model.safetensors and model.json at the end; empty: none
+      0;  // --display_every: on no terminal, a line every so many steps; 0: one line per epoch
+  std::string
+      export_dir;       // --export_dir: model.onnx, model.safetensors and model.json at the end; empty: none
   std::string summary;  // --summary FILE: one JSON object at the end
   // TensorBoard's files in --train_dir, as Keras' callback has them.
-  int64_t histogram_freq = 0;  // --histogram_freq: weights and gradients every so many epochs; 0: never
-  int64_t update_freq = 0;     // --update_freq: scalars every so many steps too; 0: of epochs alone
+  int64_t histogram_freq = 0;       // --histogram_freq: weights and gradients every so many epochs; 0: never
+  int64_t update_freq = 0;          // --update_freq: scalars every so many steps too; 0: of epochs alone
   std::string log_format = "text";  // --log_format text|json: of log and progress
-  std::string log_level = "info";  // --log_level debug|info|warning|error
+  std::string log_level = "info";   // --log_level debug|info|warning|error
 
   // Where it computes.
   std::string device = "auto";       // --device auto|NAME: TensorFlow's name of a device

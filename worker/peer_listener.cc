@@ -20,7 +20,8 @@ constexpr auto kDrain = std::chrono::seconds(2);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address, const net::TlsFiles& tls,
+absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address,
+                                                              const net::TlsFiles& tls,
                                                               const std::string& transport) {
   CAIRN_ASSIGN_OR_RETURN(const client::Transport way, client::ParseTransport(transport));
   auto peer = allreduce::MakeGrpcPeer(address, net::ChannelCredentialsOf(tls));
@@ -31,7 +32,8 @@ absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string&
 }
 
 absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::RingHost& host,
-                                                                  net::LocalListener local, const Args& args) {
+                                                                  net::LocalListener local,
+                                                                  const Args& args) {
   const net::TaskId& self = args.cluster.self;
   const net::HostPort& own = args.cluster.spec.tasks(self.job).at(self.index);
   const std::string address =
@@ -51,7 +53,8 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
   LogInfo("Started server with target: grpc://", own.host, ":", port);
   net::WarnOfTls(args.tls, address, own.host, args.stakes, "the worker that calls it");
   if (local.socket.valid()) {
-    listener->local_ = std::make_unique<allreduce::LocalRingService>(host, std::move(local), args.incarnation);
+    listener->local_ =
+        std::make_unique<allreduce::LocalRingService>(host, std::move(local), args.incarnation);
   }
   return listener;
 }

@@ -1,4 +1,5 @@
-// By which other workers reach this one: its port, and, for those of this host, a socket. Made and destroyed by main.
+// By which other workers reach this one: its port, and, for those of this host, a socket. Made and destroyed
+// by main.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct ListenFlags {
 };
 
 // The way to a worker: by --transport, where it is of this host.
-absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address, const net::TlsFiles& tls,
+absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address,
+                                                              const net::TlsFiles& tls,
                                                               const std::string& transport);
 
 class PeerListener {
@@ -37,8 +39,8 @@ class PeerListener {
     const char* stakes;  // what who reaches it can read and change: "the gradients"
   };
   // `host` outlives the listener. INVALID_ARGUMENT when the address cannot be had.
-  static absl::StatusOr<std::unique_ptr<PeerListener>> Start(allreduce::RingHost& host, net::LocalListener local,
-                                                             const Args& args);
+  static absl::StatusOr<std::unique_ptr<PeerListener>> Start(allreduce::RingHost& host,
+                                                             net::LocalListener local, const Args& args);
   // Streams have a moment to end.
   ~PeerListener();
 

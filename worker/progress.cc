@@ -70,7 +70,9 @@ void Progress::StartEpoch(int64_t epoch, int64_t epochs, int64_t steps) {
   next_draw_ = start_;
   drawn_width_ = 0;
   if (options_.json) {
-    Write(nlohmann::ordered_json{{"event", "epoch_begin"}, {"epoch", epoch}, {"epochs", epochs}, {"steps", steps}}.dump() +
+    Write(nlohmann::ordered_json{
+              {"event", "epoch_begin"}, {"epoch", epoch}, {"epochs", epochs}, {"steps", steps}}
+              .dump() +
           "\n");
     return;
   }
@@ -112,7 +114,8 @@ void Progress::EndEpoch(const ShownMetrics& metrics) {
 }
 
 void Progress::Say(const std::string& text) {
-  Write((options_.json ? nlohmann::ordered_json{{"event", "message"}, {"message", text}}.dump() : text) + "\n");
+  Write((options_.json ? nlohmann::ordered_json{{"event", "message"}, {"message", text}}.dump() : text) +
+        "\n");
 }
 
 void Progress::PrintEvent(const char* event, const ShownMetrics& metrics) {
@@ -137,7 +140,8 @@ void Progress::PrintEvent(const char* event, const ShownMetrics& metrics) {
 double Progress::SecondsPerStep() const {
   if (step_ == 0) return 0;
   const TimePoint now = clock_.Now();
-  if (step_ > first_step_) return ToSeconds(now - after_first_step_) / static_cast<double>(step_ - first_step_);
+  if (step_ > first_step_)
+    return ToSeconds(now - after_first_step_) / static_cast<double>(step_ - first_step_);
   return ToSeconds(now - start_) / static_cast<double>(step_);
 }
 

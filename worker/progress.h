@@ -1,5 +1,5 @@
-// Keras' progress line: on a terminal one line per epoch that redraws itself, elsewhere a line per epoch; or a JSON
-// object for each thing that happens.
+// Keras' progress line: on a terminal one line per epoch that redraws itself, elsewhere a line per epoch; or
+// a JSON object for each thing that happens.
 //
 // Owned by the chief's trainer; one thread. Writes to the given file descriptor and nothing else.
 #pragma once
@@ -41,8 +41,9 @@ class Progress {
   // A line of its own, between epochs.
   void Say(const std::string& text);
 
-  // How the whole cluster does in this epoch, for what is shown from here on: on a terminal its examples per second
-  // behind the step's time; and at the epoch's end, wherever there are any, a line about gradients that did not count.
+  // How the whole cluster does in this epoch, for what is shown from here on: on a terminal its examples per
+  // second behind the step's time; and at the epoch's end, wherever there are any, a line about gradients
+  // that did not count.
   struct Cluster {
     double examples_per_second = 0;
     int64_t stale = 0, refused = 0;

@@ -326,8 +326,7 @@ void Snapshots::Run() {
     absl::Status status = Save(*work);
     if (meters_ != nullptr) meters_->OnCheckpoint(work->version, status.ok());
     if (!status.ok()) {
-      LogWarning("the snapshot of step ", work->version,
-                 " was not written: ", status.message());
+      LogWarning("the snapshot of step ", work->version, " was not written: ", status.message());
     }
     MutexLock lock(mutex_);
     last_ = std::move(status);

@@ -89,8 +89,8 @@ class Snapshots final : public client::StateSource {
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<client::TakenSnapshot> work_ ABSL_GUARDED_BY(mutex_);  // being read and written
-  absl::Status last_ ABSL_GUARDED_BY(mutex_);         // what the one before came to
-  Thread thread_;                                     // last: everything above exists when it starts
+  absl::Status last_ ABSL_GUARDED_BY(mutex_);                          // what the one before came to
+  Thread thread_;  // last: everything above exists when it starts
 };
 
 }  // namespace cairn::worker

@@ -24,18 +24,18 @@ std::string NameOf(const SplitArgs& args, int worker) {
 }
 
 int64_t MicroBatches(const SplitArgs& args) {
-  return MicroBatchesOf(args.options, args.model, static_cast<int64_t>(args.seat.division.task_of_place.size()));
+  return MicroBatchesOf(args.options, args.model,
+                        static_cast<int64_t>(args.seat.division.task_of_place.size()));
 }
 
 v1::SplitPlan PlanOf(const SplitArgs& args) {
   v1::SplitPlan plan;
   plan.set_model_sha256(Sha256Hex(args.model.canonical_json()));
   plan.set_places(args.seat.division.Describe(args.model));
-  plan.set_loss(absl::StrCat(nn::ClassName(args.loss.kind), args.loss.from_logits ? " from_logits" : "",
-                             args.loss.label_smoothing > 0
-                                 ? absl::StrCat(" label_smoothing=", args.loss.label_smoothing)
-                                 : "",
-                             args.loss.delta == 1 ? "" : absl::StrCat(" delta=", args.loss.delta)));
+  plan.set_loss(absl::StrCat(
+      nn::ClassName(args.loss.kind), args.loss.from_logits ? " from_logits" : "",
+      args.loss.label_smoothing > 0 ? absl::StrCat(" label_smoothing=", args.loss.label_smoothing) : "",
+      args.loss.delta == 1 ? "" : absl::StrCat(" delta=", args.loss.delta)));
   plan.set_micro_batches(MicroBatches(args));
   return plan;
 }
@@ -51,8 +51,8 @@ void TellGroup(const SplitArgs& args) {
   for (int task = 1; task < args.seat.division.tasks; ++task) {
     absl::StrAppend(&partners, task == 1 ? "" : ", ", NameOf(args, args.seat.head + task));
   }
-  LogInfo("the model is divided over group ", args.seat.group, ": its head ", NameOf(args, args.seat.head), ", and ",
-          partners, "; each batch in ", MicroBatches(args), " micro-batches");
+  LogInfo("the model is divided over group ", args.seat.group, ": its head ", NameOf(args, args.seat.head),
+          ", and ", partners, "; each batch in ", MicroBatches(args), " micro-batches");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a worker of a model that is divided over workers is beside its devices: the head of its group, or a partner.
-// Made and run by main.
+// What a worker of a model that is divided over workers is beside its devices: the head of its group, or a
+// partner. Made and run by main.
 #pragma once
 
 #include <memory>
@@ -32,13 +32,15 @@ struct SplitArgs {
   const net::TlsFiles& tls;
   const StopOnSignal& stop;
   TraceRecorder* trace = nullptr;  // may be
-  FaultPoints* faults = nullptr;   // may be; a partner passes "announced" with each of its gradients, "computed"
+  FaultPoints* faults =
+      nullptr;  // may be; a partner passes "announced" with each of its gradients, "computed"
 };
 
 // The head's replica. It has not reached its partners yet.
 absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args);
 
-// A partner's work, to the end of training: split::Partner::Serve(). INVALID_ARGUMENT when the address cannot be had.
+// A partner's work, to the end of training: split::Partner::Serve(). INVALID_ARGUMENT when the address cannot
+// be had.
 absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen);
 
 }  // namespace cairn::worker

@@ -33,24 +33,27 @@ std::string Metrics(const WorkerMeters& meters) {
   out.Sample({{"outcome", "refused"}}, Number(meters.refused.value()));
   out.Sample({{"outcome", "duplicate"}}, Number(meters.duplicate.value()));
   out.Histogram("cairn_worker_step_seconds", "A whole step.", meters.step_seconds);
-  out.Histogram("cairn_worker_step_phase_seconds",
-                "Of a step: waiting for the batch; forward and backward, sending gradients meanwhile; then waiting for "
-                "the servers' answer.");
+  out.Histogram(
+      "cairn_worker_step_phase_seconds",
+      "Of a step: waiting for the batch; forward and backward, sending gradients meanwhile; then waiting for "
+      "the servers' answer.");
   out.Sample({{"phase", "input"}}, meters.input_seconds);
   out.Sample({{"phase", "compute"}}, meters.compute_seconds);
   out.Sample({{"phase", "answer"}}, meters.answer_seconds);
   out.Histogram("cairn_worker_staleness_versions", "Versions between an accepted gradient's and its update.",
                 meters.staleness);
   const client::WireMeters& wire = meters.wire;
-  out.Counter("cairn_worker_wire_bytes_total", "Gradients that were pushed, and values that came with the answers.");
+  out.Counter("cairn_worker_wire_bytes_total",
+              "Gradients that were pushed, and values that came with the answers.");
   out.Sample({{"direction", "push"}}, Number(wire.push_bytes.value()));
   out.Sample({{"direction", "pull"}}, Number(wire.pull_bytes.value()));
   out.Counter("cairn_worker_wire_saved_bytes_total", "What they would take besides, as float32.");
   out.Sample({{"direction", "push"}}, Number(wire.push_float32_bytes.value() - wire.push_bytes.value()));
   out.Sample({{"direction", "pull"}}, Number(wire.pull_float32_bytes.value() - wire.pull_bytes.value()));
-  out.Gauge("cairn_worker_gradient_error_ratio",
-            "Of compressed gradients, with what was kept back before: the length of what did not travel, to all.",
-            wire.error());
+  out.Gauge(
+      "cairn_worker_gradient_error_ratio",
+      "Of compressed gradients, with what was kept back before: the length of what did not travel, to all.",
+      wire.error());
   out.Counter("cairn_worker_rejoins_total", "How often its place in the job was lost and taken again.",
               Number(meters.rejoins.value()));
   out.Counter("cairn_worker_checkpoints_total", "Checkpoints by how they ended; the chief's.");
@@ -97,7 +100,8 @@ net::StatusPage::Table Servers(const v1::Job& job) {
 // "12.5 % of float32, error 0.31"
 std::string SavedOf(const client::WireMeters& wire) {
   const double whole = Number(wire.push_float32_bytes.value());
-  std::string text = absl::StrFormat("%.3g %% of float32", whole > 0 ? 100 * Number(wire.push_bytes.value()) / whole : 100);
+  std::string text =
+      absl::StrFormat("%.3g %% of float32", whole > 0 ? 100 * Number(wire.push_bytes.value()) / whole : 100);
   if (wire.error() > 0) absl::StrAppendFormat(&text, ", error %.2g", wire.error());
   return text;
 }
@@ -109,8 +113,9 @@ net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMeters& met
   net::StatusPage page = {
       .task = identity.task,
       .state = trains ? "trains" : "starting",
-      .headline = absl::StrCat(identity.model, ", ", net::WithCommas(Number(identity.parameters)), " parameters, ",
-                               net::NameOf(job.mode()), ", batches of ", job.batch_size(), ", on ", now.device)};
+      .headline =
+          absl::StrCat(identity.model, ", ", net::WithCommas(Number(identity.parameters)), " parameters, ",
+                       net::NameOf(job.mode()), ", batches of ", job.batch_size(), ", on ", now.device)};
   const auto last_loss = trains ? absl::StrFormat("%.4f", now.last.loss) : "-";
   const double steps = Number(meters.step_seconds.count());
   page.facts = {
@@ -126,7 +131,8 @@ net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMeters& met
        absl::StrCat(net::WithCommas(Number(meters.stale.value())), " of them stale")},
       {"pushed", net::InBytes(Number(meters.wire.push_bytes.value())), SavedOf(meters.wire)},
       {"memory", net::InBytes(Number(UsageOfThisProcess().resident_bytes)), "of the process"},
-      {"checkpoint", meters.checkpoint_version >= 0 ? absl::StrCat("step ", meters.checkpoint_version.load()) : "-",
+      {"checkpoint",
+       meters.checkpoint_version >= 0 ? absl::StrCat("step ", meters.checkpoint_version.load()) : "-",
        absl::StrCat(meters.checkpoints.value(), " saved, ", meters.checkpoints_failed.value(), " failed")},
   };
   page.curves = {{"examples/s", net::WithCommas(now.examples_per_second), 0}, {"loss", last_loss, 1}};

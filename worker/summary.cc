@@ -94,8 +94,9 @@ std::string OneLine(const Summary& summary) {
     separator = ", ";
   }
   if (summary.push_bytes < summary.push_bytes_float32) {
-    absl::StrAppendFormat(&line, "; gradients in %.3g %% of the bytes",
-                          100.0 * static_cast<double>(summary.push_bytes) / static_cast<double>(summary.push_bytes_float32));
+    absl::StrAppendFormat(
+        &line, "; gradients in %.3g %% of the bytes",
+        100.0 * static_cast<double>(summary.push_bytes) / static_cast<double>(summary.push_bytes_float32));
   }
   return line;
 }

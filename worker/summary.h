@@ -33,8 +33,8 @@ struct Summary {
   ShownMetrics metrics;
   // As ps/0 counted them.
   int64_t gradients_accepted = 0, gradients_stale = 0, gradients_duplicate = 0, staleness_max = 0;
-  // Of the chief's own steps: payloads of its gradients and of the values that they brought, and as float32; and how much of
-  // the gradients did not travel, as a part of their length.
+  // Of the chief's own steps: payloads of its gradients and of the values that they brought, and as float32;
+  // and how much of the gradients did not travel, as a part of their length.
   int64_t push_bytes = 0, push_bytes_float32 = 0, pull_bytes = 0, pull_bytes_float32 = 0;
   double gradient_error = 0;
   std::vector<int64_t> staleness_histogram;  // [staleness]: accepted ones; the last counts that and more

@@ -54,7 +54,7 @@ class Trainer {
     WorkerMeters* meters = nullptr;  // may be null
     const Clock& clock;
     TraceRecorder* trace = nullptr;  // may be; is told of each step
-    FaultPoints* faults = nullptr;  // may be; passes "joined", "announced", "computed", "answered"
+    FaultPoints* faults = nullptr;   // may be; passes "joined", "announced", "computed", "answered"
   };
   explicit Trainer(const Parts& parts);
   ~Trainer();
@@ -93,6 +93,10 @@ class Trainer {
   // Of data that is handed out: what the servers answered last. Waits until there is a ticket, or the end.
   absl::Status NoteWork();
   const data::Batch& NextBatch();
+  nn::BatchView ViewOf(const data::Batch& batch) const;
+  // Between a step's last gradient and its answer: the forward pass of the next batch, on those values that
+  // have come. Seconds that it took, without those that it waited.
+  double LookAhead();
   // The epoch of the next batch. Of a ticket that was given back by another worker it may be one before.
   int64_t NextEpoch() const;
   // What was not used, or twice, by how many workers; after the end.
@@ -125,9 +129,11 @@ class Trainer {
   std::unique_ptr<Evaluator> evaluator_;
   std::atomic<bool> stop_{false};
 
-  int64_t position_ = 0;     // batches that this worker has trained on; with bounded staleness, its clock
-  int64_t epoch_ = -1;       // the one under way
-  int64_t shown_steps_ = 0;  // of it
+  int64_t position_ = 0;  // batches that this worker has trained on; with bounded staleness, its clock
+  const data::Batch* ahead_ = nullptr;  // the batch at ahead_position_, taken from the loader before its step
+  int64_t ahead_position_ = 0;
+  int64_t epoch_ = -1;                  // the one under way
+  int64_t shown_steps_ = 0;             // of it
   int members_ = 0, most_members_ = 0;  // workers that take part, as ps/0 said; now, and at most
   bool epoch_ended_ = true;
   int64_t last_ended_epoch_ = -1;   // what follows an epoch's end is not done again when it is trained again
@@ -136,8 +142,8 @@ class Trainer {
   nn::MetricValues evaluation_;     // of that version
   TimePoint start_;
   int64_t examples_before_ = 0;  // in updates, of the whole job
-  v1::Counters epoch_counters_;   // when the epoch under way began
-  v1::Counters last_counters_;    // as TellOfCluster() was told last
+  v1::Counters epoch_counters_;  // when the epoch under way began
+  v1::Counters last_counters_;   // as TellOfCluster() was told last
   TimePoint epoch_start_, tell_at_;
 };
 

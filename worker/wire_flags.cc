@@ -27,16 +27,19 @@ bool Has(const std::vector<v1::GradientWire>& rules, v1::Encoding encoding) {
 }  // namespace
 
 void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group) {
-  app.add_option(FlagNames("wire_dtype"), flags.dtype,
-                 "How gradients travel: float32, bfloat16, float16 (half the bytes), int8 (a quarter), topk (the largest) or "
-                 "onebit (signs); or of the variables whose names fit, as 'float32,dense*=int8', the last that fits. "
-                 "Servers sum and keep float32")
+  app.add_option(
+         FlagNames("wire_dtype"), flags.dtype,
+         "How gradients travel: float32, bfloat16, float16 (half the bytes), int8 (a quarter), topk (the "
+         "largest) or "
+         "onebit (signs); or of the variables whose names fit, as 'float32,dense*=int8', the last that fits. "
+         "Servers sum and keep float32")
       ->check(CLI::Validator(&CheckWireDtype, ""))
       ->capture_default_str()
       ->type_name("ENCODING|PATTERN=ENCODING,...")
       ->group(group);
   app.add_option(FlagNames("wire_values"), flags.values,
-                 "How the values that workers compute with travel; auto: as gradients where all travel in one of these, "
+                 "How the values that workers compute with travel; auto: as gradients where all travel in "
+                 "one of these, "
                  "else bfloat16")
       ->check(OneOf({"auto", "float32", "bfloat16", "float16"}))
       ->capture_default_str()
@@ -52,7 +55,8 @@ void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group) {
 absl::Status ValidateWireFlags(const WireFlags& flags) {
   CAIRN_ASSIGN_OR_RETURN(const auto rules, net::ParseGradientWire(flags.dtype));
   if (flags.topk_fraction.has_value() && !Has(rules, v1::ENCODING_TOPK)) {
-    return absl::InvalidArgumentError("--topk_fraction needs --wire_dtype topk: otherwise whole gradients travel");
+    return absl::InvalidArgumentError(
+        "--topk_fraction needs --wire_dtype topk: otherwise whole gradients travel");
   }
   return absl::OkStatus();
 }
@@ -60,7 +64,8 @@ absl::Status ValidateWireFlags(const WireFlags& flags) {
 absl::Status SetWire(const WireFlags& flags, absl::Span<const net::VariableInfo> variables, v1::Job& job) {
   CAIRN_ASSIGN_OR_RETURN(const auto rules, net::ParseGradientWire(flags.dtype));
   const v1::Encoding first = rules.front().encoding();
-  const bool of_all = rules.size() == 1 && rules.front().variables() == "*" && net::GradientCodecOf(first) == nullptr;
+  const bool of_all =
+      rules.size() == 1 && rules.front().variables() == "*" && net::GradientCodecOf(first) == nullptr;
   job.set_wire(net::EncodingOf(flags.values).value_or(of_all ? first : v1::ENCODING_BFLOAT16));
   if (of_all && job.wire() == first) return absl::OkStatus();
   job.mutable_gradient_wire()->Add(rules.begin(), rules.end());

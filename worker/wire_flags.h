@@ -1,4 +1,5 @@
-// The flags that say how gradients and values travel: the part of the table in options.h that `cairn plan` shares.
+// The flags that say how gradients and values travel: the part of the table in options.h that `cairn plan`
+// shares.
 #pragma once
 
 #include <optional>
@@ -16,8 +17,8 @@ class App;
 namespace cairn::worker {
 
 struct WireFlags {
-  std::string dtype = "float32";        // --wire_dtype ENCODING, or PATTERN=ENCODING,...
-  std::string values = "auto";          // --wire_values auto|float32|bfloat16|float16
+  std::string dtype = "float32";          // --wire_dtype ENCODING, or PATTERN=ENCODING,...
+  std::string values = "auto";            // --wire_values auto|float32|bfloat16|float16
   std::optional<double> topk_fraction{};  // --topk_fraction: of each gradient, with topk; none: 0.01
 };
 
@@ -25,7 +26,8 @@ void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group);
 // INVALID_ARGUMENT naming the flags that do not go together.
 absl::Status ValidateWireFlags(const WireFlags& flags);
 
-// Puts into `job` what they ask for. INVALID_ARGUMENT naming the flag, and the part of it that none of `variables` goes by.
+// Puts into `job` what they ask for. INVALID_ARGUMENT naming the flag, and the part of it that none of
+// `variables` goes by.
 absl::Status SetWire(const WireFlags& flags, absl::Span<const net::VariableInfo> variables, v1::Job& job);
 
 }  // namespace cairn::worker

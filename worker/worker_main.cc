@@ -102,12 +102,14 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
 }
 
 // --metrics_port: null without. INVALID_ARGUMENT as HttpServer::Start().
-absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFlags& flags, WorkerIdentity identity,
+absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFlags& flags,
+                                                            WorkerIdentity identity,
                                                             const WorkerMeters& meters) {
   if (!flags.port.has_value()) return nullptr;
-  auto server = net::HttpServer::Start(
-      flags.host, *flags.port,
-      [identity = std::move(identity), &meters](const std::string& path) { return PageOf(identity, meters, path); });
+  auto server = net::HttpServer::Start(flags.host, *flags.port,
+                                       [identity = std::move(identity), &meters](const std::string& path) {
+                                         return PageOf(identity, meters, path);
+                                       });
   if (server.ok()) LogInfo("status at http://", flags.host, ":", (*server)->port(), "/statusz");
   return server;
 }
@@ -149,17 +151,18 @@ ExitCode Report(const absl::Status& status, int signal) {
 
 // Reaches every server of the job.
 absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
-    const TrainOptions& options, const v1::Job& job, const nn::Model& model, const net::ResolvedCluster& cluster,
-    int worker, const net::TlsFiles& tls, const StopOnSignal& stop, WorkerMeters& meters,
-    TraceRecorder* trace) {
+    const TrainOptions& options, const v1::Job& job, const nn::Model& model,
+    const net::ResolvedCluster& cluster, int worker, const net::TlsFiles& tls, const StopOnSignal& stop,
+    WorkerMeters& meters, TraceRecorder* trace) {
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
   const auto stub_at = [credentials = net::ChannelCredentialsOf(tls),
                         transport = client::ParseTransport(options.transport).value()](
                            const std::string& address, std::optional<int> part = {}) {
-    return client::MakeLocalStub(client::MakeGrpcStub(address, credentials, part),
-                                 {.transport = transport, .part = part, .say = [address](const std::string& how) {
-                                    LogInfo("gradients and values to and from ", address, ": by ", how);
-                                  }});
+    return client::MakeLocalStub(
+        client::MakeGrpcStub(address, credentials, part),
+        {.transport = transport, .part = part, .say = [address](const std::string& how) {
+           LogInfo("gradients and values to and from ", address, ": by ", how);
+         }});
   };
   for (const std::string& address : job.servers()) stubs.push_back(stub_at(address));
   client::ConnectionOptions::PlaceStub at_place;
@@ -188,8 +191,8 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
 
 // Of a worker that computes for the head of its group: it needs no data and no servers.
 int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster, const Seat& seat,
-               const nn::Model& model, const net::TlsFiles& tls, const ListenFlags& listen, const TraceFlags& traced,
-               SignalQueue& signals, FaultPoints& faults) {
+               const nn::Model& model, const net::TlsFiles& tls, const ListenFlags& listen,
+               const TraceFlags& traced, SignalQueue& signals, FaultPoints& faults) {
   const auto loss = MakeLoss(options, model);
   if (!loss.ok()) return Fault(loss.status().message());
   TraceSession trace(traced, cluster.self.ToString());
@@ -218,8 +221,8 @@ int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster,
 }
 
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
-        const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced, SignalQueue& signals,
-        FaultPoints& faults) {
+        const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced,
+        SignalQueue& signals, FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
   const auto described = nn::Model::FromFile(options.model);
   if (!described.ok()) return Fault(described.status().message());
@@ -232,9 +235,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
   const auto& [model, loss, metrics, data] = *inputs;
-  const auto job =
-      MakeJob(options, model, head_seat == nullptr ? cluster.spec : HeadsOf(cluster.spec, head_seat->division.tasks),
-              data.train->size());
+  const auto job = MakeJob(
+      options, model, head_seat == nullptr ? cluster.spec : HeadsOf(cluster.spec, head_seat->division.tasks),
+      data.train->size());
   if (!job.ok()) return Fault(job.status().message());
   const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());
   const int worker = static_cast<int>(self - job->workers().begin());
@@ -295,7 +298,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                    : absl::StrCat(options.epochs, " epochs"));
 
   LogInfo("gradients travel as ", net::DescribeWire(*job), ": ",
-          absl::StrFormat("%.3g", net::GradientBytesPerElement(*job, VariablesOf(model))), " bytes an element");
+          absl::StrFormat("%.3g", net::GradientBytesPerElement(*job, VariablesOf(model))),
+          " bytes an element");
 
   const auto pages = ServePages(watched,
                                 {.task = cluster.self.ToString(),
@@ -325,19 +329,21 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     if (!started.ok()) return Failure(started.status());
     ring = *std::move(started);
   } else {
-    auto connected = ConnectToServers(options, *job, model, cluster, worker, tls, stop, meters, trace.recorder());
+    auto connected =
+        ConnectToServers(options, *job, model, cluster, worker, tls, stop, meters, trace.recorder());
     if (!connected.ok()) return static_cast<int>(Report(connected.status(), stop.received()));
     served = *std::move(connected);
   }
   client::Exchange& client = ring != nullptr ? ring->exchange() : *served;
   std::unique_ptr<Progress> progress;
   if (chief) {
-    progress = std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
-                                                            .terminal = isatty(STDOUT_FILENO) != 0,
-                                                            .color = WantsColor(),
-                                                            .json = LogFormatOf(options.log_format) == LogFormat::kJson,
-                                                            .display_every = options.display_every},
-                                          clock);
+    progress = std::make_unique<Progress>(
+        Progress::Options{.fd = STDOUT_FILENO,
+                          .terminal = isatty(STDOUT_FILENO) != 0,
+                          .color = WantsColor(),
+                          .json = LogFormatOf(options.log_format) == LogFormat::kJson,
+                          .display_every = options.display_every},
+        clock);
   }
   std::unique_ptr<Board> board;
   if (chief && !options.train_dir.empty()) {
@@ -379,7 +385,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const absl::Status initialised = chief ? trainer.Initialise() : absl::OkStatus();
   const auto result = initialised.ok() ? trainer.Run() : absl::StatusOr<Summary>(initialised);
   stop.SetTrainer(nullptr);
-  if (head != nullptr) head->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
+  if (head != nullptr)
+    head->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
   snapshots.reset();  // reads over the client's connection
   // A job that makes no sense, or that the servers have no memory for: both are to be configured otherwise.
   if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {
@@ -407,9 +414,10 @@ int Main(int argc, char** argv) {
   net::AddMetricsFlags(app, watched);
   AddTraceFlags(app, traced);
   AddTrainOptions(app, options);
-  app.add_option("--listen", listen.address,
-                 "Of a worker that others call (--mode allreduce; a model that --place divides over workers): HOST:PORT "
-                 "to listen on; default: 0.0.0.0 and the task's port");
+  app.add_option(
+      "--listen", listen.address,
+      "Of a worker that others call (--mode allreduce; a model that --place divides over workers): HOST:PORT "
+      "to listen on; default: 0.0.0.0 and the task's port");
   app.add_flag("--reuse_port,--reuse-port", listen.reuse_port)->group("");
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
@@ -434,8 +442,7 @@ int Main(int argc, char** argv) {
     WaitPassively(argv);
   }
   UseVisibleDevices(options.visible_devices);
-  StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level),
-               LogFormatOf(options.log_format));
+  StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level), LogFormatOf(options.log_format));
   FaultPoints faults(fault);
   return Run(options, *cluster, tls, listen, watched, traced, signals, faults);
 }

@@ -1,5 +1,5 @@
-// Zeroed memory for floats: 64-byte aligned, on pages of its own from 4 KiB up, so that it can be pinned, and on
-// huge ones where it is large (they double what the memory bandwidth gives). Move-only; constant size.
+// Zeroed memory for floats: 64-byte aligned, on pages of its own from 4 KiB up, so that it can be pinned, and
+// on huge ones where it is large (they double what the memory bandwidth gives). Move-only; constant size.
 #pragma once
 
 #include <cstddef>

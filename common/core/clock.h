@@ -8,7 +8,9 @@ namespace cairn {
 using TimePoint = std::chrono::steady_clock::time_point;
 using Duration = std::chrono::steady_clock::duration;
 
-inline double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+inline double ToSeconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 // `seconds` as flags and messages say them, rounded down.
 inline Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));

@@ -1,5 +1,5 @@
-// The course of a few numbers over the whole life of a process in bounded memory: points in time, of which every
-// second one goes when there are too many. Thread-safe.
+// The course of a few numbers over the whole life of a process in bounded memory: points in time, of which
+// every second one goes when there are too many. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -59,10 +59,11 @@ class Watch final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source) {
-  // Looked through once before: the library's own way to watch while it builds takes a time that grows with the square
-  // of an array's length.
+  // Looked through once before: the library's own way to watch while it builds takes a time that grows with
+  // the square of an array's length.
   Watch watch;
-  nlohmann::json::sax_parse(text.begin(), text.end(), &watch, nlohmann::json::input_format_t::json, /*strict=*/true,
+  nlohmann::json::sax_parse(text.begin(), text.end(), &watch, nlohmann::json::input_format_t::json,
+                            /*strict=*/true,
                             /*ignore_comments=*/true);
   try {
     if (watch.too_deep()) {

@@ -1,5 +1,5 @@
-// What is counted while the work goes on, and read now and then by whoever shows it: numbers that cost an atomic
-// addition to change. Thread-safe; a reader may see one number of a moment and another of the next.
+// What is counted while the work goes on, and read now and then by whoever shows it: numbers that cost an
+// atomic addition to change. Thread-safe; a reader may see one number of a moment and another of the next.
 #pragma once
 
 #include <algorithm>

@@ -60,7 +60,8 @@ uint64_t DrawId() {
 
 }  // namespace
 
-// One thread's events. It alone writes; others read while it does, and see by `head_` what was written over meanwhile.
+// One thread's events. It alone writes; others read while it does, and see by `head_` what was written over
+// meanwhile.
 class TraceRecorder::Ring {
  public:
   explicit Ring(size_t events) : chunks_((events + kChunkEvents - 1) / kChunkEvents) {}
@@ -82,14 +83,16 @@ class TraceRecorder::Ring {
     }
     const Words words = Pack(event);
     std::atomic<uint64_t>* const to = &(*chunk)[head % kChunkEvents * kWords];
-    // Whoever sees one of these also sees that the event before in this place is over: head_ is as it is now, at least.
+    // Whoever sees one of these also sees that the event before in this place is over: head_ is as it is now,
+    // at least.
     for (size_t i = 0; i < kWords; ++i) to[i].store(words[i], std::memory_order_release);
     head_.store(head + 1, std::memory_order_release);
   }
 
   uint64_t written() const { return head_.load(std::memory_order_acquire); }
 
-  // Appends what is there; returns how many are not any more. The oldest of a full ring may just be being written over.
+  // Appends what is there; returns how many are not any more. The oldest of a full ring may just be being
+  // written over.
   int64_t Read(std::vector<TraceEvent>& events) const {
     const uint64_t capacity = chunks_.size() * kChunkEvents;
     const uint64_t end = written();
@@ -117,8 +120,8 @@ class TraceRecorder::Ring {
   std::atomic<bool> taken_{true};
 };
 
-// A thread's ring in the recorder that it used last; a program has one recorder. Not a mutable global of the recorder's:
-// nothing is found through it but by its own thread.
+// A thread's ring in the recorder that it used last; a program has one recorder. Not a mutable global of the
+// recorder's: nothing is found through it but by its own thread.
 struct TraceRecorder::LocalRing {
   ~LocalRing() {
     if (ring != nullptr) ring->Leave();
@@ -212,7 +215,8 @@ int64_t TraceRecorder::UnixNanos(TimePoint at) const {
   return unix_origin_ + NanosOf(at - steady_origin_);
 }
 
-void TraceRecorder::AddClockSample(const std::string& task, TimePoint sent, TimePoint received, int64_t theirs) {
+void TraceRecorder::AddClockSample(const std::string& task, TimePoint sent, TimePoint received,
+                                   int64_t theirs) {
   const int64_t round_trip = NanosOf(received - sent);
   const ClockOffset sample = {.ahead_nanos = theirs - (UnixNanos(sent) + round_trip / 2),
                               .round_trip_nanos = round_trip};

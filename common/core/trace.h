@@ -1,10 +1,10 @@
-// What a task does when: slices of time, in a lane for each kind of work, and the ends of arrows to other tasks'
-// slices. trace_file.h makes a file of it, trace_session.h of a program's flags.
+// What a task does when: slices of time, in a lane for each kind of work, and the ends of arrows to other
+// tasks' slices. trace_file.h makes a file of it, trace_session.h of a program's flags.
 //
-// Made in main and handed down as a pointer, null where nothing is recorded. Any thread records, into memory of its
-// own: 64 bytes without a lock, for some tens of nanoseconds; outside the steps that are wanted one relaxed load. Each
-// thread keeps its newest events, kEventsPerThread by default (4 MiB, taken as they are needed), and what falls out is
-// counted. Collect() may come from any thread while others record.
+// Made in main and handed down as a pointer, null where nothing is recorded. Any thread records, into memory
+// of its own: 64 bytes without a lock, for some tens of nanoseconds; outside the steps that are wanted one
+// relaxed load. Each thread keeps its newest events, kEventsPerThread by default (4 MiB, taken as they are
+// needed), and what falls out is counted. Collect() may come from any thread while others record.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@
 
 namespace cairn {
 
-// The kinds of work, in the order in which they are shown. Those of which there are several at a time are told apart
-// by an index: the server's, the worker's, the device's.
+// The kinds of work, in the order in which they are shown. Those of which there are several at a time are
+// told apart by an index: the server's, the worker's, the device's.
 enum class TraceLane : uint8_t {
   // A worker's.
   kStep,      // whole steps, and in them what the trainer's thread does
@@ -83,7 +83,8 @@ class TraceRecorder {
  public:
   static constexpr size_t kEventsPerThread = 65536;
   // `task`: "worker/0". `events_per_thread`: of which a multiple of 1024 is kept, at least one.
-  explicit TraceRecorder(std::string task, TraceSteps steps = {}, size_t events_per_thread = kEventsPerThread);
+  explicit TraceRecorder(std::string task, TraceSteps steps = {},
+                         size_t events_per_thread = kEventsPerThread);
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
@@ -103,16 +104,16 @@ class TraceRecorder {
   // Whether it is wanted was asked when the work began.
   void Record(const TraceEvent& event);
 
-  // This task's clock for others: nanoseconds since 1970, as the system's clock had it when this was made, counted on
-  // by the steady one.
+  // This task's clock for others: nanoseconds since 1970, as the system's clock had it when this was made,
+  // counted on by the steady one.
   int64_t UnixNanos(TimePoint at) const;
   // `task`, asked at `sent`, said that its UnixNanos were `theirs`, and we heard it at `received`.
   void AddClockSample(const std::string& task, TimePoint sent, TimePoint received, int64_t theirs)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Collected {
-    std::vector<TraceEvent> events;  // in no order
-    int64_t lost = 0;                // older ones, whose place was needed
+    std::vector<TraceEvent> events;             // in no order
+    int64_t lost = 0;                           // older ones, whose place was needed
     std::map<std::string, ClockOffset> clocks;  // [task]
   };
   Collected Collect() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -162,7 +163,9 @@ class TraceSpan {
 };
 
 // Whether `trace`, which may be null, wants what begins now.
-inline bool Wants(const TraceRecorder* trace) { return trace != nullptr && trace->active(); }
+inline bool Wants(const TraceRecorder* trace) {
+  return trace != nullptr && trace->active();
+}
 
 // A moment, as events have it.
 int64_t TraceNanos(TimePoint at);

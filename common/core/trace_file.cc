@@ -22,7 +22,8 @@ constexpr char kForm[] = "cairn_trace";
 constexpr int kTaskForm = 1;
 // 31 years: two of them are a number of nanoseconds.
 constexpr double kLongestMicros = 1e15;
-// By how much a slice may seem to end behind the one around it: a double holds microseconds to the nanosecond for 11 days.
+// By how much a slice may seem to end behind the one around it: a double holds microseconds to the nanosecond
+// for 11 days.
 constexpr int64_t kRounding = 1000;
 // Of clocks: until the year 2096.
 constexpr double kLargestNanos = 4e18;
@@ -40,7 +41,8 @@ std::string TaskOf(const std::string& process) {
   const absl::string_view job = "/job:", task = "/task:";
   const size_t between = process.find(task.data(), job.size());
   if (process.compare(0, job.size(), job.data()) != 0 || between == std::string::npos) return process;
-  return absl::StrCat(process.substr(job.size(), between - job.size()), "/", process.substr(between + task.size()));
+  return absl::StrCat(process.substr(job.size(), between - job.size()), "/",
+                      process.substr(between + task.size()));
 }
 
 // "/job:worker/task:0"
@@ -97,8 +99,8 @@ class Writer {
   }
   void Begin(int pid, size_t lane, const char* phase, const std::string& name) {
     Next();
-    absl::StrAppend(&text_, "{\"ph\":\"", phase, "\",\"name\":", Quoted(name), ",\"cat\":\"cairn\",\"pid\":", pid,
-                    ",\"tid\":", lane + 1);
+    absl::StrAppend(&text_, "{\"ph\":\"", phase, "\",\"name\":", Quoted(name),
+                    ",\"cat\":\"cairn\",\"pid\":", pid, ",\"tid\":", lane + 1);
   }
 
   std::string text_;
@@ -147,7 +149,8 @@ class Reader {
     alone_ = true;
     TaskTrace& trace = traces_.emplace_back();
     const auto text = [&](const char* key, std::string& value) {
-      const bool good = other.contains(key) && other[key].is_string() && !other[key].get<std::string>().empty();
+      const bool good =
+          other.contains(key) && other[key].is_string() && !other[key].get<std::string>().empty();
       if (good) value = other[key].get<std::string>();
       return good ? absl::OkStatus() : Fault(absl::StrCat("otherData.", key, " is no name"));
     };
@@ -194,7 +197,8 @@ class Reader {
     if (!phase.has_value()) return "ph is no text";
     if (!name.has_value()) return "name is no text";
     for (const char* key : {"pid", "tid"}) {
-      if (!event.contains(key) || !event[key].is_number_integer()) return absl::StrCat(key, " is no whole number");
+      if (!event.contains(key) || !event[key].is_number_integer())
+        return absl::StrCat(key, " is no whole number");
     }
     const auto pid = event["pid"].get<int64_t>(), tid = event["tid"].get<int64_t>();
     if (*phase == "M") return ReadMetadata(event, *name, pid, tid);
@@ -312,11 +316,12 @@ bool IsUnfinished(absl::string_view text, absl::string_view task) {
   if (begin == absl::string_view::npos || text.size() < begin + kOther.size() + 2) return false;
   text = text.substr(begin + kOther.size());
   const json other = json::parse(text.substr(0, text.rfind('}')), nullptr, /*allow_exceptions=*/false);
-  return other.is_object() && other.contains(kForm) && other.contains("task") && other["task"] == std::string(task) &&
-         other.contains("ended") && other["ended"] == false;
+  return other.is_object() && other.contains(kForm) && other.contains("task") &&
+         other["task"] == std::string(task) && other.contains("ended") && other["ended"] == false;
 }
 
-std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos, const std::vector<int64_t>& shifts) {
+std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos,
+                   const std::vector<int64_t>& shifts) {
   Writer writer;
   json told = json::object();
   for (size_t i = 0; i < tasks.size(); ++i) {

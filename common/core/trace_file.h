@@ -1,8 +1,8 @@
-// Timelines as files in Chrome's trace format (JSON), which Perfetto and chrome://tracing show: one process per task,
-// one thread per lane. Times are microseconds with three decimals, so that nothing is rounded.
+// Timelines as files in Chrome's trace format (JSON), which Perfetto and chrome://tracing show: one process
+// per task, one thread per lane. Times are microseconds with three decimals, so that nothing is rounded.
 //
-// A task's own file also tells of its clock (`otherData`), by which trace_merge.h puts several on one. Values; any
-// thread.
+// A task's own file also tells of its clock (`otherData`), by which trace_merge.h puts several on one.
+// Values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct TaskTrace {
   };
   // What the task's clock is to others'.
   struct Clock {
-    std::string boot;                            // tasks with the same share the steady clock
-    int64_t steady_nanos = 0, unix_nanos = 0;    // of both clocks, at the origin of the times
+    std::string boot;                             // tasks with the same share the steady clock
+    int64_t steady_nanos = 0, unix_nanos = 0;     // of both clocks, at the origin of the times
     std::map<std::string, ClockOffset> others{};  // [task]
   };
 
@@ -46,7 +46,7 @@ struct TaskTrace {
   std::vector<Lane> lanes;
   std::vector<Slice> slices;  // by lane and begin, the outer before the inner
   std::vector<Flow> flows;
-  int64_t lost = 0;     // events that were not kept
+  int64_t lost = 0;    // events that were not kept
   bool ended = false;  // the task came to its end; else it wrote this on its way
 };
 
@@ -55,11 +55,13 @@ TaskTrace LayOut(const TraceRecorder& recorder);
 
 // One task's file.
 std::string ToJson(const TaskTrace& trace);
-// Of several tasks with their times on one clock already, from one origin; `unix_nanos` of it. `shifts` [task]
-// [nanoseconds]: told in `otherData`, by how much each was moved.
-std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos, const std::vector<int64_t>& shifts);
+// Of several tasks with their times on one clock already, from one origin; `unix_nanos` of it. `shifts`
+// [task] [nanoseconds]: told in `otherData`, by how much each was moved.
+std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos,
+                   const std::vector<int64_t>& shifts);
 
-// Whether `text` is what ToJson(TaskTrace) wrote of `task` before it ended. Looks at the end of the file alone.
+// Whether `text` is what ToJson(TaskTrace) wrote of `task` before it ended. Looks at the end of the file
+// alone.
 bool IsUnfinished(absl::string_view text, absl::string_view task);
 
 // What ToJson(TaskTrace) wrote. INVALID_ARGUMENT naming `source` ("a.json"), the line and the fault.

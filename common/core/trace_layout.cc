@@ -32,8 +32,8 @@ std::string IdOf(const TraceFlow& flow) {
                       flow.server);
 }
 
-// Tasks of one of these have the same steady clock: a kernel since its start, and where containers may move that
-// clock, their namespace of it.
+// Tasks of one of these have the same steady clock: a kernel since its start, and where containers may move
+// that clock, their namespace of it.
 std::string Boot() {
   std::string boot = ReadFile("/proc/sys/kernel/random/boot_id").value_or("unknown");
   while (!boot.empty() && boot.back() == '\n') boot.pop_back();
@@ -53,7 +53,8 @@ TaskTrace LayOut(const TraceRecorder& recorder) {
   trace.clock.others = std::move(collected.clocks);
 
   std::vector<TraceEvent>& events = collected.events;
-  for (TraceEvent& event : events) {  // nothing is shorter than the clock's step: an arrow needs a slice to hold on to
+  for (TraceEvent& event :
+       events) {  // nothing is shorter than the clock's step: an arrow needs a slice to hold on to
     if (event.kind == TraceEvent::Kind::kSlice) event.end = std::max(event.end, event.begin + 1);
   }
   const auto order = [](const TraceEvent& event) {
@@ -91,17 +92,19 @@ TaskTrace LayOut(const TraceRecorder& recorder) {
   for (const auto& [kind, of_kind] : rows) {
     for (const Row& row : of_kind) trace.lanes[row.lane].place = ++place;
   }
-  std::stable_sort(trace.slices.begin(), trace.slices.end(),
-                   [](const auto& a, const auto& b) { return std::tuple(a.lane, a.begin) < std::tuple(b.lane, b.begin); });
+  std::stable_sort(trace.slices.begin(), trace.slices.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.lane, a.begin) < std::tuple(b.lane, b.begin);
+  });
 
   // An arrow holds on to the slice around it, in whichever row that is.
   for (const TraceEvent& event : events) {
     if (event.kind == TraceEvent::Kind::kSlice) continue;
     const int64_t at = event.begin - origin;
     for (const Row& row : rows[{event.lane, event.index}]) {
-      const auto after = std::upper_bound(
-          trace.slices.begin(), trace.slices.end(), std::tuple(row.lane, at),
-          [](const auto& key, const TaskTrace::Slice& slice) { return key < std::tuple(slice.lane, slice.begin); });
+      const auto after = std::upper_bound(trace.slices.begin(), trace.slices.end(), std::tuple(row.lane, at),
+                                          [](const auto& key, const TaskTrace::Slice& slice) {
+                                            return key < std::tuple(slice.lane, slice.begin);
+                                          });
       if (after == trace.slices.begin()) continue;
       const TaskTrace::Slice& before = *std::prev(after);
       if (before.lane != row.lane || at >= before.begin + before.duration) continue;

@@ -74,7 +74,8 @@ absl::Status TellLivesApart(std::vector<TaskTrace>& traces) {
       continue;
     }
     if (EndOf(trace) > next.clock.unix_nanos)
-      return absl::InvalidArgumentError(absl::StrCat("two timelines are of ", trace.task, " at the same time"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("two timelines are of ", trace.task, " at the same time"));
     absl::StrAppend(&trace.task, " life ", ++life);
   }
   return absl::OkStatus();
@@ -107,7 +108,8 @@ std::vector<int64_t> AlignClocks(const std::vector<TaskTrace>& traces) {
   }
   std::vector<int64_t> clamped;
   for (const Nanos shift : shifts) {
-    clamped.push_back(static_cast<int64_t>(std::clamp<Nanos>(shift, -4 * Nanos(kFarthest), 4 * Nanos(kFarthest))));
+    clamped.push_back(
+        static_cast<int64_t>(std::clamp<Nanos>(shift, -4 * Nanos(kFarthest), 4 * Nanos(kFarthest))));
   }
   return clamped;
 }
@@ -120,8 +122,8 @@ absl::StatusOr<std::string> MergeTraces(std::vector<TaskTrace> traces) {
   const Nanos origin = begins.empty() ? 0 : *std::min_element(begins.begin(), begins.end());
   for (size_t i = 0; i < traces.size(); ++i) {
     if (begins[i] - origin <= kFarthest) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("the timeline of ", traces[i].task, " lies decades after another: whose clock is wrong?"));
+    return absl::InvalidArgumentError(absl::StrCat("the timeline of ", traces[i].task,
+                                                   " lies decades after another: whose clock is wrong?"));
   }
 
   std::map<std::string, int> ends;  // [flow]: 1 where it begins, 2 where it ends

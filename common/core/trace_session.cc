@@ -38,8 +38,8 @@ bool IsOfLife(const std::string& file, const std::string& task) {
   return text.ok() && IsUnfinished(*text, task);
 }
 
-// Puts what an earlier life of `task` left out of the next one's way. Where the last one came to its end, this is
-// another run, and what is of lives before goes.
+// Puts what an earlier life of `task` left out of the next one's way. Where the last one came to its end,
+// this is another run, and what is of lives before goes.
 void KeepEarlierLife(const std::string& file, const std::string& task) {
   if (!FileExists(file)) return;
   if (!IsOfLife(file, task)) {
@@ -58,12 +58,14 @@ void KeepEarlierLife(const std::string& file, const std::string& task) {
 absl::StatusOr<TraceSteps> ParseTraceSteps(absl::string_view text) {
   const std::vector<absl::string_view> ends = absl::StrSplit(text, ':');
   TraceSteps steps;
-  if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &steps.first) || !absl::SimpleAtoi(ends[1], &steps.last)) {
+  if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &steps.first) ||
+      !absl::SimpleAtoi(ends[1], &steps.last)) {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no FIRST:LAST of steps"));
   }
   if (steps.first < 1) return absl::InvalidArgumentError(absl::StrCat("'", text, "': steps count from 1"));
   if (steps.last < steps.first) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "': step ", steps.last, " comes before step ", steps.first));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "': step ", steps.last, " comes before step ", steps.first));
   }
   return steps;
 }
@@ -75,7 +77,8 @@ void AddTraceFlags(CLI::App& app, TraceFlags& flags) {
       ->type_name("FILE")
       ->group(group);
   app.add_option_function<std::string>(
-         FlagNames("trace_steps"), [&flags](const std::string& text) { flags.steps = *ParseTraceSteps(text); },
+         FlagNames("trace_steps"),
+         [&flags](const std::string& text) { flags.steps = *ParseTraceSteps(text); },
          "Only of these steps, both counted, from 1 [all]")
       ->check(CLI::Validator(
           [](const std::string& text) { return std::string(ParseTraceSteps(text).status().message()); }, ""))
@@ -85,7 +88,8 @@ void AddTraceFlags(CLI::App& app, TraceFlags& flags) {
 
 std::vector<std::string> EarlierLives(const std::string& file) {
   std::vector<std::string> files;
-  for (int life = 1; life <= kMostLives && FileExists(LifeFile(file, life)); ++life) files.push_back(LifeFile(file, life));
+  for (int life = 1; life <= kMostLives && FileExists(LifeFile(file, life)); ++life)
+    files.push_back(LifeFile(file, life));
   return files;
 }
 
@@ -136,7 +140,8 @@ void TraceSession::Write(bool ended) {
   if (!ended && !recorder_->over()) return;
   LogInfo("timeline of ", trace.slices.size(), " slices in ", flags_.file);
   if (trace.lost > 0) {
-    LogWarning("the timeline lacks the ", trace.lost, " oldest events, for which there was no room: choose fewer steps by "
+    LogWarning("the timeline lacks the ", trace.lost,
+               " oldest events, for which there was no room: choose fewer steps by "
                "--trace_steps");
   }
 }

@@ -1,10 +1,12 @@
 // A program's timeline, from its flags to its file.
 //
-// Made by main before whatever records, and destroyed after it: then the file is written; and before that, in the
-// background, when the steps that are wanted are over, so that a long job's need not be waited for, and again and again
-// while they last, so that something is left when the task is killed. That takes a hundredth of one core at most.
+// Made by main before whatever records, and destroyed after it: then the file is written; and before that, in
+// the background, when the steps that are wanted are over, so that a long job's need not be waited for, and
+// again and again while they last, so that something is left when the task is killed. That takes a hundredth
+// of one core at most.
 //
-// What a life of the task left that did not come to its end is kept: FILE becomes FILE.1, .2, ... when the next one begins.
+// What a life of the task left that did not come to its end is kept: FILE becomes FILE.1, .2, ... when the
+// next one begins.
 #pragma once
 
 #include <atomic>
@@ -27,7 +29,7 @@ namespace cairn {
 
 // --trace_file and --trace_steps.
 struct TraceFlags {
-  std::string file;                  // empty: nothing is recorded
+  std::string file;                   // empty: nothing is recorded
   std::optional<TraceSteps> steps{};  // none: all
 };
 void AddTraceFlags(CLI::App& app, TraceFlags& flags);

@@ -36,11 +36,12 @@ std::string SummaryOf(const std::vector<TaskTrace>& traces) {
   const double num_steps = std::max<double>(1, static_cast<double>(steps.size()));
   const double step_length = step_slices == 0 ? 0 : step_nanos / static_cast<double>(step_slices);
 
-  std::string text = absl::StrFormat("%-10s %-18s %-22s %7s %11s %11s %7s\n", "task", "lane", "work", "slices",
-                                     "median", "per step", "step");
+  std::string text = absl::StrFormat("%-10s %-18s %-22s %7s %11s %11s %7s\n", "task", "lane", "work",
+                                     "slices", "median", "per step", "step");
   for (const TaskTrace& trace : traces) {
-    std::map<std::pair<int, size_t>, std::vector<std::string>> names;  // [place, lane] in the order of first slices
-    std::map<std::pair<size_t, std::string>, Row> rows;                 // [lane, name]
+    std::map<std::pair<int, size_t>, std::vector<std::string>>
+        names;                                           // [place, lane] in the order of first slices
+    std::map<std::pair<size_t, std::string>, Row> rows;  // [lane, name]
     std::vector<int64_t> ends;
     size_t lane = 0;
     for (const TaskTrace::Slice& slice : trace.slices) {  // by lane and begin
@@ -59,7 +60,8 @@ std::string SummaryOf(const std::vector<TaskTrace>& traces) {
       std::string shown = trace.lanes[place.second].name;
       for (const std::string& name : of_lane) {
         auto& [durations, depth] = rows[{place.second, name}];
-        std::nth_element(durations.begin(), durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 2),
+        std::nth_element(durations.begin(),
+                         durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 2),
                          durations.end());
         double total = 0;
         for (const int64_t duration : durations) total += static_cast<double>(duration);

@@ -13,7 +13,8 @@ inline constexpr int64_t kLargestPiece = int64_t{256} << 10;
 // Of fewer elements on a server there is nothing to be gained.
 inline constexpr int64_t kWorthAhead = 4 * kLeastPiece;
 
-// Elements that are made and sent together: a thirty-second of the values, within these bounds. Pieces end with pages.
+// Elements that are made and sent together: a thirty-second of the values, within these bounds. Pieces end
+// with pages.
 inline int64_t PieceAhead(int64_t size) {
   constexpr int64_t kPage = 1024;
   const int64_t share = (size / 32 + kPage - 1) / kPage * kPage;

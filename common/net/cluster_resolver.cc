@@ -171,8 +171,8 @@ absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std:
   ResolvedCluster resolved;
   resolved.source = source;
   const json no_jobs = json::object();
-  CAIRN_ASSIGN_OR_RETURN(resolved.spec,
-                         ClusterSpec::FromJobs(jobs == nullptr ? no_jobs : *jobs, source, self, needs_servers));
+  CAIRN_ASSIGN_OR_RETURN(
+      resolved.spec, ClusterSpec::FromJobs(jobs == nullptr ? no_jobs : *jobs, source, self, needs_servers));
   if (!require_task) return resolved;
   CAIRN_RETURN_IF_ERROR(CheckComplete(task, source));
   CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, *self, source, unlisted_workers));

@@ -173,7 +173,8 @@ absl::Status CheckEncoding(v1::Encoding encoding) {
   if (GradientCodecOf(encoding) != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("values do not travel in ", EncodingName(encoding)));
   }
-  return absl::InvalidArgumentError(absl::StrCat("encoding ", static_cast<int>(encoding), " is unknown here"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("encoding ", static_cast<int>(encoding), " is unknown here"));
 }
 
 const char* EncodingName(v1::Encoding encoding) {
@@ -200,8 +201,9 @@ absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload) {
   }
   CAIRN_RETURN_IF_ERROR(CheckEncoding(chunk.encoding()));
   if (chunk.count() <= 0 || chunk.count() > kMaxPayloadBytes || bytes != BytesOf(chunk)) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of ", chunk.count(),
-                                                   " numbers in ", EncodingName(chunk.encoding())));
+    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of ",
+                                                   chunk.count(), " numbers in ",
+                                                   EncodingName(chunk.encoding())));
   }
   return chunk.count();
 }
@@ -211,7 +213,8 @@ absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first
   if (codec == nullptr) {
     char* out = reinterpret_cast<char*>(to.data());
     if (payload.lent() != nullptr) {
-      return payload.lent()->Read(static_cast<size_t>(first) * sizeof(float), {out, to.size() * sizeof(float)});
+      return payload.lent()->Read(static_cast<size_t>(first) * sizeof(float),
+                                  {out, to.size() * sizeof(float)});
     }
     ForEachRun(payload, static_cast<size_t>(first) * sizeof(float), to.size() * sizeof(float),
                [&out](absl::Span<const char> run) {

@@ -1,5 +1,5 @@
-// Numbers of 16 bits on the wire, in the place of float32: half the bytes, at a relative error of at most 2^-8
-// (bfloat16) or, from 6e-5 to 65504, 2^-11 (float16). gradient/codec.h has what is for gradients alone.
+// Numbers of 16 bits on the wire, in the place of float32: half the bytes, at a relative error of at most
+// 2^-8 (bfloat16) or, from 6e-5 to 65504, 2^-11 (float16). gradient/codec.h has what is for gradients alone.
 //
 // Pure functions; any thread.
 #pragma once
@@ -38,11 +38,12 @@ const char* EncodingName(v1::Encoding encoding);
 // The other way; none for another name.
 std::optional<v1::Encoding> EncodingOf(absl::string_view name);
 
-// How many elements a chunk brings in float32 or 16 bits. INVALID_ARGUMENT when it and its payload do not agree, it has
-// none, or another encoding.
+// How many elements a chunk brings in float32 or 16 bits. INVALID_ARGUMENT when it and its payload do not
+// agree, it has none, or another encoding.
 absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload);
 
-// Elements [first, first + to.size()) of a chunk that CountElements() has found whole. Fails as LentBytes::Read().
+// Elements [first, first + to.size()) of a chunk that CountElements() has found whole. Fails as
+// LentBytes::Read().
 absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to);
 
 }  // namespace cairn::net

@@ -66,7 +66,8 @@ void Exposition::AddProcess() {
   Gauge("cairn_build_info", "1, with the version of the program as a label.");
   Sample({{"version", std::string(Version())}}, 1);
   Counter("process_cpu_seconds_total", "Processor time of all threads, user and system.", usage.cpu_seconds);
-  Gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.", number(usage.resident_bytes));
+  Gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.",
+        number(usage.resident_bytes));
   Gauge("process_virtual_memory_bytes", "Address space of the process.", number(usage.virtual_bytes));
   Gauge("process_start_time_seconds", "When the process was started, since 1970.", usage.start_unix_seconds);
   Gauge("process_open_fds", "Open file descriptors.", number(usage.open_files));

@@ -1,7 +1,7 @@
 // Text of Prometheus' exposition format 0.0.4, put together sample by sample.
 //
-// Names follow Prometheus' conventions, which the caller keeps: cairn_<program>_<what>_<unit>, base units, counters end
-// in _total. One thread.
+// Names follow Prometheus' conventions, which the caller keeps: cairn_<program>_<what>_<unit>, base units,
+// counters end in _total. One thread.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ class Exposition {
   void Sample(double value) { Sample({}, value); }
   void Sample(const Labels& labels, double value);
   void Sample(const Labels& labels, const Distribution& distribution);
-  // `counts` [bucket]: how many values were at most limits[bucket], and more than the one before; the last has no
-  // limit.
+  // `counts` [bucket]: how many values were at most limits[bucket], and more than the one before; the last
+  // has no limit.
   void Sample(const Labels& labels, const std::vector<double>& limits, const std::vector<int64_t>& counts,
               double sum);
 

@@ -31,8 +31,8 @@ class LentBytes {
  public:
   virtual ~LentBytes() = default;
   virtual size_t size() const = 0;
-  // Copies [begin, begin + to.size()) of them. A failure is the stream's end: UNAVAILABLE when the sender has gone,
-  // INVALID_ARGUMENT when they are not where it said; `to` is then unspecified.
+  // Copies [begin, begin + to.size()) of them. A failure is the stream's end: UNAVAILABLE when the sender has
+  // gone, INVALID_ARGUMENT when they are not where it said; `to` is then unspecified.
   virtual absl::Status Read(size_t begin, absl::Span<char> to) const = 0;
 };
 
@@ -41,8 +41,8 @@ class Payload {
  public:
   using Runs = absl::Span<const absl::Span<const char>>;
   Payload() = default;
-  Payload(Runs runs) : runs_(runs) {}                                          // NOLINT: what most payloads are
-  Payload(const std::vector<absl::Span<const char>>& runs) : runs_(runs) {}    // NOLINT
+  Payload(Runs runs) : runs_(runs) {}                                        // NOLINT: what most payloads are
+  Payload(const std::vector<absl::Span<const char>>& runs) : runs_(runs) {}  // NOLINT
   Payload(const absl::Span<const char>* runs, size_t count) : runs_(runs, count) {}
   explicit Payload(const LentBytes& lent) : lent_(&lent) {}
 

@@ -1,7 +1,9 @@
-// The two ends of a bidirectional stream, over gRPC's callback API: messages are written in the order in which they are
-// given, one at a time, and read one at a time; each end ends once. What is special about a stream is in what derives.
+// The two ends of a bidirectional stream, over gRPC's callback API: messages are written in the order in
+// which they are given, or by their rank (Outbox), one at a time, and read one at a time; each end ends once.
+// What is special about a stream is in what derives.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,8 +19,8 @@
 
 namespace cairn::net {
 
-// The calling end. A derived constructor prepares the call with context() and reactor(), then calls Open(); its
-// destructor calls Cancel() and AwaitEnd(), as gRPC calls it until then.
+// The calling end. A derived constructor prepares the call with context() and reactor(), then calls Open();
+// its destructor calls Cancel() and AwaitEnd(), as gRPC calls it until then.
 template <typename Out, typename In>
 class ClientStream : private grpc::ClientBidiReactor<Out, In> {
  public:
@@ -55,14 +57,14 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
   }
 
   // Any thread, does not block. After the end nothing is written.
-  void Write(Out message) ABSL_LOCKS_EXCLUDED(mutex_) {
+  void Write(Out message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
-    Push(std::move(message));
+    Push(std::move(message), rank);
   }
   // One directly after another.
   void Write(std::vector<Out> messages) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
-    for (Out& message : messages) Push(std::move(message));
+    for (Out& message : messages) Push(std::move(message), std::nullopt);
   }
 
  private:
@@ -71,9 +73,9 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
   // The last call: what ended the stream here, else the other end's status.
   virtual void OnEnd(const absl::Status& status) = 0;
 
-  void Push(Out message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Push(Out message, std::optional<int64_t> rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (closing_) return;
-    if (outgoing_.Push(std::move(message))) this->StartWrite(&outgoing_.front());
+    if (outgoing_.Push(std::move(message), rank)) this->StartWrite(&outgoing_.front());
   }
   void OnReadDone(bool ok) final {
     if (ok) {
@@ -120,17 +122,18 @@ inline absl::Status EndOfStream(const absl::Status& status, absl::string_view go
   return status.ok() || absl::IsCancelled(status) ? absl::UnavailableError(gone) : status;
 }
 
-// The called end. gRPC calls it, one callback of a kind at a time, until OnDone(), which what derives defines.
+// The called end. gRPC calls it, one callback of a kind at a time, until OnDone(), which what derives
+// defines.
 template <typename In, typename Out>
 class ServerStream : public grpc::ServerBidiReactor<In, Out> {
  public:
   void Open() { this->StartRead(&incoming_); }
 
   // Any thread, does not block. Who does not take what is written is not read (Outbox::Rests()).
-  void Write(Out message) ABSL_LOCKS_EXCLUDED(mutex_) {
+  void Write(Out message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     if (ending_) return;
-    if (outgoing_.Push(std::move(message))) this->StartWrite(&outgoing_.front());
+    if (outgoing_.Push(std::move(message), rank)) this->StartWrite(&outgoing_.front());
   }
   // Nothing is written after this; the stream finishes when the message under way has gone. Any thread.
   void End(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_) {

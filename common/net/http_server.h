@@ -1,7 +1,8 @@
 // A small HTTP server beside the real work: pages for people and for Prometheus, read only.
 //
-// One thread of the lowest priority answers all; connections are few, short and limited in time and memory, so that
-// whoever talks to it slowly or often slows down nothing but himself. Plain text: see --metrics_host. Made in main.
+// One thread of the lowest priority answers all; connections are few, short and limited in time and memory,
+// so that whoever talks to it slowly or often slows down nothing but himself. Plain text: see --metrics_host.
+// Made in main.
 #pragma once
 
 #include <functional>
@@ -36,11 +37,13 @@ class HttpServer {
   static constexpr unsigned kMostConnections = 32, kMostConnectionsOfOneAddress = 16;
   static constexpr unsigned kTimeoutSeconds = 10;
 
-  // Called by the server's thread, one request at a time, with the path ("/metrics"): GET and HEAD alone come here.
+  // Called by the server's thread, one request at a time, with the path ("/metrics"): GET and HEAD alone come
+  // here.
   using Handler = std::function<HttpReply(const std::string& path)>;
 
   // `host`: an IP address to listen on. INVALID_ARGUMENT when it is none, or the port is taken.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& host, int port, Handler handler);
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& host, int port,
+                                                           Handler handler);
   // Ends all connections.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

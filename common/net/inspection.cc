@@ -73,7 +73,8 @@ std::string StragglerOf(const v1::ServerStatus& status) {
   const double part = static_cast<double>(slowest->times_last()) / static_cast<double>(rounds);
   if (part <= 2.0 / status.members_size() && part < 0.75) return "";
   return absl::StrFormat("%s, last in %.0f %% of the rounds, %s behind the first on average", slowest->task(),
-                         100 * part, InTime(slowest->late_seconds() / static_cast<double>(slowest->times_last())));
+                         100 * part,
+                         InTime(slowest->late_seconds() / static_cast<double>(slowest->times_last())));
 }
 
 std::string HeadlineOf(const v1::ServerStatus& status) {
@@ -86,8 +87,8 @@ std::string HeadlineOf(const v1::ServerStatus& status) {
       job.mode() == v1::MODE_VARIABLES
           ? "named variables, no training"
           : absl::StrCat("job ", job.run_id(), ", ", NameOf(job.mode()), ", ", job.optimizer().name(), " at ",
-                         absl::StrFormat("%.4g", status.learning_rate()), ", ", job.workers_size(), " workers, ",
-                         job.servers_size(), " servers");
+                         absl::StrFormat("%.4g", status.learning_rate()), ", ", job.workers_size(),
+                         " workers, ", job.servers_size(), " servers");
   if (status.state() == v1::STATE_FINISHED) return absl::StrCat(text, "; training is over");
   if (!status.waiting_for().empty() && status.waiting_seconds() > kNoticeableSeconds) {
     absl::StrAppend(&text, "; for ", InTime(status.waiting_seconds()), " everybody has been waiting for ",

@@ -11,7 +11,8 @@ namespace cairn::net {
 
 uint64_t DrawIncarnation() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto micros = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+  const auto micros =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
   return (micros << 12) | (static_cast<uint64_t>(getpid()) & 0xFFF);
 }
 
@@ -23,8 +24,8 @@ LocalListener ListenForThisHost(const TlsFiles& tls, absl::string_view clients) 
   return {};
 }
 
-void WarnOfTls(const TlsFiles& tls, const std::string& listens_at, const std::string& host, absl::string_view what,
-               absl::string_view clients) {
+void WarnOfTls(const TlsFiles& tls, const std::string& listens_at, const std::string& host,
+               absl::string_view what, absl::string_view clients) {
   if (!tls.any() && ReachableFromOutside(listens_at)) {
     LogWarning("NOT ENCRYPTED: whoever reaches ", listens_at, " can read and change ", what,
                "; --tls_cert, --tls_key and --tls_ca prevent it");

@@ -1,12 +1,19 @@
 // Messages on their way to one reader, the front being written; and whether the other direction should rest
 // meanwhile: who does not take its answers may ask for no more.
 //
+// One message at a time is the transport's: that is all the credit there is, and whatever waits here may
+// still change places. Messages with a rank that wait one behind another go by it, the lowest first; one
+// without is overtaken by none, and overtakes none.
+//
 // Not thread-safe: the stream's lock guards it. One answer may be many messages, so what is in it is bounded
 // by kMostBeforeRest and the answers to what has been asked by then.
 #pragma once
 
 #include <cstddef>
-#include <deque>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <optional>
 #include <utility>
 
 namespace cairn::net {
@@ -18,8 +25,13 @@ class Outbox {
   static constexpr size_t kMostBeforeRest = 64;
 
   // True: it is the only one, so its writing must be started.
-  bool Push(Message message) {
-    messages_.push_back(std::move(message));
+  bool Push(Message message, std::optional<int64_t> rank = std::nullopt) {
+    auto before = messages_.end();
+    while (rank.has_value() && before != messages_.begin() && std::prev(before) != messages_.begin() &&
+           std::prev(before)->rank > rank) {
+      --before;
+    }
+    messages_.insert(before, {std::move(message), rank});
     return messages_.size() == 1;
   }
   // The front has been written. True: there is a next one to write.
@@ -29,7 +41,7 @@ class Outbox {
   }
   // Drops all but the one that is being written.
   void DropRest() {
-    if (messages_.size() > 1) messages_.erase(messages_.begin() + 1, messages_.end());
+    if (messages_.size() > 1) messages_.erase(std::next(messages_.begin()), messages_.end());
   }
   void Clear() { messages_.clear(); }
 
@@ -39,10 +51,15 @@ class Outbox {
 
   bool empty() const { return messages_.empty(); }
   size_t size() const { return messages_.size(); }
-  Message& front() { return messages_.front(); }
+  // Stays where it is until Pop().
+  Message& front() { return messages_.front().message; }
 
  private:
-  std::deque<Message> messages_;
+  struct Waiting {
+    Message message;
+    std::optional<int64_t> rank;
+  };
+  std::list<Waiting> messages_;
   bool resting_ = false;
 };
 

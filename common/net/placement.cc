@@ -43,11 +43,13 @@ class Placement {
       : variables_(variables), placed_(static_cast<size_t>(servers)), load_(placed_.size(), 0) {}
 
   int64_t load(size_t server) const { return load_[server]; }
-  // The server with the fewest bytes among those that have nothing of `variable`; it must not be on all of them.
+  // The server with the fewest bytes among those that have nothing of `variable`; it must not be on all of
+  // them.
   size_t Lightest(size_t variable) const {
     size_t lightest = load_.size();
     for (size_t server = 0; server < load_.size(); ++server) {
-      if (!Has(server, variable) && (lightest == load_.size() || load_[server] < load_[lightest])) lightest = server;
+      if (!Has(server, variable) && (lightest == load_.size() || load_[server] < load_[lightest]))
+        lightest = server;
     }
     return lightest;
   }
@@ -81,8 +83,8 @@ std::vector<size_t> LargestFirst(absl::Span<const VariableInfo> variables) {
   return order;
 }
 
-// Whole variables where they fit into a server's even share; those that do not fill what is left of the shares, and
-// the small ones go where there is least.
+// Whole variables where they fit into a server's even share; those that do not fill what is left of the
+// shares, and the small ones go where there is least.
 std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variables, int servers) {
   int64_t total = 0;
   for (const VariableInfo& variable : variables) total += BytesOf(variable.shape);
@@ -93,7 +95,8 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
     const Shape& shape = variables[variable].shape;
     if (BytesOf(shape) < 2 * kLeastPartBytes || BandsOf(shape) == 1) {
       small.push_back(variable);
-    } else if (const size_t server = placement.Lightest(variable); placement.load(server) + BytesOf(shape) <= share) {
+    } else if (const size_t server = placement.Lightest(variable);
+               placement.load(server) + BytesOf(shape) <= share) {
       placement.Put(server, variable, 0, BandsOf(shape));
     } else {
       cut.push_back(variable);
@@ -103,7 +106,8 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
     const Shape& shape = variables[variable].shape;
     const int64_t bands = BandsOf(shape);
     const int64_t band_bytes = RowsPerBand(shape) * shape.row_elements() * kElementBytes;
-    const int64_t least = (kLeastPartBytes + band_bytes - 1) / band_bytes + 1;  // bands, of which the last may be short
+    const int64_t least =
+        (kLeastPartBytes + band_bytes - 1) / band_bytes + 1;  // bands, of which the last may be short
     int64_t next = 0;
     for (int part = 1; next < bands; ++part) {
       const size_t server = placement.Lightest(variable);
@@ -120,7 +124,8 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
 }
 
 // Every variable larger than `split_bytes` in even parts, each where there is least.
-std::vector<std::vector<Part>> PlaceInPieces(absl::Span<const VariableInfo> variables, int servers, int64_t split_bytes) {
+std::vector<std::vector<Part>> PlaceInPieces(absl::Span<const VariableInfo> variables, int servers,
+                                             int64_t split_bytes) {
   struct Piece {
     size_t variable;
     int64_t begin, end;  // bands
@@ -134,14 +139,34 @@ std::vector<std::vector<Part>> PlaceInPieces(absl::Span<const VariableInfo> vari
     const int64_t count = std::max<int64_t>(1, std::min({wanted, bands, int64_t{servers}}));
     for (int64_t piece = 0; piece < count; ++piece) {
       const int64_t begin = bands * piece / count, end = bands * (piece + 1) / count;
-      const int64_t rows = std::min(RowsOf(shape), end * RowsPerBand(shape)) - std::min(RowsOf(shape), begin * RowsPerBand(shape));
+      const int64_t rows = std::min(RowsOf(shape), end * RowsPerBand(shape)) -
+                           std::min(RowsOf(shape), begin * RowsPerBand(shape));
       pieces.push_back({variable, begin, end, rows * shape.row_elements()});
     }
   }
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.bytes > b.bytes; });
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece& a, const Piece& b) { return a.bytes > b.bytes; });
   Placement placement(variables, servers);
-  for (const Piece& piece : pieces) placement.Put(placement.Lightest(piece.variable), piece.variable, piece.begin, piece.end);
+  for (const Piece& piece : pieces)
+    placement.Put(placement.Lightest(piece.variable), piece.variable, piece.begin, piece.end);
   return std::move(placement).Take();
+}
+
+// The same runs, neighbours on both sides in one.
+std::vector<Extent> Joined(absl::Span<const Extent> extents) {
+  std::vector<Extent> joined;
+  for (const Extent& extent : extents) {
+    if (!joined.empty()) {
+      Extent& last = joined.back();
+      if (extent.server_offset == last.server_offset + last.count &&
+          extent.local_offset == last.local_offset + last.count) {
+        last.count += extent.count;
+        continue;
+      }
+    }
+    joined.push_back(extent);
+  }
+  return joined;
 }
 
 }  // namespace
@@ -266,6 +291,7 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
   for (auto& extents : layout.extents_by_server_) {
     std::sort(extents.begin(), extents.end(),
               [](const Extent& a, const Extent& b) { return a.server_offset < b.server_offset; });
+    extents = Joined(extents);
   }
   return layout;
 }

@@ -54,14 +54,14 @@ int64_t RowsPerBand(const Shape& shape);
 
 struct PlacementOptions {
   int servers = 1;
-  // Variables larger than this are split into even parts, between bands of rows and never more of them than there are
-  // servers. 0: a variable is cut only where it levels the servers, into parts of at least 128 KiB.
+  // Variables larger than this are split into even parts, between bands of rows and never more of them than
+  // there are servers. 0: a variable is cut only where it levels the servers, into parts of at least 128 KiB.
   int64_t split_bytes = 0;
 };
 
-// Slices per server [servers], balanced by bytes: by default no server has more than 256 KiB, and four bands of a
-// variable, above an even share. A server has at most one slice of a variable.
-// Depends on nothing but its arguments. Within a server, slices keep the variables' order.
+// Slices per server [servers], balanced by bytes: by default no server has more than 256 KiB, and four bands
+// of a variable, above an even share. A server has at most one slice of a variable. Depends on nothing but
+// its arguments. Within a server, slices keep the variables' order.
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options);
 
@@ -89,7 +89,7 @@ class Layout {
   absl::Span<const Extent> extents_of(int variable) const {
     return extents_by_variable_[static_cast<size_t>(variable)];
   }
-  // Extents of a server, by rising server_offset.
+  // Extents of a server, by rising server_offset; variables that are neighbours on both sides are in one.
   absl::Span<const Extent> extents_on(int server) const {
     return extents_by_server_[static_cast<size_t>(server)];
   }

@@ -17,9 +17,10 @@ absl::StatusOr<ReceivedElements> ReceivedElements::Of(const v1::Chunk& chunk, Pa
   elements.cut_ = {.first = chunk.phase(), .count = chunk.count()};
   if (chunk.phase() < 0 || chunk.phase() >= codec.block_elements() || chunk.count() <= 0 ||
       chunk.count() > codec.chunk_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a chunk of ", chunk.count(), " elements in ", EncodingName(chunk.encoding()), " from the ", chunk.phase(),
-        "th of a block on: there are 1 to ", codec.chunk_elements(), ", and ", codec.block_elements(), " in a block"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a chunk of ", chunk.count(), " elements in ", EncodingName(chunk.encoding()),
+                     " from the ", chunk.phase(), "th of a block on: there are 1 to ", codec.chunk_elements(),
+                     ", and ", codec.block_elements(), " in a block"));
   }
   elements.copy_.resize(static_cast<size_t>(PayloadBytes(payload)));
   CAIRN_RETURN_IF_ERROR(CopyPayload(payload, elements.copy_.data()));

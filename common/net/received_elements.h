@@ -1,7 +1,8 @@
 // The elements of one chunk that came, in whichever encoding.
 //
-// Everything about them is checked before there is one. A payload may lie in memory that the other end shares and may change
-// at any time: what places are read from is copied first. The chunk and the payload outlive it. One thread.
+// Everything about them is checked before there is one. A payload may lie in memory that the other end shares
+// and may change at any time: what places are read from is copied first. The chunk and the payload outlive
+// it. One thread.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace cairn::net {
 
 class ReceivedElements {
  public:
-  // INVALID_ARGUMENT when the chunk and its payload do not agree, it has no elements, or an unknown encoding; as
-  // LentBytes::Read().
+  // INVALID_ARGUMENT when the chunk and its payload do not agree, it has no elements, or an unknown encoding;
+  // as LentBytes::Read().
   static absl::StatusOr<ReceivedElements> Of(const v1::Chunk& chunk, Payload payload);
 
   int64_t count() const { return cut_.count; }

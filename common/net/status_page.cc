@@ -120,8 +120,8 @@ std::string Svg(const std::vector<History::Point>& points, size_t series) {
   const auto draw = [&] {
     if (run.empty()) return;
     const double floor = y(range.low);
-    absl::StrAppendFormat(&svg, "<path class=\"area\" d=\"M%.1f,%.1f L%s L%.1f,%.1f Z\"/>", begin, floor, run, end,
-                          floor);
+    absl::StrAppendFormat(&svg, "<path class=\"area\" d=\"M%.1f,%.1f L%s L%.1f,%.1f Z\"/>", begin, floor, run,
+                          end, floor);
     absl::StrAppend(&svg, "<path class=\"line\" d=\"M", run, "\"/>");
     run.clear();
   };
@@ -153,15 +153,17 @@ std::string Html(const StatusPage::Table& table) {
       if (cell.part >= 0) {
         const double percent = 100 * std::min(1.0, cell.part);
         style = absl::StrFormat(
-            " style=\"background:linear-gradient(90deg,var(--bar) %.1f%%,transparent %.1f%%)\"", percent, percent);
+            " style=\"background:linear-gradient(90deg,var(--bar) %.1f%%,transparent %.1f%%)\"", percent,
+            percent);
       }
-      absl::StrAppend(&html, "<td class=\"", cell.number ? "num" : "", cell.bad ? " bad" : "", "\"", style, ">",
-                      Escape(cell.text), "</td>");
+      absl::StrAppend(&html, "<td class=\"", cell.number ? "num" : "", cell.bad ? " bad" : "", "\"", style,
+                      ">", Escape(cell.text), "</td>");
     }
     absl::StrAppend(&html, "</tr>");
   }
   if (table.rows.empty()) {
-    absl::StrAppend(&html, "<tr><td colspan=\"", table.columns.size(), "\">", Escape(table.empty), "</td></tr>");
+    absl::StrAppend(&html, "<tr><td colspan=\"", table.columns.size(), "\">", Escape(table.empty),
+                    "</td></tr>");
   }
   return absl::StrCat(html, "</table></div>");
 }
@@ -170,11 +172,13 @@ std::string Html(const StatusPage::Table& table) {
 
 std::string RenderHtml(const StatusPage& page) {
   std::string html = absl::StrCat(
-      "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">"
+      "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" "
+      "content=\"5\">"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>",
-      Escape(page.task), " ", Escape(page.state), "</title><style>", kStyle, "</style></head><body><main><h1>",
-      Escape(page.task), "</h1><span class=\"state", page.well ? "" : " bad", "\">", Escape(page.state),
-      "</span><p class=\"headline\">", Escape(page.headline), "</p><div class=\"grid\">");
+      Escape(page.task), " ", Escape(page.state), "</title><style>", kStyle,
+      "</style></head><body><main><h1>", Escape(page.task), "</h1><span class=\"state",
+      page.well ? "" : " bad", "\">", Escape(page.state), "</span><p class=\"headline\">",
+      Escape(page.headline), "</p><div class=\"grid\">");
   for (const StatusPage::Fact& fact : page.facts) {
     absl::StrAppend(&html, "<div class=\"card\"><div class=\"name\">", Escape(fact.name),
                     "</div><div class=\"value\">", Escape(fact.value), "</div><div class=\"note\">",
@@ -182,9 +186,9 @@ std::string RenderHtml(const StatusPage& page) {
   }
   absl::StrAppend(&html, "</div><div class=\"grid wide\">");
   for (const StatusPage::Curve& curve : page.curves) {
-    absl::StrAppend(&html, "<div class=\"card\"><div class=\"curve\"><span class=\"name\">", Escape(curve.title),
-                    "</span><span class=\"value\">", Escape(curve.value), "</span></div>",
-                    Svg(page.history, curve.series), "</div>");
+    absl::StrAppend(&html, "<div class=\"card\"><div class=\"curve\"><span class=\"name\">",
+                    Escape(curve.title), "</span><span class=\"value\">", Escape(curve.value),
+                    "</span></div>", Svg(page.history, curve.series), "</div>");
   }
   absl::StrAppend(&html, "</div>");
   for (const StatusPage::Table& table : page.tables) html += Html(table);
@@ -195,7 +199,8 @@ std::string RenderHtml(const StatusPage& page) {
 std::string WithCommas(double value) {
   if (!std::isfinite(value)) return "-";
   std::string digits = absl::StrFormat("%.0f", std::abs(value));
-  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
+  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), 1, ',');
   return value < 0 && digits != "0" ? absl::StrCat("-", digits) : digits;
 }
 

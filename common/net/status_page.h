@@ -1,5 +1,6 @@
-// /statusz: one HTML page about one task for people, without scripts and without anything from elsewhere: facts, curves
-// drawn as SVG, tables. It loads itself again every few seconds and suits light and dark screens.
+// /statusz: one HTML page about one task for people, without scripts and without anything from elsewhere:
+// facts, curves drawn as SVG, tables. It loads itself again every few seconds and suits light and dark
+// screens.
 #pragma once
 
 #include <cstdint>

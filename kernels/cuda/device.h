@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/cuda_backend.h"
 
 namespace cairn::kernels::cuda {
@@ -12,5 +13,6 @@ namespace cairn::kernels::cuda {
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const CudaOptions& options);
 absl::StatusOr<int> CountDevices();
 absl::StatusOr<CudaDeviceInfo> DescribeDevice(int index);
+absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateGroup(absl::Span<const int> indices);
 
 }  // namespace cairn::kernels::cuda

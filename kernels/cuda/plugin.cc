@@ -6,6 +6,7 @@ extern "C" __attribute__((visibility("default"))) const cairn::kernels::CudaBack
       .version = CAIRN_VERSION,
       .create_device = &cairn::kernels::cuda::CreateDevice,
       .count_devices = &cairn::kernels::cuda::CountDevices,
-      .describe_device = &cairn::kernels::cuda::DescribeDevice};
+      .describe_device = &cairn::kernels::cuda::DescribeDevice,
+      .create_group = &cairn::kernels::cuda::CreateGroup};
   return &kBackend;
 }

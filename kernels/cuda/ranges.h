@@ -1,5 +1,6 @@
-// Names of stretches of work for NVIDIA's profilers (`nsys profile`), by NVTX, in a domain of our own. Nothing where the
-// toolkit lacks NVTX 3; next to nothing where no profiler looks. Owned by a device, used by its thread.
+// Names of stretches of work for NVIDIA's profilers (`nsys profile`), by NVTX, in a domain of our own.
+// Nothing where the toolkit lacks NVTX 3; next to nothing where no profiler looks. Owned by a device, used by
+// its thread.
 #pragma once
 
 #if __has_include(<nvtx3/nvToolsExt.h>)

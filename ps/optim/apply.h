@@ -50,8 +50,8 @@ void WriteMean(absl::Span<const WeightedGradient> gradients, int64_t count, floa
                Isa isa = WidestIsa());
 
 // One term of a mean whose terms are in several places: sum = (sum + weight * gradient) / divisor, element by
-// element. From 0 on, with the weights divided by their greatest common divisor and the last divisor their sum,
-// it comes to what ApplyMean() takes, in the order of the calls.
+// element. From 0 on, with the weights divided by their greatest common divisor and the last divisor their
+// sum, it comes to what ApplyMean() takes, in the order of the calls.
 void AddTerm(const float* gradient, float weight, float divisor, int64_t count, float* sum,
              Isa isa = WidestIsa());
 

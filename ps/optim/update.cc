@@ -101,7 +101,8 @@ int64_t ApplyMeanElsewhere(const Update& update, const Gradients& gradients, con
   Gradients cut = gradients;
   for (int64_t begin = 0; begin < range.count; begin += kBlock) {
     const int64_t count = std::min(kBlock, range.count - begin);
-    for (size_t slot = 0; slot < slots.size(); ++slot) std::copy_n(slots_from[slot] + begin, count, slots[slot]);
+    for (size_t slot = 0; slot < slots.size(); ++slot)
+      std::copy_n(slots_from[slot] + begin, count, slots[slot]);
     const int64_t non_finite = ApplyMean(update.optimizer, update.step, cut,
                                          {.count = count,
                                           .old_values = range.old_values + begin,
@@ -181,12 +182,13 @@ MeasuredParts MeasureParts(Norms norms, const Update& update) {
 
 int64_t UpdateParts(const Update& update) {
   if (!update.optimizer.rule().layerwise()) return ApplyMeans(update, Everything(update));
-  return ForEachPart(update, Everything(update), [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
-    if (!part.moving_average_momentum.has_value()) {
-      MoveLayer(update.optimizer, update.step, update.known.of_part[p], range, update.isa);
-    }
-    return kAllFinite;
-  });
+  return ForEachPart(update, Everything(update),
+                     [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
+                       if (!part.moving_average_momentum.has_value()) {
+                         MoveLayer(update.optimizer, update.step, update.known.of_part[p], range, update.isa);
+                       }
+                       return kAllFinite;
+                     });
 }
 
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {

@@ -59,8 +59,8 @@ MeasuredParts MeasureParts(Norms norms, const Update& update);
 // in `all`.
 int64_t UpdateParts(const Update& update);
 
-// Elements [begin, end) of `all` alone, by an optimizer that takes no norms: to the bit as UpdateParts() makes them.
-// Any number of threads, each at elements of its own.
+// Elements [begin, end) of `all` alone, by an optimizer that takes no norms: to the bit as UpdateParts()
+// makes them. Any number of threads, each at elements of its own.
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end);
 
 }  // namespace cairn::ps

@@ -1,5 +1,5 @@
-// Goodput of a ring all-reduce on one host: our ring, by gRPC over TCP and by shared memory, against Gloo's over TCP, in
-// turn, in one process of N workers.
+// Goodput of a ring all-reduce on one host: our ring, by gRPC over TCP and by shared memory, against Gloo's
+// over TCP, in turn, in one process of N workers.
 //
 //   allreduce_bench --workers 2 --mib 64
 //
@@ -49,7 +49,8 @@ class CairnRing {
     std::vector<std::string> names;
     for (int worker = 0; worker < workers; ++worker) names.push_back(absl::StrCat("worker/", worker));
     for (int worker = 0; worker < workers; ++worker) {
-      gradients_[static_cast<size_t>(worker)].assign(static_cast<size_t>(size), static_cast<float>(worker + 1));
+      gradients_[static_cast<size_t>(worker)].assign(static_cast<size_t>(size),
+                                                     static_cast<float>(worker + 1));
       const auto address = [&](int of) { return absl::StrCat("127.0.0.1:", first_port + of); };
       Worker one;
       auto right = allreduce::MakeGrpcPeer(address((worker + 1) % workers), net::ChannelCredentialsOf({}));
@@ -61,19 +62,20 @@ class CairnRing {
         right = allreduce::MakeLocalPeer(std::move(right), transport, nullptr);
       }
       const uint64_t incarnation = static_cast<uint64_t>(worker) + 1;
-      one.member = std::make_unique<Member>(
-          Member::Options{.worker = worker,
-                          .names = names,
-                          .task = names[static_cast<size_t>(worker)],
-                          .incarnation = incarnation,
-                          .local_socket = listener.name,
-                          .job = job,
-                          .variables = {{.name = "all", .shape = Shape({size})}},
-                          .size = size,
-                          .state_size = size},
-          std::move(right));
+      one.member =
+          std::make_unique<Member>(Member::Options{.worker = worker,
+                                                   .names = names,
+                                                   .task = names[static_cast<size_t>(worker)],
+                                                   .incarnation = incarnation,
+                                                   .local_socket = listener.name,
+                                                   .job = job,
+                                                   .variables = {{.name = "all", .shape = Shape({size})}},
+                                                   .size = size,
+                                                   .state_size = size},
+                                   std::move(right));
       if (listener.socket.valid()) {
-        one.local = std::make_unique<allreduce::LocalRingService>(*one.member, std::move(listener), incarnation);
+        one.local =
+            std::make_unique<allreduce::LocalRingService>(*one.member, std::move(listener), incarnation);
       }
       one.service = allreduce::MakeRingService(*one.member);
       grpc::ServerBuilder builder;
@@ -90,10 +92,9 @@ class CairnRing {
       state.set_run_id("bench");
       state.set_trained(true);
       state.set_has_values(true);
-      CAIRN_ASSIGN_OR_RETURN(
-          const allreduce::Agreement agreed,
-          workers_[static_cast<size_t>(worker)].member->Form(
-              state, std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+      CAIRN_ASSIGN_OR_RETURN(const allreduce::Agreement agreed,
+                             workers_[static_cast<size_t>(worker)].member->Form(
+                                 state, std::chrono::steady_clock::now() + std::chrono::seconds(30)));
       workers_[static_cast<size_t>(worker)].ring = agreed.ring;
       return absl::OkStatus();
     });
@@ -183,7 +184,8 @@ int Main(int argc, char** argv) {
   const double bytes = static_cast<double>(size) * sizeof(float);
   std::vector<Contender> contenders;
   const auto compete = [&](const char* name, CrewOfWorkers& crew) {
-    contenders.push_back({.name = name, .bytes = bytes, .other_processes = {}, .once = [&crew] { return crew.Round(); }});
+    contenders.push_back(
+        {.name = name, .bytes = bytes, .other_processes = {}, .once = [&crew] { return crew.Round(); }});
   };
   compete("Cairn's ring, gRPC over TCP", tcp_crew);
   compete("Cairn's ring, shared memory", memory_crew);

@@ -16,8 +16,8 @@
 
 #include "common/core/aligned_buffer.h"
 #include "common/core/crew.h"
-#include "ps/optim/loop.h"
 #include "common/net/ahead.h"
+#include "ps/optim/loop.h"
 #include "ps/optim/update.h"
 #include "ps/variable_store.h"
 #include "tests/support/whole_update.h"
@@ -115,8 +115,9 @@ void Register(const std::string& name, const OptimizerConfig& config) {
   }
 }
 
-// The same update made beside the current version, in the pieces in which gradients arrive (VariableStore::ApplyAhead),
-// of one gradient. of_whole: time against making it in one go, in alternation, median.
+// The same update made beside the current version, in the pieces in which gradients arrive
+// (VariableStore::ApplyAhead), of one gradient. of_whole: time against making it in one go, in alternation,
+// median.
 void BM_Ahead(benchmark::State& state, const OptimizerConfig& config) {
   const auto optimizer = MakeOptimizer(config).value();
   VariableStore store({{"v", Shape({kCount}), 0, kCount, 0}}, optimizer.get());
@@ -129,7 +130,8 @@ void BM_Ahead(benchmark::State& state, const OptimizerConfig& config) {
     const auto start = std::chrono::steady_clock::now();
     store.BeginAhead();
     for (int64_t begin = 0; begin < kCount; begin += piece) {
-      if (store.ApplyAhead(mean, begin, std::min(begin + piece, kCount)) == nullptr) state.SkipWithError("not finite");
+      if (store.ApplyAhead(mean, begin, std::min(begin + piece, kCount)) == nullptr)
+        state.SkipWithError("not finite");
     }
     store.PublishAhead();
     return SecondsOf(start);
@@ -176,7 +178,8 @@ int main(int argc, char** argv) {
   Register<4, 2>("adam, clipvalue and decay/contributors:4", {"AdamW", {{"clipvalue", 1}}});
   Register<4, 2>("adam, clipnorm/contributors:4", {"Adam", {{"clipnorm", 1}}});
   Register<4, 2>("lamb/contributors:4", {"Lamb", {}});
-  for (const auto& [name, config] : {std::pair("sgd", sgd), std::pair("momentum", momentum), std::pair("adam", adam)}) {
+  for (const auto& [name, config] :
+       {std::pair("sgd", sgd), std::pair("momentum", momentum), std::pair("adam", adam)}) {
     cairn::ps::RegisterAhead(name, config);
   }
   benchmark::Initialize(&argc, argv);

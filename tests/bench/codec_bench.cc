@@ -1,9 +1,10 @@
-// How fast gradients are encoded and decoded, beside memcpy of the same floats: GB/s of float32, in one thread.
+// How fast gradients are encoded and decoded, beside memcpy of the same floats: GB/s of float32, in one
+// thread.
 //
 //   codec_bench [--benchmark_filter=int8]
 //
-// 1 MiB of floats, which stay in a processor's caches, as a step's gradients do on their way. topk selects, encodes and
-// decodes one in a hundred. `bytes` is what an element takes.
+// 1 MiB of floats, which stay in a processor's caches, as a step's gradients do on their way. topk selects,
+// encodes and decodes one in a hundred. `bytes` is what an element takes.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -31,7 +32,8 @@ std::vector<float> Gradient() {
 }
 
 void Count(benchmark::State& state, int64_t bytes) {
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * kCount * static_cast<int64_t>(sizeof(float)));
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * kCount *
+                          static_cast<int64_t>(sizeof(float)));
   state.counters["bytes"] = static_cast<double>(bytes) / kCount;
 }
 
@@ -77,7 +79,8 @@ void EncodeAll(const GradientCodec& codec, const std::vector<float>& from, Encod
   const Selection selection = codec.Select(from, kMost);
   int64_t at = 0;
   for (int64_t first = 0; first < kCount; first += codec.chunk_elements()) {
-    at += codec.Encode(from, selection, {first, std::min(codec.chunk_elements(), kCount - first)}, to.bytes.data() + at);
+    at += codec.Encode(from, selection, {first, std::min(codec.chunk_elements(), kCount - first)},
+                       to.bytes.data() + at);
     to.ends.push_back(at);
   }
 }
@@ -107,7 +110,9 @@ void DecodeGradient(benchmark::State& state, v1::Encoding encoding) {
       const Cut cut = {first, std::min(codec.chunk_elements(), kCount - first)};
       const absl::Span<const char> payload(from.bytes.data() + at, static_cast<size_t>(end - at));
       if (!codec.Check(cut, payload).ok()) state.SkipWithError("what was encoded is refused");
-      codec.Decode(cut, payload, 0, absl::MakeSpan(values).subspan(static_cast<size_t>(first), static_cast<size_t>(cut.count)));
+      codec.Decode(
+          cut, payload, 0,
+          absl::MakeSpan(values).subspan(static_cast<size_t>(first), static_cast<size_t>(cut.count)));
       first += cut.count;
       at = end;
     }
@@ -122,12 +127,14 @@ void DecodeGradient(benchmark::State& state, v1::Encoding encoding) {
 int main(int argc, char** argv) {
   using namespace cairn;
   benchmark::RegisterBenchmark("memcpy", net::Memcpy);
-  for (const v1::Encoding encoding : {v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16, v1::ENCODING_INT8, v1::ENCODING_TOPK,
-                                      v1::ENCODING_ONEBIT}) {
+  for (const v1::Encoding encoding : {v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16, v1::ENCODING_INT8,
+                                      v1::ENCODING_TOPK, v1::ENCODING_ONEBIT}) {
     const bool alone = net::GradientCodecOf(encoding) != nullptr;
     const std::string name = net::EncodingName(encoding);
-    benchmark::RegisterBenchmark((name + " encode").c_str(), alone ? net::EncodeGradient : net::Encode16, encoding);
-    benchmark::RegisterBenchmark((name + " decode").c_str(), alone ? net::DecodeGradient : net::Decode16, encoding);
+    benchmark::RegisterBenchmark((name + " encode").c_str(), alone ? net::EncodeGradient : net::Encode16,
+                                 encoding);
+    benchmark::RegisterBenchmark((name + " decode").c_str(), alone ? net::DecodeGradient : net::Decode16,
+                                 encoding);
   }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -1,8 +1,8 @@
 // How fast gradients go to a server and values come back, over each transport, beside what bare sockets, a
 // bare gRPC stream, a naive unary call and memory do in the same run.
 //
-//   push_pull_bench [--size 64MiB] [--workers 1] [--ps 1] [--transports tcp,unix,shm] [--rounds 7]
-//                   [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
+//   push_pull_bench [--size 64MiB] [--variables 1] [--workers 1] [--ps 1] [--transports tcp,unix,shm]
+//                   [--rounds 7] [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
 //
 // A push counts until the server has made the update: sum, SGD, new version. GB/s are of goodput, which
 // counts float32 whatever --wire_dtype says. All contenders run in turn in each round; ratios are medians of
@@ -39,6 +39,7 @@ namespace {
 
 struct Options {
   std::string size = "64MiB";
+  int variables = 1;
   int workers = 1;
   int servers = 1;
   std::string transports = "tcp,unix,shm";
@@ -104,8 +105,9 @@ struct Ours {
   std::vector<std::unique_ptr<WireWorker>> workers;
 };
 
+// `elements`: of each variable.
 absl::Status Join(Ours& ours, const Options& options, int64_t elements) {
-  BenchJob job = OneVariable(*ours.servers, options.workers, elements);
+  BenchJob job = EqualVariables(*ours.servers, options.workers, options.variables, elements);
   CAIRN_RETURN_IF_ERROR(worker::SetWire(options.wire, job.variables, job.job));
   for (int worker = 0; worker < options.workers; ++worker) {
     CAIRN_ASSIGN_OR_RETURN(auto connection,
@@ -254,7 +256,9 @@ void CompareAll(const Bench& bench) {
 
 absl::Status Run(const Options& options) {
   CAIRN_ASSIGN_OR_RETURN(const int64_t size, ParseMemorySize(options.size));
-  const int64_t elements = size / static_cast<int64_t>(sizeof(float)) / 256 * 256;
+  const int64_t of_each = size / static_cast<int64_t>(sizeof(float)) / options.variables / 256 * 256;
+  if (of_each == 0) return absl::InvalidArgumentError("--size: less than 1 KiB for each variable");
+  const int64_t elements = of_each * options.variables;
   const auto bytes = static_cast<size_t>(elements) * sizeof(float);
 
   // All other processes first: forking does not go together with threads.
@@ -265,7 +269,7 @@ absl::Status Run(const Options& options) {
     all.push_back({std::string(transport), std::move(servers), {}});
   }
   for (Ours& ours : all) {
-    CAIRN_RETURN_IF_ERROR(Annotate(Join(ours, options, elements), ours.transport));
+    CAIRN_RETURN_IF_ERROR(Annotate(Join(ours, options, of_each), ours.transport));
   }
 
   AlignedBuffer from(elements), to(elements);
@@ -283,10 +287,12 @@ absl::Status Run(const Options& options) {
   AddPeers(bench, "tcp", {peer->pid(), *raw_tcp, stream_tcp, naive_tcp}, buffers);
   AddPeers(bench, "unix", {peer->pid(), *raw_unix, stream_unix, naive_unix}, buffers);
   for (const Ours& ours : all) AddOurs(bench, ours, options.wire.dtype, static_cast<double>(bytes), team);
-  const RunRecord record =
+  RunRecord record =
       RunOf(static_cast<int64_t>(bytes), options.workers, options.servers, options.contest.rounds);
+  record.variables = options.variables;
 
-  std::printf("%s, %d workers, %d ps\n", options.size.c_str(), options.workers, options.servers);
+  std::printf("%s in %d variables, %d workers, %d ps\n", options.size.c_str(), options.variables,
+              options.workers, options.servers);
   CAIRN_RETURN_IF_ERROR(bench.Run(options.contest));
   if (!options.json.empty()) CAIRN_RETURN_IF_ERROR(bench.Append(options.json, record));
   CompareAll(bench);
@@ -301,6 +307,8 @@ int main(int argc, char** argv) {
   options.program = std::string(argv[0]).substr(0, std::string(argv[0]).rfind('/') + 1) + "cairn-ps";
   CLI::App app("Gradients up and values down, against what the machine can do.");
   app.add_option("--size", options.size, "of all variables, 1KiB to 1GiB");
+  app.add_option("--variables", options.variables, "of the same size, which they share")
+      ->check(CLI::PositiveNumber);
   app.add_option("--workers", options.workers, "threads of this process");
   app.add_option("--ps", options.servers);
   app.add_option("--transports", options.transports, "of tcp, unix, shm");

@@ -1,6 +1,6 @@
-// How long a synchronous round of a tiny model takes: gradients up, the update, values back; and to be told that a
-// variable is as it was; beside unary gRPC calls of as many clients at once, and messages over bare sockets, in the
-// same run.
+// How long a synchronous round of a tiny model takes: gradients up, the update, values back; and to be told
+// that a variable is as it was; beside unary gRPC calls of as many clients at once, and messages over bare
+// sockets, in the same run.
 //
 //   round_latency_bench [--workers 4] [--variables 10] [--transports tcp,unix,shm] [--rounds 7]
 #include <CLI/CLI.hpp>
@@ -78,7 +78,7 @@ struct Ours {
 };
 
 absl::Status Join(Ours& ours, const Options& options) {
-  const BenchJob job = TinyVariables(*ours.servers, options.workers, options.variables);
+  const BenchJob job = EqualVariables(*ours.servers, options.workers, options.variables, 256);
   for (int worker = 0; worker < options.workers; ++worker) {
     const std::string task = absl::StrCat("worker/", worker);
     CAIRN_ASSIGN_OR_RETURN(auto connection, Connect(*ours.servers, task, ours.transport));
@@ -133,10 +133,10 @@ absl::Status Run(const Options& options) {
   std::vector<std::vector<double>> p50(names.size()), p99(names.size()), of_call(names.size());
   for (int round = 0; round <= options.rounds; ++round) {
     std::vector<Latency> now(names.size());
-    CAIRN_RETURN_IF_ERROR(Turn(
-        options.workers, [&](int c) { return sockets[static_cast<size_t>(c)]->Ping(); }, &now[0]));
-    CAIRN_RETURN_IF_ERROR(Turn(
-        options.workers, [&](int c) { return calls[static_cast<size_t>(c)]->Ping(); }, &now[1]));
+    CAIRN_RETURN_IF_ERROR(
+        Turn(options.workers, [&](int c) { return sockets[static_cast<size_t>(c)]->Ping(); }, &now[0]));
+    CAIRN_RETURN_IF_ERROR(
+        Turn(options.workers, [&](int c) { return calls[static_cast<size_t>(c)]->Ping(); }, &now[1]));
     for (size_t i = 0; i < all.size(); ++i) {
       CAIRN_RETURN_IF_ERROR(Turn(
           options.workers,

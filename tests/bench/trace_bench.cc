@@ -1,5 +1,6 @@
-// What a timeline costs whoever records: nanoseconds for a slice that is wanted, and for one that is not, with its two looks
-// at the clock. The best of several rounds, which other load on the machine does not shake.
+// What a timeline costs whoever records: nanoseconds for a slice that is wanted, and for one that is not,
+// with its two looks at the clock. The best of several rounds, which other load on the machine does not
+// shake.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,8 +25,8 @@ double NanosPerSlice(TraceRecorder* trace) {
 
 void Run() {
   TraceRecorder wanted("worker/0"), later("worker/1", {.first = 1'000'000});
-  std::printf("wanted %.1f ns, not wanted %.1f ns, no recorder %.1f ns\n", NanosPerSlice(&wanted), NanosPerSlice(&later),
-              NanosPerSlice(nullptr));
+  std::printf("wanted %.1f ns, not wanted %.1f ns, no recorder %.1f ns\n", NanosPerSlice(&wanted),
+              NanosPerSlice(&later), NanosPerSlice(nullptr));
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ std::vector<std::string> PrimitivesOfOneStep(const nn::Model& model, int64_t bat
 }
 
 TEST(FastKernels, TheSeedNetworkNeverRunsReferenceCode) {
-  const nn::Model model =
-      nn::Model::FromFile(InSource("tests/support/data/keras316_mnist_cnn.json")).value();
+  const nn::Model model = nn::Model::FromFile(InSource("tests/support/data/keras316_mnist_cnn.json")).value();
   for (int64_t batch_size : {1, 32, 64}) {
     int convolutions = 0;
     for (const std::string& primitive : PrimitivesOfOneStep(model, batch_size)) {
@@ -56,8 +55,7 @@ TEST(FastKernels, OnlyTheImageOnItsWayToFlattenIsReordered) {
   if (dnnl_get_effective_cpu_isa() < dnnl_cpu_isa_avx512_core) {
     GTEST_SKIP() << "without AVX-512, oneDNN wants different formats in the two directions";
   }
-  const nn::Model model =
-      nn::Model::FromFile(InSource("tests/support/data/keras316_mnist_cnn.json")).value();
+  const nn::Model model = nn::Model::FromFile(InSource("tests/support/data/keras316_mnist_cnn.json")).value();
   int reorders = 0;  // of activations, which a batch of 47 tells from kernels
   for (const std::string& primitive : PrimitivesOfOneStep(model, 47)) {
     if (absl::StrContains(primitive, ",reorder,") && absl::StrContains(primitive, ",47x")) ++reorders;

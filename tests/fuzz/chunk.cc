@@ -1,5 +1,5 @@
-// One chunk's elements: of the first bytes the encoding, where the payload is cut, the phase and the count; the rest is the
-// payload.
+// One chunk's elements: of the first bytes the encoding, where the payload is cut, the phase and the count;
+// the rest is the payload.
 #include <cmath>
 #include <vector>
 

@@ -42,16 +42,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!ends.ok() || !credit.ok()) return 0;
   static const auto rings = net::SharedRings::Create(net::LocalStream::kRingBytes).value();
   const auto stream =
-      net::LocalStream::Accept(std::move(ends->first), true, {.incarnation = 1, .lends = true}, reader).value();
+      net::LocalStream::Accept(std::move(ends->first), true, {.incarnation = 1, .lends = true}, reader)
+          .value();
   stream->Start();
   const bool shares = (data[0] & 1) != 0, lends = (data[0] & 2) != 0;
   static const uint64_t probe = 42;
-  const uint64_t greeting[] = {0x326e726961632d6c, 1, ~uint64_t{0}, shares ? uint64_t{1} : 0,
-                               lends ? reinterpret_cast<uint64_t>(&probe) : 0, probe, 0};
+  const net::LocalGreeting greeting = {
+      .incarnation = 1,
+      .shared = shares ? uint64_t{1} : 0,
+      .probe = {.address = lends ? reinterpret_cast<uint64_t>(&probe) : 0, .value = probe}};
   const int passed[] = {rings->descriptor(), credit->second.get()};
-  FUZZ_CHECK(net::SendPassing(ends->second, {reinterpret_cast<const char*>(greeting), sizeof greeting},
-                              {passed, shares ? size_t{2} : 0})
-                 .ok());
+  FUZZ_CHECK(net::SendPassing(ends->second, net::BytesOf(greeting), {passed, shares ? size_t{2} : 0}).ok());
   (void)!send(ends->second.get(), data + 1, size - 1, MSG_NOSIGNAL);
   shutdown(ends->second.get(), SHUT_WR);  // it comes to the end of this, or ends before
   char answer[64];

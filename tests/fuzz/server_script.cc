@@ -98,8 +98,10 @@ ServerPlayer::ServerPlayer(int index, int place)
                      follower_shard_ = std::move(shard);
                      return std::make_unique<NowherePort>();
                    },
-               .connect_to_copy = place < 0 ? ps::CopyDialer() :
-                   [](const std::string&, int, ps::CopyStreamHandler&) { return std::make_unique<NowhereStream>(); },
+               .connect_to_copy =
+                   place < 0 ? ps::CopyDialer()
+                             : [](const std::string&, int,
+                                  ps::CopyStreamHandler&) { return std::make_unique<NowhereStream>(); },
                .copies_by_calls = true},
               clock_),
       sink_(std::make_shared<Sink>()) {

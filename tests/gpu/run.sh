@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Everything that needs an NVIDIA card, in one command: the conformance of the CUDA backend, the same under NVIDIA's
-# sanitizers, the benchmarks against PyTorch and cuBLAS, and a cluster whose worker computes on the card.
+# sanitizers, the benchmarks against PyTorch and cuBLAS, a cluster whose worker computes on the card, and, where there are
+# two cards, a model on both whose gradients NCCL adds up.
 #   tests/gpu/run.sh [--build DIR] [--out DIR] [--only PART,...] [--prefix DIR] [--seconds N]
 #     --build DIR    ready-made: what pack.sh wrote, or a build with bin/ in it; else what needs no gRPC is built here
-#     --out DIR      eight files at most: summary.txt, and each part's log [build/gpu_results]
-#     --only PART    conformance, bench, train, sanitizer (or one half of it: memcheck, racecheck), in the order wanted [all]
+#     --out DIR      nine files at most: summary.txt, and each part's log [build/gpu_results]
+#     --only PART    conformance, nccl, bench, train, sanitizer (or one half of it: memcheck, racecheck), in the order wanted
+#                    [all]
 #     --prefix DIR   where the build finds Abseil and GoogleTest
 #     --seconds N    for all parts together; what does not fit is stopped or left out [570]
 # The training part reads MNIST from CAIRN_MNIST_DIR, else generated digits. Every part says "passed", "failed" or
@@ -13,7 +15,7 @@
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build='' out=$root/build/gpu_results only=conformance,bench,train,sanitizer prefix='' seconds=570
+build='' out=$root/build/gpu_results only=conformance,nccl,bench,train,sanitizer prefix='' seconds=570
 
 usage() {
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2
@@ -28,7 +30,7 @@ parts=()
 for part in ${only//,/ }; do
   case $part in
     sanitizer) parts+=(memcheck racecheck) ;;
-    conformance | memcheck | racecheck | bench | train) parts+=("$part") ;;
+    conformance | nccl | memcheck | racecheck | bench | train) parts+=("$part") ;;
     *) usage ;;
   esac
 done
@@ -69,12 +71,12 @@ why() {
 }
 
 # The folders that programs find their libraries in: what was packed, and NVIDIA's, for which PyTorch's wheels serve where
-# the system lacks cuDNN or cuBLAS. Given to our programs alone: Python has libraries of its own.
+# the system lacks cuDNN, cuBLAS or NCCL. Given to our programs alone: Python has libraries of its own.
 set_library_path() {
   library_path=$build/lib
   local known
   known=$(ldconfig -p)
-  if [[ $known != *libcudnn.so.9* || $known != *libcublas.so* ]]; then
+  if [[ $known != *libcudnn.so.9* || $known != *libcublas.so* || $known != *libnccl.so.2* ]]; then
     library_path+=$(python3 - <<'PYTHON' 2>/dev/null
 import glob, os
 try:
@@ -143,6 +145,23 @@ run_conformance() {
     grep -E '^\[  FAILED  \]' "$log" | awk '!seen[$4]++' | head -n 40
     tail -n 3 "$log"
     report conformance failed "$(why $status), $count tests passed, $(grep -c '^\[  FAILED  \].*ms)$' "$log") did not"
+  fi
+}
+
+# What two cards do together; the tests themselves say what they lack.
+run_nccl() {
+  local log=$out/nccl.log status count
+  has nccl conformance_test || return
+  limited 100 "${ours[@]}" "$build/bin/conformance_test" --gtest_filter='TwoDevices.*/two_gpus' >"$log" 2>&1
+  status=$?
+  count=$(grep -c '^\[       OK \]' "$log")
+  if [[ $status -ne 0 ]]; then
+    grep -E -B 8 '^\[  FAILED  \].*ms\)$' "$log" | head -n 60
+    report nccl failed "$(why $status), $count tests passed"
+  elif [[ $count -eq 0 ]]; then
+    report nccl skipped "$(grep -m 1 -E 'needed: ' "$log" || echo 'no test of two cards was found')"
+  else
+    report nccl passed "$count tests"
   fi
 }
 

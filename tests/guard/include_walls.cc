@@ -35,8 +35,8 @@ const std::vector<Room>& Rooms() {
       {"worker/client", {"common", "proto", "worker/client"}, true},
       // Workers without servers hold the values themselves, and update them as a server does.
       {"worker/allreduce",
-       {"common", "proto", "worker/client", "worker/allreduce", "ps/optim", "ps/variable_store.h", "ps/squares.h",
-        "ps/optimizer_of.h"},
+       {"common", "proto", "worker/client", "worker/allreduce", "ps/optim", "ps/variable_store.h",
+        "ps/squares.h", "ps/optimizer_of.h"},
        true},
       // Workers that a model is divided over reach each other as those of a ring do.
       {"worker/split",
@@ -60,7 +60,8 @@ bool IsOfTheWire(absl::string_view include) {
 }
 
 bool IsCuda(absl::string_view include) {
-  for (const char* folder : {"cuda", "cub", "cute", "cutlass", "thrust", "nv", "nvtx3", "cooperative_groups"}) {
+  for (const char* folder :
+       {"cuda", "cub", "cute", "cutlass", "thrust", "nv", "nvtx3", "cooperative_groups"}) {
     if (LiesIn(include, folder)) return true;
   }
   for (const char* prefix : {"cuda", "cublas", "cudnn", "curand", "cooperative_groups", "nccl", "nvtx",
@@ -94,8 +95,9 @@ std::string BrokenRule(const Room& room, absl::string_view path, absl::string_vi
     return absl::StrCat(room.folder, " knows neither proto nor gRPC");
   const bool ours = std::any_of(std::begin(kOurFolders), std::end(kOurFolders),
                                 [&](const char* folder) { return LiesIn(include, folder); });
-  const bool allowed = std::any_of(room.may_include.begin(), room.may_include.end(),
-                                   [&](const char* place) { return include == place || LiesIn(include, place); });
+  const bool allowed = std::any_of(room.may_include.begin(), room.may_include.end(), [&](const char* place) {
+    return include == place || LiesIn(include, place);
+  });
   if (ours && !allowed) {
     return absl::StrCat(room.folder, " may include only ", absl::StrJoin(room.may_include, ", "));
   }

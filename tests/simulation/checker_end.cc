@@ -58,7 +58,8 @@ void Checker::SetBack(const Start& to) {
   if (known == snapshots_.end()) {
     Violation(absl::StrCat("all are set back to version ", version, ", of which there is no snapshot"));
   } else if (known->second != to.values) {
-    Violation(absl::StrCat("all are set back to other values than the snapshot of version ", version, " has"));
+    Violation(
+        absl::StrCat("all are set back to other values than the snapshot of version ", version, " has"));
   }
 }
 
@@ -89,7 +90,8 @@ void Checker::CheckSameOnAll(const Final& final) {
   if (!one_log()) return;
   for (const auto& [key, push] : pushes_) {
     bool anywhere = false;
-    for (int server = 0; server < rules_.servers; ++server) anywhere |= AcceptedOn(push, server).value_or(false);
+    for (int server = 0; server < rules_.servers; ++server)
+      anywhere |= AcceptedOn(push, server).value_or(false);
     for (int server = 0; anywhere && server < rules_.servers; ++server) {
       if (!AcceptedOn(push, server).value_or(true)) {
         Violation(absl::StrCat(Name(key), " counts on one server, and not on ps/", server));
@@ -98,7 +100,8 @@ void Checker::CheckSameOnAll(const Final& final) {
   }
   for (size_t s = 0; s < final.versions.size(); ++s) {
     if (final.versions[s] != final.versions[0]) {
-      Violation(absl::StrCat("ps/", s, " ends at version ", final.versions[s], ", ps/0 at ", final.versions[0]));
+      Violation(
+          absl::StrCat("ps/", s, " ends at version ", final.versions[s], ", ps/0 at ", final.versions[0]));
     }
     if (final.values[s] != final.values[0]) {
       Violation(absl::StrCat("ps/", s, " ends with ", final.values[s], ", ps/0 with ", final.values[0]));
@@ -122,8 +125,8 @@ void Checker::CheckServer(int server, const Final& final) {
   if (!all_known) return;
   if (!sync()) {
     if (version != final.versions[s]) {
-      Violation(absl::StrCat("ps/", server, " ends at version ", final.versions[s], ", and accepted pushes make ",
-                             version));
+      Violation(absl::StrCat("ps/", server, " ends at version ", final.versions[s],
+                             ", and accepted pushes make ", version));
     }
     if (rules_.rate_one && value != final.values[s]) {
       Violation(absl::StrCat("ps/", server, " ends with ", final.values[s], ", the accepted make ", value));

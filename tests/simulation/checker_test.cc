@@ -277,7 +277,8 @@ TEST_F(ExamplesTest, ThatAreCountedWrong) {
 class CopiesTest : public CheckerTest {
  protected:
   CopiesTest() : CheckerTest({.servers = 2, .workers = 2, .copies = true}) {
-    for (int w : {0, 1}) second_[w] = checker_.Arrived(1, From(Key(w, 1)), 2.0f + 4.0f * static_cast<float>(w));
+    for (int w : {0, 1})
+      second_[w] = checker_.Arrived(1, From(Key(w, 1)), 2.0f + 4.0f * static_cast<float>(w));
   }
   void EndAt(float value, int64_t accepted) {
     Checker::Final final = {.versions = {1, 1}, .values = {value, value}, .counters = {}};

@@ -44,7 +44,8 @@ void Chief::OnDescribed(int part, absl::StatusOr<Found> found) {
   int64_t generation = -1, begun = -1;
   size_t ready = 0, same = 0;
   for (const Part& each : parts_) {
-    if (each.described.state() == v1::STATE_INITIALISING) begun = std::max(begun, each.described.job().generation());
+    if (each.described.state() == v1::STATE_INITIALISING)
+      begun = std::max(begun, each.described.job().generation());
     if (each.described.state() != v1::STATE_READY) continue;
     ++ready;
     generation = std::max(generation, each.described.job().generation());
@@ -62,7 +63,8 @@ void Chief::OnDescribed(int part, absl::StatusOr<Found> found) {
   // A first copy is on its way: the live chief waits for it.
   bool initialising = written_;
   for (const Part& each : parts_) {
-    initialising &= each.described.state() == v1::STATE_READY || each.described.state() == v1::STATE_INITIALISING;
+    initialising &=
+        each.described.state() == v1::STATE_READY || each.described.state() == v1::STATE_INITIALISING;
     initialising &= each.described.job().generation() == generation_;
   }
   if (initialising && (ready > 0 || simulation_.Below(20) > 0)) {
@@ -101,7 +103,8 @@ v1::CreateRequest Chief::Request(int part) const {
   job.set_ps_replication(rules.copies ? 1 : 0);
   if (generation_ > 0) *job.mutable_resumed() = newest_.progress;
   // One element on each server, the same on all.
-  for (const net::Slice& slice : ps::Vectors({{absl::StrCat("v", part), 1}})) *request.add_slices() = slice.ToProto();
+  for (const net::Slice& slice : ps::Vectors({{absl::StrCat("v", part), 1}}))
+    *request.add_slices() = slice.ToProto();
   return request;
 }
 
@@ -120,7 +123,8 @@ void Chief::Create(int part) {
         });
       },
       IfLooking<absl::StatusOr<v1::CreateResponse>>([this, part](auto response) {
-        const bool dies = simulation_.setting.server_faults != ServerFaults::kNone && simulation_.Below(15) == 0;
+        const bool dies =
+            simulation_.setting.server_faults != ServerFaults::kNone && simulation_.Below(15) == 0;
         if (!response.ok() || dies) {
           LookAgain(1);
           return;
@@ -137,7 +141,7 @@ void Chief::Write() {
     fleet_.Ask<double>(
         s, part.away, kCall,
         [this, s, layout = part.layout, value = newest_.values[static_cast<size_t>(s)]](ps::Server& server,
-                                                                                         auto reply) {
+                                                                                        auto reply) {
           const auto job = server.JobForLayout(layout);
           if (!job.ok()) {
             reply(job.status());
@@ -145,12 +149,14 @@ void Chief::Write() {
           }
           ps::Shard& shard = (*job)->shard();
           const bool state = (*job)->job().has_resumed();
-          auto values = std::make_unique<ps::Accumulator>(state ? shard.store().state_pool() : shard.store().pool());
+          auto values =
+              std::make_unique<ps::Accumulator>(state ? shard.store().state_pool() : shard.store().pool());
           if (const auto added = values->Add(ps::At(0), ps::Bytes({value})); !added.ok()) {
             reply(added);
             return;
           }
-          auto written = [this, s, &server, layout, generation = (*job)->job().generation(), reply = std::move(reply)](auto version) mutable {
+          auto written = [this, s, &server, layout, generation = (*job)->job().generation(),
+                          reply = std::move(reply)](auto version) mutable {
             if (!version.ok()) {
               reply(version.status());
               return;

@@ -57,14 +57,14 @@ class Chief {
   size_t waiting_ = 0;       // for so many servers' answers
   std::vector<Part> parts_;  // [server], of this look
   bool all_ready_ = false;
-  Start newest_;  // snapshot; at first, where the job begins
+  Start newest_;             // snapshot; at first, where the job begins
   int64_t generation_ = -1;  // that it has begun to create
   bool written_ = false;     // it has given all servers their values, of generation_
   int64_t num_marks_ = 0;
   std::string mark_;
   v1::Progress progress_;  // at the mark
-  int64_t ready_ = -1;  // the generation that ps/0 has its values of ...
-  double ready_at_ = 0;  // ... since then
+  int64_t ready_ = -1;     // the generation that ps/0 has its values of ...
+  double ready_at_ = 0;    // ... since then
 };
 
 }  // namespace cairn::simulation

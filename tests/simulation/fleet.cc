@@ -165,7 +165,8 @@ class Search : public std::enable_shared_from_this<Search> {
   }
   void LookElsewhere() {
     Handshake(!known_.away, kProbe, [this](auto response) {
-      const bool same = response.ok() && (known_.incarnation == 0 || response->incarnation() == known_.incarnation);
+      const bool same =
+          response.ok() && (known_.incarnation == 0 || response->incarnation() == known_.incarnation);
       if (!same || response->state() != v1::STATE_COPY) {
         Settle(std::move(response));
         return;

@@ -74,10 +74,10 @@ class Fleet {
   void Ask(int part, bool away, double limit, std::function<void(ps::Server&, ps::Reply<Response>)> call,
            std::function<void(absl::StatusOr<Response>)> then) {
     auto settled = std::make_shared<bool>(false);
-    std::function<void(absl::StatusOr<Response>)> tell = [settled, then = std::move(then)](
-                                                             absl::StatusOr<Response> answer) {
-      if (!std::exchange(*settled, true)) then(std::move(answer));
-    };
+    std::function<void(absl::StatusOr<Response>)> tell =
+        [settled, then = std::move(then)](absl::StatusOr<Response> answer) {
+          if (!std::exchange(*settled, true)) then(std::move(answer));
+        };
     Events& events = simulation_.events;
     events.After(limit, [tell] { tell(absl::DeadlineExceededError("no answer in time")); });
     Arrive(events.now() + simulation_.Delay(), ProcessOf(part, away), [this, part, away, call, tell] {

@@ -51,7 +51,9 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
     });
   }
   void Summed(const ps::Sums& sums) {
-    Tell([this, proto = ps::ToProto(sums)](ps::Sequencer& s) { s.OnSums(follower_.part, *ps::FromProto(proto)); });
+    Tell([this, proto = ps::ToProto(sums)](ps::Sequencer& s) {
+      s.OnSums(follower_.part, *ps::FromProto(proto));
+    });
   }
   void Executed(int64_t index) {
     Tell([this, index](ps::Sequencer& s) { s.OnExecuted(follower_.part, index); });
@@ -85,8 +87,8 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
   }
   void Say(std::function<void()> what) {
     if (!open_) return;  // said again after the next subscription
-    to_leader_.Send(simulation_.events, simulation_.random, simulation_.setting.longest_delay, std::move(what),
-                    [this] { return fleet_.AwakeAt(fleet_.ProcessOf(0, away_)); });
+    to_leader_.Send(simulation_.events, simulation_.random, simulation_.setting.longest_delay,
+                    std::move(what), [this] { return fleet_.AwakeAt(fleet_.ProcessOf(0, away_)); });
   }
   void Tell(std::function<void(ps::Sequencer&)> what) {
     Say([this, what = std::move(what)] {
@@ -190,8 +192,9 @@ class FollowPort final : public ps::SequencerPort {
 
 }  // namespace
 
-std::unique_ptr<ps::SequencerPort> FollowLeader(Simulation& simulation, Fleet& fleet, const Follower& follower,
-                                                const v1::Job& job, std::shared_ptr<ps::Shard> shard) {
+std::unique_ptr<ps::SequencerPort> FollowLeader(Simulation& simulation, Fleet& fleet,
+                                                const Follower& follower, const v1::Job& job,
+                                                std::shared_ptr<ps::Shard> shard) {
   auto link = std::make_shared<FollowLink>(simulation, fleet, follower, job, std::move(shard));
   fleet.Add(link);
   return std::make_unique<FollowPort>(std::move(link));

@@ -11,7 +11,8 @@ struct Follower {
   int part, process;
   int64_t epoch;
 };
-std::unique_ptr<ps::SequencerPort> FollowLeader(Simulation& simulation, Fleet& fleet, const Follower& follower,
-                                                const v1::Job& job, std::shared_ptr<ps::Shard> shard);
+std::unique_ptr<ps::SequencerPort> FollowLeader(Simulation& simulation, Fleet& fleet,
+                                                const Follower& follower, const v1::Job& job,
+                                                std::shared_ptr<ps::Shard> shard);
 
 }  // namespace cairn::simulation

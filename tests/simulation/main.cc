@@ -32,7 +32,8 @@ int main(int argc, char** argv) {
   const auto& seen = total.coverage;
   std::printf(
       "%llu jobs, no rule broken: %lld events, %lld deaths, %lld pauses, %lld breaks; %lld updates; answers: "
-      "%lld accepted (%lld held), %lld stale, %lld rejected, %lld finished, %lld repeated; %lld examples handed "
+      "%lld accepted (%lld held), %lld stale, %lld rejected, %lld finished, %lld repeated; %lld examples "
+      "handed "
       "out; servers: %lld killed, %lld paused, %lld snapshots, %lld set back, %lld places taken\n",
       static_cast<unsigned long long>(seeds), static_cast<long long>(total.events),
       static_cast<long long>(total.deaths), static_cast<long long>(total.pauses),
@@ -44,9 +45,10 @@ int main(int argc, char** argv) {
       static_cast<long long>(total.servers_paused), static_cast<long long>(seen.snapshots),
       static_cast<long long>(seen.set_back), static_cast<long long>(total.places_taken));
   // A simulation in which too little happens says nothing.
-  for (const int64_t count : {total.deaths, total.pauses, total.breaks, total.held, seen.updates, seen.stale,
-                              seen.rejected, seen.finished, seen.duplicate, seen.examples, seen.snapshots,
-                              total.servers_killed, total.servers_paused, seen.set_back, total.places_taken}) {
+  for (const int64_t count :
+       {total.deaths, total.pauses, total.breaks, total.held, seen.updates, seen.stale, seen.rejected,
+        seen.finished, seen.duplicate, seen.examples, seen.snapshots, total.servers_killed,
+        total.servers_paused, seen.set_back, total.places_taken}) {
     if (count < static_cast<int64_t>(seeds / 10)) {
       std::printf("too little happened for this to mean anything\n");
       return 1;

@@ -32,8 +32,9 @@ Setting::Setting(Random& random) {
     batch_size = 1 + random.NextBelow(4);
     rules.epochs = 1 + random.NextBelow(3);
     const auto pushes = static_cast<uint32_t>(std::min(steps * rules.workers, 300));
-    rules.num_examples = 1 + random.NextBelow(pushes * static_cast<uint32_t>(batch_size) /
-                                              static_cast<uint32_t>(rules.epochs) + 1);
+    rules.num_examples =
+        1 + random.NextBelow(
+                pushes * static_cast<uint32_t>(batch_size) / static_cast<uint32_t>(rules.epochs) + 1);
     rules.elastic = random.NextBelow(3) == 0;
     if (rules.final_version > 0) rules.epochs = 0;
   }
@@ -45,11 +46,12 @@ Setting::Setting(Random& random) {
 }
 
 std::string Setting::ToText() const {
-  std::string text = absl::StrCat(
-      v1::Mode_Name(rules.mode), ", ", rules.servers, " servers, ", rules.workers, " workers of ", steps,
-      " steps, replicas_to_aggregate ", rules.replicas_to_aggregate, ", max_staleness ", rules.max_staleness,
-      ", final_version ", rules.final_version, rules.rate_one ? "" : ", clipped by norms", rules.layerwise ? ", LAMB" : "", ", delays up to ",
-      longest_delay, " s, a fault every ", chaos_every, " s");
+  std::string text =
+      absl::StrCat(v1::Mode_Name(rules.mode), ", ", rules.servers, " servers, ", rules.workers,
+                   " workers of ", steps, " steps, replicas_to_aggregate ", rules.replicas_to_aggregate,
+                   ", max_staleness ", rules.max_staleness, ", final_version ", rules.final_version,
+                   rules.rate_one ? "" : ", clipped by norms", rules.layerwise ? ", LAMB" : "",
+                   ", delays up to ", longest_delay, " s, a fault every ", chaos_every, " s");
   if (rules.num_examples > 0) {
     absl::StrAppend(&text, ", ", rules.epochs, " epochs of ", rules.num_examples, " examples handed out by ",
                     batch_size, rules.elastic ? ", elastic" : "");

@@ -22,9 +22,9 @@ struct Setting {
   std::string ToText() const;
 
   Rules rules;
-  int steps;  // of each worker
+  int steps;                                                  // of each worker
   double longest_delay, computing, chaos_every, chaos_until;  // seconds
-  int64_t batch_size = 0;  // of tickets
+  int64_t batch_size = 0;                                     // of tickets
   ServerFaults server_faults = ServerFaults::kNone;
 };
 

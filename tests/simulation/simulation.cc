@@ -41,7 +41,8 @@ class World {
       if (!Quiet()) {
         quiet_since = -1;
         if (events().now() > kLongest) {
-          histories_.newest().Violation(absl::StrCat("the job hangs in generation ", histories_.generation()));
+          histories_.newest().Violation(
+              absl::StrCat("the job hangs in generation ", histories_.generation()));
         }
       } else if (quiet_since < 0) {
         quiet_since = events().now();

@@ -25,7 +25,8 @@ void Workers::Pull(int w) {
   v1::MarkRequest request;
   request.set_token(absl::StrCat(w, "#", worker.life, ".", pull));
   fleet_.Ask<v1::MarkResponse>(
-      0, away(w, 0), kCall, [request](ps::Server& server, auto reply) { server.Mark(request, std::move(reply)); },
+      0, away(w, 0), kCall,
+      [request](ps::Server& server, auto reply) { server.Mark(request, std::move(reply)); },
       As<absl::StatusOr<v1::MarkResponse>>(w, [this, w, pull](absl::StatusOr<v1::MarkResponse> response) {
         if (At(w).pulls != pull) return;
         if (response.ok()) {
@@ -51,7 +52,8 @@ void Workers::ReadFrom(int w, int s, int64_t pull) {
                                     reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
           if (!read.ok()) {
             if (simulation_.setting.server_faults == ServerFaults::kNone) {
-              histories_.newest().Violation(absl::StrCat("a read on ps/", s, " fails: ", read.status().message()));
+              histories_.newest().Violation(
+                  absl::StrCat("a read on ps/", s, " fails: ", read.status().message()));
             }
             reply(read.status());
             return;
@@ -110,7 +112,8 @@ void Workers::AwaitWork(int w) {
   request.set_worker(w);
   request.set_wait_seconds(1);
   fleet_.Ask<v1::WaitResponse>(
-      0, away(w, 0), kCall, [request](ps::Server& server, auto reply) { server.Wait(request, std::move(reply)); },
+      0, away(w, 0), kCall,
+      [request](ps::Server& server, auto reply) { server.Wait(request, std::move(reply)); },
       As<absl::StatusOr<v1::WaitResponse>>(w, [this, w](absl::StatusOr<v1::WaitResponse> response) {
         if (response.ok() && response->holds()) {
           At(w).work = response->work();
@@ -155,7 +158,8 @@ void Workers::Push(int w, int s) {
 }
 
 // What a session does with it.
-void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, int64_t life, int64_t generation) {
+void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, int64_t life,
+                       int64_t generation) {
   const auto answer = [=, this](absl::StatusOr<Worker::Answer> told) {
     if (fleet_.dying()) return;
     At(w).down_way[static_cast<size_t>(s)].Send(

@@ -59,7 +59,8 @@ void Workers::Act(int w, int64_t life, std::function<void()> what) {
   Worker& worker = At(w);
   if (worker.life != life) return;
   if (simulation_.events.now() < worker.paused_until) {
-    simulation_.events.At(worker.paused_until, [this, w, life, what = std::move(what)] { Act(w, life, what); });
+    simulation_.events.At(worker.paused_until,
+                          [this, w, life, what = std::move(what)] { Act(w, life, what); });
   } else {
     what();
   }
@@ -105,14 +106,15 @@ void Workers::FindServers(int w) {
            if (*failed) return;
            const bool ready = one.ok() && one->response.state() == v1::STATE_READY;
            if (ready) found->push_back(*one);
-           *failed = !ready || found->back().response.job().generation() !=
-                                   found->front().response.job().generation();
+           *failed = !ready ||
+                     found->back().response.job().generation() != found->front().response.job().generation();
            if (*failed) {
              Later(w, 1, [this, w] { FindServers(w); });
              return;
            }
            Worker& finder = At(w);
-           finder.known[static_cast<size_t>(s)] = {one->away, one->response.incarnation(), one->response.epoch()};
+           finder.known[static_cast<size_t>(s)] = {one->away, one->response.incarnation(),
+                                                   one->response.epoch()};
            finder.layouts[static_cast<size_t>(s)] = one->response.layout();
            if (static_cast<int>(found->size()) < num_servers()) return;
            finder.generation = one->response.job().generation();
@@ -134,7 +136,8 @@ void Workers::Join(int w, int s) {
         if (s == 0) heard_[static_cast<size_t>(w)] = simulation_.events.now();
         server.Join(request, [this, w, s, life, reply = std::move(reply)](auto response) mutable {
           if (response.ok() && s == 0 && !fleet_.dying()) {
-            histories_.OfIncarnation(response->incarnation()).Joined(w, response->incarnation(), response->clock());
+            histories_.OfIncarnation(response->incarnation())
+                .Joined(w, response->incarnation(), response->clock());
             const bool told_late = simulation_.events.now() - heard_[static_cast<size_t>(w)] > kHeartbeat;
             if (told_late || At(w).life != life) LeftUnseen(w);
           }
@@ -182,13 +185,14 @@ void Workers::Heartbeat(int w) {
               reply(std::move(response));
             });
           },
-          As<absl::StatusOr<v1::HeartbeatResponse>>(w, [this, w, s](absl::StatusOr<v1::HeartbeatResponse> response) {
-            if (absl::IsAborted(response.status())) {
-              Start(w);
-            } else if (!response.ok() && simulation_.setting.server_faults != ServerFaults::kNone) {
-              Mend(w, s);
-            }
-          }));
+          As<absl::StatusOr<v1::HeartbeatResponse>>(
+              w, [this, w, s](absl::StatusOr<v1::HeartbeatResponse> response) {
+                if (absl::IsAborted(response.status())) {
+                  Start(w);
+                } else if (!response.ok() && simulation_.setting.server_faults != ServerFaults::kNone) {
+                  Mend(w, s);
+                }
+              }));
     }
     Heartbeat(w);
   });
@@ -203,7 +207,8 @@ void Workers::Mend(int w, int s) {
        As<absl::StatusOr<Found>>(w, [this, w, s, index](absl::StatusOr<Found> found) {
          Worker& looker = At(w);
          looker.looking[index] = false;
-         if (absl::IsAborted(found.status()) || (found.ok() && found->response.layout() != looker.layouts[index])) {
+         if (absl::IsAborted(found.status()) ||
+             (found.ok() && found->response.layout() != looker.layouts[index])) {
            Start(w);
            return;
          }

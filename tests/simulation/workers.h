@@ -82,7 +82,8 @@ class Workers {
   void FindServers(int w);
   void Join(int w, int s);
   void Heartbeat(int w);
-  // A server did not answer, or not as who serves the part: finds who does, and then repeats what is under way.
+  // A server did not answer, or not as who serves the part: finds who does, and then repeats what is under
+  // way.
   void Mend(int w, int s);
   void Pull(int w);
   void ReadFrom(int w, int s, int64_t pull);

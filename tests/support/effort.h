@@ -11,8 +11,8 @@ namespace cairn::test {
 #define CAIRN_SANITIZED 1
 #endif
 
-// `normal`, or, under a sanitizer, where everything takes ten times as long, `sanitized`: what is looked for there shows
-// in fewer tries.
+// `normal`, or, under a sanitizer, where everything takes ten times as long, `sanitized`: what is looked for
+// there shows in fewer tries.
 #if defined(CAIRN_SANITIZED)
 constexpr int Effort(int /*normal*/, int sanitized) {
   return sanitized;

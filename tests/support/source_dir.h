@@ -1,5 +1,5 @@
-// Where tests find the repository's files. Told to one source alone: a path in every command line would keep compiler caches
-// from serving a clone elsewhere.
+// Where tests find the repository's files. Told to one source alone: a path in every command line would keep
+// compiler caches from serving a clone elsewhere.
 #pragma once
 
 #include <string>

@@ -50,7 +50,17 @@ ToyWorker::ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker)
 absl::StatusOr<client::StepResult> ToyWorker::Push(absl::Span<const float> gradient, int64_t examples) {
   client_.BeginStep(gradient, examples);
   for (int variable = num_variables_ - 1; variable >= 0; --variable) client_.Announce(variable);
-  return client_.FinishStep();
+  std::vector<float> coming;
+  const absl::Span<const float> values = client_.ComingParameters();
+  int here = 0;
+  while (here < num_variables_ && client_.AwaitComing(here)) ++here;
+  if (here == num_variables_) coming.assign(values.begin(), values.end());
+  auto result = client_.FinishStep();
+  if (result.ok() && result->as_awaited && !coming.empty()) {
+    ++steps_as_awaited_;
+    EXPECT_TRUE(coming == Values()) << "what came was not what the step left";
+  }
+  return result;
 }
 
 v1::Job JobFor(const InProcessCluster& cluster, const ToyJob& toy) {

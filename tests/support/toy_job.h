@@ -45,11 +45,15 @@ class ToyWorker {
   // The values that the client has: all variables, one after another.
   std::vector<float> Values() const { return {client_.parameters().begin(), client_.parameters().end()}; }
   // One step: `gradient` [all variables] from the values that the client has; the last variable is announced
-  // first.
+  // first. New values are read as they come, and shall be those that the step leaves.
   absl::StatusOr<client::StepResult> Push(absl::Span<const float> gradient, int64_t examples = 1);
+
+  // Steps whose values had all come before the answer was asked for, and stood.
+  int steps_as_awaited() const { return steps_as_awaited_; }
 
  private:
   const int num_variables_;
+  int steps_as_awaited_ = 0;
   client::TrainingClient client_;
 };
 using ToyWorkers = std::vector<std::unique_ptr<ToyWorker>>;

@@ -1,5 +1,5 @@
-// What the workers of a formation agree on when each knows the state of all: whose values hold. Pure, and so the same
-// on every worker.
+// What the workers of a formation agree on when each knows the state of all: whose values hold. Pure, and so
+// the same on every worker.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Agreement {
   bool Needs(int worker) const;
 };
 
-// Of the states and the names [worker] of all: everything but the ring and the formation. The source is who is
-// farthest of those that have trained, else the one that has the first values; of equals the first.
+// Of the states and the names [worker] of all: everything but the ring and the formation. The source is who
+// is farthest of those that have trained, else the one that has the first values; of equals the first.
 // FAILED_PRECONDITION when nobody has values, or two are of different runs.
 absl::StatusOr<Agreement> Agree(std::vector<v1::RingState> states, absl::Span<const std::string> names);
 

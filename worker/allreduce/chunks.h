@@ -1,11 +1,11 @@
-// How a gradient is cut for its way round the ring. Depends on the gradient's size and the number of workers alone,
-// so that all workers cut alike.
+// How a gradient is cut for its way round the ring. Depends on the gradient's size and the number of workers
+// alone, so that all workers cut alike.
 //
 //   gradient   |        bucket 1         |        bucket 0         |     buckets from the end: backward
 //   chunks     | of w/0 | of w/1 | of w/2| of w/0 | of w/1 | of w/2|     announces the last layer first
 //
-// The sum of a chunk begins on the worker whose it is, goes to the right, and is whole on the one to the left of
-// that. Values; any thread.
+// The sum of a chunk begins on the worker whose it is, goes to the right, and is whole on the one to the left
+// of that. Values; any thread.
 #pragma once
 
 #include <cstddef>

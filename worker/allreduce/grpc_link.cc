@@ -127,8 +127,8 @@ void BackStream::End(const absl::Status& why) {
 }
 
 // Pass is served as raw bytes, because frames are taken apart without copies.
-class RingService final
-    : public v1::AllReduce::WithRawCallbackMethod_Pass<v1::AllReduce::WithCallbackMethod_Greet<v1::AllReduce::Service>> {
+class RingService final : public v1::AllReduce::WithRawCallbackMethod_Pass<
+                              v1::AllReduce::WithCallbackMethod_Greet<v1::AllReduce::Service>> {
  public:
   explicit RingService(RingHost& host) : host_(host) {}
 

@@ -1,5 +1,5 @@
-// How a worker reaches its right-hand neighbour, and is reached by the left-hand one. The seam where a transport
-// goes in: grpc_link is one, tests have one that stays in the process.
+// How a worker reaches its right-hand neighbour, and is reached by the left-hand one. The seam where a
+// transport goes in: grpc_link is one, tests have one that stays in the process.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ namespace cairn::allreduce {
 class RingStream {
  public:
   virtual ~RingStream() = default;
-  // Queues a frame; does not block. The payload's memory stays as it is while `owner` lives. Any thread. After
-  // the end nothing is sent.
+  // Queues a frame; does not block. The payload's memory stays as it is while `owner` lives. Any thread.
+  // After the end nothing is sent.
   virtual void Send(const v1::RingHeader& header, net::FloatSpans payload,
                     const std::shared_ptr<const void>& owner) = 0;
   // Ends the stream soon; the other end is told why, if it can be. Any thread, does not block.
@@ -35,8 +35,8 @@ class RingHandler {
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// The first of every answer to a greeting. FAILED_PRECONDITION, with both values, for a caller of another protocol or cluster;
-// a hash of 0 is not compared.
+// The first of every answer to a greeting. FAILED_PRECONDITION, with both values, for a caller of another
+// protocol or cluster; a hash of 0 is not compared.
 absl::Status CheckCaller(const v1::GreetRequest& request, uint64_t cluster_hash);
 
 // What a link's end tells: the other end is gone. Otherwise they are its own words.

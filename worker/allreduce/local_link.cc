@@ -38,9 +38,10 @@ class LocalOutgoing final : public RingStream, net::LocalReceiver {
                                                           RingHandler& handler) {
     CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectLocally(greeted.local_socket()));
     std::unique_ptr<LocalOutgoing> opened(new LocalOutgoing(handler));
-    CAIRN_ASSIGN_OR_RETURN(opened->stream_,
-                           net::LocalStream::Connect(std::move(socket), shared,
-                                                     {.incarnation = greeted.incarnation(), .lends = shared}, *opened));
+    CAIRN_ASSIGN_OR_RETURN(
+        opened->stream_,
+        net::LocalStream::Connect(std::move(socket), shared,
+                                  {.incarnation = greeted.incarnation(), .lends = shared}, *opened));
     opened->stream_->Start();
     return std::unique_ptr<RingStream>(std::move(opened));
   }
@@ -131,8 +132,9 @@ class LocalRingSession final : public net::LocalReceiver {
   static absl::StatusOr<std::shared_ptr<LocalRingSession>> Start(RingHost& host, FileDescriptor connection,
                                                                  uint64_t incarnation) {
     auto session = std::make_shared<LocalRingSession>();
-    CAIRN_ASSIGN_OR_RETURN(session->stream_, net::LocalStream::Accept(std::move(connection), /*shared=*/true,
-                                                                      {.incarnation = incarnation, .lends = true}, *session));
+    CAIRN_ASSIGN_OR_RETURN(session->stream_,
+                           net::LocalStream::Accept(std::move(connection), /*shared=*/true,
+                                                    {.incarnation = incarnation, .lends = true}, *session));
     session->handler_ = host.OnStream(std::make_shared<Back>(session));
     session->stream_->Start();
     return session;

@@ -1,7 +1,8 @@
 // Streams of the ring between neighbours of one host, over Unix sockets and shared memory (common/net/local).
 //
-// A worker's answer to a greeting names a socket that it has made under 128 random bits: either that can be reached, or
-// the neighbour is elsewhere, and streams go over the other peer, as they do where anything of it does not work.
+// A worker's answer to a greeting names a socket that it has made under 128 random bits: either that can be
+// reached, or the neighbour is elsewhere, and streams go over the other peer, as they do where anything of it
+// does not work.
 #pragma once
 
 #include <atomic>
@@ -20,8 +21,8 @@ namespace cairn::allreduce {
 
 class LocalRingSession;
 
-// `say`: told how each stream travels, "shared memory"; may be null. To open a stream takes up to 5 s where the
-// neighbour stands still.
+// `say`: told how each stream travels, "shared memory"; may be null. To open a stream takes up to 5 s where
+// the neighbour stands still.
 std::unique_ptr<RingPeer> MakeLocalPeer(std::unique_ptr<RingPeer> other, client::Transport transport,
                                         std::function<void(const std::string&)> say);
 

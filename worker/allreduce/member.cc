@@ -73,7 +73,8 @@ void Member::BreakTo(int64_t formation, int64_t next, const absl::Status& why) {
   std::shared_ptr<Ring> ring;
   {
     MutexLock lock(mutex_);
-    const bool last = !absl::IsAborted(why);  // the end of all formations, also of one that was begun meanwhile
+    const bool last =
+        !absl::IsAborted(why);  // the end of all formations, also of one that was begun meanwhile
     if ((formation != formation_ && !last) || complete_) return;
     formation_ = std::max(next, formation_ + 1);
     broken_ = why;
@@ -149,8 +150,8 @@ absl::StatusOr<Agreement> Member::Form(const v1::RingState& mine, TimePoint dead
       if (!ended_.ok()) return ended_;
     }
     if (Now() >= deadline) {
-      return absl::UnavailableError(
-          absl::StrCat("the workers could not form a ring within their limit: ", agreement.status().message()));
+      return absl::UnavailableError(absl::StrCat("the workers could not form a ring within their limit: ",
+                                                 agreement.status().message()));
     }
     MutexLock lock(mutex_);
     const TimePoint wake = Now() + backoff.Next();
@@ -179,7 +180,8 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t formation, TimePoin
     const absl::Status status = peer_->Greet(request, &response, kGreetTimeout);
     if (status.ok()) {
       if (response.formation() > formation) {
-        const auto anew = absl::AbortedError(absl::StrCat(name(right()), " is at formation ", response.formation()));
+        const auto anew =
+            absl::AbortedError(absl::StrCat(name(right()), " is at formation ", response.formation()));
         BreakTo(formation, response.formation(), anew);
         return anew;
       }
@@ -203,8 +205,7 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t formation, TimePoin
   }
 }
 
-absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingState& mine,
-                                                   TimePoint deadline) {
+absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingState& mine, TimePoint deadline) {
   if (peer_ != nullptr) {
     CAIRN_ASSIGN_OR_RETURN(const v1::GreetResponse greeted, GreetRight(formation, deadline));
     outlet_ = std::make_shared<Outlet>(*this, formation);
@@ -217,7 +218,8 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingStat
   }
   MutexLock lock(mutex_);
   CAIRN_RETURN_IF_ERROR(Fault(formation));
-  // All of it under the lock: when our state is on its way, values may soon come that are to be kept and passed on.
+  // All of it under the lock: when our state is on its way, values may soon come that are to be kept and
+  // passed on.
   if (outlet_ != nullptr) {
     v1::RingHeader header;
     *header.mutable_state() = mine;
@@ -259,8 +261,8 @@ void Member::Retire(std::shared_ptr<Outlet> outlet) {
 
 void Member::Drop(std::shared_ptr<Outlet> outlet) {
   if (outlet == nullptr) return;
-  // Others hold it for the length of a Send(), which does not block. The stream's own thread, which may be one of
-  // them, must not be the one that waits for its end.
+  // Others hold it for the length of a Send(), which does not block. The stream's own thread, which may be
+  // one of them, must not be the one that waits for its end.
   while (outlet.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
@@ -374,8 +376,8 @@ void Member::Beat() {
       right = right_;
       formation = formation_;
       if (left_ != nullptr && now - left_heard_ > options_.lease && !left_bye_) {
-        lost = absl::StrCat("lost ", name(left()), InStep(), ": not heard of for ",
-                            ToSeconds(options_.lease), " s");
+        lost = absl::StrCat("lost ", name(left()), InStep(), ": not heard of for ", ToSeconds(options_.lease),
+                            " s");
       }
     }
     v1::RingHeader header;

@@ -5,12 +5,13 @@
 //      ▲                                                                                         │
 //      └── a link ends, the left is silent for a lease, a neighbour is farther: formation + 1 ◄──┘
 //
-// Formations are numbered. Who notices a fault goes on to the next number, tells both neighbours why, and closes
-// its links; they do the same, once for each number. Streams belong to one formation, and a neighbour that says a
-// higher number is followed: so all come to the same number, and nothing of an older one is taken for new.
+// Formations are numbered. Who notices a fault goes on to the next number, tells both neighbours why, and
+// closes its links; they do the same, once for each number. Streams belong to one formation, and a neighbour
+// that says a higher number is followed: so all come to the same number, and nothing of an older one is taken
+// for new.
 //
-// Made before the listener that calls it, and outlives it. One thread forms, passes and leaves; the rest is any
-// thread's.
+// Made before the listener that calls it, and outlives it. One thread forms, passes and leaves; the rest is
+// any thread's.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,8 @@ class Member final : public RingHost {
     std::string local_socket{};      // where streams of this host come too; empty: nowhere
     v1::Job job;                     // but for the run_id
     std::vector<net::VariableInfo> variables;
-    int64_t size = 0;        // elements of the variables
-    int64_t state_size = 0;  // of these and all of each slot
+    int64_t size = 0;                           // elements of the variables
+    int64_t state_size = 0;                     // of these and all of each slot
     Duration lease = std::chrono::seconds(10);  // a left-hand neighbour that is silent for so long is lost
     // What is said while others are waited for, about every 10 s. May be null.
     std::function<void(const std::string&)> say{};
@@ -57,11 +58,12 @@ class Member final : public RingHost {
   Member(Options options, std::unique_ptr<RingPeer> right);
   ~Member() override;
 
-  // Forms the ring, again and again until `deadline` while links break. UNAVAILABLE naming who was not reached or has
-  // not come; FAILED_PRECONDITION when the neighbours do not fit; what Interrupt() or a worker that failed said.
+  // Forms the ring, again and again until `deadline` while links break. UNAVAILABLE naming who was not
+  // reached or has not come; FAILED_PRECONDITION when the neighbours do not fit; what Interrupt() or a worker
+  // that failed said.
   absl::StatusOr<Agreement> Form(const v1::RingState& mine, TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
-  // After Form(), where it passes: the source gives its state, the others get it. ABORTED when the formation broke;
-  // DEADLINE_EXCEEDED.
+  // After Form(), where it passes: the source gives its state, the others get it. ABORTED when the formation
+  // broke; DEADLINE_EXCEEDED.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> PassState(
       const Agreement& agreement, const std::function<std::shared_ptr<const AlignedBuffer>()>& state,
       TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -70,8 +72,8 @@ class Member final : public RingHost {
   void Interrupt(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // All have done their last step: links may end from now on.
   void Complete() ABSL_LOCKS_EXCLUDED(mutex_);
-  // After Complete(): waits until the neighbours have what they need of this worker. Otherwise tells them why it
-  // goes; what is not ABORTED is the end for all. At most for `limit`.
+  // After Complete(): waits until the neighbours have what they need of this worker. Otherwise tells them why
+  // it goes; what is not ABORTED is the end for all. At most for `limit`.
   void Leave(const absl::Status& why, Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) override
@@ -141,7 +143,7 @@ class Member final : public RingHost {
   TimePoint left_heard_ ABSL_GUARDED_BY(mutex_);
   bool left_bye_ ABSL_GUARDED_BY(mutex_) = false;
   bool right_bye_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<Outlet> right_ ABSL_GUARDED_BY(mutex_);  // null: it is not open
+  std::shared_ptr<Outlet> right_ ABSL_GUARDED_BY(mutex_);        // null: it is not open
   std::vector<v1::RingHeader> waiting_ ABSL_GUARDED_BY(mutex_);  // to go there when it is
   std::vector<std::optional<v1::RingState>> states_ ABSL_GUARDED_BY(mutex_);
   std::optional<Agreement> agreed_ ABSL_GUARDED_BY(mutex_);

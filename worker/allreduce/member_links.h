@@ -14,7 +14,8 @@ struct Member::Outlet final : RingHandler {
   Outlet(Member& member_in, int64_t formation_in) : member(member_in), formation(formation_in) {}
 
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload) override {
-    if (!header.has_bye()) return absl::InvalidArgumentError("ring: the called worker answers with Bye alone");
+    if (!header.has_bye())
+      return absl::InvalidArgumentError("ring: the called worker answers with Bye alone");
     member.OnRightBye();
     return absl::OkStatus();
   }
@@ -28,7 +29,8 @@ struct Member::Outlet final : RingHandler {
 
 // A stream from the left-hand neighbour.
 struct Member::Inlet final : RingHandler {
-  Inlet(Member& member_in, std::shared_ptr<RingStream> back_in) : back(std::move(back_in)), member(member_in) {}
+  Inlet(Member& member_in, std::shared_ptr<RingStream> back_in)
+      : back(std::move(back_in)), member(member_in) {}
 
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload payload) override {
     return member.OnLeftFrame(*this, header, payload);

@@ -14,15 +14,17 @@
 namespace cairn::allreduce {
 
 absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
-  const auto refuse = [](const auto&... text) { return absl::FailedPreconditionError(absl::StrCat(text...)); };
+  const auto refuse = [](const auto&... text) {
+    return absl::FailedPreconditionError(absl::StrCat(text...));
+  };
   CAIRN_RETURN_IF_ERROR(CheckCaller(request, options_.cluster_hash));
   if (request.to() != options_.worker || request.from() != left()) {
     return refuse("it is at place ", options_.worker, " of ", workers(), " after ", left(),
                   ", and was called as ", request.to(), " by ", request.from());
   }
-  const std::string differences = client::DifferencesFrom(
-      {.task = options_.task, .job = options_.job, .variables = options_.variables}, request.job(),
-      "with the caller");
+  const std::string differences =
+      client::DifferencesFrom({.task = options_.task, .job = options_.job, .variables = options_.variables},
+                              request.job(), "with the caller");
   if (!differences.empty()) return refuse("it trains another job than the caller: ", differences);
 
   int64_t formation;
@@ -101,7 +103,8 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
       if (ring == nullptr) {
         status = absl::InvalidArgumentError("ring: a step before all have told their state");
       } else {
-        status = header.has_record() ? ring->OnRecord(header.record()) : ring->OnGradient(header.gradient(), payload);
+        status = header.has_record() ? ring->OnRecord(header.record())
+                                     : ring->OnGradient(header.gradient(), payload);
       }
       break;
     case v1::RingHeader::kBeat:
@@ -141,7 +144,8 @@ absl::Status Member::OnState(int64_t formation, const v1::RingState& state) {
                                                    " at version ", progress.version(), " of ",
                                                    options_.job.final_version()));
   }
-  if (progress.has_learning_rate() && !(std::isfinite(progress.learning_rate()) && progress.learning_rate() >= 0)) {
+  if (progress.has_learning_rate() &&
+      !(std::isfinite(progress.learning_rate()) && progress.learning_rate() >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("ring: a learning rate of ", progress.learning_rate()));
   }
   if (right() != worker) {
@@ -199,9 +203,9 @@ void Member::OnLeftClosed(int64_t formation, const absl::Status& status) {
     if (left_bye_) return;
     step = InStep();
   }
-  Break(formation, IsLoss(status) ? absl::AbortedError(
-                                        absl::StrCat("lost ", name(left()), step, ": ", status.message()))
-                                  : status);
+  Break(formation, IsLoss(status)
+                       ? absl::AbortedError(absl::StrCat("lost ", name(left()), step, ": ", status.message()))
+                       : status);
 }
 
 void Member::OnRightClosed(Outlet& outlet, const absl::Status& status) {
@@ -212,10 +216,9 @@ void Member::OnRightClosed(Outlet& outlet, const absl::Status& status) {
     changed_.NotifyAll();
     step = InStep();
   }
-  Break(outlet.formation,
-        IsLoss(status)
-            ? absl::AbortedError(absl::StrCat("lost ", name(right()), step, ": ", status.message()))
-            : status);
+  Break(outlet.formation, IsLoss(status) ? absl::AbortedError(absl::StrCat("lost ", name(right()), step, ": ",
+                                                                           status.message()))
+                                         : status);
 }
 
 void Member::OnRightBye() {

@@ -97,14 +97,14 @@ absl::Status Ring::CheckStep(int64_t step, const char* what) const {
   const bool next = step == step_ + 1;
   const bool now = step == step_ && step > options_.version;
   if (now || next) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("ring: ", what, " of step ", step, " during step ", step_));
+  return absl::InvalidArgumentError(absl::StrCat("ring: ", what, " of step ", step, " during step ", step_));
 }
 
 absl::Status Ring::OnRecord(const v1::StepRecord& record) {
   const int worker = record.worker();
   if (worker < 0 || worker >= plan_.workers || worker == options_.worker) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: a record of worker ", worker, " of ", plan_.workers));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ring: a record of worker ", worker, " of ", plan_.workers));
   }
   if (record.examples() < 0 || record.examples() > kMostExamples) {
     return absl::InvalidArgumentError(absl::StrCat("ring: a gradient of ", record.examples(), " examples"));
@@ -163,8 +163,8 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
   const Chunk& place = plan_.chunks[index];
   const int64_t bytes = net::PayloadBytes(payload);
   if (place.size() == 0 || bytes != place.size() * static_cast<int64_t>(sizeof(float))) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " of ", bytes, " bytes, and it has ",
-                                                   place.size(), " elements"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ring: chunk ", index, " of ", bytes, " bytes, and it has ", place.size(), " elements"));
   }
   const int before = Before(place);
   const State wanted = chunk.mean() ? State::kSummed : State::kNothing;
@@ -176,8 +176,8 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
     // The sum begins here, or the mean is made here: neither comes from elsewhere.
     const bool from_here = chunk.mean() ? before == plan_.workers - 1 : before == 0;
     if (from_here || now->states[index] != wanted) {
-      return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " of step ", chunk.step(),
-                                                     ", ", chunk.mean() ? "the mean" : "a sum",
+      return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " of step ", chunk.step(), ", ",
+                                                     chunk.mean() ? "the mean" : "a sum",
                                                      ", which does not come now"));
     }
   }
@@ -265,10 +265,10 @@ absl::StatusOr<Ring::Step> Ring::Await(TimePoint deadline) {
       if (!now.records[static_cast<size_t>(worker)].has_value()) missing.push_back(worker);
     }
     return absl::DeadlineExceededError(
-        missing.empty() ? absl::StrCat("step ", step_, ": ", now.left, " of ", now.states.size(),
-                                       " pieces of the mean have not come")
-                        : absl::StrCat("step ", step_, " lacks the workers at positions ",
-                                       absl::StrJoin(missing, ", ")));
+        missing.empty()
+            ? absl::StrCat("step ", step_, ": ", now.left, " of ", now.states.size(),
+                           " pieces of the mean have not come")
+            : absl::StrCat("step ", step_, " lacks the workers at positions ", absl::StrJoin(missing, ", ")));
   }
   if (!Done(now)) return failure_;
   Step step = {.records = {}, .end = now.end, .examples = 0, .mean = nullptr};

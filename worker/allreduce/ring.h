@@ -1,16 +1,17 @@
-// The steps of one formation of the ring, as one worker sees them: who takes part with how much, and the mean of
-// the gradients. Knows no transport: frames go in and out.
+// The steps of one formation of the ring, as one worker sees them: who takes part with how much, and the mean
+// of the gradients. Knows no transport: frames go in and out.
 //
 //   Begin ─► record to the right, others' come ───────────┐ all have come: the weights are known
 //   Announce... ─► a bucket of the gradient is final ─────┤
-//   chunks with others' sums come from the left ──────────┴─► add, send on │ whole: divide, send the mean round
+//   chunks with others' sums come from the left ──────────┴─► add, send on │ whole: divide, send the mean
+//   round
 //                                                                          └─► all means are here: Await
 //
-// Each chunk is summed once, in the order of the ring from its owner on, and what comes of it goes to all: so all
-// workers have the same bits, on every run. A worker of no examples adds nothing.
+// Each chunk is summed once, in the order of the ring from its owner on, and what comes of it goes to all: so
+// all workers have the same bits, on every run. A worker of no examples adds nothing.
 //
-// Frames come from one thread at a time, Announce from any, the rest from the worker's own. Arithmetic is done by
-// whoever brings the last thing that a chunk needs, outside the lock.
+// Frames come from one thread at a time, Announce from any, the rest from the worker's own. Arithmetic is
+// done by whoever brings the last thing that a chunk needs, outside the lock.
 #pragma once
 
 #include <array>
@@ -55,8 +56,8 @@ class Ring {
 
   Ring(Options options, SendToRight send);
 
-  // Takes part in the step after the last one, with `gradients` (plan.size elements; unchanged once announced, valid
-  // until Await has returned). Without examples, or at the end, they are not read.
+  // Takes part in the step after the last one, with `gradients` (plan.size elements; unchanged once
+  // announced, valid until Await has returned). Without examples, or at the end, they are not read.
   void Begin(int64_t examples, absl::Span<const float> gradients, bool end = false,
              std::optional<float> learning_rate = {}) ABSL_LOCKS_EXCLUDED(mutex_);
   // The gradient of this variable is final. Once for each, after Begin.
@@ -66,8 +67,8 @@ class Ring {
   // The last step begun; the version before any.
   int64_t step() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // INVALID_ARGUMENT naming what is wrong for whatever a worker of this ring does not send at this point; the ring
-  // is of no use then.
+  // INVALID_ARGUMENT naming what is wrong for whatever a worker of this ring does not send at this point; the
+  // ring is of no use then.
   absl::Status OnRecord(const v1::StepRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnGradient(const v1::GradientChunk& chunk, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 

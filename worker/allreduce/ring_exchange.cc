@@ -48,20 +48,19 @@ RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optim
       slot_names_(optimizer_->slot_names().begin(), optimizer_->slot_names().end()),
       store_(std::move(slices), optimizer_.get(), /*initial_version=*/0, std::numeric_limits<int64_t>::max(),
              options_.crew),
-      member_(
-          {.worker = options_.worker,
-           .names = options_.names,
-           .task = options_.task,
-           .cluster_hash = options_.cluster_hash,
-           .incarnation = options_.incarnation,
-           .local_socket = options_.local_socket,
-           .job = options_.job,
-           .variables = options_.variables,
-           .size = TotalElements(options_.variables),
-           .state_size = store_.state_pool().buffer_size(),
-           .lease = FromSeconds(options_.job.lease_seconds()),
-           .say = options_.say},
-          std::move(right)),
+      member_({.worker = options_.worker,
+               .names = options_.names,
+               .task = options_.task,
+               .cluster_hash = options_.cluster_hash,
+               .incarnation = options_.incarnation,
+               .local_socket = options_.local_socket,
+               .job = options_.job,
+               .variables = options_.variables,
+               .size = TotalElements(options_.variables),
+               .state_size = store_.state_pool().buffer_size(),
+               .lease = FromSeconds(options_.job.lease_seconds()),
+               .say = options_.say},
+              std::move(right)),
       values_(store_.current()) {
   // An update writes the one that is not read; both come back from the pool again and again.
   buffers_ = {values_.data->span(), store_.pool().Acquire()->span()};
@@ -136,8 +135,9 @@ absl::Status RingExchange::Join() {
     }
     const bool needs = agreement.Needs(options_.worker);
     if (needs && trained_) {
-      LogWarning("going on from step ", agreement.states[static_cast<size_t>(agreement.source)].progress().version(),
-                 ", as ", member_.name(agreement.source));
+      LogWarning("going on from step ",
+                 agreement.states[static_cast<size_t>(agreement.source)].progress().version(), ", as ",
+                 member_.name(agreement.source));
     }
     TakeOver(agreement.states[static_cast<size_t>(agreement.source)], needs ? state.get() : nullptr);
     ring_ = agreement.ring;
@@ -160,9 +160,8 @@ absl::StatusOr<Ring::Step> RingExchange::AwaitStep() {
   for (size_t worker = 0; worker < options_.names.size(); ++worker) {
     absl::StrAppend(&who, worker == 0 ? "" : ", ", worker, ": ", options_.names[worker]);
   }
-  return Annotate(step.status(), absl::StrCat("nothing for ",
-                                              ToSeconds(options_.step_timeout),
-                                              " s; the ring is ", who));
+  return Annotate(step.status(),
+                  absl::StrCat("nothing for ", ToSeconds(options_.step_timeout), " s; the ring is ", who));
 }
 
 absl::Status RingExchange::Apply(const Ring::Step& step) {
@@ -242,8 +241,9 @@ absl::StatusOr<client::TakenSnapshot> RingExchange::TakeSnapshot() {
   CAIRN_ASSIGN_OR_RETURN(auto slots, store_.CopySlots());
   return client::TakenSnapshot{
       .version = version(),
-      .read = [job = std::move(job), progress = std::move(progress), values = values_, slots = std::move(slots),
-               slices = store_.slices(), names = slot_names_](Duration) -> absl::StatusOr<client::Snapshot> {
+      .read = [job = std::move(job), progress = std::move(progress), values = values_,
+               slots = std::move(slots), slices = store_.slices(),
+               names = slot_names_](Duration) -> absl::StatusOr<client::Snapshot> {
         AlignedBuffer state(values.data->size() + (slots == nullptr ? 0 : slots->size()));
         std::copy_n(values.data->data(), values.data->size(), state.data());
         if (slots != nullptr) std::copy_n(slots->data(), slots->size(), state.data() + values.data->size());

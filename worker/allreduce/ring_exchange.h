@@ -1,15 +1,16 @@
-// A worker's side of training without servers: the workers average their gradients around a ring, and each applies
-// the optimizer to the mean, so that all hold the same values to the bit.
+// A worker's side of training without servers: the workers average their gradients around a ring, and each
+// applies the optimizer to the mean, so that all hold the same values to the bit.
 //
 //   BeginStep ─► Ring::Begin         FinishStep ─► Ring::Await ─► optimizer ─► version + 1
 //   Announce  ─► Ring::Announce                        └─ ABORTED: somebody is lost; Reconnect, Join
 //
-// After the last step two rounds without a gradient go round: when all have made it, and when the chief has saved,
-// evaluated and told what came of it.
+// After the last step two rounds without a gradient go round: when all have made it, and when the chief has
+// saved, evaluated and told what came of it.
 //
-// A synchronous job in everything else: the mean by examples, the version, the data's position, norms and moving
-// averages, checkpoints. The chief gives the first values; after a loss the worker that is farthest gives its own,
-// so nothing is computed twice while one is left. A round never goes on without a worker: it waits for its return.
+// A synchronous job in everything else: the mean by examples, the version, the data's position, norms and
+// moving averages, checkpoints. The chief gives the first values; after a loss the worker that is farthest
+// gives its own, so nothing is computed twice while one is left. A round never goes on without a worker: it
+// waits for its return.
 //
 // As client::Exchange says: one thread, but for Announce and Interrupt.
 #pragma once
@@ -33,9 +34,9 @@ class RingExchange final : public client::Exchange {
     std::string task;                // "worker/0"
     std::vector<std::string> names;  // [worker] "worker/1 at host:2222"
     uint64_t cluster_hash = 0;
-    uint64_t incarnation = 0;     // of this process
-    std::string local_socket{};   // Member::Options
-    v1::Job job;                  // but for the run_id
+    uint64_t incarnation = 0;    // of this process
+    std::string local_socket{};  // Member::Options
+    v1::Job job;                 // but for the run_id
     std::vector<net::VariableInfo> variables;
     Duration connect_timeout = std::chrono::seconds(300);  // to form the ring, for the first time or again
     Duration step_timeout = std::chrono::seconds(600);     // for one step of all
@@ -43,10 +44,11 @@ class RingExchange final : public client::Exchange {
     Crew* crew = nullptr;                                  // helps with updates; outlives this. May be null
   };
   // INVALID_ARGUMENT for an optimizer that there is not. Null `right`: the only worker.
-  static absl::StatusOr<std::unique_ptr<RingExchange>> Create(Options options, std::unique_ptr<RingPeer> right);
+  static absl::StatusOr<std::unique_ptr<RingExchange>> Create(Options options,
+                                                              std::unique_ptr<RingPeer> right);
 
-  // To be reached by the left-hand neighbour: what serves it is there from before Join() on, and stops before this
-  // is destroyed.
+  // To be reached by the left-hand neighbour: what serves it is there from before Join() on, and stops before
+  // this is destroyed.
   RingHost& host() { return member_; }
 
   // Loads the first values, unless this process has trained.
@@ -82,14 +84,16 @@ class RingExchange final : public client::Exchange {
 
   void Interrupt(absl::Status reason) override { member_.Interrupt(reason); }
 
-  // With its work done nobody leaves before AwaitEnd() or Finish(): so this tells of failures and stops alone.
+  // With its work done nobody leaves before AwaitEnd() or Finish(): so this tells of failures and stops
+  // alone.
   void Leave(v1::LeaveReason reason, const std::string& message) override;
   // The last step ended when all had done theirs.
   absl::Status WaitForOthers(Duration) override { return absl::OkStatus(); }
-  // Until the chief has done with the values, at most for the step's limit: till then a worker that is lost, the chief
-  // too, gets them from a peer. ABORTED when one was; Join() mends it.
+  // Until the chief has done with the values, at most for the step's limit: till then a worker that is lost,
+  // the chief too, gets them from a peer. ABORTED when one was; Join() mends it.
   absl::Status AwaitEnd() override;
-  // Waits for whoever is lost now as Join() does; that one does not come back is said, and is no failure any more.
+  // Waits for whoever is lost now as Join() does; that one does not come back is said, and is no failure any
+  // more.
   absl::Status Finish() override;
   absl::StatusOr<v1::Counters> ServerCounters() override { return progress_.counters(); }
   absl::StatusOr<v1::DataPosition> UsedData() override { return v1::DataPosition(); }
@@ -124,7 +128,7 @@ class RingExchange final : public client::Exchange {
   bool has_values_ = false;
   bool trained_ = false;  // took part in a formation
   bool finished_ = false;
-  bool end_wanted_ = false;                   // the chief's, for the next step
+  bool end_wanted_ = false;                    // the chief's, for the next step
   std::optional<float> learning_rate_wanted_;  // likewise
   v1::Progress progress_;  // version and learning rate as of the last state that was taken over; counters now
   const v1::Work work_;

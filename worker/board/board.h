@@ -1,5 +1,5 @@
-// What a run leaves in --train_dir for TensorBoard and for plotting scripts: event files under train/ and validation/
-// with the tags of Keras' TensorBoard callback, the hyperparameters beside them, and log.csv.
+// What a run leaves in --train_dir for TensorBoard and for plotting scripts: event files under train/ and
+// validation/ with the tags of Keras' TensorBoard callback, the hyperparameters beside them, and log.csv.
 //
 //   epoch_<metric>, epoch_learning_rate, epoch_steps_per_second     at each epoch's number, from 0
 //   evaluation_<metric>_vs_iterations                               validation/, at the version evaluated
@@ -7,9 +7,9 @@
 //   <variable>/histogram, <variable>/gradient_histogram             every --histogram_freq epochs
 //   epoch_examples_per_second, epoch_gradients_stale, ...           of the whole cluster: ours
 //
-// A run that goes on where an earlier one stopped adds to what that one left; what it trains again is written once: it
-// goes from the files before the first step. A disk that takes nothing more ends the writing with a warning, and not
-// the training. Owned by the chief's main and used by its trainer; one thread.
+// A run that goes on where an earlier one stopped adds to what that one left; what it trains again is written
+// once: it goes from the files before the first step. A disk that takes nothing more ends the writing with a
+// warning, and not the training. Owned by the chief's main and used by its trainer; one thread.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ class Board {
   // `model` and `clock` outlive it.
   Board(Options options, const nn::Model& model, Hyperparameters hyperparameters, const Clock& clock);
 
-  // Training begins, or goes on, with `epoch` (from 0) at `version`, after `examples` in updates. The first call alone
-  // counts.
+  // Training begins, or goes on, with `epoch` (from 0) at `version`, after `examples` in updates. The first
+  // call alone counts.
   void Begin(int64_t epoch, int64_t version, int64_t examples);
 
   // A step is done that left `version`.

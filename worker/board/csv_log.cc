@@ -37,15 +37,16 @@ absl::StatusOr<CsvLog> CsvLog::Open(const std::string& path, int64_t epoch) {
   if (lines.empty()) return log;
   log.columns_ = absl::StrSplit(lines.front(), ',');
   if (log.columns_.front() != kEpoch) {
-    return absl::DataLossError(absl::StrCat(path, ": its header begins with '", log.columns_.front(),
-                                            "', not 'epoch'"));
+    return absl::DataLossError(
+        absl::StrCat(path, ": its header begins with '", log.columns_.front(), "', not 'epoch'"));
   }
   for (size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string> fields = absl::StrSplit(lines[i], ',');
     int64_t row_epoch = 0;
     if (fields.size() != log.columns_.size() || !absl::SimpleAtoi(fields.front(), &row_epoch)) {
-      return absl::DataLossError(absl::StrCat(path, ":", i + 1, ": '", lines[i], "' is no row of the header's ",
-                                              log.columns_.size(), " columns"));
+      return absl::DataLossError(absl::StrCat(path, ":", i + 1, ": '", lines[i],
+                                              "' is no row of the header's ", log.columns_.size(),
+                                              " columns"));
     }
     if (row_epoch >= epoch) {
       changed = true;

@@ -1,5 +1,5 @@
-// log.csv as Keras' CSVLogger writes it: a header, then a row per epoch, "epoch" first and counted from 0, the metrics
-// in the order of their names. One thread.
+// log.csv as Keras' CSVLogger writes it: a header, then a row per epoch, "epoch" first and counted from 0,
+// the metrics in the order of their names. One thread.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ namespace cairn::worker {
 
 class CsvLog {
  public:
-  // Goes on with the file at `path`, if there is one, from `epoch`: later rows are of a past that is trained again, and
-  // go. DATA_LOSS when it is no such file.
+  // Goes on with the file at `path`, if there is one, from `epoch`: later rows are of a past that is trained
+  // again, and go. DATA_LOSS when it is no such file.
   static absl::StatusOr<CsvLog> Open(const std::string& path, int64_t epoch);
 
-  // Rows are appended; a metric that the header lacks has the file written anew, with the field empty in older rows.
+  // Rows are appended; a metric that the header lacks has the file written anew, with the field empty in
+  // older rows.
   absl::Status Add(int64_t epoch, const std::map<std::string, double>& metrics);
 
  private:
@@ -27,7 +28,7 @@ class CsvLog {
   std::string Line(const std::map<std::string, std::string>& row) const;
 
   std::string path_;
-  std::vector<std::string> columns_;                      // the first is "epoch"; empty: nothing is in the file
+  std::vector<std::string> columns_;  // the first is "epoch"; empty: nothing is in the file
   std::vector<std::map<std::string, std::string>> rows_;  // [row][column] as written
 };
 

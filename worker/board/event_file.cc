@@ -87,8 +87,7 @@ absl::Status EventFile::Flush() {
 
 namespace {
 
-absl::Status KeepEventsOf(const std::string& path,
-                          absl::FunctionRef<bool(const board::v1::Event&)> keep) {
+absl::Status KeepEventsOf(const std::string& path, absl::FunctionRef<bool(const board::v1::Event&)> keep) {
   CAIRN_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   data::TfRecordReader reader({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   std::string kept;
@@ -112,8 +111,7 @@ absl::Status KeepEventsOf(const std::string& path,
 
 }  // namespace
 
-absl::Status KeepEvents(const std::string& directory,
-                        absl::FunctionRef<bool(const board::v1::Event&)> keep) {
+absl::Status KeepEvents(const std::string& directory, absl::FunctionRef<bool(const board::v1::Event&)> keep) {
   std::error_code error;
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {

@@ -32,9 +32,9 @@ class EventFile {
   std::string pending_;
 };
 
-// Goes through our files in `directory`, if there is one, and leaves in them what `keep` says, each file renamed over
-// itself; what a process left half written at a file's end goes too, and so does a file that holds nothing any more.
-absl::Status KeepEvents(const std::string& directory,
-                        absl::FunctionRef<bool(const board::v1::Event&)> keep);
+// Goes through our files in `directory`, if there is one, and leaves in them what `keep` says, each file
+// renamed over itself; what a process left half written at a file's end goes too, and so does a file that
+// holds nothing any more.
+absl::Status KeepEvents(const std::string& directory, absl::FunctionRef<bool(const board::v1::Event&)> keep);
 
 }  // namespace cairn::worker

@@ -6,8 +6,8 @@
 
 namespace cairn::worker {
 
-// Bucket limits grow by a tenth from 1e-12 to 1e20, on both sides of 0, as in TensorFlow's core/lib/histogram, and
-// empty ones beside each other are joined. Elements that are not finite are left out.
+// Bucket limits grow by a tenth from 1e-12 to 1e20, on both sides of 0, as in TensorFlow's
+// core/lib/histogram, and empty ones beside each other are joined. Elements that are not finite are left out.
 board::v1::Histogram HistogramOf(absl::Span<const float> values);
 
 }  // namespace cairn::worker

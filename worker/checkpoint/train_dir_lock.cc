@@ -30,19 +30,21 @@ std::string ThisProcess() {
 absl::StatusOr<TrainDirLock> TrainDirLock::Take(const std::string& train_dir, Duration limit) {
   const std::string path = absl::StrCat(train_dir, "/lock");
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) return absl::InvalidArgumentError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
+  if (file < 0)
+    return absl::InvalidArgumentError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
   TrainDirLock lock(file);
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) {
-      LogWarning(path, " cannot be locked: ", std::strerror(errno), "; that no other chief writes there is for you to see to");
+      LogWarning(path, " cannot be locked: ", std::strerror(errno),
+                 "; that no other chief writes there is for you to see to");
       return lock;
     }
     if (std::chrono::steady_clock::now() >= deadline) {
-      return absl::UnavailableError(
-          absl::StrCat("another chief writes to '", train_dir, "': ", ReadFile(path).value_or("who, it does not say"),
-                       "; end it, or give another directory"));
+      return absl::UnavailableError(absl::StrCat("another chief writes to '", train_dir,
+                                                 "': ", ReadFile(path).value_or("who, it does not say"),
+                                                 "; end it, or give another directory"));
     }
     std::this_thread::sleep_for(kLook);
   }

@@ -151,7 +151,8 @@ absl::StatusOr<bool> VariableReader::Refresh() {
   const auto refresh = [&]() -> absl::Status {
     if (located_.layouts.empty()) CAIRN_RETURN_IF_ERROR(Locate());
     const absl::Status status = RefreshOnce(&changed);
-    if (absl::IsAborted(status)) CAIRN_RETURN_IF_ERROR(Locate());  // somebody has changed what the servers hold
+    if (absl::IsAborted(status))
+      CAIRN_RETURN_IF_ERROR(Locate());  // somebody has changed what the servers hold
     return status;
   };
   CAIRN_RETURN_IF_ERROR(RetryWhileAborted(refresh));

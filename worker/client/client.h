@@ -72,15 +72,15 @@ class Client {
   std::unique_ptr<Connection> connection_;
 };
 
-// Keeps the values of one variable, and streams to the servers that hold it: of what has not changed since it was last
-// read, one small message comes. One thread at a time.
+// Keeps the values of one variable, and streams to the servers that hold it: of what has not changed since it
+// was last read, one small message comes. One thread at a time.
 class VariableReader {
  public:
   // As of the last Refresh(), [shape().num_elements()].
   absl::Span<const float> values() const { return values_; }
   const Shape& shape() const { return located_.shape; }
-  // Brings them up to date; true when something had changed. Errors as of Client::Read(): values() are then neither the
-  // old ones nor the new ones.
+  // Brings them up to date; true when something had changed. Errors as of Client::Read(): values() are then
+  // neither the old ones nor the new ones.
   absl::StatusOr<bool> Refresh();
 
  private:

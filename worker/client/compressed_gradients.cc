@@ -85,7 +85,8 @@ void CompressedGradients::ForEachChunk(int variable, Body body) const {
   for (const net::Extent& extent : layout_.extents_of(variable)) {
     const int64_t begin = extent.local_offset - of.offset, end = begin + extent.count;
     for (int64_t first = begin; first < end;) {
-      const int64_t next = std::min(end, (first / of.codec->chunk_elements() + 1) * of.codec->chunk_elements());
+      const int64_t next =
+          std::min(end, (first / of.codec->chunk_elements() + 1) * of.codec->chunk_elements());
       body(extent.server, net::Cut{first, next - first}, extent.server_offset + (first - begin));
       first = next;
     }
@@ -141,7 +142,8 @@ void CompressedGradients::Subtract(int variable, absl::Span<const float> whole, 
   std::vector<size_t> next_chunk;  // [server]
   for (const auto& chunks : ready_) next_chunk.push_back(chunks.size());
   // The variable's chunks are each server's last ones.
-  ForEachChunk(variable, [&](int server, const net::Cut&, int64_t) { --next_chunk[static_cast<size_t>(server)]; });
+  ForEachChunk(variable,
+               [&](int server, const net::Cut&, int64_t) { --next_chunk[static_cast<size_t>(server)]; });
   double squares = 0, missing_squares = 0;
   std::array<float, kPiece> piece;
   ForEachChunk(variable, [&](int server, const net::Cut& cut, int64_t) {
@@ -153,7 +155,8 @@ void CompressedGradients::Subtract(int variable, absl::Span<const float> whole, 
       of.codec->Decode(cut, BytesOf(ready.payload), skip, sent);
       const float* const from = whole.data() + cut.first + skip;
       squares += SumOfSquares({from, sent.size()});
-      for (int64_t i = 0; i < count; ++i) piece[static_cast<size_t>(i)] = from[i] - piece[static_cast<size_t>(i)];
+      for (int64_t i = 0; i < count; ++i)
+        piece[static_cast<size_t>(i)] = from[i] - piece[static_cast<size_t>(i)];
       missing_squares += SumOfSquares(sent);
       if (missing != nullptr) std::copy(sent.begin(), sent.end(), missing + cut.first + skip);
     }

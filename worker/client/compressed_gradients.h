@@ -1,13 +1,15 @@
-// The gradients of a worker that travel in an encoding for gradients alone, written as chunks, and what the encodings leave
-// out: it is kept here and added to the variable's next gradient, so it comes late and is not lost (error feedback).
+// The gradients of a worker that travel in an encoding for gradients alone, written as chunks, and what the
+// encodings leave out: it is kept here and added to the variable's next gradient, so it comes late and is not
+// lost (error feedback).
 //
 //   BeginStep ─► Compress (each variable once) ─► EndStep
 //
-// What is kept begins at zero, with each object: so when the worker joins, joins again, or the servers are set back. Of a step
-// that a server did not count nothing changes for its part: its gradient is gone, as one that travels whole is, and what was
-// kept before stays.
+// What is kept begins at zero, with each object: so when the worker joins, joins again, or the servers are
+// set back. Of a step that a server did not count nothing changes for its part: its gradient is gone, as one
+// that travels whole is, and what was kept before stays.
 //
-// One thread, or under the caller's lock. Chunks and their payloads are valid and unchanged until the next BeginStep.
+// One thread, or under the caller's lock. Chunks and their payloads are valid and unchanged until the next
+// BeginStep.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +27,15 @@ namespace cairn::client {
 
 class CompressedGradients {
  public:
-  // `layout` and `meters`, which may be null, outlive it. `encodings` [variable]: those that are not for gradients alone are
-  // not its business. `topk_fraction`: Job.topk_fraction.
+  // `layout` and `meters`, which may be null, outlive it. `encodings` [variable]: those that are not for
+  // gradients alone are not its business. `topk_fraction`: Job.topk_fraction.
   CompressedGradients(const net::Layout& layout, std::vector<net::VariableInfo> variables,
                       absl::Span<const v1::Encoding> encodings, double topk_fraction, WireMeters* meters);
 
   void BeginStep();
-  // Makes chunks of a variable's part of `gradients` (all variables'). False, and nothing is made, when the variable is not
-  // its business, or when a number is not finite: so that the server says which variable it is of, it must travel whole.
+  // Makes chunks of a variable's part of `gradients` (all variables'). False, and nothing is made, when the
+  // variable is not its business, or when a number is not finite: so that the server says which variable it
+  // is of, it must travel whole.
   bool Compress(int variable, absl::Span<const float> gradients);
   // Since BeginStep.
   bool compressed(int variable) const { return compressed_[static_cast<size_t>(variable)]; }

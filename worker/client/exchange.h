@@ -1,12 +1,13 @@
 // A worker's side of training, whoever takes its gradients for new values: parameter servers
 // (training_client.h), or the other workers (worker/allreduce). What the trainer knows of either.
 //
-//   [chief: Initialise] ─► WaitReady ─► Join ─► { BeginStep, Announce..., FinishStep } ─► Leave ─► [chief: Finish]
+//   [chief: Initialise] ─► WaitReady ─► Join ─► { BeginStep, Announce..., [AwaitComing...], FinishStep } ─►
+//   Leave ─► [chief: Finish]
 //             ▲                                                       │ somebody was lost
 //             └─────────────────────── Reconnect ◄────────────────────┘
 //
-// The implementations' headers say what each call means there. Calls come from one thread, but for Announce and
-// Interrupt (any). Every call that waits has a limit.
+// The implementations' headers say what each call means there. Calls come from one thread, but for Announce
+// and Interrupt (any). Every call that waits has a limit.
 #pragma once
 
 #include <array>
@@ -29,7 +30,8 @@ struct StepResult {
   // ps/0's; in an asynchronous job, where servers may decide each for itself, STALE when one of them said so.
   v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
   int64_t staleness = 0;
-  bool duplicate = false;  // an answer came to a repeated push
+  bool duplicate = false;   // an answer came to a repeated push
+  bool as_awaited = false;  // parameters() are what AwaitComing() told of
 };
 
 // The state at one point of the job, which `read` fetches, once, from any thread; the exchange outlives it.
@@ -59,6 +61,11 @@ class Exchange {
   virtual const v1::Work& work() const = 0;
   virtual void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) = 0;
   virtual void Announce(int variable) = 0;
+  // When all is announced, before FinishStep(): where the values come that parameters() will be, and, for
+  // each variable, whether they are there, waiting for that. Whatever AwaitComing() said,
+  // StepResult::as_awaited decides. None and false where they do not come before the step's end.
+  virtual absl::Span<const float> ComingParameters() { return {}; }
+  virtual bool AwaitComing(int /*variable*/) { return false; }
   virtual absl::StatusOr<StepResult> FinishStep() = 0;
   virtual absl::Status AwaitWork() = 0;
   virtual absl::Status Pull() = 0;

@@ -18,7 +18,8 @@ class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer,
  public:
   GrpcStream(grpc::GenericStub& stub, const std::string& part, FrameHandler& handler) : handler_(handler) {
     if (!part.empty()) context().AddMetadata(net::kPartMetadata, part);
-    stub.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Session", grpc::StubOptions(), reactor());
+    stub.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Session", grpc::StubOptions(),
+                                  reactor());
     Open();
   }
   ~GrpcStream() override {
@@ -28,7 +29,9 @@ class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer,
   }
 
   void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
-    Write(net::EncodeFrame(header, payload, nullptr));
+    // What lies lower in a server's arena is needed sooner by the next forward pass.
+    const auto rank = header.has_chunk() ? std::optional(header.chunk().offset()) : std::nullopt;
+    Write(net::EncodeFrame(header, payload, nullptr), rank);
   }
 
  private:
@@ -40,7 +43,8 @@ class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer,
     return absl::OkStatus();
   }
   void OnEnd(const absl::Status& status) override {
-    handler_.OnClosed(closed_by_us_ ? absl::OkStatus() : net::EndOfStream(status, "the server closed the stream"));
+    handler_.OnClosed(closed_by_us_ ? absl::OkStatus()
+                                    : net::EndOfStream(status, "the server closed the stream"));
   }
 
   FrameHandler& handler_;

@@ -83,7 +83,8 @@ void Heartbeats::Beat(int server, const v1::HeartbeatRequest& request, std::chro
   if (status.ok()) {
     connection_.NoteClock(server, sent, response.clock_unix_nanos());
     failed = response.state() == v1::STATE_FAILED;
-    if (failed) status = absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
+    if (failed)
+      status = absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
     if (response.state() == v1::STATE_FINISHED) status = TrainingIsOver();
   }
   // Perhaps it does not know us because it is new itself, or its part is served elsewhere.
@@ -97,8 +98,8 @@ void Heartbeats::Beat(int server, const v1::HeartbeatRequest& request, std::chro
       if (server == 0) waiting_for_ = response.waiting_for();
       return;
     }
-    // What was asked of a part that has moved must be asked elsewhere. Else it cannot be reached now, and a step that needs it
-    // says so.
+    // What was asked of a part that has moved must be asked elsewhere. Else it cannot be reached now, and a
+    // step that needs it says so.
     const bool final = failed || absl::IsAborted(status) || IsOver(status);
     if (!moved && !final) return;
     if (!moved) failure_.Update(status);

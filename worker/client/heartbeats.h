@@ -1,6 +1,6 @@
-// Keeps a worker's leases on all servers, and learns from the answers what the worker's calls should know: that the job has
-// failed or is over, that the lease is lost, that another server serves a part now. From a thread for each server: who
-// stands still, and is looked for elsewhere, costs no lease on the others.
+// Keeps a worker's leases on all servers, and learns from the answers what the worker's calls should know:
+// that the job has failed or is over, that the lease is lost, that another server serves a part now. From a
+// thread for each server: who stands still, and is looked for elsewhere, costs no lease on the others.
 #pragma once
 
 #include <chrono>
@@ -34,12 +34,14 @@ class Heartbeats {
   };
 
   // `connection` outlives it.
-  Heartbeats(Connection& connection, Options options) : connection_(connection), options_(std::move(options)) {}
+  Heartbeats(Connection& connection, Options options)
+      : connection_(connection), options_(std::move(options)) {}
   ~Heartbeats() { Stop(); }
 
   // Stop() comes first.
   void Start(const Member& member) ABSL_LOCKS_EXCLUDED(mutex_);
-  // And forgets what was found. At most a heartbeat's limit, a quarter of the lease, and the time of a look elsewhere.
+  // And forgets what was found. At most a heartbeat's limit, a quarter of the lease, and the time of a look
+  // elsewhere.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   // As Stop(), but what was found stays, and nothing is waited for. Any thread.
   void StopSoon() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -54,7 +56,8 @@ class Heartbeats {
  private:
   void Run(int server, const Member& member) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetReport(v1::WorkerReport report) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Beat(int server, const v1::HeartbeatRequest& request, std::chrono::milliseconds timeout) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Beat(int server, const v1::HeartbeatRequest& request, std::chrono::milliseconds timeout)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   Connection& connection_;
   const Options options_;
@@ -65,7 +68,7 @@ class Heartbeats {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::string waiting_for_ ABSL_GUARDED_BY(mutex_);
   v1::WorkerReport report_ ABSL_GUARDED_BY(mutex_);  // the last
-  std::vector<Thread> threads_;  // [server]
+  std::vector<Thread> threads_;                      // [server]
 };
 
 }  // namespace cairn::client

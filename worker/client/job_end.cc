@@ -33,7 +33,8 @@ absl::Status CheckGoesOn(const v1::ConnectResponse& described) {
   return described.state() == v1::STATE_FINISHED ? TrainingIsOver() : absl::OkStatus();
 }
 
-absl::Status AwaitEnd(Connection& connection, int worker, Duration patience, absl::FunctionRef<absl::Status()> watch) {
+absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
+                      absl::FunctionRef<absl::Status()> watch) {
   v1::WaitRequest request;
   request.set_condition(v1::CONDITION_OVER);
   request.set_worker(worker);
@@ -80,7 +81,8 @@ absl::Status EndServers(Connection& connection) {
       std::this_thread::sleep_for(backoff.Next());
     }
     if (absl::IsUnavailable(status)) {
-      connection.Say(absl::StrCat(connection.NameOf(server), " was lost before it was told that training is over"));
+      connection.Say(
+          absl::StrCat(connection.NameOf(server), " was lost before it was told that training is over"));
     } else {
       first.Update(Annotate(status, absl::StrCat("ending ", connection.NameOf(server))));
     }

@@ -11,20 +11,22 @@
 
 namespace cairn::client {
 
-// What calls end with when the chief has ended the job in the meantime: OUT_OF_RANGE. To a worker that is no failure.
+// What calls end with when the chief has ended the job in the meantime: OUT_OF_RANGE. To a worker that is no
+// failure.
 absl::Status TrainingIsOver();
 bool IsOver(const absl::Status& status);
 // OK unless the server has been told that training is over.
 absl::Status CheckGoesOn(const v1::ConnectResponse& described);
 
-// For a worker that has left with all its work done: returns OK when training is over, or no server is left to ask.
-// ABORTED when a server has lost its variables first: the job is set back, and there may be work for it again. `watch` runs
-// every two seconds while servers answer; its error ends the wait. OK, too, when no version has changed on any server
-// for `patience`, and the failure of a job that fails.
-absl::Status AwaitEnd(Connection& connection, int worker, Duration patience, absl::FunctionRef<absl::Status()> watch);
+// For a worker that has left with all its work done: returns OK when training is over, or no server is left
+// to ask. ABORTED when a server has lost its variables first: the job is set back, and there may be work for
+// it again. `watch` runs every two seconds while servers answer; its error ends the wait. OK, too, when no
+// version has changed on any server for `patience`, and the failure of a job that fails.
+absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
+                      absl::FunctionRef<absl::Status()> watch);
 
-// The chief's: tells every server that training is over. One that cannot be reached has 10 s to come back and be told;
-// it takes nothing with it any more, so its loss is said and is no failure.
+// The chief's: tells every server that training is over. One that cannot be reached has 10 s to come back and
+// be told; it takes nothing with it any more, so its loss is said and is no failure.
 absl::Status EndServers(Connection& connection);
 
 }  // namespace cairn::client

@@ -26,8 +26,7 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 // "mode: async here, sync", and where the second is is said by others; nothing when they agree.
 void Compare(absl::string_view what, const std::string& here, const std::string& there,
              std::vector<std::string>* differences) {
-  if (here != there)
-    differences->push_back(absl::StrCat(what, ": ", here, " here, ", there));
+  if (here != there) differences->push_back(absl::StrCat(what, ": ", here, " here, ", there));
 }
 
 // What an optimizer's configuration says, by name: "learning_rate", "schedule decay_steps".

@@ -26,8 +26,8 @@ struct IntendedJob {
   const std::vector<net::VariableInfo>& variables;
 };
 
-// What is understood otherwise elsewhere, "mode: sync here, async on the servers; ..."; empty when both mean the
-// same job.
+// What is understood otherwise elsewhere, "mode: sync here, async on the servers; ..."; empty when both mean
+// the same job.
 std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, absl::string_view where);
 
 // The job as the servers have it.
@@ -66,8 +66,8 @@ class FirstValues final : public StateSource {
   const std::vector<float> values_;
 };
 
-// The chief's: see TrainingClient::Initialise(). `begun`: the last generation that the caller has begun, -1 before the
-// first; each try begins a later one, whatever becomes of it.
+// The chief's: see TrainingClient::Initialise(). `begun`: the last generation that the caller has begun, -1
+// before the first; each try begins a later one, whatever becomes of it.
 absl::Status InitialiseServers(Connection& connection, const IntendedJob& intended, int64_t split_bytes,
                                StateSource& source, int64_t* begun);
 

@@ -177,7 +177,8 @@ absl::StatusOr<Transport> ParseTransport(absl::string_view word) {
   return absl::InvalidArgumentError(absl::StrCat("'", word, "' is none of auto, shm, unix, tcp"));
 }
 
-std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other, const LocalTransportOptions& options) {
+std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other,
+                                          const LocalTransportOptions& options) {
   return std::make_unique<LocalStub>(std::move(other), options);
 }
 

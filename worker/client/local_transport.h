@@ -36,6 +36,7 @@ struct LocalTransportOptions {
   std::function<void(const std::string&)> say{};
 };
 
-std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other, const LocalTransportOptions& options);
+std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other,
+                                          const LocalTransportOptions& options);
 
 }  // namespace cairn::client

@@ -56,8 +56,13 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
         flush();
       if (chunk_floats == 0) chunk_offset = at;
       const int64_t count = std::min(extent.count - done, net::kMaxPayloadFloats - chunk_floats);
-      chunk.push_back(
-          buffer.subspan(static_cast<size_t>(extent.local_offset + done), static_cast<size_t>(count)));
+      const auto run =
+          buffer.subspan(static_cast<size_t>(extent.local_offset + done), static_cast<size_t>(count));
+      if (!chunk.empty() && chunk.back().end() == run.begin()) {
+        chunk.back() = {chunk.back().data(), chunk.back().size() + run.size()};
+      } else {
+        chunk.push_back(run);
+      }
       chunk_floats += count;
       done += count;
     }

@@ -17,7 +17,8 @@ namespace cairn::client {
 // How numbers travel.
 struct Wire {
   v1::Encoding encoding = v1::ENCODING_FLOAT32;
-  // Of 16 bits: as many floats as the server's arena has, for what is on its way. Like a buffer that is sent from.
+  // Of 16 bits: as many floats as the server's arena has, for what is on its way. Like a buffer that is sent
+  // from.
   absl::Span<float> room{};
 };
 

@@ -33,8 +33,8 @@ class ServerSession final : private FrameHandler {
   // need neither), or the reason why the stream has ended; then neither callback is called.
   absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, OnChunk on_chunk, OnDone on_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // `payload`: runs that together are what `chunk` says, at most 1 MiB. Their memory stays unchanged until the request is
-  // done or the session destroyed.
+  // `payload`: runs that together are what `chunk` says, at most 1 MiB. Their memory stays unchanged until
+  // the request is done or the session destroyed.
   void SendChunk(uint64_t request_id, const v1::Chunk& chunk, net::FloatSpans payload);
   void SendEnd(uint64_t request_id);
 

@@ -52,8 +52,8 @@ absl::Status StepPushes::Learn(const LearntJob& job, const std::vector<net::Vari
   MutexLock lock(mutex_);
   compressed_.reset();
   if (compresses) {
-    compressed_ = std::make_unique<CompressedGradients>(job.layout, variables, encodings_, job.job.topk_fraction(),
-                                                        options_.wire);
+    compressed_ = std::make_unique<CompressedGradients>(job.layout, variables, encodings_,
+                                                        job.job.topk_fraction(), options_.wire);
   }
   for (v1::Encoding& encoding : encodings_) {
     if (net::GradientCodecOf(encoding) != nullptr) encoding = v1::ENCODING_FLOAT32;
@@ -70,6 +70,7 @@ void StepPushes::Begin(const Step& step) {
   std::vector<std::unique_ptr<ServerSession>> broken;  // closed outside the lock
   MutexLock lock(mutex_);
   ++attempt_;
+  arrivals_.Begin(job_->layout);
   if (compressed_ != nullptr) compressed_->BeginStep();
   for (int server = 0; server < connection_.num_servers(); ++server) {
     Push& push = pushes_[static_cast<size_t>(server)];
@@ -124,18 +125,24 @@ ServerSession::OnDone StepPushes::OnDone(int server, uint64_t attempt, FirstValu
     if (attempt != attempt_ || pushes_.empty()) return;
     if (result.ok() && first_values != nullptr) TraceAnswer(server, *first_values);
     pushes_[static_cast<size_t>(server)].done = std::move(result);
+    arrivals_.Close(server);
     changed_.NotifyAll();
   };
 }
 
 ServerSession::OnChunk StepPushes::ReceiveAnswer(int server) {
-  ServerSession::OnChunk into = ReceiveInto(job_->layout.extents_on(server), step_.values);
-  if (options_.wire == nullptr) return into;
-  return [into = std::move(into), wire = options_.wire](const v1::Chunk& chunk, net::Payload payload) {
+  return [this, server, into = ReceiveInto(job_->layout.extents_on(server), step_.values),
+          wire = options_.wire](const v1::Chunk& chunk, net::Payload payload) {
     const int64_t bytes = net::PayloadBytes(payload);
-    wire->pull_bytes.Add(bytes);
-    wire->pull_float32_bytes.Add(net::CodecOf(chunk.encoding()) == nullptr ? bytes : chunk.count() * 4);
-    return into(chunk, payload);
+    const int64_t elements = net::CodecOf(chunk.encoding()) == nullptr ? bytes / 4 : chunk.count();
+    if (wire != nullptr) {
+      wire->pull_bytes.Add(bytes);
+      wire->pull_float32_bytes.Add(elements * 4);
+    }
+    if (!arrivals_.Admit(server, chunk.offset(), elements)) return absl::OkStatus();
+    CAIRN_RETURN_IF_ERROR(into(chunk, payload));
+    arrivals_.Add(server, chunk.offset(), elements);
+    return absl::OkStatus();
   };
 }
 
@@ -147,14 +154,16 @@ void StepPushes::Announce(int variable) {
       Push& push = pushes_[static_cast<size_t>(extent.server)];
       const auto& ready = compressed_->ready(extent.server);
       int64_t floats = 0;
-      for (size_t i = push.compressed_sent; i < ready.size(); ++i) floats += static_cast<int64_t>(ready[i].payload.size());
+      for (size_t i = push.compressed_sent; i < ready.size(); ++i)
+        floats += static_cast<int64_t>(ready[i].payload.size());
       if (push.announced_elements + floats >= kSendElements) SendAnnounced(extent.server);
     }
     return;
   }
   for (const net::Extent& extent : job_->layout.extents_of(variable)) {
     Announce(extent, encodings_[static_cast<size_t>(variable)]);
-    if (pushes_[static_cast<size_t>(extent.server)].announced_elements >= kSendElements) SendAnnounced(extent.server);
+    if (pushes_[static_cast<size_t>(extent.server)].announced_elements >= kSendElements)
+      SendAnnounced(extent.server);
   }
 }
 
@@ -179,7 +188,8 @@ void StepPushes::SendAnnounced(int server) {
   }
   if (traced_ && push.began == 0 && push.announced_elements > 0) push.began = TraceNanos(Now());
   for (auto& [encoding, extents] : push.announced) {
-    for (const net::Extent& extent : extents) bytes += extent.count * (encoding == v1::ENCODING_FLOAT32 ? 4 : 2);
+    for (const net::Extent& extent : extents)
+      bytes += extent.count * (encoding == v1::ENCODING_FLOAT32 ? 4 : 2);
     std::sort(extents.begin(), extents.end(),
               [](const net::Extent& a, const net::Extent& b) { return a.server_offset < b.server_offset; });
     SendExtents(*push.session, push.request_id, extents, step_.gradients,
@@ -194,6 +204,8 @@ void StepPushes::SendAnnounced(int server) {
 }
 
 void StepPushes::End() {
+  deadline_ = Now() + options_.step_timeout;
+  moves_at_end_ = connection_.moves();
   MutexLock lock(mutex_);
   for (int server = 0; server < connection_.num_servers(); ++server) {
     SendAnnounced(server);
@@ -229,7 +241,6 @@ StepPushes::Unanswered StepPushes::FindUnanswered() const {
 // All servers at once: a synchronous round closes when the push is on all of them, so the answer of one may
 // depend on the repeated push to another.
 absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
-  const TimePoint deadline = Now() + options_.step_timeout;
   net::Backoff backoff(StreamOf(options_.task));
   TimePoint next_said = Now() + kSayEvery;
   TimePoint next_complaint = Now();
@@ -241,15 +252,17 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
         CAIRN_RETURN_IF_ERROR(options_.failure());
         const auto waits_for = [&] {
           const std::string round = options_.waiting_for();
-          return absl::StrCat(connection_.NameOf(unanswered.waiting[0]), round.empty() ? "" : "; the round waits for ", round);
+          return absl::StrCat(connection_.NameOf(unanswered.waiting[0]),
+                              round.empty() ? "" : "; the round waits for ", round);
         };
         const TimePoint now = Now();
-        if (now >= deadline) return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for()));
+        if (now >= deadline_)
+          return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for()));
         if (now >= next_said) {
           next_said += kSayEvery;
           connection_.Say(absl::StrCat("step ", step_.number, " waits for ", waits_for()));
         }
-        changed_.WaitUntil(mutex_, std::min(deadline, next_said));
+        changed_.WaitUntil(mutex_, std::min(deadline_, next_said));
       }
       if (unanswered.failed.empty()) {
         std::vector<v1::Done> answers;
@@ -257,8 +270,9 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
         return answers;
       }
     }
-    if (Now() >= deadline) return unanswered.failure;
-    if (!IsWorthRepeating(unanswered.failure)) {  // perhaps only there, and another server serves the part now
+    if (Now() >= deadline_) return unanswered.failure;
+    if (!IsWorthRepeating(
+            unanswered.failure)) {  // perhaps only there, and another server serves the part now
       const int moves = connection_.moves();
       for (int server : unanswered.failed) {
         if (connection_.replicated()) (void)connection_.Describe(server);
@@ -267,8 +281,8 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
     }
     if (Now() >= next_complaint) {
       next_complaint = Now() + kSayEvery;
-      connection_.Say(
-          absl::StrCat("step ", step_.number, ": ", unanswered.failure.message(), "; the push will be sent again"));
+      connection_.Say(absl::StrCat("step ", step_.number, ": ", unanswered.failure.message(),
+                                   "; the push will be sent again"));
     }
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(options_.failure());
@@ -308,6 +322,14 @@ absl::Status StepPushes::Repeat(int server) {
   return absl::OkStatus();
 }
 
+bool StepPushes::AwaitValues(int variable) {
+  // What takes longer Await() sees to: it speaks of it, and repeats.
+  return arrivals_.Await(variable, Now() + kSayEvery, [this] {
+    if (connection_.moves() != moves_at_end_) return absl::UnavailableError("a part has moved");
+    return options_.failure();
+  });
+}
+
 void StepPushes::Settle(absl::Span<const v1::Done> answers) {
   MutexLock lock(mutex_);
   if (compressed_ == nullptr) return;
@@ -323,6 +345,7 @@ void StepPushes::Drop() {
 }
 
 void StepPushes::Wake() {
+  arrivals_.Wake();
   MutexLock lock(mutex_);
   changed_.NotifyAll();
 }
@@ -338,12 +361,14 @@ void StepPushes::TracePush(int server) {
                           .end = push.sent,
                           .step = options_.trace->step(),
                           .bytes = push.bytes});
-  options_.trace->Record(
-      {.kind = TraceEvent::Kind::kFlowOut,
-       .lane = TraceLane::kPush,
-       .index = server,
-       .begin = std::max(push.began, push.sent - 1),  // within the slice
-       .flow = {.worker = step_.worker, .server = server, .incarnation = step_.incarnation, .number = step_.number}});
+  options_.trace->Record({.kind = TraceEvent::Kind::kFlowOut,
+                          .lane = TraceLane::kPush,
+                          .index = server,
+                          .begin = std::max(push.began, push.sent - 1),  // within the slice
+                          .flow = {.worker = step_.worker,
+                                   .server = server,
+                                   .incarnation = step_.incarnation,
+                                   .number = step_.number}});
 }
 
 void StepPushes::TraceAnswer(int server, int64_t first_values) const {

@@ -1,5 +1,5 @@
-// The pushes of one step, one to each server: gradients go as they are announced, the values of the answers come into a
-// buffer, and what is lost on the way is sent again.
+// The pushes of one step, one to each server: gradients go as they are announced, the values of the answers
+// come into a buffer, and what is lost on the way is sent again.
 //
 //   Begin ─► Announce... ─► End ─► Await ─► Settle        Drop: after a step that failed
 //
@@ -23,6 +23,7 @@
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
 #include "common/net/placement.h"
+#include "worker/client/arrivals.h"
 #include "worker/client/compressed_gradients.h"
 #include "worker/client/connection.h"
 #include "worker/client/job_setup.h"
@@ -38,7 +39,8 @@ class StepPushes {
     Duration step_timeout;
     TraceRecorder* trace = nullptr;  // may be
     WireMeters* wire = nullptr;      // may be
-    // What heartbeats have found, asked while answers are awaited: why none should be; for whom the round waits, as ps/0 said.
+    // What heartbeats have found, asked while answers are awaited: why none should be; for whom the round
+    // waits, as ps/0 said.
     std::function<absl::Status()> failure;
     std::function<std::string()> waiting_for;
   };
@@ -59,25 +61,32 @@ class StepPushes {
   StepPushes(const StepPushes&) = delete;
   StepPushes& operator=(const StepPushes&) = delete;
 
-  // Which job the steps from now on are of; `job` and `variables` stay as they are until the next call. INVALID_ARGUMENT
-  // for encodings that are unknown here or do not suit the variables.
-  absl::Status Learn(const LearntJob& job, const std::vector<net::VariableInfo>& variables) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Which job the steps from now on are of; `job` and `variables` stay as they are until the next call.
+  // INVALID_ARGUMENT for encodings that are unknown here or do not suit the variables.
+  absl::Status Learn(const LearntJob& job, const std::vector<net::VariableInfo>& variables)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Begin(const Step& step) ABSL_LOCKS_EXCLUDED(mutex_);
   // The gradient of this variable is final. Once for each between Begin and End.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   // All are.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The answers [server]. Broken streams are opened again and pushes repeated until the step's limit: DEADLINE_EXCEEDED or
-  // UNAVAILABLE then name the server and what the round waits for. ABORTED when a server has been restarted; what
-  // Options::failure says.
+  // The answers [server]. Broken streams are opened again and pushes repeated until the step's limit after
+  // End(): DEADLINE_EXCEEDED or UNAVAILABLE then name the server and what the round waits for. ABORTED when a
+  // server has been restarted; what Options::failure says.
   absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of the answers, those that are parts of updates: what compression left out of the others is kept for the next step.
+  // Of the answers, those that are parts of updates: what compression left out of the others is kept for the
+  // next step.
   void Settle(absl::Span<const v1::Done> answers) ABSL_LOCKS_EXCLUDED(mutex_);
+  // After End(): waits until the variable's new values are in Step::values. False: they will not be before
+  // the answers are here.
+  bool AwaitValues(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What AwaitValues() told of is what the answers left; else they are incomplete.
+  bool values_intact() const { return arrivals_.intact(); }
   // Ends the streams: nothing of a step is sent or received any more.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Await() looks anew at Options::failure, and at where the servers' parts are.
+  // Who waits looks anew at Options::failure, and at where the servers' parts are.
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -98,7 +107,8 @@ class StepPushes {
     std::vector<int> failed;   // servers whose answer is a failure, or whose stream broke
     absl::Status failure;      // of one of those: the first that is not UNAVAILABLE, else the first; names it
   };
-  // When the first values of an answer came: set by one callback of a stream, read by a later one. Null: not wanted.
+  // When the first values of an answer came: set by one callback of a stream, read by a later one. Null: not
+  // wanted.
   using FirstValuesAt = std::shared_ptr<int64_t>;
 
   void Start(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -127,6 +137,9 @@ class StepPushes {
   Step step_;
   std::vector<int64_t> base_versions_;
   bool traced_ = false;
+  TimePoint deadline_;    // of the answers
+  int moves_at_end_ = 0;  // Connection::moves()
+  Arrivals arrivals_;     // outlives the sessions
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -70,7 +70,8 @@ absl::Status TrainingClient::WaitReady(const v1::Job& job) {
 
 absl::Status TrainingClient::Join() {
   CAIRN_RETURN_IF_ERROR(Persist([this] { return JoinOnce(); }));
-  heartbeats_.Start({.worker = worker_, .incarnation = incarnation_, .lease = FromSeconds(job_.job.lease_seconds())});
+  heartbeats_.Start(
+      {.worker = worker_, .incarnation = incarnation_, .lease = FromSeconds(job_.job.lease_seconds())});
   return PullForStep();
 }
 
@@ -134,7 +135,8 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
       if (absl::IsAborted(described.status())) return described.status();
       if (described.ok()) CAIRN_RETURN_IF_ERROR(CheckGoesOn(*described));
     }
-    const bool transient = IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || connection_->moves() != moves;
+    const bool transient =
+        IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || connection_->moves() != moves;
     if (!transient || Now() >= deadline) return status;
     if (Now() >= next_said) {
       next_said += kSayEvery;
@@ -199,7 +201,8 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
     const auto s = static_cast<size_t>(server);
     if (encoding != editions_encoding_ || editions[s] != editions_[s]) continue;
     for (const net::Extent& extent : job_.layout.extents_on(server)) {  // which did not travel
-      std::copy_n(parameters_.data() + extent.local_offset, extent.count, incoming_.data() + extent.local_offset);
+      std::copy_n(parameters_.data() + extent.local_offset, extent.count,
+                  incoming_.data() + extent.local_offset);
     }
   }
   std::swap(parameters_, incoming_);
@@ -274,6 +277,7 @@ absl::Status TrainingClient::Write(absl::Span<const float> values) {
 void TrainingClient::BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) {
   CAIRN_CHECK(static_cast<int64_t>(gradients.size()) == size_);
   heartbeats_.set_step(++step_);
+  push_ended_ = false;
   pushes_.Begin({.worker = worker_,
                  .incarnation = incarnation_,
                  .number = step_,
@@ -288,8 +292,13 @@ void TrainingClient::Announce(int variable) {
   pushes_.Announce(variable);
 }
 
+absl::Span<const float> TrainingClient::ComingParameters() {
+  if (!std::exchange(push_ended_, true)) pushes_.End();
+  return incoming_.span();
+}
+
 absl::StatusOr<StepResult> TrainingClient::FinishStep() {
-  pushes_.End();
+  if (!std::exchange(push_ended_, true)) pushes_.End();
   auto result = AwaitAnswers();
   if (!result.ok()) pushes_.Drop();
   return result;
@@ -316,6 +325,8 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
     pull_again |= job_.one_log && versions.back() != versions[0];
   }
   pushes_.Settle(*answers);
+  pull_again |= !pushes_.values_intact();
+  result.as_awaited = !pull_again;
   work_ = answers->front().work();
   const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
   // A repeated push whose answer was lost comes back without values: read them anew, of one version.

@@ -7,9 +7,9 @@
 //             └─────────────────────── Reconnect ◄────────────────────┘ this worker its lease
 //
 // One step is one round trip per server: the gradients go up while backward still runs, and the values that
-// the update left come back in the answer, of a synchronous job while gradients still go up. Values arrive in a second
-// buffer and are swapped in by FinishStep,
-// so parameters() never changes under a running computation.
+// the update left come back in the answer, of a synchronous job while gradients still go up. Values arrive in
+// a second buffer and are swapped in by FinishStep, so parameters() never changes under a running
+// computation. A forward pass may begin on those that have come (AwaitComing).
 //
 // Calls come from one thread, but for Announce (any). Every call that waits has a limit.
 #pragma once
@@ -87,8 +87,8 @@ class TrainingClient final : public Exchange {
 
   // --- Steps ---
 
-  // Values of one version, in the variables' order; after a join and a step, as they travel in this job (Job.wire).
-  // Constant between FinishStep and FinishStep.
+  // Values of one version, in the variables' order; after a join and a step, as they travel in this job
+  // (Job.wire). Constant between FinishStep and FinishStep.
   absl::Span<const float> parameters() const override { return parameters_.span(); }
   // Where parameters() lie, now or later, for as long as this object lives.
   std::array<absl::Span<const float>, 2> parameter_buffers() const override {
@@ -114,6 +114,9 @@ class TrainingClient final : public Exchange {
   // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0
   // examples not needed.
   void Announce(int variable) override;
+  // Ends the push.
+  absl::Span<const float> ComingParameters() override;
+  bool AwaitComing(int variable) override { return pushes_.AwaitValues(variable); }
   // Waits for the answers; afterwards parameters() are the values that the decision about the push left.
   // Broken streams are opened again and pushes repeated until the step's limit: DEADLINE_EXCEEDED or
   // UNAVAILABLE then name the server and what the round waits for. ABORTED when a server has been restarted
@@ -124,8 +127,8 @@ class TrainingClient final : public Exchange {
   // values that there are then. UNAVAILABLE, saying what is missing, when the step's limit is over.
   absl::Status AwaitWork() override;
 
-  // Pulls the current values, exact whatever the job's wire is: of one version on all servers, but in an asynchronous job whose optimizer takes
-  // no norms.
+  // Pulls the current values, exact whatever the job's wire is: of one version on all servers, but in an
+  // asynchronous job whose optimizer takes no norms.
   absl::Status Pull() override;
 
   // --- The chief's, between steps ---
@@ -158,8 +161,8 @@ class TrainingClient final : public Exchange {
   void Leave(v1::LeaveReason reason, const std::string& message) override;
   // The chief's: waits until all other workers have left or lost their lease.
   absl::Status WaitForOthers(Duration timeout) override;
-  // After Leave(), everybody's but the chief's: waits for the end of training where the job may be set back before
-  // (client::AwaitEnd); its patience is the step's limit.
+  // After Leave(), everybody's but the chief's: waits for the end of training where the job may be set back
+  // before (client::AwaitEnd); its patience is the step's limit.
   absl::Status AwaitEnd() override;
   // The chief's: tells every server that training is over.
   absl::Status Finish() override;
@@ -210,6 +213,7 @@ class TrainingClient final : public Exchange {
   v1::Work work_;
   int64_t position_ = 0;
   int64_t step_ = 0;
+  bool push_ended_ = true;  // that of step_
   int64_t reads_ = 0;
   int64_t amendments_ = 0;
 

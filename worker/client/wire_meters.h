@@ -1,5 +1,5 @@
-// What a worker's gradients and values took on the wire, and what their encodings left out. Thread-safe; written by the
-// client, read by those who look.
+// What a worker's gradients and values took on the wire, and what their encodings left out. Thread-safe;
+// written by the client, read by those who look.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,11 @@
 namespace cairn::client {
 
 struct WireMeters {
-  // Payloads of pushes and of the values in their answers, and what they take in float32. What is sent again counts again.
+  // Payloads of pushes and of the values in their answers, and what they take in float32. What is sent again
+  // counts again.
   Counter push_bytes, push_float32_bytes, pull_bytes, pull_float32_bytes;
-  // Of gradients in an encoding that is for them alone, with what was kept back before: sums of squares of all elements, and
-  // of what did not travel of each.
+  // Of gradients in an encoding that is for them alone, with what was kept back before: sums of squares of
+  // all elements, and of what did not travel of each.
   std::atomic<double> squares{0}, missing_squares{0};
 
   // How much did not travel: the length of that as a part of the whole's; 0 where everything does.

@@ -106,7 +106,8 @@ absl::Status Damaged(absl::string_view how) {
 
 // "3 which argument": a status code and a message, of a child that may have lost its mind.
 absl::Status ReadReport(absl::string_view report) {
-  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(report, absl::MaxSplits(' ', 1));
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(report, absl::MaxSplits(' ', 1));
   int code = 0;
   if (!absl::SimpleAtoi(parts.first, &code) || code <= 0 ||
       code > static_cast<int>(absl::StatusCode::kUnauthenticated)) {

@@ -130,7 +130,7 @@ std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file
     names[layer.name] = &layer;
     paths[layer.path] = &layer;
   }
-  const auto all = [&](const auto& map, std::string ModelLayer::*key) {
+  const auto all = [&](const auto& map, std::string ModelLayer::* key) {
     return map.size() == file.size() && file.size() == model.size() &&
            std::all_of(model.begin(), model.end(),
                        [&](const auto& layer) { return map.count(layer.*key) > 0; });

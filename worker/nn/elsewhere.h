@@ -1,5 +1,5 @@
-// Parts of a divided model that other processes compute, as the pipeline of this one sees them: what comes from
-// them, and the way to them. The pipeline's side of it is Pipeline::Finish() and the calls beside it.
+// Parts of a divided model that other processes compute, as the pipeline of this one sees them: what comes
+// from them, and the way to them. The pipeline's side of it is Pipeline::Finish() and the calls beside it.
 //
 // Called by the devices' threads.
 #pragma once
@@ -21,8 +21,8 @@ class Elsewhere {
  public:
   virtual ~Elsewhere() = default;
 
-  // What another process has computed, and the schedule says has come: host memory, until the call's end. An error
-  // when it has not come whole.
+  // What another process has computed, and the schedule says has come: host memory, until the call's end. An
+  // error when it has not come whole.
   virtual absl::StatusOr<const float*> Received(const Crossing& what) = 0;
   // What goes to process `task`; copied before this returns. `completes`: it is the last of this part's work
   // for this micro-batch that goes there.

@@ -41,8 +41,10 @@ absl::Status GradientDownload::End() {
 
 absl::Status GradientDownload::Send() {
   const Piece& piece = pieces_[next_++];
-  CAIRN_RETURN_IF_ERROR(device_.CopyToHost(from_ + piece.begin, to_ + piece.begin,
-                                           (piece.end - piece.begin) * int64_t{sizeof(float)}));
+  if (from_ != to_) {
+    CAIRN_RETURN_IF_ERROR(device_.CopyToHost(from_ + piece.begin, to_ + piece.begin,
+                                             (piece.end - piece.begin) * int64_t{sizeof(float)}));
+  }
   return piece.arrived->Set();
 }
 

@@ -19,7 +19,8 @@ namespace cairn::nn {
 
 class GradientDownload {
  public:
-  // `from` on the device, `to` on the host: [model.num_parameters()].
+  // `from` on the device, `to` on the host: [model.num_parameters()]. Where they are the same gradients stay
+  // where they are, and a piece has arrived when it has been computed.
   GradientDownload(const Model& model, kernels::Device& device, const float* from, float* to)
       : model_(model), device_(device), from_(from), to_(to) {}
 

@@ -106,8 +106,8 @@ class Layer {
   virtual std::optional<std::array<int64_t, 2>> max_pooling() const { return std::nullopt; }
 
   // Adds what the layer does in inference to `onnx` and returns its output. `variables` in the order of
-  // Variables(), borrowed for the call. UNIMPLEMENTED where ONNX has no operations for it; the caller adds the
-  // layer's name.
+  // Variables(), borrowed for the call. UNIMPLEMENTED where ONNX has no operations for it; the caller adds
+  // the layer's name.
   virtual absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> /*inputs*/,
                                            absl::Span<const OnnxVariable> /*variables*/,
                                            OnnxBuilder& /*onnx*/) const {

@@ -1,7 +1,6 @@
 #include "worker/nn/mirrored_replica.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
 #include "worker/nn/announcer.h"
+#include "worker/nn/gradient_sum.h"
 
 namespace cairn::nn {
 namespace {
@@ -17,13 +17,13 @@ namespace {
 struct Mirror {
   DeviceThread* thread = nullptr;
   std::unique_ptr<Replica> replica{};  // the thread's
-  AlignedBuffer gradients{};           // [num_parameters]
   absl::StatusOr<BatchResult> result = BatchResult();
 };
 
 class MirroredReplica final : public Replica {
  public:
-  MirroredReplica(const Model& model, const LossSpec& loss) : model_(model), loss_(loss) {}
+  MirroredReplica(const Model& model, const LossSpec& loss, std::unique_ptr<GradientSum> sum)
+      : model_(model), loss_(loss), sum_(std::move(sum)) {}
 
   ~MirroredReplica() override {
     for (Mirror& mirror : mirrors_) {
@@ -31,17 +31,18 @@ class MirroredReplica final : public Replica {
     }
   }
 
-  absl::Status Add(DeviceThread& thread, TraceRecorder* trace) {
-    Mirror mirror = {.thread = &thread, .gradients = AlignedBuffer(model_.num_parameters())};
+  absl::Status Add(DeviceThread& thread, TraceRecorder* trace, GradientMemory memory) {
+    Mirror mirror = {.thread = &thread};
     absl::Status status;
     thread.Run([&] {
+      const size_t device = mirrors_.size();
       auto made = Replica::Create(model_, loss_, thread.device(),
-                                  {.recorder = trace, .device = static_cast<int>(mirrors_.size())});
+                                  {.recorder = trace, .device = static_cast<int>(device)}, memory);
       status = made.status();
       if (!made.ok()) return;
       mirror.replica = *std::move(made);
       // That it goes slower otherwise is no reason to stop.
-      static_cast<void>(mirror.replica->Pin(mirror.gradients.span()));
+      if (memory == GradientMemory::kHost) static_cast<void>(mirror.replica->Pin(sum_->part(device)));
     });
     mirrors_.push_back(std::move(mirror));
     return status;
@@ -62,22 +63,19 @@ class MirroredReplica final : public Replica {
       return BatchResult();
     }
     const std::vector<int64_t> begins = Begins(batch);
-    const size_t active = begins.size() - 1;
-    Announcer announcer(active);
-    std::vector<std::atomic<size_t>> arrived(model_.variables().size());
+    Announcer announcer(begins.size() - 1);
+    CAIRN_RETURN_IF_ERROR(sum_->Begin({.begins = begins, .gradients = gradients, .announcer = &announcer}));
     RunAll(begins, announcer, [&](size_t index) {
-      Mirror& mirror = mirrors_[index];
-      mirror.result = mirror.replica->ForwardBackward(
-          parameters, batch.Part(begins[index], begins[index + 1] - begins[index]), mirror.gradients.span(),
-          [&](int variable) {
-            // Whoever is last adds up, in everybody's order.
-            if (arrived[static_cast<size_t>(variable)].fetch_add(1) + 1 < active) return;
-            Average(variable, begins, gradients);
-            announcer.Announce(variable);
-          });
+      mirrors_[index].result = mirrors_[index].replica->ForwardBackward(
+          parameters, batch.Part(begins[index], begins[index + 1] - begins[index]), sum_->part(index),
+          [&](int variable) { sum_->Add(variable); });
     });
-    announcer.Await(on_gradient);
-    return Join(begins);
+    absl::Status summed;
+    announcer.Await([&](int announced) { summed.Update(sum_->Tell(announced, on_gradient)); });
+    auto joined = Join(begins);
+    CAIRN_RETURN_IF_ERROR(joined.status());
+    CAIRN_RETURN_IF_ERROR(summed);
+    return joined;
   }
 
   absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
@@ -124,22 +122,6 @@ class MirroredReplica final : public Replica {
     }
   }
 
-  void Average(int variable, const std::vector<int64_t>& begins, absl::Span<float> gradients) const {
-    const ModelVariable& averaged = model_.variables()[static_cast<size_t>(variable)];
-    const int64_t begin = averaged.offset, end = begin + averaged.shape.num_elements();
-    float* const sum = gradients.data();
-    for (size_t index = 0; index + 1 < begins.size(); ++index) {
-      const float* const part = mirrors_[index].gradients.data();
-      const auto share = static_cast<float>(static_cast<double>(begins[index + 1] - begins[index]) /
-                                            static_cast<double>(begins.back()));
-      if (index == 0) {
-        for (int64_t i = begin; i < end; ++i) sum[i] = share * part[i];
-      } else {
-        for (int64_t i = begin; i < end; ++i) sum[i] += share * part[i];
-      }
-    }
-  }
-
   absl::StatusOr<BatchResult> Join(const std::vector<int64_t>& begins) {
     const int64_t floats = begins.back() * model_.output_shape().num_elements();
     if (floats > outputs_.size()) outputs_ = AlignedBuffer(floats);
@@ -161,6 +143,7 @@ class MirroredReplica final : public Replica {
 
   const Model& model_;
   const LossSpec loss_;
+  const std::unique_ptr<GradientSum> sum_;
   std::vector<Mirror> mirrors_;
   AlignedBuffer outputs_;
 };
@@ -169,9 +152,17 @@ class MirroredReplica final : public Replica {
 
 absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const LossSpec& loss,
                                                              absl::Span<DeviceThread* const> threads,
-                                                             TraceRecorder* trace) {
-  auto replica = std::make_unique<MirroredReplica>(model, loss);
-  for (DeviceThread* const thread : threads) CAIRN_RETURN_IF_ERROR(replica->Add(*thread, trace));
+                                                             TraceRecorder* trace,
+                                                             std::unique_ptr<kernels::DeviceGroup> group) {
+  const GradientMemory memory = group == nullptr ? GradientMemory::kHost : GradientMemory::kDevice;
+  std::unique_ptr<GradientSum> sum;
+  if (group == nullptr) {
+    sum = MakeHostGradientSum(model, threads.size());
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(sum, MakeGroupGradientSum(model, threads, std::move(group)));
+  }
+  auto replica = std::make_unique<MirroredReplica>(model, loss, std::move(sum));
+  for (DeviceThread* const thread : threads) CAIRN_RETURN_IF_ERROR(replica->Add(*thread, trace, memory));
   return std::unique_ptr<Replica>(std::move(replica));
 }
 

@@ -1,9 +1,10 @@
-// A model in inference as a graph of ONNX's operations, opset 17, without protobuf: worker/export writes it to a
-// file.
+// A model in inference as a graph of ONNX's operations, opset 17, without protobuf: worker/export writes it
+// to a file.
 //
-// Layers add their nodes to an OnnxBuilder (Layer::ToOnnx). Keras' images are channels last, ONNX's convolutions
-// want channels first: a value is kept in the layout it came in, and turned when somebody asks for the other
-// one, once. So a chain of convolutions is turned at its ends alone, and what is flattened has Keras' order.
+// Layers add their nodes to an OnnxBuilder (Layer::ToOnnx). Keras' images are channels last, ONNX's
+// convolutions want channels first: a value is kept in the layout it came in, and turned when somebody asks
+// for the other one, once. So a chain of convolutions is turned at its ends alone, and what is flattened has
+// Keras' order.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +51,8 @@ struct OnnxGraph {
     Shape shape;  // without the batch, which has no size of its own in the file
   };
   std::string name;
-  std::vector<Port> inputs;  // float32, as the model has them; one per InputLayer
-  Port output;               // float32
+  std::vector<Port> inputs;     // float32, as the model has them; one per InputLayer
+  Port output;                  // float32
   std::vector<OnnxNode> nodes;  // inputs before their users
   std::vector<OnnxTensor> constants;
 };
@@ -83,8 +84,8 @@ class OnnxBuilder {
   // `name`: of a node's output, in this layout; `shape`: without the batch, channels last.
   OnnxValue FromChannelsLast(std::string name, const Shape& shape);
   OnnxValue FromChannelsFirst(std::string name, const Shape& shape);
-  // What treats all elements alike, in the layout that is there: `compute` gets the inputs' names and returns the
-  // output's. Inputs of one shape, or all of them with channels first.
+  // What treats all elements alike, in the layout that is there: `compute` gets the inputs' names and returns
+  // the output's. Inputs of one shape, or all of them with channels first.
   OnnxValue Elementwise(absl::Span<const OnnxValue> inputs,
                         absl::FunctionRef<std::string(const std::vector<std::string>&)> compute);
 
@@ -92,8 +93,9 @@ class OnnxBuilder {
   // Returns the output's name: "LAYER/OP_TYPE", and a number where that is taken.
   std::string Add(absl::string_view op_type, std::vector<std::string> inputs,
                   std::vector<OnnxAttribute> attributes = {});
-  // The name of a variable's values, under its own name in the order of axes that `permutation` gives (none: as it is) and
-  // of `shape` (none: of that order's). Of a layer that is called again, what it was the first time.
+  // The name of a variable's values, under its own name in the order of axes that `permutation` gives (none:
+  // as it is) and of `shape` (none: of that order's). Of a layer that is called again, what it was the first
+  // time.
   std::string Weights(const OnnxVariable& variable, absl::Span<const int> permutation = {},
                       const Shape& shape = {});
   // The name of constants of this layer.
@@ -118,7 +120,8 @@ class OnnxBuilder {
   std::string layer_;              // whose nodes are being added
 };
 
-// `parameters` in the model's flat order. UNIMPLEMENTED naming the layer that ONNX's operations do not express.
+// `parameters` in the model's flat order. UNIMPLEMENTED naming the layer that ONNX's operations do not
+// express.
 absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters);
 
 }  // namespace cairn::nn

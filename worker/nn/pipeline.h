@@ -1,6 +1,7 @@
-// The engine of a divided model: its parts' cells, the devices of this process, and the schedule that they work
-// by. A batch passes the devices in micro-batches, so that they work at the same time. Some of the parts may be
-// other processes': what these have done, and what they have computed, comes in by Finish() and Elsewhere.
+// The engine of a divided model: its parts' cells, the devices of this process, and the schedule that they
+// work by. A batch passes the devices in micro-batches, so that they work at the same time. Some of the parts
+// may be other processes': what these have done, and what they have computed, comes in by Finish() and
+// Elsewhere.
 //
 //   one process:  PipelineReplica      several: worker/split, where each has a Pipeline of its own parts
 //
@@ -37,20 +38,20 @@ class Pipeline {
     LossSpec loss;
     absl::Span<DeviceThread* const> threads;  // [device of this process] each has a node
     PipelinePlaces places;
-    int64_t micro_batches = 1;      // of a batch, or fewer where it has fewer examples
+    int64_t micro_batches = 1;       // of a batch, or fewer where it has fewer examples
     TraceRecorder* trace = nullptr;  // may be
     Elsewhere* elsewhere = nullptr;  // null where all parts are here
   };
-  // Model, threads, trace and `elsewhere` must outlive it. UNIMPLEMENTED for devices that compute in float16, which
-  // scale the loss of a whole model.
+  // Model, threads, trace and `elsewhere` must outlive it. UNIMPLEMENTED for devices that compute in float16,
+  // which scale the loss of a whole model.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Options options);
   ~Pipeline();
 
   struct Call {
-    absl::Span<const float> parameters;  // those of our parts, in the model's flat order
+    absl::Span<const float> parameters;     // those of our parts, in the model's flat order
     absl::Span<const float* const> inputs;  // [model input] of the whole batch, those that our parts read
-    BatchView batch;                     // with targets and weights where the last part is here
-    absl::Span<float> gradients;         // as parameters; empty in an evaluation
+    BatchView batch;                        // with targets and weights where the last part is here
+    absl::Span<float> gradients;            // as parameters; empty in an evaluation
     bool training = false;
     float* outputs = nullptr;  // [examples, output_shape], where the last part is here
     int others = 0;            // so many processes will say OtherDone()
@@ -59,13 +60,13 @@ class Pipeline {
     kernels::LossSums sums{};  // where the last part is here
     double penalty = 0;        // of our parts
   };
-  // Does our parts of a batch. `started` is called before anything is computed: from there until Run() returns, the
-  // others are heard. `on_gradient`: Replica::ForwardBackward().
+  // Does our parts of a batch. `started` is called before anything is computed: from there until Run()
+  // returns, the others are heard. `on_gradient`: Replica::ForwardBackward().
   absl::StatusOr<Result> Run(const Call& call, absl::FunctionRef<void()> started,
                              absl::FunctionRef<void(int variable)> on_gradient);
 
-  // What the others say while a call runs; otherwise it is not heard. Another process has done this, and all of
-  // it that we need is here.
+  // What the others say while a call runs; otherwise it is not heard. Another process has done this, and all
+  // of it that we need is here.
   void Finish(int part, int micro_batch, bool backward) ABSL_LOCKS_EXCLUDED(mutex_);
   // A gradient that another process computes is there.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -220,12 +220,12 @@ absl::Status PipelineCells::SendElsewhere(int part, int micro_batch, bool backwa
        backward ? shape_.input_gradients_to[index] : shape_.outputs_to[index]) {
     for (const int slot : one.slots) {
       const auto at = static_cast<size_t>(slot);
-      CAIRN_ASSIGN_OR_RETURN(const float* const host, backward ? cell.input_gradients[at]->Receive()
-                                                               : cell.outputs[at]->Receive());
+      CAIRN_ASSIGN_OR_RETURN(const float* const host,
+                             backward ? cell.input_gradients[at]->Receive() : cell.outputs[at]->Receive());
       const int64_t floats = backward ? cell.plan->input_floats(at) : cell.plan->output_floats(at);
-      shape_.elsewhere->Send(
-          one.task, {.part = part, .slot = slot, .micro_batch = micro_batch, .backward = backward},
-          {host, static_cast<size_t>(floats)}, /*completes=*/slot == one.slots.back());
+      shape_.elsewhere->Send(one.task,
+                             {.part = part, .slot = slot, .micro_batch = micro_batch, .backward = backward},
+                             {host, static_cast<size_t>(floats)}, /*completes=*/slot == one.slots.back());
     }
   }
   return absl::OkStatus();
@@ -262,12 +262,13 @@ absl::Status PipelineCells::GatherGradients(int part, int micro_batch, PipelineL
         CAIRN_RETURN_IF_ERROR(first ? lane.device().CopyOnDevice(gradient, sum, floats)
                                     : cell.plan->AddToOutputGradient(output, gradient));
       } else {
-        CAIRN_ASSIGN_OR_RETURN(
-            const float* const host,
-            shape_.is_here(reader.part)
-                ? At(reader.part, micro_batch).input_gradients[input]->Receive()
-                : shape_.elsewhere->Received(
-                      {.part = reader.part, .slot = reader.input, .micro_batch = micro_batch, .backward = true}));
+        CAIRN_ASSIGN_OR_RETURN(const float* const host,
+                               shape_.is_here(reader.part)
+                                   ? At(reader.part, micro_batch).input_gradients[input]->Receive()
+                                   : shape_.elsewhere->Received({.part = reader.part,
+                                                                 .slot = reader.input,
+                                                                 .micro_batch = micro_batch,
+                                                                 .backward = true}));
         if (first) {
           CAIRN_RETURN_IF_ERROR(lane.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
         } else {

@@ -49,11 +49,11 @@ struct PipelineShape {
   std::vector<ModelPart> parts;
   std::vector<int> device_of_part;  // -1: another process'
   std::vector<int> task_of_part;
-  int task = 0;  // this process
+  int task = 0;                              // this process
   std::vector<std::vector<int>> parts_with;  // [variable of the model] rising
   // [part][output] those that give a gradient back, the last part first: the order in which they are added.
   std::vector<std::vector<std::vector<Reader>>> readers;
-  std::vector<std::vector<bool>> leaves;  // [part][output] another device reads it
+  std::vector<std::vector<bool>> leaves;                            // [part][output] another device reads it
   std::vector<std::vector<Export>> outputs_to, input_gradients_to;  // [part] by rising task
 
   bool same_device(int a, int b) const {

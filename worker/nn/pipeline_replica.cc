@@ -44,14 +44,14 @@ class PipelineReplica final : public Replica {
     const auto floats = static_cast<size_t>(batch.examples * model_.output_shape().num_elements());
     if (static_cast<int64_t>(floats) > outputs_.size())
       outputs_ = AlignedBuffer(static_cast<int64_t>(floats));
-    CAIRN_ASSIGN_OR_RETURN(const Pipeline::Result computed,
-                           pipeline_->Run({.parameters = parameters,
-                                           .inputs = inputs_.Split(batch),
-                                           .batch = batch,
-                                           .gradients = gradients,
-                                           .training = training,
-                                           .outputs = outputs_.data()},
-                                          [] {}, on_gradient));
+    CAIRN_ASSIGN_OR_RETURN(const Pipeline::Result computed, pipeline_->Run(
+                                                                {.parameters = parameters,
+                                                                 .inputs = inputs_.Split(batch),
+                                                                 .batch = batch,
+                                                                 .gradients = gradients,
+                                                                 .training = training,
+                                                                 .outputs = outputs_.data()},
+                                                                [] {}, on_gradient));
     BatchResult result = {.sums = computed.sums, .outputs = absl::MakeConstSpan(outputs_.data(), floats)};
     result.sums.loss += computed.penalty * static_cast<double>(batch.examples);
     return result;

@@ -21,9 +21,9 @@
 namespace cairn::nn {
 
 // `device_of` [node of the model]: of `threads`, each of which has a node. A batch is divided into
-// `micro_batches`, or fewer where it has fewer examples. `model`, the threads and `trace`, which may be null, must outlive the replica.
-// Errors as of Replica::Create(); UNIMPLEMENTED for devices that compute in float16, which scale the loss of
-// a whole model.
+// `micro_batches`, or fewer where it has fewer examples. `model`, the threads and `trace`, which may be null,
+// must outlive the replica. Errors as of Replica::Create(); UNIMPLEMENTED for devices that compute in
+// float16, which scale the loss of a whole model.
 absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model, const LossSpec& loss,
                                                              absl::Span<DeviceThread* const> threads,
                                                              absl::Span<const int> device_of,

@@ -37,8 +37,8 @@ class PipelineSchedule {
   // All is to be done, again.
   void Start();
   // The device's next task: blocks until one can be done; none when all of its tasks are done, or one failed
-  // anywhere. There is no limit to that: another device is at work on what is waited for, or another process, which
-  // fails the schedule when it is lost.
+  // anywhere. There is no limit to that: another device is at work on what is waited for, or another process,
+  // which fails the schedule when it is lost.
   std::optional<Task> Next(int device);
   // The same, and none where it would block.
   std::optional<Task> TryNext(int device);

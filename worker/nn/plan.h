@@ -71,7 +71,10 @@ class Plan {
 
   // The same one by one, as parts need it. Loss(): of the last part; with `gradient` it writes the gradient
   // that Backward() begins with. Penalties(): of an evaluation; Backward() does it by itself.
-  absl::Status Forward(Values values, absl::Span<const float* const> inputs, bool training);
+  // `await` is asked before a variable is read: CANCELLED when it says no.
+  absl::Status Forward(
+      Values values, absl::Span<const float* const> inputs, bool training,
+      absl::FunctionRef<bool(int variable)> await = [](int) { return true; });
   absl::Status Loss(const Batch& batch, bool gradient);
   absl::Status Backward(Values values, Gradients gradients, OnGradient on_gradient);
   absl::Status Penalties(Values values);
@@ -108,7 +111,7 @@ class Plan {
   };
   // A layer, or a reorder between two layers.
   struct Step {
-    std::string what;  // "layer 'conv2d'", for messages
+    std::string what;            // "layer 'conv2d'", for messages
     const char* kept = nullptr;  // likewise, by the recorder of a timeline, if there is one
     const char* name() const { return kept == nullptr ? what.c_str() : kept; }
     std::unique_ptr<LayerOp> op{};

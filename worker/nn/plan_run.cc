@@ -6,8 +6,10 @@ namespace cairn::nn {
 
 using kernels::TensorDesc;
 
-absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs, bool training) {
-  const DeviceTrace trace = training ? spec_.trace : DeviceTrace();  // an evaluation is one slice of the trainer's
+absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs, bool training,
+                           absl::FunctionRef<bool(int variable)> await) {
+  const DeviceTrace trace =
+      training ? spec_.trace : DeviceTrace();  // an evaluation is one slice of the trainer's
   const DeviceWork forward(trace, TraceLane::kForward, "forward", device_);
   for (size_t i = 0; i < inputs.size(); ++i) values_[i].data = inputs[i];
   for (Step& step : steps_) {
@@ -20,6 +22,7 @@ absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs,
       continue;
     }
     for (size_t i = 0; i < step.variables.size(); ++i) {
+      if (!await(step.variables[i])) return absl::CancelledError("its variables have not come");
       step.variable_pointers[i] = values[static_cast<size_t>(step.variables[i])];
     }
     const DeviceWork work(trace, TraceLane::kForward, step.name(), device_);

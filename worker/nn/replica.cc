@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,7 @@ struct Prepared {
 class DeviceReplica final : public Replica {
  public:
   DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device, DeviceCopy parameters,
-                DeviceCopy gradients, DeviceTrace trace)
+                std::optional<DeviceCopy> gradients, DeviceTrace trace)
       : model_(model),
         loss_(loss),
         device_(device),
@@ -57,17 +58,21 @@ class DeviceReplica final : public Replica {
     }
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
-    // For the device's profiler: from the second step on nothing within it is asked for one by one (Record()).
+    // For the device's profiler: from the second step on nothing within it is asked for one by one
+    // (Record()).
     const DeviceWork step({}, TraceLane::kStep, "step", device_);
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
-    CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
     if (device_.host_memory_is_device_memory()) {
-      CAIRN_RETURN_IF_ERROR(prepared->plan->ForwardBackward(
-          uploaded.values, uploaded.batch, GradientsFrom(gradients.data()), [&](int variable) {
+      const bool ahead = std::exchange(ahead_, std::nullopt) == Forwarded::Of(parameters, batch);
+      if (!ahead) CAIRN_RETURN_IF_ERROR(Forward(*prepared, uploaded, batch, [](int) { return true; }));
+      CAIRN_RETURN_IF_ERROR(prepared->plan->Loss(uploaded.batch, /*gradient=*/true));
+      CAIRN_RETURN_IF_ERROR(
+          prepared->plan->Backward(uploaded.values, GradientsFrom(gradients.data()), [&](int variable) {
             on_gradient(variable);
             return absl::OkStatus();
           }));
     } else {
+      CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
       CAIRN_RETURN_IF_ERROR(prepared->plan->scales_loss() ? RunScaled(*prepared, uploaded, gradients)
                                                           : RunAway(*prepared, uploaded, gradients));
       CAIRN_RETURN_IF_ERROR(prepared->download->Announce(on_gradient));
@@ -75,7 +80,23 @@ class DeviceReplica final : public Replica {
     return Result(*prepared);
   }
 
+  bool runs_ahead() const override { return device_.host_memory_is_device_memory(); }
+
+  void ForwardAhead(absl::Span<const float> parameters, const BatchView& batch,
+                    absl::FunctionRef<bool(int variable)> await) override {
+    ahead_.reset();
+    if (!runs_ahead() || batch.examples == 0 || !CheckBatch(model_, loss_, parameters, batch).ok()) return;
+    const auto prepared = PreparedFor(batch.examples);
+    if (!prepared.ok()) return;
+    const auto uploaded = Upload(**prepared, parameters, batch);
+    if (!uploaded.ok() || !Forward(**prepared, *uploaded, batch, await).ok()) return;
+    ahead_ = Forwarded::Of(parameters, batch);
+  }
+
+  void DropForward() override { ahead_.reset(); }
+
   absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
+    ahead_.reset();
     CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
     if (batch.examples == 0) return BatchResult{};
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
@@ -106,9 +127,30 @@ class DeviceReplica final : public Replica {
     Plan::Batch batch;
   };
 
+  // Of what a forward pass has been run.
+  struct Forwarded {
+    const float* parameters = nullptr;
+    const float* inputs = nullptr;
+    int64_t examples = 0;
+    uint64_t seed = 0;
+
+    static Forwarded Of(absl::Span<const float> parameters, const BatchView& batch) {
+      return {parameters.data(), batch.inputs.data(), batch.examples, batch.seed};
+    }
+    friend bool operator==(const Forwarded&, const Forwarded&) = default;
+  };
+
+  // Where the host's memory is the device's.
+  absl::Status Forward(Prepared& prepared, const Uploaded& uploaded, const BatchView& batch,
+                       absl::FunctionRef<bool(int variable)> await) {
+    CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
+    return prepared.plan->Forward(uploaded.values, uploaded.batch.inputs, /*training=*/true, await);
+  }
+
   // A step on a device with memory of its own, down to the gradients' and outputs' copies to the host.
   absl::Status RunAway(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
-    float* const device_gradients = gradients_.Target(gradients.data());
+    float* const device_gradients =
+        gradients_.has_value() ? gradients_->Target(gradients.data()) : gradients.data();
     const bool weighted = uploaded.batch.weights != nullptr;
     bool again = prepared.download != nullptr && prepared.download->to() == gradients.data();
     if (!again) {
@@ -125,7 +167,7 @@ class DeviceReplica final : public Replica {
     };
     if (!again || prepared.recorded_weights != weighted) prepared.recording = nullptr;
     // The first step is not recorded: libraries set themselves up in it.
-    if (again && prepared.recording == nullptr && IsPinned(gradients)) {
+    if (again && prepared.recording == nullptr && CanBeRecorded(gradients)) {
       CAIRN_ASSIGN_OR_RETURN(prepared.recording, device_.Record(work));
       prepared.recorded_weights = weighted;
     }
@@ -149,7 +191,9 @@ class DeviceReplica final : public Replica {
     return absl::OkStatus();
   }
 
-  bool IsPinned(absl::Span<const float> host) const {
+  // Gradients that the device reaches at its own pace.
+  bool CanBeRecorded(absl::Span<const float> host) const {
+    if (!gradients_.has_value()) return true;
     return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& entry) {
       return entry.second != nullptr && entry.first.data() <= host.data() &&
              host.data() + host.size() <= entry.first.data() + entry.first.size();
@@ -258,24 +302,30 @@ class DeviceReplica final : public Replica {
   const LossSpec loss_;
   kernels::Device& device_;
   const DeviceTrace trace_;
-  DeviceCopy parameters_, gradients_;
+  DeviceCopy parameters_;
+  std::optional<DeviceCopy> gradients_;  // none: they are given in the device's memory
   LossScale loss_scale_;
   InputSplitter inputs_;
   std::vector<const float*> values_;                       // [variable] set for the call, like the next two
   std::vector<float*> targets_;                            // [variable]
   std::vector<const float*> input_pointers_;               // [input]
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
+  std::optional<Forwarded> ahead_;                         // its activations are in its plan
   std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const LossSpec& loss,
-                                                         kernels::Device& device, DeviceTrace trace) {
+                                                         kernels::Device& device, DeviceTrace trace,
+                                                         GradientMemory gradients) {
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   CAIRN_ASSIGN_OR_RETURN(auto parameters, DeviceCopy::Create(device, model.num_parameters(), "parameters"));
-  CAIRN_ASSIGN_OR_RETURN(auto gradients, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
-  return std::make_unique<DeviceReplica>(model, loss, device, std::move(parameters), std::move(gradients),
+  std::optional<DeviceCopy> copied;
+  if (gradients == GradientMemory::kHost) {
+    CAIRN_ASSIGN_OR_RETURN(copied, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
+  }
+  return std::make_unique<DeviceReplica>(model, loss, device, std::move(parameters), std::move(copied),
                                          trace);
 }
 

@@ -36,7 +36,8 @@ Head::Head(Options options, const nn::Pipeline::Options& pipeline)
     : options_(std::move(options)),
       model_(pipeline.model),
       loss_(pipeline.loss),
-      mailbox_([this](const v1::SplitPiece& piece, absl::Span<const float> values) { SendPiece(piece, values); }),
+      mailbox_(
+          [this](const v1::SplitPiece& piece, absl::Span<const float> values) { SendPiece(piece, values); }),
       inputs_(pipeline.model),
       links_(options_.partners.size()),
       last_beat_(Now()) {}
@@ -47,8 +48,9 @@ absl::StatusOr<std::unique_ptr<Head>> Head::Create(Options options, nn::Pipeline
   CAIRN_ASSIGN_OR_RETURN(head->pipeline_, nn::Pipeline::Create(pipeline));
   head->mailbox_.SetPipeline(head->pipeline_.get());
   head->FindNeeds();
-  head->beats_ = std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, head->options_.lease / 4),
-                                          [raw = head.get()] { raw->Beat(); });
+  head->beats_ =
+      std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, head->options_.lease / 4),
+                               [raw = head.get()] { raw->Beat(); });
   return head;
 }
 
@@ -102,7 +104,8 @@ absl::StatusOr<nn::BatchResult> Head::ForwardBackward(absl::Span<const float> pa
   return RunUntilDone({parameters, batch, gradients, /*training=*/true}, on_gradient);
 }
 
-absl::StatusOr<nn::BatchResult> Head::Evaluate(absl::Span<const float> parameters, const nn::BatchView& batch) {
+absl::StatusOr<nn::BatchResult> Head::Evaluate(absl::Span<const float> parameters,
+                                               const nn::BatchView& batch) {
   CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
   if (batch.examples == 0) return nn::BatchResult();
   return RunUntilDone({parameters, batch, {}, /*training=*/false}, [](int) {});
@@ -127,7 +130,8 @@ absl::StatusOr<nn::BatchResult> Head::RunUntilDone(const Batch& batch,
     result = RunOnce(again, [&](int variable) {
       if (!told.insert(variable).second) return;
       const nn::ModelVariable& held = model_.variables()[static_cast<size_t>(variable)];
-      std::copy_n(again_.data() + held.offset, held.shape.num_elements(), batch.gradients.data() + held.offset);
+      std::copy_n(again_.data() + held.offset, held.shape.num_elements(),
+                  batch.gradients.data() + held.offset);
       on_gradient(variable);
     });
   }
@@ -183,7 +187,8 @@ absl::StatusOr<nn::BatchResult> Head::RunOnce(const Batch& batch,
   incoming_.Clear();
   CAIRN_RETURN_IF_ERROR(ours.status());
   nn::BatchResult result = {.sums = ours->sums, .outputs = absl::MakeConstSpan(outputs_.data(), floats)};
-  result.sums.loss += theirs.sums.loss + (ours->penalty + theirs.penalty) * static_cast<double>(batch.view.examples);
+  result.sums.loss +=
+      theirs.sums.loss + (ours->penalty + theirs.penalty) * static_cast<double>(batch.view.examples);
   result.sums.examples += theirs.sums.examples;
   return result;
 }
@@ -284,8 +289,8 @@ absl::Status Head::OnFrame(Link& link, const v1::RingHeader& header, net::Payloa
       OnDone(link, header.split().done());
       return absl::OkStatus();
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("split: a partner's frame of kind ", header.kind_case(), ".", header.split().kind_case()));
+      return absl::InvalidArgumentError(absl::StrCat("split: a partner's frame of kind ", header.kind_case(),
+                                                     ".", header.split().kind_case()));
   }
 }
 
@@ -361,9 +366,9 @@ void Head::Beat() {
       links.push_back(link);
       if (now - link->heard > options_.lease) silent.push_back(link);
       if (in_call_ && !link->done && now - call_began_ > options_.step_timeout) {
-        late = absl::DeadlineExceededError(
-            absl::StrCat(link->name(), " has not done its part of a batch within ",
-                         ToSeconds(options_.step_timeout), " s"));
+        late = absl::DeadlineExceededError(absl::StrCat(link->name(),
+                                                        " has not done its part of a batch within ",
+                                                        ToSeconds(options_.step_timeout), " s"));
       }
     }
   }
@@ -397,8 +402,11 @@ void Head::End(const absl::Status& status) {
     }
     const TimePoint deadline = Now() + kToHear;
     MutexLock lock(mutex_);
-    const auto heard = [&](const auto& link) { return link == nullptr || !link->lost.ok(); };  // it has hung up
-    while (!std::all_of(links.begin(), links.end(), heard) && Now() < deadline) changed_.WaitUntil(mutex_, deadline);
+    const auto heard = [&](const auto& link) {
+      return link == nullptr || !link->lost.ok();
+    };  // it has hung up
+    while (!std::all_of(links.begin(), links.end(), heard) && Now() < deadline)
+      changed_.WaitUntil(mutex_, deadline);
   }
   DropLinks();
 }

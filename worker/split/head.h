@@ -1,8 +1,8 @@
-// The head of a group of workers that a model is divided over: the replica that its trainer calls. It computes the
-// parts of its own task, gives its partners theirs of every batch, and gets their gradients.
+// The head of a group of workers that a model is divided over: the replica that its trainer calls. It
+// computes the parts of its own task, gives its partners theirs of every batch, and gets their gradients.
 //
-// A partner that is lost is waited for, and the batch is done again: with the same values, so to the same bits, and
-// the trainer hears nothing of it. What was told as final is not written a second time.
+// A partner that is lost is waited for, and the batch is done again: with the same values, so to the same
+// bits, and the trainer hears nothing of it. What was told as final is not written a second time.
 //
 // Made and called by cairn-worker's main thread; it and the threads of the links outlive no call.
 #pragma once
@@ -41,7 +41,7 @@ class Head final : public nn::Replica {
     uint64_t cluster_hash = 0;  // 0: not compared
     uint64_t incarnation = 0;   // of this process
     v1::SplitPlan plan;
-    std::vector<PartnerAt> partners;  // [task of the group - 1]
+    std::vector<PartnerAt> partners;            // [task of the group - 1]
     Duration lease = std::chrono::seconds(10);  // a partner that is silent for so long is lost
     Duration connect_timeout = std::chrono::seconds(300);
     Duration step_timeout = std::chrono::seconds(600);  // for a batch
@@ -53,19 +53,20 @@ class Head final : public nn::Replica {
   static absl::StatusOr<std::unique_ptr<Head>> Create(Options options, nn::Pipeline::Options pipeline);
   ~Head() override;
 
-  // Finds all partners, within the connect timeout. UNAVAILABLE naming who was not reached; FAILED_PRECONDITION when
-  // one is of another cluster, or divides another model.
+  // Finds all partners, within the connect timeout. UNAVAILABLE naming who was not reached;
+  // FAILED_PRECONDITION when one is of another cluster, or divides another model.
   absl::Status Reach();
   // The version that the next batch makes, for messages.
   void SetStep(std::function<int64_t()> step) { step_ = std::move(step); }
-  // How this worker's part of the job came out. Partners are told of a success and of a permanent failure, and end as
-  // it did; otherwise they wait for another head.
+  // How this worker's part of the job came out. Partners are told of a success and of a permanent failure,
+  // and end as it did; otherwise they wait for another head.
   void End(const absl::Status& status);
 
-  absl::StatusOr<nn::BatchResult> ForwardBackward(absl::Span<const float> parameters, const nn::BatchView& batch,
-                                                  absl::Span<float> gradients,
+  absl::StatusOr<nn::BatchResult> ForwardBackward(absl::Span<const float> parameters,
+                                                  const nn::BatchView& batch, absl::Span<float> gradients,
                                                   absl::FunctionRef<void(int variable)> on_gradient) override;
-  absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters, const nn::BatchView& batch) override;
+  absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters,
+                                           const nn::BatchView& batch) override;
   absl::Status Pin(absl::Span<const float> host) override { return pipeline_->Pin(host); }
   void Unpin() override { pipeline_->Unpin(); }
 
@@ -93,13 +94,15 @@ class Head final : public nn::Replica {
 
   absl::StatusOr<nn::BatchResult> RunUntilDone(const Batch& batch,
                                                absl::FunctionRef<void(int variable)> on_gradient);
-  absl::StatusOr<nn::BatchResult> RunOnce(const Batch& batch, absl::FunctionRef<void(int variable)> on_gradient);
+  absl::StatusOr<nn::BatchResult> RunOnce(const Batch& batch,
+                                          absl::FunctionRef<void(int variable)> on_gradient);
   void Expect(const Batch& batch);
   void Give(size_t partner, const Batch& batch);
   void SendPiece(const v1::SplitPiece& piece, absl::Span<const float> values) ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<Link> link(size_t partner) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  absl::Status OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload);
   void OnDone(Link& link, const v1::SplitDone& done) ABSL_LOCKS_EXCLUDED(mutex_);
   void Lose(Link& link, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -129,7 +132,7 @@ class Head final : public nn::Replica {
   TimePoint call_began_ ABSL_GUARDED_BY(mutex_);
   int64_t call_step_ ABSL_GUARDED_BY(mutex_) = 0;
   nn::Pipeline::Result theirs_ ABSL_GUARDED_BY(mutex_);  // what the partners' parts came to
-  TimePoint last_beat_;  // the beats' thread's
+  TimePoint last_beat_;                                  // the beats' thread's
   std::unique_ptr<Ticker> beats_;
 };
 

@@ -97,8 +97,8 @@ void Head::DropLinks() {
 }
 
 void Head::Drop(std::shared_ptr<Link> link) {
-  // Others hold it for the length of a Send(), which does not block. A stream's own thread, which may be one of
-  // them, must not be the one that waits for its end.
+  // Others hold it for the length of a Send(), which does not block. A stream's own thread, which may be one
+  // of them, must not be the one that waits for its end.
   while (link != nullptr && link.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

@@ -11,7 +11,8 @@
 namespace cairn::split {
 
 struct Head::Link final : allreduce::RingHandler {
-  Link(Head& head_in, size_t partner_in) : head(head_in), partner(partner_in), heard(std::chrono::steady_clock::now()) {}
+  Link(Head& head_in, size_t partner_in)
+      : head(head_in), partner(partner_in), heard(std::chrono::steady_clock::now()) {}
 
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload payload) override {
     return head.OnFrame(*this, header, payload);

@@ -20,8 +20,8 @@ absl::StatusOr<Incoming::Taken> Incoming::Take(const v1::SplitPiece& piece, net:
   const int64_t floats = bytes / int64_t{sizeof(float)};
   const auto refuse = [&](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "split: ", bytes, " bytes at ", piece.offset(), " of ", v1::SplitKind_Name(piece.kind()), " ", piece.index(),
-        ".", piece.slot(), " of micro-batch ", piece.micro_batch(), ", ", why...));
+        "split: ", bytes, " bytes at ", piece.offset(), " of ", v1::SplitKind_Name(piece.kind()), " ",
+        piece.index(), ".", piece.slot(), " of micro-batch ", piece.micro_batch(), ", ", why...));
   };
   float* to = nullptr;
   {

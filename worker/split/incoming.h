@@ -1,5 +1,5 @@
-// What is expected of the other end of a link, and where it goes: pieces are checked and put together. Owned by a
-// head or a partner; any thread, each thing from one.
+// What is expected of the other end of a link, and where it goes: pieces are checked and put together. Owned
+// by a head or a partner; any thread, each thing from one.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class Incoming {
  public:
   // Nothing is expected.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
-  // `size` floats, to `to`, of what `piece` names by kind, index, slot and micro-batch. They are written until
-  // Clear().
+  // `size` floats, to `to`, of what `piece` names by kind, index, slot and micro-batch. They are written
+  // until Clear().
   void Expect(const v1::SplitPiece& piece, float* to, int64_t size) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Taken {

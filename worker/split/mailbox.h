@@ -1,7 +1,8 @@
-// What a pipeline's parts of one process and those of others send each other: activations and their gradients.
-// Between the pipeline, whose Elsewhere it is, and the links of a head or a partner.
+// What a pipeline's parts of one process and those of others send each other: activations and their
+// gradients. Between the pipeline, whose Elsewhere it is, and the links of a head or a partner.
 //
-// One thread begins and ends calls; OnPiece() comes from the links' threads, what is Elsewhere's from the devices'.
+// One thread begins and ends calls; OnPiece() comes from the links' threads, what is Elsewhere's from the
+// devices'.
 #pragma once
 
 #include <cstdint>

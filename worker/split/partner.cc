@@ -58,7 +58,8 @@ void Partner::FindNeeds() {
   for (size_t part = 0; part < shape.parts.size(); ++part) {
     if (!shape.is_here(static_cast<int>(part))) continue;
     last_ = last_ || shape.parts[part].last;
-    variables_.insert(variables_.end(), shape.parts[part].variables.begin(), shape.parts[part].variables.end());
+    variables_.insert(variables_.end(), shape.parts[part].variables.begin(),
+                      shape.parts[part].variables.end());
     for (const int input : shape.parts[part].inputs) {
       if (input < 0) reads_.push_back(nn::Node::OfModelInput(input));
     }
@@ -99,8 +100,8 @@ absl::StatusOr<v1::SplitBegin> Partner::AwaitBatch() {
     if (link_ != nullptr) {
       say_at = now + kSayEvery;
     } else if (now > alone_since_ + options_.connect_timeout) {
-      return absl::UnavailableError(absl::StrCat("waited in vain for ", options_.head_name,
-                                                 ", the head of this group, to come"));
+      return absl::UnavailableError(
+          absl::StrCat("waited in vain for ", options_.head_name, ", the head of this group, to come"));
     } else if (now >= say_at) {
       Say(absl::StrCat("waiting for ", options_.head_name, ", the head of this group, to come"));
       say_at += kSayEvery;
@@ -208,8 +209,7 @@ void Partner::Beat() {
   if (head == nullptr) return;
   SendBeat(*head);
   if (!silent) return;
-  const std::string why =
-      absl::StrCat("not heard of for ", ToSeconds(options_.lease), " s");
+  const std::string why = absl::StrCat("not heard of for ", ToSeconds(options_.lease), " s");
   Lose(head.get(), why);
   head->End(absl::AbortedError(why));
 }

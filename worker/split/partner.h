@@ -1,5 +1,5 @@
-// A worker that computes some parts of a model for the head of its group: serves one batch after another, until the
-// head says that training is over. It reads no data, and no server knows it.
+// A worker that computes some parts of a model for the head of its group: serves one batch after another,
+// until the head says that training is over. It reads no data, and no server knows it.
 //
 //            hello                  begin, and all that comes ahead of it            done
 //   alone ─────────► has a head ───────────────────────────────────────► computes ─────────► has a head
@@ -37,9 +37,9 @@ namespace cairn::split {
 class Partner final : public allreduce::RingHost {
  public:
   struct Options {
-    int worker = 0;         // our index
-    int head = 0;           // its
-    std::string head_name;  // "worker/0 at host:2222"
+    int worker = 0;              // our index
+    int head = 0;                // its
+    std::string head_name;       // "worker/0 at host:2222"
     uint64_t cluster_hash = 0;   // 0: not compared
     uint64_t incarnation = 0;    // of this process
     std::string local_socket{};  // where streams of this host come too; empty: nowhere
@@ -50,15 +50,16 @@ class Partner final : public allreduce::RingHost {
     std::function<void(const std::string&)> say{};
     std::function<bool()> stop{};    // asked again and again; true: CANCELLED. May be null
     TraceRecorder* trace = nullptr;  // may be; is told of each step
-    FaultPoints* faults = nullptr;   // may be; passes "announced" with each gradient, "computed" with each batch
+    FaultPoints* faults =
+        nullptr;  // may be; passes "announced" with each gradient, "computed" with each batch
   };
   // `pipeline`: all but `elsewhere`.
   static absl::StatusOr<std::unique_ptr<Partner>> Create(Options options, nn::Pipeline::Options pipeline);
   // The listener that calls this is gone.
   ~Partner() override;
 
-  // OK when the head has said that training is over, and what it said when that went wrong; UNAVAILABLE when no head
-  // came in time.
+  // OK when the head has said that training is over, and what it said when that went wrong; UNAVAILABLE when
+  // no head came in time.
   absl::Status Serve() ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) override
@@ -82,7 +83,8 @@ class Partner final : public allreduce::RingHost {
   absl::Span<float> ValuesOf(const Flat& flat, int variable) const;
 
   // The head's.
-  absl::Status OnFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnBegin(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -99,23 +101,23 @@ class Partner final : public allreduce::RingHost {
   bool last_ = false;                   // the model's end is ours
   Mailbox mailbox_;
   std::unique_ptr<nn::Pipeline> pipeline_;
-  Flat values_, gradients_;               // in the model's flat order
+  Flat values_, gradients_;  // in the model's flat order
   Incoming incoming_;
   // Of the batch; made when it begins.
-  std::vector<AlignedBuffer> inputs_;     // [model input]
+  std::vector<AlignedBuffer> inputs_;  // [model input]
   AlignedBuffer targets_, weights_, outputs_;
 
   mutable Mutex mutex_;
   CondVar changed_;
   std::shared_ptr<allreduce::RingStream> link_ ABSL_GUARDED_BY(mutex_);  // null: alone
-  TimePoint heard_ ABSL_GUARDED_BY(mutex_);        // of the head
+  TimePoint heard_ ABSL_GUARDED_BY(mutex_);                              // of the head
   TimePoint alone_since_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::SplitBegin> begun_ ABSL_GUARDED_BY(mutex_);  // until it is done
-  int64_t ahead_ ABSL_GUARDED_BY(mutex_) = 0;      // elements that are still to come before it runs
+  int64_t ahead_ ABSL_GUARDED_BY(mutex_) = 0;  // elements that are still to come before it runs
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;       // the last that was begun
+  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;                  // the last that was begun
   std::optional<absl::Status> over_ ABSL_GUARDED_BY(mutex_);  // training is
-  TimePoint last_beat_;                            // the beats' thread's
+  TimePoint last_beat_;                                       // the beats' thread's
   std::unique_ptr<Ticker> beats_;
 };
 

@@ -30,8 +30,8 @@ std::string Differences(const v1::SplitPlan& ours, const v1::SplitPlan& theirs) 
     return absl::StrCat("layers are placed as ", ours.places(), " here, ", theirs.places(), " there");
   }
   if (ours.micro_batches() != theirs.micro_batches()) {
-    return absl::StrCat("a batch is in ", ours.micro_batches(), " micro-batches here, ", theirs.micro_batches(),
-                        " there");
+    return absl::StrCat("a batch is in ", ours.micro_batches(), " micro-batches here, ",
+                        theirs.micro_batches(), " there");
   }
   return "";
 }
@@ -39,12 +39,14 @@ std::string Differences(const v1::SplitPlan& ours, const v1::SplitPlan& theirs) 
 }  // namespace
 
 absl::Status Partner::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
-  const auto refuse = [](const auto&... text) { return absl::FailedPreconditionError(absl::StrCat(text...)); };
+  const auto refuse = [](const auto&... text) {
+    return absl::FailedPreconditionError(absl::StrCat(text...));
+  };
   CAIRN_RETURN_IF_ERROR(allreduce::CheckCaller(request, options_.cluster_hash));
   if (!request.has_plan()) return refuse("its model is divided over workers, and the caller's is not");
   if (request.to() != options_.worker || request.from() != options_.head) {
-    return refuse("it is worker ", options_.worker, " of the group of worker ", options_.head, ", and was called as ",
-                  request.to(), " by ", request.from());
+    return refuse("it is worker ", options_.worker, " of the group of worker ", options_.head,
+                  ", and was called as ", request.to(), " by ", request.from());
   }
   const std::string differences = Differences(options_.plan, request.plan());
   if (!differences.empty()) return refuse("it divides a model otherwise than the caller: ", differences);
@@ -72,8 +74,8 @@ std::shared_ptr<allreduce::RingHandler> Partner::OnStream(std::shared_ptr<allred
 
 absl::Status Partner::OnHello(Inlet& inlet, const v1::RingHello& hello) {
   if (hello.worker() != options_.head) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("split: a stream of worker ", hello.worker(), " where that of ", options_.head, " belongs"));
+    return absl::FailedPreconditionError(absl::StrCat("split: a stream of worker ", hello.worker(),
+                                                      " where that of ", options_.head, " belongs"));
   }
   MutexLock lock(mutex_);
   if (link_ != nullptr || running_) return absl::AbortedError("another head has come");
@@ -105,15 +107,16 @@ absl::Status Partner::OnFrame(Inlet& inlet, const v1::RingHeader& header, net::P
       {
         MutexLock lock(mutex_);
         const auto code = static_cast<absl::StatusCode>(end.code());
-        over_ = absl::Status(code, end.code() == 0 ? "" : absl::StrCat(options_.head_name, ": ", end.message()));
+        over_ =
+            absl::Status(code, end.code() == 0 ? "" : absl::StrCat(options_.head_name, ": ", end.message()));
         changed_.NotifyAll();
       }
       inlet.back->End(absl::OkStatus());
       return absl::OkStatus();
     }
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("split: a head's frame of kind ", header.kind_case(), ".", header.split().kind_case()));
+      return absl::InvalidArgumentError(absl::StrCat("split: a head's frame of kind ", header.kind_case(),
+                                                     ".", header.split().kind_case()));
   }
 }
 
@@ -133,7 +136,8 @@ absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
   incoming_.Clear();
   for (const int variable : variables_) {
     const absl::Span<float> values = ValuesOf(values_, variable);
-    incoming_.Expect(Named(v1::SPLIT_KIND_VALUE, variable), values.data(), static_cast<int64_t>(values.size()));
+    incoming_.Expect(Named(v1::SPLIT_KIND_VALUE, variable), values.data(),
+                     static_cast<int64_t>(values.size()));
   }
   for (const int input : reads_) {
     const auto index = static_cast<size_t>(input);
@@ -163,8 +167,8 @@ absl::Status Partner::OnPiece(const v1::SplitPiece& piece, net::Payload payload)
   {
     MutexLock lock(mutex_);
     if (!begun_.has_value() || ahead_ == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("split: ", v1::SplitKind_Name(piece.kind()), " of ", piece.index(), " in the midst of a batch"));
+      return absl::InvalidArgumentError(absl::StrCat("split: ", v1::SplitKind_Name(piece.kind()), " of ",
+                                                     piece.index(), " in the midst of a batch"));
     }
   }
   CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(piece, payload));

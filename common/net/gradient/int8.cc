@@ -1,5 +1,5 @@
-// Eight bits for each element: the nearest multiple, to even, of its block's scale, which is a 127th of the block's largest
-// magnitude. The error is at most half a scale. An unbiased error needs no feedback.
+// Eight bits for each element: the nearest multiple, to even, of its block's scale, which is a 127th of the
+// block's largest magnitude. The error is at most half a scale. An unbiased error needs no feedback.
 //
 //   payload   scales, one float for each block | one signed byte for each element | zeros up to a whole float
 #include <limits>
@@ -47,9 +47,12 @@ class Int8 final : public GradientCodec {
   bool wants_feedback() const override { return false; }
   Selection Select(absl::Span<const float>, int64_t) const override { return {}; }
 
-  int64_t MostBytes(const Cut& cut, int64_t) const override { return ScaleBytes(cut) + WholeFloats(cut.count); }
+  int64_t MostBytes(const Cut& cut, int64_t) const override {
+    return ScaleBytes(cut) + WholeFloats(cut.count);
+  }
 
-  int64_t Encode(absl::Span<const float> variable, const Selection&, const Cut& cut, char* to) const override {
+  int64_t Encode(absl::Span<const float> variable, const Selection&, const Cut& cut,
+                 char* to) const override {
     char* const bytes = to + ScaleBytes(cut);
     const auto size = static_cast<int64_t>(variable.size());
     ForEachBlock(cut, kBlock, 0, cut.count, [&](int64_t block, int64_t begin, int64_t end) {
@@ -65,27 +68,33 @@ class Int8 final : public GradientCodec {
 
   absl::Status Check(const Cut& cut, absl::Span<const char> payload) const override {
     if (static_cast<int64_t>(payload.size()) != MostBytes(cut, 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is no run of ", cut.count,
-                                                     " numbers in int8, which take ", MostBytes(cut, 0)));
+      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is no run of ",
+                                                     cut.count, " numbers in int8, which take ",
+                                                     MostBytes(cut, 0)));
     }
     for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
       const auto scale = At<float>(payload.data(), block);
       if (!(scale >= 0) || !IsFinite(scale)) {
-        return absl::InvalidArgumentError(absl::StrCat("a chunk in int8: the scale of block ", block, " is ", scale));
+        return absl::InvalidArgumentError(
+            absl::StrCat("a chunk in int8: the scale of block ", block, " is ", scale));
       }
     }
     return absl::OkStatus();
   }
 
-  void Decode(const Cut& cut, absl::Span<const char> payload, int64_t skip, absl::Span<float> to) const override {
+  void Decode(const Cut& cut, absl::Span<const char> payload, int64_t skip,
+              absl::Span<float> to) const override {
     const char* const bytes = payload.data() + ScaleBytes(cut);
-    ForEachBlock(cut, kBlock, skip, static_cast<int64_t>(to.size()), [&](int64_t block, int64_t begin, int64_t end) {
-      Multiply(bytes + begin, end - begin, At<float>(payload.data(), block), to.data() + (begin - skip));
-    });
+    ForEachBlock(
+        cut, kBlock, skip, static_cast<int64_t>(to.size()), [&](int64_t block, int64_t begin, int64_t end) {
+          Multiply(bytes + begin, end - begin, At<float>(payload.data(), block), to.data() + (begin - skip));
+        });
   }
 
  private:
-  static int64_t ScaleBytes(const Cut& cut) { return BlocksOf(cut, kBlock) * static_cast<int64_t>(sizeof(float)); }
+  static int64_t ScaleBytes(const Cut& cut) {
+    return BlocksOf(cut, kBlock) * static_cast<int64_t>(sizeof(float));
+  }
 };
 
 }  // namespace

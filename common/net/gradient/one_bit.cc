@@ -1,8 +1,10 @@
-// One bit for each element, its sign, which says which of its block's two means it becomes: that of the elements without
-// and that of those with a sign (F. Seide et al., "1-bit stochastic gradient descent and its application to data-parallel
-// distributed training of speech DNNs", 2014; there for each column of a matrix, here for each block of 512 elements).
+// One bit for each element, its sign, which says which of its block's two means it becomes: that of the
+// elements without and that of those with a sign (F. Seide et al., "1-bit stochastic gradient descent and its
+// application to data-parallel distributed training of speech DNNs", 2014; there for each column of a matrix,
+// here for each block of 512 elements).
 //
-//   payload   two floats for each block | a bit for each element, from the lowest, 1: has a sign | zeros up to a whole float
+//   payload   two floats for each block | a bit for each element, from the lowest, 1: has a sign | zeros up
+//   to a whole float
 #include "absl/strings/str_cat.h"
 #include "common/net/gradient/parts.h"
 
@@ -89,7 +91,8 @@ class OneBit final : public GradientCodec {
     return MeanBytes(cut) + WholeFloats((cut.count + 7) / 8);
   }
 
-  int64_t Encode(absl::Span<const float> variable, const Selection&, const Cut& cut, char* to) const override {
+  int64_t Encode(absl::Span<const float> variable, const Selection&, const Cut& cut,
+                 char* to) const override {
     const auto size = static_cast<int64_t>(variable.size());
     for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
       // Of the whole block, wherever it is cut.
@@ -105,36 +108,41 @@ class OneBit final : public GradientCodec {
 
   absl::Status Check(const Cut& cut, absl::Span<const char> payload) const override {
     if (static_cast<int64_t>(payload.size()) != MostBytes(cut, 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is no run of ", cut.count,
-                                                     " signs, which take ", MostBytes(cut, 0)));
+      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is no run of ",
+                                                     cut.count, " signs, which take ", MostBytes(cut, 0)));
     }
     for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
       const auto means = At<Means>(payload.data(), block);
       if (!IsFinite(means.without_sign) || !IsFinite(means.with_sign)) {
-        return absl::InvalidArgumentError(absl::StrCat("a chunk of signs: the means of block ", block, " are ",
-                                                       means.without_sign, " and ", means.with_sign));
+        return absl::InvalidArgumentError(absl::StrCat("a chunk of signs: the means of block ", block,
+                                                       " are ", means.without_sign, " and ",
+                                                       means.with_sign));
       }
     }
     return absl::OkStatus();
   }
 
-  void Decode(const Cut& cut, absl::Span<const char> payload, int64_t skip, absl::Span<float> to) const override {
+  void Decode(const Cut& cut, absl::Span<const char> payload, int64_t skip,
+              absl::Span<float> to) const override {
     const char* const bits = payload.data() + MeanBytes(cut);
-    ForEachBlock(cut, kBlock, skip, static_cast<int64_t>(to.size()), [&](int64_t block, int64_t begin, int64_t end) {
-      const auto means = At<Means>(payload.data(), block);
-      const auto one = [&](int64_t i) {
-        const bool sign = (static_cast<unsigned char>(bits[i / 8]) >> (i % 8) & 1) != 0;
-        to[static_cast<size_t>(i - skip)] = sign ? means.with_sign : means.without_sign;
-      };
-      for (; begin < end && begin % 8 != 0; ++begin) one(begin);
-      const int64_t whole = (end - begin) / 8 * 8;
-      Choose(bits + begin / 8, whole, means, to.data() + (begin - skip));
-      for (begin += whole; begin < end; ++begin) one(begin);
-    });
+    ForEachBlock(cut, kBlock, skip, static_cast<int64_t>(to.size()),
+                 [&](int64_t block, int64_t begin, int64_t end) {
+                   const auto means = At<Means>(payload.data(), block);
+                   const auto one = [&](int64_t i) {
+                     const bool sign = (static_cast<unsigned char>(bits[i / 8]) >> (i % 8) & 1) != 0;
+                     to[static_cast<size_t>(i - skip)] = sign ? means.with_sign : means.without_sign;
+                   };
+                   for (; begin < end && begin % 8 != 0; ++begin) one(begin);
+                   const int64_t whole = (end - begin) / 8 * 8;
+                   Choose(bits + begin / 8, whole, means, to.data() + (begin - skip));
+                   for (begin += whole; begin < end; ++begin) one(begin);
+                 });
   }
 
  private:
-  static int64_t MeanBytes(const Cut& cut) { return BlocksOf(cut, kBlock) * static_cast<int64_t>(sizeof(Means)); }
+  static int64_t MeanBytes(const Cut& cut) {
+    return BlocksOf(cut, kBlock) * static_cast<int64_t>(sizeof(Means));
+  }
 };
 
 }  // namespace

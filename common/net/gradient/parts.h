@@ -1,5 +1,5 @@
-// What the codecs of gradients share: numbers at any address, blocks that a chunk has parts of, and loops that are compiled
-// for the processor too.
+// What the codecs of gradients share: numbers at any address, blocks that a chunk has parts of, and loops
+// that are compiled for the processor too.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +9,19 @@
 
 #include "common/net/gradient/codec.h"
 
-// On x86 `body`, an always-inlined function, compiled once more for AVX2, as NAME(args...), which takes the better one. No
-// fused arithmetic: both give the same bits.
+// On x86 `body`, an always-inlined function, compiled once more for AVX2, as NAME(args...), which takes the
+// better one. No fused arithmetic: both give the same bits.
 #define CAIRN_INLINE inline __attribute__((always_inline))
 #if defined(__x86_64__)
-#define CAIRN_VECTOR_FUNCTION(name, body)                                     \
-  template <typename... Args>                                                 \
-  __attribute__((target("avx2"), noinline)) auto name##Avx2(Args... args) {   \
-    return body(args...);                                                     \
-  }                                                                           \
-  template <typename... Args>                                                 \
-  auto name(Args... args) {                                                   \
-    static const bool avx2 = __builtin_cpu_supports("avx2");                  \
-    return avx2 ? name##Avx2(args...) : body(args...);                        \
+#define CAIRN_VECTOR_FUNCTION(name, body)                                   \
+  template <typename... Args>                                               \
+  __attribute__((target("avx2"), noinline)) auto name##Avx2(Args... args) { \
+    return body(args...);                                                   \
+  }                                                                         \
+  template <typename... Args>                                               \
+  auto name(Args... args) {                                                 \
+    static const bool avx2 = __builtin_cpu_supports("avx2");                \
+    return avx2 ? name##Avx2(args...) : body(args...);                      \
   }
 #else
 #define CAIRN_VECTOR_FUNCTION(name, body) \
@@ -66,8 +66,8 @@ inline int64_t BlocksOf(const Cut& cut, int64_t block) {
   return cut.count == 0 ? 0 : (cut.first % block + cut.count + block - 1) / block;
 }
 
-// Calls body(block, begin, end) for each block that elements [skip, skip + count) of the cut have parts of: its number from
-// the cut's first block, and the elements of the cut, from its beginning, that those are.
+// Calls body(block, begin, end) for each block that elements [skip, skip + count) of the cut have parts of:
+// its number from the cut's first block, and the elements of the cut, from its beginning, that those are.
 template <typename Body>
 CAIRN_INLINE void ForEachBlock(const Cut& cut, int64_t block, int64_t skip, int64_t count, Body body) {
   const int64_t phase = cut.first % block;

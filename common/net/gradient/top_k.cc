@@ -1,5 +1,5 @@
-// The elements of a variable that are largest by magnitude, as they are; the others are 0 (A. Aji and K. Heafield, "Sparse
-// communication for distributed gradient descent", 2017).
+// The elements of a variable that are largest by magnitude, as they are; the others are 0 (A. Aji and K.
+// Heafield, "Sparse communication for distributed gradient descent", 2017).
 //
 //   payload   pairs by rising index: the element's place in the chunk, a 32-bit integer | its float
 #include <array>
@@ -54,7 +54,8 @@ CAIRN_INLINE void ForEachSelectedBody(const float* variable, Selection selection
   constexpr int64_t kLanes = 32;
   const auto look = [&](int64_t i) __attribute__((always_inline)) {
     const uint32_t magnitude = MagnitudeOf(variable[i]);
-    if (magnitude > selection.threshold || (magnitude == selection.threshold && i <= selection.last_tie)) take(i);
+    if (magnitude > selection.threshold || (magnitude == selection.threshold && i <= selection.last_tie))
+      take(i);
   };
   int64_t i = cut.first;
   const int64_t end = cut.first + cut.count;
@@ -70,9 +71,7 @@ struct Writer {
   int64_t first;
   int64_t pairs;
   const float* variable;
-  void operator()(int64_t i) {
-    PutAt(to, pairs++, Pair{static_cast<uint32_t>(i - first), variable[i]});
-  }
+  void operator()(int64_t i) { PutAt(to, pairs++, Pair{static_cast<uint32_t>(i - first), variable[i]}); }
 };
 CAIRN_INLINE int64_t WritePairsBody(const float* variable, Selection selection, Cut cut, char* to) {
   Writer writer = {to, cut.first, 0, variable};
@@ -108,17 +107,20 @@ class TopK final : public GradientCodec {
     return selection;
   }
 
-  int64_t MostBytes(const Cut& cut, int64_t most) const override { return std::min(most, cut.count) * kPairBytes; }
+  int64_t MostBytes(const Cut& cut, int64_t most) const override {
+    return std::min(most, cut.count) * kPairBytes;
+  }
 
-  int64_t Encode(absl::Span<const float> variable, const Selection& selection, const Cut& cut, char* to) const override {
+  int64_t Encode(absl::Span<const float> variable, const Selection& selection, const Cut& cut,
+                 char* to) const override {
     return WritePairs(variable.data(), selection, cut, to) * kPairBytes;
   }
 
   absl::Status Check(const Cut& cut, absl::Span<const char> payload) const override {
     const auto bytes = static_cast<int64_t>(payload.size());
     if (bytes % kPairBytes != 0 || bytes / kPairBytes > cut.count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a chunk of ", bytes, " bytes is no run of places and numbers of ", cut.count, " elements"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a chunk of ", bytes, " bytes is no run of places and numbers of ", cut.count, " elements"));
     }
     int64_t before = -1;
     for (int64_t i = 0; i < bytes / kPairBytes; ++i) {
@@ -128,8 +130,8 @@ class TopK final : public GradientCodec {
             absl::StrCat("a chunk of the largest elements: one at place ", pair.index, " of ", cut.count));
       }
       if (pair.index <= before) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("a chunk of the largest elements: place ", pair.index, " comes after place ", before));
+        return absl::InvalidArgumentError(absl::StrCat("a chunk of the largest elements: place ", pair.index,
+                                                       " comes after place ", before));
       }
       if (!IsFinite(pair.value)) {
         return absl::InvalidArgumentError(

@@ -75,7 +75,8 @@ absl::Status CheckGradientWire(const v1::Job& job, absl::Span<const VariableInfo
     if (GradientCodecOf(rule.encoding()) == nullptr) CAIRN_RETURN_IF_ERROR(CheckEncoding(rule.encoding()));
   }
   if (HasTopK(job) && !(job.topk_fraction() > 0 && job.topk_fraction() <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("a fraction of ", job.topk_fraction(), " of each gradient"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a fraction of ", job.topk_fraction(), " of each gradient"));
   }
   std::vector<bool> used(static_cast<size_t>(job.gradient_wire_size()));
   for (const VariableInfo& variable : variables) {
@@ -84,9 +85,9 @@ absl::Status CheckGradientWire(const v1::Job& job, absl::Span<const VariableInfo
   for (int rule = 0; rule < job.gradient_wire_size(); ++rule) {
     const v1::GradientWire& idle = job.gradient_wire(rule);
     if (used[static_cast<size_t>(rule)] || idle.variables() == "*") continue;
-    return absl::InvalidArgumentError(absl::StrCat("no variable goes by '", idle.variables(), "=",
-                                                   EncodingName(idle.encoding()),
-                                                   "': none has such a name, or a later part takes all that do"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no variable goes by '", idle.variables(), "=", EncodingName(idle.encoding()),
+                     "': none has such a name, or a later part takes all that do"));
   }
   return absl::OkStatus();
 }
@@ -95,7 +96,8 @@ std::string DescribeWire(const v1::Job& job) {
   if (job.gradient_wire().empty()) return EncodingName(job.wire());
   std::string text;
   for (const v1::GradientWire& rule : job.gradient_wire()) {
-    absl::StrAppend(&text, text.empty() ? "" : ",", rule.variables() == "*" ? "" : absl::StrCat(rule.variables(), "="),
+    absl::StrAppend(&text, text.empty() ? "" : ",",
+                    rule.variables() == "*" ? "" : absl::StrCat(rule.variables(), "="),
                     EncodingName(rule.encoding()));
   }
   if (HasTopK(job)) absl::StrAppend(&text, " of ", 100 * job.topk_fraction(), " %");

@@ -1,4 +1,5 @@
-// Which encoding each variable's gradient travels in: `--wire_dtype`, and what a job says of it. Pure functions; any thread.
+// Which encoding each variable's gradient travels in: `--wire_dtype`, and what a job says of it. Pure
+// functions; any thread.
 #pragma once
 
 #include <string>
@@ -13,14 +14,14 @@
 
 namespace cairn::net {
 
-// "int8", or "PATTERN=ENCODING,...", where an encoding alone is of all variables: "float32,dense*=int8". INVALID_ARGUMENT
-// says which part is wrong.
+// "int8", or "PATTERN=ENCODING,...", where an encoding alone is of all variables: "float32,dense*=int8".
+// INVALID_ARGUMENT says which part is wrong.
 absl::StatusOr<std::vector<v1::GradientWire>> ParseGradientWire(absl::string_view text);
 
 // Each variable's encoding [variable], as Job.gradient_wire says.
 std::vector<v1::Encoding> GradientEncodings(const v1::Job& job, absl::Span<const VariableInfo> variables);
-// INVALID_ARGUMENT naming a rule of the job that no variable goes by, or the job's fault: an unknown encoding, a fraction
-// that is none.
+// INVALID_ARGUMENT naming a rule of the job that no variable goes by, or the job's fault: an unknown
+// encoding, a fraction that is none.
 absl::Status CheckGradientWire(const v1::Job& job, absl::Span<const VariableInfo> variables);
 
 // For people: "float16"; "topk of 1 %, values in bfloat16".

@@ -4,12 +4,12 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "common/core/status.h"
+#include "common/net/local/socket.h"
 
 namespace cairn::net {
 
@@ -27,11 +27,12 @@ std::unique_ptr<PeerMemory> PeerMemory::Open(int socket, const Probe& probe) {
 }
 
 absl::Status PeerMemory::Read(absl::Span<const LentRun> runs, uint64_t begin, absl::Span<char> to) const {
-  CAIRN_RETURN_IF_ERROR(Copy(runs, begin, to));
-  // After the copy: a process that has ended has closed it as well, before another could have its number.
+  const absl::Status copied = Copy(runs, begin, to);
+  // After the copy, whatever came of it: who has closed may have given the memory back. A process that has
+  // ended closed before another could have its number.
   pollfd socket = {.fd = socket_, .events = POLLRDHUP, .revents = 0};
-  if (poll(&socket, 1, 0) > 0) return absl::UnavailableError("the other end closed the stream");
-  return absl::OkStatus();
+  if (poll(&socket, 1, 0) > 0) return OtherEndClosed();
+  return copied;
 }
 
 absl::Status PeerMemory::Copy(absl::Span<const LentRun> runs, uint64_t begin, absl::Span<char> to) const {
@@ -49,25 +50,11 @@ absl::Status PeerMemory::Copy(absl::Span<const LentRun> runs, uint64_t begin, ab
     begin = 0;
   }
   if (left > 0) return absl::InvalidArgumentError(absl::StrCat(left, " bytes behind what is lent"));
-  absl::Span<iovec> parts = absl::MakeSpan(from);
-  while (!to.empty()) {
-    const iovec into = {to.data(), to.size()};
-    const ssize_t got = process_vm_readv(process_, &into, 1, parts.data(), parts.size(), 0);
-    if (got <= 0) {
-      const auto why = absl::StrCat("lent memory: ", std::strerror(errno));
-      return errno == EFAULT ? absl::InvalidArgumentError(why) : absl::UnavailableError(why);
-    }
-    to.remove_prefix(static_cast<size_t>(got));
-    // It stops short only between two runs.
-    for (auto done = static_cast<size_t>(got); done > 0;) {
-      const size_t of_first = std::min(done, parts.front().iov_len);
-      parts.front().iov_base = static_cast<char*>(parts.front().iov_base) + of_first;
-      parts.front().iov_len -= of_first;
-      done -= of_first;
-      if (parts.front().iov_len == 0) parts.remove_prefix(1);
-    }
-  }
-  return absl::OkStatus();
+  const iovec into = {to.data(), to.size()};
+  const ssize_t got = process_vm_readv(process_, &into, 1, from.data(), from.size(), 0);
+  if (got == static_cast<ssize_t>(to.size())) return absl::OkStatus();
+  if (got < 0 && errno != EFAULT) return SystemFailure("lent memory");
+  return absl::InvalidArgumentError("lent memory: it is not there");  // it stops where a page is missing
 }
 
 }  // namespace cairn::net

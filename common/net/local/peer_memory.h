@@ -1,8 +1,8 @@
-// The memory of the process at the other end of a socket, read without its doing (process_vm_readv(2)): bytes that
-// it lends go from its memory to their place in one copy, where a ring takes two and a socket three.
+// The memory of the process at the other end of a socket, read without its doing (process_vm_readv(2)): bytes
+// that it lends go from its memory to their place in one copy, where a ring takes two and a socket three.
 //
-// It is open to processes of one user that see each other's numbers (containers as a rule do not), as far as the system
-// lets these trace each other at all (kernel.yama.ptrace_scope).
+// It is open to processes of one user that see each other's numbers (containers as a rule do not), as far as
+// the system lets these trace each other at all (kernel.yama.ptrace_scope).
 #pragma once
 
 #include <sys/types.h>
@@ -32,9 +32,10 @@ class PeerMemory {
   // Null when that memory cannot be read from here. `socket` outlives it.
   static std::unique_ptr<PeerMemory> Open(int socket, const Probe& probe);
 
-  // Copies bytes [begin, begin + to.size()) of what `runs` are together. What has been copied is what the other end
-  // had lent: it takes its memory back, to write there, only after it has closed the socket, and what was copied
-  // when it may have done so is UNAVAILABLE. INVALID_ARGUMENT for an address that it does not have.
+  // Copies bytes [begin, begin + to.size()) of what `runs` are together. What has been copied is what the
+  // other end had lent: it takes its memory back, to write there, only after it has closed the socket, and
+  // what was copied when it may have done so is UNAVAILABLE. INVALID_ARGUMENT for an address that it does not
+  // have.
   absl::Status Read(absl::Span<const LentRun> runs, uint64_t begin, absl::Span<char> to) const;
 
  private:

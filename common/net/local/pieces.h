@@ -15,7 +15,8 @@
 namespace cairn::net {
 
 // Sends a frame over a stream: one that has a payload, which only chunks have, as as many smaller chunks as
-// it takes, unless it is lent. Those of encodings of gradients alone are small and go whole. `Header`: v1::ClientHeader or v1::ServerHeader.
+// it takes, unless it is lent. Those of encodings of gradients alone are small and go whole. `Header`:
+// v1::ClientHeader or v1::ServerHeader.
 template <typename Header>
 void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
                   const std::shared_ptr<const void>& owner) {
@@ -26,7 +27,7 @@ void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
     return;
   }
   Header of_piece = header;
-  size_t run = 0, at = 0;  // where the next piece begins
+  size_t run = 0, at = 0;                                                  // where the next piece begins
   const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;  // in 16 bits
   int64_t count = header.chunk().count();
   while (left > 0) {

@@ -18,10 +18,6 @@ namespace {
 
 constexpr int kBacklog = 128;
 
-absl::Status Failed(absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
-
 socklen_t AddressOf(const std::string& name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
@@ -36,9 +32,17 @@ FileDescriptor NewSocket() {
 
 }  // namespace
 
+absl::Status SystemFailure(absl::string_view what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+absl::Status OtherEndClosed() {
+  return absl::UnavailableError("the other end closed the stream");
+}
+
 absl::StatusOr<LocalListener> ListenLocally() {
   char random[16];
-  if (getrandom(random, sizeof random, 0) != sizeof random) return Failed("getrandom");
+  if (getrandom(random, sizeof random, 0) != sizeof random) return SystemFailure("getrandom");
   LocalListener listener = {
       .name = absl::StrCat("cairn-", absl::BytesToHexString({random, sizeof random})),
       .socket = NewSocket(),
@@ -48,7 +52,7 @@ absl::StatusOr<LocalListener> ListenLocally() {
   if (!listener.socket.valid() ||
       bind(listener.socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       listen(listener.socket.get(), kBacklog) != 0) {
-    return Failed("a Unix socket");
+    return SystemFailure("a Unix socket");
   }
   return listener;
 }
@@ -58,7 +62,7 @@ absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name) {
   sockaddr_un address;
   const socklen_t length = AddressOf(name, &address);
   if (!made.valid() || connect(made.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    return Failed("a Unix socket");
+    return SystemFailure("a Unix socket");
   }
   return made;
 }
@@ -84,7 +88,7 @@ absl::Status SendPassing(const FileDescriptor& socket, absl::Span<const char> by
     std::memcpy(CMSG_DATA(passing), descriptors.data(), descriptors.size() * sizeof(int));
   }
   const ssize_t sent = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  return sent == static_cast<ssize_t>(bytes.size()) ? absl::OkStatus() : Failed("sending");
+  return sent == static_cast<ssize_t>(bytes.size()) ? absl::OkStatus() : SystemFailure("sending");
 }
 
 absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& socket,
@@ -107,7 +111,7 @@ absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& 
     message.msg_controllen = sizeof control;
     const ssize_t got = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (got < 0) return Failed("receiving");
+    if (got < 0) return SystemFailure("receiving");
     for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
       if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
       const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -126,7 +130,7 @@ absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& 
 absl::StatusOr<std::pair<FileDescriptor, FileDescriptor>> SocketPair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
-    return Failed("socketpair");
+    return SystemFailure("socketpair");
   }
   return std::pair(FileDescriptor(ends[0]), FileDescriptor(ends[1]));
 }

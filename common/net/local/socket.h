@@ -17,6 +17,11 @@ struct LocalListener {
   FileDescriptor socket;
 };
 
+// UNAVAILABLE: what failed, and what errno says.
+absl::Status SystemFailure(absl::string_view what);
+// UNAVAILABLE.
+absl::Status OtherEndClosed();
+
 // UNAVAILABLE, saying why, where the system has no such sockets. Nothing below blocks unless it says so.
 absl::StatusOr<LocalListener> ListenLocally();
 absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name);

@@ -1,6 +1,6 @@
 // Messages, a header and a payload each, between two processes of one host: over a Unix socket, payloads in
-// shared memory where both ends have it. Where a receiver can read the sender's memory, large payloads stay there,
-// lent, until it has: they are copied once, to their place, where a ring takes two copies.
+// shared memory where both ends have it. Where a receiver can read the sender's memory, large payloads stay
+// there, lent, until it has: they are copied once, to their place, where a ring takes two copies.
 //
 //   client ──greeting: which server I mean, [shared memory, the way to say that it is free]──► server
 //   client ◄──greeting: [lend me]───────────────────────────────────────────────────────────── server
@@ -32,6 +32,7 @@
 #include "common/net/frame.h"
 #include "common/net/local/peer_memory.h"
 #include "common/net/local/shared_ring.h"
+#include "common/net/local/wire.h"
 
 namespace cairn::net {
 
@@ -39,8 +40,8 @@ namespace cairn::net {
 class LocalReceiver {
  public:
   virtual ~LocalReceiver() = default;
-  // The server's end, once, before the first message: the client's Options::part. A status that is not OK sends it
-  // away.
+  // The server's end, once, before the first message: the client's Options::part. A status that is not OK
+  // sends it away.
   virtual absl::Status OnGreeting(int64_t /*part*/) { return absl::OkStatus(); }
   // Both are valid during the call. A status that is not OK ends the stream, and the other end is told.
   virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
@@ -59,7 +60,8 @@ class LocalStream {
     size_t rest_above = std::numeric_limits<size_t>::max();
     // The stream ends when the other end has taken nothing of what is queued for so long.
     std::chrono::milliseconds stall_limit = std::chrono::hours(24 * 365);
-    // Payloads may come lent, where memory is shared; and ours be lent to who takes them so. Both ends must say so.
+    // Payloads may come lent, where memory is shared; and ours be lent to who takes them so. Both ends must
+    // say so.
     bool lends = false;
   };
   // Of each direction's ring: two pieces, so that both ends work at once in a part of a processor's second
@@ -83,9 +85,9 @@ class LocalStream {
 
   // Whether such a payload would be lent.
   bool Lends(FloatSpans payload) const;
-  // Queues a message of at most kPieceFloats, or one that is lent; does not block. The payload's memory must stay unchanged until
-  // `owner`, which keeps it alive, is released or, without one, the stream has ended. Any thread. After the
-  // end nothing is sent.
+  // Queues a message of at most kPieceFloats, or one that is lent; does not block. The payload's memory must
+  // stay unchanged until `owner`, which keeps it alive, is released or, without one, the stream has ended.
+  // Any thread. After the end nothing is sent.
   void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the stream, and returns after OnEnd(): no memory that was sent is referred to any more. Not from its
@@ -97,25 +99,27 @@ class LocalStream {
   bool ended() const { return ended_; }
 
  private:
-  struct Prologue;
-  struct Greeting;
   struct Message {
-    std::string front{};  // prologue, header and, where the payload is lent, its places
-    absl::InlinedVector<absl::Span<const float>, 2> payload{};  // as far as it goes over the socket
-    size_t payload_bytes = 0;
-    std::shared_ptr<const void> owner{};
-    size_t sent = 0;        // of front and payload
-    bool lent = false;      // its payload is to be read where it lies
-    bool settled = false;   // or has been copied into the ring: nothing of it goes over the socket
+    LocalPrologue prologue{};
+    std::string header{};                                       // and, where the payload is lent, its runs
+    absl::InlinedVector<absl::Span<const float>, 2> payload{};  // unless lent, until it is in the ring
+    std::shared_ptr<const void> owner{};                        // of `payload`
+    size_t sent = 0;                                            // bytes of all three
   };
   enum class Blocked { kNot, kBySocket, kByRing };
+  static constexpr size_t kLeastLentRun = 4096;  // bytes, on average
+  static constexpr size_t kMostLentRuns = kMaxPayloadBytes / kLeastLentRun;
+  // Taken from the socket before it is known what it is; the rest of a payload goes to its place at once.
+  static constexpr size_t kReadAhead = 4096;
+  // How many messages go one way before it is the other's turn.
+  static constexpr int kTurn = 4;
 
   LocalStream(FileDescriptor socket, bool server, bool shared, const Options& options,
               LocalReceiver& receiver);
   void UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit);
-  Greeting OurGreeting() const;
+  LocalGreeting OurGreeting() const;
   // What the other end may lend us can be read here.
-  bool CanBorrow(const Greeting& theirs);
+  bool CanBorrow(const LocalGreeting& theirs);
 
   void Run();
   absl::Status AwaitGreeting();  // the server's
@@ -124,15 +128,14 @@ class LocalStream {
   // Sends what is queued until something blocks, at most `most` messages. By one thread at a time: pumping_.
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> SendPartOf(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Lend(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> PutIntoRing(Message& message);
   void Queue(Message message) ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake();
 
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
-  absl::Status Deliver(const Prologue& prologue, absl::Span<const char> front);
-  absl::Status DeliverLent(const Prologue& prologue, absl::Span<const char> front);
+  absl::Status Deliver(const LocalPrologue& prologue, absl::Span<const char> front);
+  absl::Status DeliverLent(const LocalPrologue& prologue, absl::Span<const char> front);
   absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   void TellBorrowed() ABSL_LOCKS_EXCLUDED(mutex_);
   void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -149,17 +152,17 @@ class LocalStream {
   FileDescriptor credit_;
   std::unique_ptr<RingWriter> writer_;  // of who pumps
   std::unique_ptr<RingReader> reader_;
-  const uint64_t probe_;                    // for the other end to find in our memory
-  std::unique_ptr<PeerMemory> peer_;        // null: nothing may come lent
-  std::atomic<bool> lends_{false};          // the other end takes what is lent
+  const uint64_t probe_;              // for the other end to find in our memory
+  std::unique_ptr<PeerMemory> peer_;  // null: nothing may come lent
+  std::atomic<bool> lends_{false};    // the other end takes what is lent
 
   // The stream's thread's. What has been received and not taken apart yet: [in_begin_, in_end_) of in_.
   std::vector<char> in_;
   size_t in_begin_ = 0, in_end_ = 0;
   std::vector<char> payload_;  // of a message that comes over the socket
   size_t payload_got_ = 0;
-  uint64_t borrowed_ = 0;                           // lent messages read, of which the other end has not been told
-  bool unread_ = true;                              // there may be more to receive than poll() knows
+  uint64_t borrowed_ = 0;  // lent messages read, of which the other end has not been told
+  bool unread_ = true;     // there may be more to receive than poll() knows
   std::chrono::steady_clock::time_point progress_;  // when something of ours was last taken
 
   std::atomic<bool> ended_{false};
@@ -169,7 +172,8 @@ class LocalStream {
   Mutex mutex_;
   CondVar pumped_;
   std::deque<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<const void>> lent_ ABSL_GUARDED_BY(mutex_);  // owners of what has not been read yet
+  std::deque<std::shared_ptr<const void>> lent_
+      ABSL_GUARDED_BY(mutex_);  // owners of what has not been read yet
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   Blocked blocked_ ABSL_GUARDED_BY(mutex_) = Blocked::kNot;

@@ -47,23 +47,6 @@ std::string TaskOf(int worker) {
   return absl::StrCat("worker/", worker);
 }
 
-BenchJob EmptyJob(const PsProcesses& servers, int workers) {
-  BenchJob bench;
-  v1::Job& job = bench.job;
-  job.set_run_id("bench");
-  job.set_mode(v1::MODE_SYNC);
-  job.set_model_sha256("0123456789abcdef");
-  for (int worker = 0; worker < workers; ++worker) job.add_workers(TaskOf(worker));
-  job.set_replicas_to_aggregate(workers);
-  job.mutable_optimizer()->set_name("SGD");
-  (*job.mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 0.01;
-  job.set_batch_size(1);
-  job.set_epochs(1);
-  job.set_lease_seconds(600);
-  for (const std::string& address : servers.addresses()) job.add_servers(address);
-  return bench;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PsProcesses>> PsProcesses::Start(const std::string& program, int count) {
@@ -90,18 +73,23 @@ PsProcesses::~PsProcesses() {
   for (pid_t pid : pids_) waitpid(pid, nullptr, 0);
 }
 
-BenchJob OneVariable(const PsProcesses& servers, int workers, int64_t elements) {
-  BenchJob bench = EmptyJob(servers, workers);
-  bench.elements = elements;
-  bench.variables.push_back({"w", Shape({elements / 256, 256}), 0});
-  return bench;
-}
-
-BenchJob TinyVariables(const PsProcesses& servers, int workers, int count) {
-  BenchJob bench = EmptyJob(servers, workers);
+BenchJob EqualVariables(const PsProcesses& servers, int workers, int count, int64_t elements) {
+  BenchJob bench;
+  v1::Job& job = bench.job;
+  job.set_run_id("bench");
+  job.set_mode(v1::MODE_SYNC);
+  job.set_model_sha256("0123456789abcdef");
+  for (int worker = 0; worker < workers; ++worker) job.add_workers(TaskOf(worker));
+  job.set_replicas_to_aggregate(workers);
+  job.mutable_optimizer()->set_name("SGD");
+  (*job.mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 0.01;
+  job.set_batch_size(1);
+  job.set_epochs(1);
+  job.set_lease_seconds(600);
+  for (const std::string& address : servers.addresses()) job.add_servers(address);
   for (int i = 0; i < count; ++i) {
-    bench.variables.push_back({absl::StrCat("w", i), Shape({256}), bench.elements});
-    bench.elements += 256;
+    bench.variables.push_back({absl::StrCat("w", i), Shape({elements / 256, 256}), bench.elements});
+    bench.elements += elements;
   }
   return bench;
 }

@@ -36,14 +36,14 @@ class PsProcesses {
   std::vector<std::string> addresses_;
 };
 
-// A synchronous job of SGD; its variables are one, cut among the servers, or many of 1 KiB.
+// A synchronous job of SGD.
 struct BenchJob {
   v1::Job job;
   std::vector<net::VariableInfo> variables;
   int64_t elements = 0;
 };
-BenchJob OneVariable(const PsProcesses& servers, int workers, int64_t elements);
-BenchJob TinyVariables(const PsProcesses& servers, int workers, int count);
+// `count` variables of `elements` each, a multiple of 256.
+BenchJob EqualVariables(const PsProcesses& servers, int workers, int count, int64_t elements);
 
 // [server]
 absl::StatusOr<std::vector<std::unique_ptr<client::ServerStub>>> StubsTo(const PsProcesses& servers,

@@ -69,6 +69,7 @@ absl::Status AppendJsonLines(const std::string& path, const RunRecord& run,
     if (!contender.transport.empty()) line["transport"] = contender.transport;
     if (!contender.encoding.empty()) line["encoding"] = contender.encoding;
     line["size_bytes"] = run.size_bytes;
+    line["variables"] = run.variables;
     line["workers"] = run.workers;
     line["ps"] = run.servers;
     line["rounds"] = run.rounds;

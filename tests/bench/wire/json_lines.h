@@ -1,9 +1,10 @@
 // What was measured, for programs to read: a file of lines, each one contender's in one run, a JSON object.
 //
 //   {"name": "cairn shm push", "transport": "shm", "encoding": "float32", "size_bytes": 67108864,
-//    "workers": 1, "ps": 1, "rounds": 5, "gbps_median": 2.1, "gbps_least": 1.9, "gbps_most": 2.3,
-//    "p50_us": 31900.0, "p99_us": 35100.0, "cpu_seconds_per_gb_here": 0.11, "cpu_seconds_per_gb_there": 0.38,
-//    "machine": {"processor": "Intel(R) Xeon(R)", "cores": 2}, "load": 0.4, "date": "2026-11-23"}
+//    "variables": 1, "workers": 1, "ps": 1, "rounds": 5, "gbps_median": 2.1, "gbps_least": 1.9,
+//    "gbps_most": 2.3, "p50_us": 31900.0, "p99_us": 35100.0, "cpu_seconds_per_gb_here": 0.11,
+//    "cpu_seconds_per_gb_there": 0.38, "machine": {"processor": "Intel(R) Xeon(R)", "cores": 2},
+//    "load": 0.4, "date": "2026-11-23"}
 //
 // `transport` and `encoding` are there where the contender has one. GB/s, 10^9 bytes, are of goodput, the
 // median, least and most of the rounds; bytes count as float32 whatever the encoding, those of all workers
@@ -22,6 +23,7 @@ namespace cairn::bench {
 // One run: its shape, and the machine that it is made on.
 struct RunRecord {
   int64_t size_bytes = 0;  // of all variables
+  int variables = 1;       // of the same size
   int workers = 0;
   int servers = 0;
   int rounds = 0;

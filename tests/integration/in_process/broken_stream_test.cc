@@ -204,6 +204,20 @@ TEST(BrokenStreams, SynchronousValuesAreWhatTheyWouldBeWithoutBreaks) {
   EXPECT_EQ(workers[0]->client().ServerCounters()->accepted(), kWorkers * kRounds);
 }
 
+TEST(AwaitedValues, ComeBeforeTheStepsEndAndStand) {
+  for (const int64_t elements : {int64_t{3}, net::kWorthAhead + 1}) {
+    InProcessCluster cluster({.servers = 2});
+    const std::vector<float> zeros(static_cast<size_t>(elements), 0);
+    ToyWorkers workers = StartAll(cluster, ToyJob(2, {{"a", {elements}, zeros}, {"b", {elements}, zeros}}));
+    const std::vector<float> gradient(static_cast<size_t>(2 * elements), 1);
+    for (int round = 1; round <= 4; ++round) {
+      for (const auto& result : PushAll(workers, {gradient, gradient}))
+        ASSERT_TRUE(result.ok()) << result.status();
+    }
+    for (const auto& worker : workers) EXPECT_EQ(worker->steps_as_awaited(), 4);
+  }
+}
+
 // Of variables so large that updates are made, and sent, while gradients arrive.
 class BrokenStreamsAhead : public testing::TestWithParam<v1::Encoding> {};
 INSTANTIATE_TEST_SUITE_P(In, BrokenStreamsAhead, testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),

@@ -140,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, ReplicationOfNorms,
                                          NormsCase{v1::MODE_ASYNC, "SGD"}, NormsCase{v1::MODE_ASYNC, "Lamb"},
                                          NormsCase{v1::MODE_SSP, "Lamb"}),
                          [](const auto& each) {
-                           return absl::StrCat(v1::Mode_Name(each.param.mode).substr(5), "_", each.param.optimizer);
+                           return absl::StrCat(v1::Mode_Name(each.param.mode).substr(5), "_",
+                                               each.param.optimizer);
                          });
 
 TEST_P(Replication, ARestartedServerBecomesTheCopyAndThenTheOtherMayBeKilled) {

@@ -114,7 +114,8 @@ TEST(RestoredJob, GoesOnFromATryThatHadBegunALaterGeneration) {
   slice.set_name("a");
   slice.add_shape(4);
   slice.set_row_end(4);
-  cluster.server(0)->Create(begun, [](const auto& response) { ASSERT_TRUE(response.ok()) << response.status(); });
+  cluster.server(0)->Create(begun,
+                            [](const auto& response) { ASSERT_TRUE(response.ok()) << response.status(); });
   TrainAllTo(6, job, workers, memory);
   EXPECT_EQ(workers[0]->client().connection().Describe(0).value().job().generation(), 6);
 }

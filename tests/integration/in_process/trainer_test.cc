@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -27,6 +28,38 @@ namespace {
 
 constexpr int kExamples = 1280;
 
+// A replica that may be kept from running ahead, and counts how often it has all it needs for that.
+class WatchedReplica final : public nn::Replica {
+ public:
+  WatchedReplica(nn::Replica& replica, bool runs_ahead, std::atomic<int>& aheads)
+      : replica_(replica), runs_ahead_(runs_ahead), aheads_(aheads) {}
+
+  absl::StatusOr<nn::BatchResult> ForwardBackward(
+      absl::Span<const float> parameters, const nn::BatchView& batch, absl::Span<float> gradients,
+      absl::FunctionRef<void(int variable)> on_gradient) override {
+    return replica_.ForwardBackward(parameters, batch, gradients, on_gradient);
+  }
+  bool runs_ahead() const override { return runs_ahead_; }
+  void ForwardAhead(absl::Span<const float> parameters, const nn::BatchView& batch,
+                    absl::FunctionRef<bool(int variable)> await) override {
+    bool all = true;
+    replica_.ForwardAhead(parameters, batch, [&](int variable) { return all = all && await(variable); });
+    if (all) ++aheads_;
+  }
+  void DropForward() override { replica_.DropForward(); }
+  absl::Status Pin(absl::Span<const float> host) override { return replica_.Pin(host); }
+  void Unpin() override { replica_.Unpin(); }
+  absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters,
+                                           const nn::BatchView& batch) override {
+    return replica_.Evaluate(parameters, batch);
+  }
+
+ private:
+  nn::Replica& replica_;
+  const bool runs_ahead_;
+  std::atomic<int>& aheads_;
+};
+
 // The seed network on generated digits.
 class TrainerTest : public testing::Test {
  protected:
@@ -41,10 +74,11 @@ class TrainerTest : public testing::Test {
   struct Result {
     Summary summary;
     std::vector<float> parameters;
+    int aheads = 0;  // forward passes begun before their values had all come
   };
 
   // Trains with `workers` workers on `servers` servers; what the chief has at the end.
-  static Result Train(const TrainOptions& options, int workers, int servers) {
+  static Result Train(const TrainOptions& options, int workers, int servers, bool runs_ahead = true) {
     const auto model = *nn::Model::FromFile(InSource("tests/support/data/keras316_mnist_cnn.json"));
     const auto data = *data::LoadTrainingData(
         {.path = directory_, .input_scale = options.input_scale, .limit = options.limit_examples});
@@ -55,13 +89,15 @@ class TrainerTest : public testing::Test {
 
     test::InProcessCluster cluster({.servers = servers});
     Result result;
+    std::atomic<int> aheads{0};
     std::vector<std::thread> threads;
     for (int worker = 0; worker < workers; ++worker) {
       threads.emplace_back([&, worker] {
         const auto device = *kernels::CreateCpuDevice(0, 1);
         const auto loss = *MakeLoss(options, model);
         const auto metrics = *MakeMetrics(options, model, loss);
-        const auto replica = *nn::Replica::Create(model, loss, *device);
+        const auto alone = *nn::Replica::Create(model, loss, *device);
+        WatchedReplica replica(*alone, runs_ahead, aheads);
         const auto sampler = *MakeSamplerOptions(options, data.train->size(), workers, worker);
         const std::string task = job.workers(worker);
         client::TrainingClient client(
@@ -80,7 +116,7 @@ class TrainerTest : public testing::Test {
                          .sampler = sampler,
                          .job = job,
                          .device = device->name(),
-                         .replica = *replica,
+                         .replica = replica,
                          .client = client,
                          .progress = worker == 0 ? &progress : nullptr,
                          .callbacks = worker == 0 ? &callbacks : nullptr,
@@ -98,6 +134,7 @@ class TrainerTest : public testing::Test {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    result.aheads = aheads;
     return result;
   }
 
@@ -152,6 +189,28 @@ TEST_F(TrainerTest, TheNumberOfServersDoesNotChangeABit) {
   options.validation = false;
   const Result one = Train(options, 2, 1), three = Train(options, 2, 3);
   EXPECT_EQ(one.summary.parameters_sha256, three.summary.parameters_sha256);
+}
+
+// Two epochs of 4 steps, with an evaluation after each: a forward pass is run ahead of every step but an
+// epoch's first.
+TEST_F(TrainerTest, AForwardPassOnValuesThatStillComeDoesNotChangeABit) {
+  TrainOptions options = SyncOptions();
+  options.epochs = 2;
+  options.limit_examples = 256;
+  const Result ahead = Train(options, 2, 2), after = Train(options, 2, 2, /*runs_ahead=*/false);
+  EXPECT_EQ(ahead.aheads, 2 * 2 * 3);
+  EXPECT_EQ(after.aheads, 0);
+  EXPECT_EQ(ahead.summary.parameters_sha256, after.summary.parameters_sha256);
+  EXPECT_EQ(ahead.summary.metric("accuracy"), after.summary.metric("accuracy"));
+}
+
+TEST_F(TrainerTest, AnAsynchronousWorkerRunsAheadToo) {
+  TrainOptions options = SyncOptions();
+  options.mode = "async";
+  options.limit_examples = 160;
+  const Result ahead = Train(options, 1, 2), after = Train(options, 1, 2, /*runs_ahead=*/false);
+  EXPECT_EQ(ahead.aheads, 4);
+  EXPECT_EQ(ahead.summary.parameters_sha256, after.summary.parameters_sha256);
 }
 
 // 301 examples among 3 workers of 32: the last round has 13, 4 or 5 of each.

@@ -163,7 +163,8 @@ TEST(Wire, AWorkerWithAnotherWireIsNotLetIn) {
   other.job.set_wire(v1::ENCODING_FLOAT16);
   ToyWorker worker(cluster, other, 1);
   const absl::Status status = worker.client().WaitReady(JobFor(cluster, other));
-  EXPECT_THAT(status.message(), testing::HasSubstr("numbers on the wire: float16 here, float32 on the servers"));
+  EXPECT_THAT(status.message(),
+              testing::HasSubstr("numbers on the wire: float16 here, float32 on the servers"));
 }
 
 }  // namespace

@@ -9,10 +9,14 @@
 
 // Captures are numbered; 0: none.
 struct CUstream_st {
+  int device = 0;
   int capture = 0;
+  bool stalled = false;
 };
 struct CUevent_st {
+  int device = 0;
   int capture = 0;
+  bool stalled = false;
 };
 struct CUgraph_st {
   std::vector<std::function<void()>> work;
@@ -35,14 +39,20 @@ thread_local Capture capture;
 constexpr size_t kAlignment = 256;  // of cudaMalloc()
 constexpr size_t kMemoryBytes = size_t{4} << 30;
 constexpr int kMultiprocessors = 2;
+constexpr int kDevices = 4;
 // Without asking for more.
 constexpr size_t kMostSharedBytes = 48 << 10;
 
 constinit thread_local cudaError_t last_error = cudaSuccess;
+constinit thread_local int current_device = 0;
 
 cudaError_t Report(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
+}
+
+bool IsDevice(int device) {
+  return device >= 0 && device < kDevices;
 }
 
 cudaError_t RefuseInCapture() {
@@ -67,6 +77,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
     case cudaErrorHostMemoryAlreadyRegistered:
@@ -95,18 +107,20 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = kDevices;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return Report(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  if (!IsDevice(device)) return Report(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return Report(cudaErrorInvalidDevice);
+  if (!IsDevice(device)) return Report(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "CUDA on a CPU");
   properties->totalGlobalMem = kMemoryBytes;
@@ -115,7 +129,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  if (device != 0) return Report(cudaErrorInvalidDevice);
+  if (!IsDevice(device)) return Report(cudaErrorInvalidDevice);
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
       *value = kMultiprocessors;
@@ -131,7 +145,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return Report(cudaErrorInvalidValue);
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
-  if (device != 0) return Report(cudaErrorInvalidDevice);
+  if (!IsDevice(device)) return Report(cudaErrorInvalidDevice);
   std::snprintf(text, static_cast<size_t>(length), "0000:00:00.0");
   return cudaSuccess;
 }
@@ -144,7 +158,7 @@ cudaError_t cudaDeviceSynchronize() {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
-  *stream = new CUstream_st;
+  *stream = new CUstream_st{.device = current_device};
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -155,8 +169,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) {
   return RefuseInCapture();
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stream->stalled) return Report(cudaErrorNotReady);
+  return RefuseInCapture();
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
-  *event = new CUevent_st;
+  *event = new CUevent_st{.device = current_device};
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -167,16 +186,20 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (event->device != stream->device) return Report(cudaErrorInvalidResourceHandle);
   event->capture = flags == cudaEventRecordExternal ? 0 : stream->capture;
+  event->stalled = stream->stalled;
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return Report(event->capture == 0 ? cudaSuccess : cudaErrorCapturedEvent);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->stalled) return Report(cudaErrorNotReady);
   return cudaEventSynchronize(event);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  stream->stalled |= event->stalled;
   if (event->capture == stream->capture) return cudaSuccess;
   if (event->capture == 0) return Report(cudaErrorStreamCaptureIsolation);
   if (event->capture != capture.number) return Report(cudaErrorCapturedEvent);
@@ -278,6 +301,14 @@ cudaError_t CheckLaunch(dim3 grid, dim3 block, size_t shared_bytes) {
     return Report(cudaErrorInvalidConfiguration);
   }
   return Report(shared_bytes > kMostSharedBytes ? cudaErrorInvalidValue : cudaSuccess);
+}
+
+int DeviceOf(cudaStream_t stream) {
+  return stream->device;
+}
+
+void Stall(cudaStream_t stream) {
+  stream->stalled = true;
 }
 
 void Enqueue(cudaStream_t stream, std::function<void()> work) {

@@ -1,6 +1,5 @@
-// Workers of one process, each with its own thread, over links that stay in the process, or over this host's sockets.
-#include "worker/allreduce/ring_exchange.h"
-
+// Workers of one process, each with its own thread, over links that stay in the process, or over this host's
+// sockets.
 #include <atomic>
 #include <cmath>
 #include <deque>
@@ -16,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/allreduce/local_link.h"
+#include "worker/allreduce/ring_exchange.h"
 
 namespace cairn::allreduce {
 namespace {
@@ -30,7 +30,7 @@ class Pipe;
 struct Slot {
   Mutex mutex;
   RingHost* host = nullptr;
-  std::set<Pipe*> pipes;  // to it
+  std::set<Pipe*> pipes;                 // to it
   std::atomic<bool> lender_goes{false};  // while the next payload to it is read
 };
 
@@ -119,7 +119,9 @@ class Pipe {
                                        frame.payload.size() * sizeof(float));
       const GoneLender gone(run.size());
       const bool lost = !run.empty() && slot_.lender_goes.exchange(false);
-      why = called_->OnFrame(frame.header, run.empty() ? net::Payload() : lost ? net::Payload(gone) : net::Payload(&run, 1));
+      why = called_->OnFrame(frame.header, run.empty() ? net::Payload()
+                                           : lost      ? net::Payload(gone)
+                                                       : net::Payload(&run, 1));
       if (!why.ok()) break;
     }
     called_->OnClosed(absl::UnavailableError("the pipe is broken"));
@@ -175,7 +177,8 @@ class InProcessPeer final : public RingPeer {
 class Workers {
  public:
   explicit Workers(int count, int64_t final_version, const std::string& optimizer = "SGD",
-                   std::map<std::string, double> hyperparameters = {{"learning_rate", 0.5}, {"momentum", 0.5}},
+                   std::map<std::string, double> hyperparameters = {{"learning_rate", 0.5},
+                                                                    {"momentum", 0.5}},
                    std::optional<client::Transport> transport = {})
       : transport_(transport),
         slots_(static_cast<size_t>(count)),
@@ -185,7 +188,8 @@ class Workers {
     job_.set_final_version(final_version);
     job_.set_lease_seconds(600);
     job_.mutable_optimizer()->set_name(optimizer);
-    for (const auto& [name, value] : hyperparameters) (*job_.mutable_optimizer()->mutable_hyperparameters())[name] = value;
+    for (const auto& [name, value] : hyperparameters)
+      (*job_.mutable_optimizer()->mutable_hyperparameters())[name] = value;
     for (int worker = 0; worker < count; ++worker) job_.add_workers(absl::StrCat("worker/", worker));
     for (int worker = 0; worker < count; ++worker) Start(worker, job_);
   }
@@ -201,7 +205,8 @@ class Workers {
     std::vector<std::string> names;
     for (int i = 0; i < count(); ++i) names.push_back(absl::StrCat("worker/", i, " at host", i, ":1"));
     std::unique_ptr<RingPeer> right;
-    if (count() > 1) right = std::make_unique<InProcessPeer>(slots_[static_cast<size_t>(worker + 1) % slots_.size()]);
+    if (count() > 1)
+      right = std::make_unique<InProcessPeer>(slots_[static_cast<size_t>(worker + 1) % slots_.size()]);
     net::LocalListener listener;
     if (transport_.has_value()) {
       auto listens = net::ListenLocally();
@@ -256,7 +261,8 @@ class Workers {
   // body(worker), each in a thread of its own.
   void Each(const std::function<void(int)>& body) {
     std::vector<Thread> threads;
-    for (int worker = 0; worker < count(); ++worker) threads.emplace_back("worker", [&body, worker] { body(worker); });
+    for (int worker = 0; worker < count(); ++worker)
+      threads.emplace_back("worker", [&body, worker] { body(worker); });
   }
 
  private:
@@ -360,7 +366,8 @@ TEST(RingExchange, OverThisHostsSocketsTheValuesAreTheSame) {
   }
 }
 
-// Three steps of all, then `lost` is another process, without values; then all train to the end, which is step 6.
+// Three steps of all, then `lost` is another process, without values; then all train to the end, which is
+// step 6.
 void LoseAndTrain(Workers& workers, int lost) {
   workers.Each([&](int worker) {
     ASSERT_TRUE(workers[worker].Join().ok());
@@ -373,12 +380,14 @@ void LoseAndTrain(Workers& workers, int lost) {
     } else {
       const absl::Status status = Step(workers[worker], worker);
       EXPECT_TRUE(absl::IsAborted(status)) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("worker/", lost, " at host", lost, ":1")));
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(absl::StrCat("worker/", lost, " at host", lost, ":1")));
     }
     EXPECT_TRUE(Train(workers[worker], worker).ok());
   });
   for (int worker = 0; worker < workers.count(); ++worker) {
-    EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(workers.count(), 6)));
+    EXPECT_THAT(workers[worker].parameters(),
+                testing::Pointwise(testing::FloatEq(), Expected(workers.count(), 6)));
   }
 }
 
@@ -397,7 +406,8 @@ TEST(RingExchange, NormsAreOfTheWholeMean) {
   for (size_t i = 0; i < kSize; ++i) {
     const double change = workers[0].parameters()[i] - First()[i];
     moved += change * change;
-    for (int worker = 1; worker < 3; ++worker) EXPECT_EQ(workers[worker].parameters()[i], workers[0].parameters()[i]);
+    for (int worker = 1; worker < 3; ++worker)
+      EXPECT_EQ(workers[worker].parameters()[i], workers[0].parameters()[i]);
   }
   EXPECT_NEAR(std::sqrt(moved), 1.5, 0.05);  // three steps of length 0.5, nearly one way
 }
@@ -406,7 +416,8 @@ TEST(RingExchange, OneThatIsLostGetsTheOthersValuesAndNothingIsComputedTwice) {
   Workers workers(3, /*final_version=*/6);
   InitialiseChief(workers);
   LoseAndTrain(workers, 1);
-  for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].ServerCounters()->examples(), 6 * 3 * 4);
+  for (int worker = 0; worker < 3; ++worker)
+    EXPECT_EQ(workers[worker].ServerCounters()->examples(), 6 * 3 * 4);
 }
 
 TEST(RingExchange, ASenderThatGoesWhileWhatItLentIsReadIsLost) {
@@ -414,7 +425,8 @@ TEST(RingExchange, ASenderThatGoesWhileWhatItLentIsReadIsLost) {
   InitialiseChief(workers);
   workers.LoseSenderTo(1);
   workers.Each([&](int worker) { EXPECT_EQ(Train(workers[worker], worker), absl::OkStatus()); });
-  for (int worker = 0; worker < 3; ++worker) EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 6)));
+  for (int worker = 0; worker < 3; ++worker)
+    EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 6)));
 }
 
 TEST(RingExchange, ALostChiefGetsTheOthersValuesTooAndBeginsNothingAnew) {
@@ -476,7 +488,8 @@ TEST(RingExchange, AMeanThatIsNotFiniteIsNamedOnAll) {
     workers[worker].Announce(0), workers[worker].Announce(1);
     const absl::Status status = workers[worker].FinishStep().status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("the gradient of 'w' is not finite in the update to version 1"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("the gradient of 'w' is not finite in the update to version 1"));
   });
 }
 
@@ -489,8 +502,8 @@ TEST(RingExchange, AnotherJobIsRefusedWithWhatDiffers) {
   InitialiseChief(workers);
   const absl::Status status = workers[0].Join();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("worker/1 at host1:1: it trains another job than the caller: batch size: 7 here, 0 with the caller"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker/1 at host1:1: it trains another job than the "
+                                                       "caller: batch size: 7 here, 0 with the caller"));
 }
 
 TEST(RingExchange, AStateThatMakesNoSenseIsRefused) {
@@ -531,7 +544,8 @@ TEST(RingExchange, AStateThatMakesNoSenseIsRefused) {
 TEST(RingExchange, AnUnknownOptimizerIsRefusedAtOnce) {
   v1::Job job;
   job.mutable_optimizer()->set_name("nonsense");
-  const auto created = RingExchange::Create({.task = "worker/0", .names = {"worker/0"}, .job = job, .variables = {}}, nullptr);
+  const auto created =
+      RingExchange::Create({.task = "worker/0", .names = {"worker/0"}, .job = job, .variables = {}}, nullptr);
   EXPECT_TRUE(absl::IsInvalidArgument(created.status())) << created.status();
 }
 

@@ -33,7 +33,8 @@ absl::Status Give(Ring& ring, const Frame& frame) {
 // Rings of all workers in one thread: frames wait on each link until they are carried.
 class Circle {
  public:
-  Circle(int workers, int64_t size, std::vector<int64_t> begins = {}, int64_t version = 0) : links_(static_cast<size_t>(workers)) {
+  Circle(int workers, int64_t size, std::vector<int64_t> begins = {}, int64_t version = 0)
+      : links_(static_cast<size_t>(workers)) {
     if (begins.empty()) begins = {0, size};
     for (int worker = 0; worker < workers; ++worker) {
       auto& link = links_[static_cast<size_t>((worker + 1) % workers)];
@@ -62,7 +63,8 @@ class Circle {
         if (!links_[i].empty()) full.push_back(static_cast<int>(i));
       }
       if (full.empty()) return;
-      const int to = full[static_cast<size_t>(random.NextUniform(0, 1) * static_cast<float>(full.size())) % full.size()];
+      const int to =
+          full[static_cast<size_t>(random.NextUniform(0, 1) * static_cast<float>(full.size())) % full.size()];
       const Frame frame = std::move(link_to(to).front());
       link_to(to).pop_front();
       ASSERT_TRUE(Give((*this)[to], frame).ok()) << frame.header.ShortDebugString();
@@ -127,7 +129,8 @@ TEST(Ring, WeightsAreTheExamples) {
   circle.Carry();
   int64_t examples = 0;
   for (int worker = 0; worker < 3; ++worker) {
-    EXPECT_THAT(MeanOf(circle[worker], 2, &examples), testing::ElementsAre((3 * 4 + 16) / 4.0f, 3 * 8 / 4.0f));
+    EXPECT_THAT(MeanOf(circle[worker], 2, &examples),
+                testing::ElementsAre((3 * 4 + 16) / 4.0f, 3 * 8 / 4.0f));
     EXPECT_EQ(examples, 40);
   }
 }
@@ -150,7 +153,8 @@ TEST(Ring, AllHaveTheSameBitsWhateverComesFirst) {
   }
   for (const uint64_t seed : {1, 2, 3, 4, 5}) {
     Circle circle(4, 61, {0, 20, 40, 61});
-    for (int worker = 0; worker < 4; ++worker) circle[worker].Begin(5 + worker, gradients[static_cast<size_t>(worker)]);
+    for (int worker = 0; worker < 4; ++worker)
+      circle[worker].Begin(5 + worker, gradients[static_cast<size_t>(worker)]);
     circle.Carry(seed);
     for (int variable = 2; variable >= 0; --variable) {
       for (int worker = 0; worker < 4; ++worker) {
@@ -172,7 +176,8 @@ TEST(Ring, ABucketLeavesWhenItsVariablesAreFinal) {
   EXPECT_TRUE(circle.link_to(1).empty());
   circle[0].Announce(1);
   ASSERT_FALSE(circle.link_to(1).empty());
-  for (const Frame& frame : circle.link_to(1)) EXPECT_LT(frame.header.gradient().index(), 4);  // of the last buckets
+  for (const Frame& frame : circle.link_to(1))
+    EXPECT_LT(frame.header.gradient().index(), 4);  // of the last buckets
 }
 
 TEST(Ring, WithoutExamplesThereIsNoMean) {
@@ -266,7 +271,8 @@ TEST_F(RingRefusesTest, RecordsThatDoNotBelongHere) {
   ExpectRefused(Record(0, 8), "a record of step 8 during step 6");
   ExpectRefused(Record(0, 6, -1), "a gradient of -1 examples");
   ExpectRefused(Record(0, 6, int64_t{1} << 32), "a gradient of 4294967296 examples");
-  for (const auto& [rate, said] : {std::pair(-0.5f, "a learning rate of -0.5"), std::pair(NAN, "a learning rate of nan")}) {
+  for (const auto& [rate, said] :
+       {std::pair(-0.5f, "a learning rate of -0.5"), std::pair(NAN, "a learning rate of nan")}) {
     Frame frame = Record(0, 6);
     frame.header.mutable_record()->set_learning_rate(rate);
     ExpectRefused(frame, said);
@@ -285,7 +291,8 @@ TEST_F(RingRefusesTest, ChunksThatDoNotBelongHere) {
   ExpectRefused(Sum(0, 6, 0), "chunk 0 of 0 bytes, and it has 4 elements");
   ExpectRefused(Sum(1, 6), "chunk 1 of step 6, a sum, which does not come now");  // it begins here
   ExpectRefused(Sum(0, 6, 4, /*mean=*/true), "chunk 0 of step 6, the mean, which does not come now");
-  ExpectRefused(Sum(2, 6, 4, /*mean=*/true), "chunk 2 of step 6, the mean, which does not come now");  // made here
+  ExpectRefused(Sum(2, 6, 4, /*mean=*/true),
+                "chunk 2 of step 6, the mean, which does not come now");  // made here
   ASSERT_TRUE(Give(circle_[1], Sum(0, 6)).ok());
   ExpectRefused(Sum(0, 6), "chunk 0 of step 6, a sum, which does not come now");
 }

@@ -156,7 +156,8 @@ TEST_F(DoctorTest, AnAddressUnderTwoNames) {
   const std::string port = servers_[0].address().substr(servers_[0].address().find(':'));
   UseCluster({servers_[0].address(), "localhost" + port});
   servers_[0].status.set_cluster_hash(0);
-  EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/1: localhost", port, " is 127.0.0.1", port, ", and so is ps/0")));
+  EXPECT_THAT(Faults(),
+              ElementsAre(absl::StrCat("ps/1: localhost", port, " is 127.0.0.1", port, ", and so is ps/0")));
 }
 
 TEST_F(DoctorTest, AHostThatCannotBeResolved) {
@@ -167,13 +168,15 @@ TEST_F(DoctorTest, AHostThatCannotBeResolved) {
 
 TEST_F(DoctorTest, TwoClustersMixed) {
   servers_[1].status.set_cluster_hash(7);
-  EXPECT_THAT(Faults(), ElementsAre(StartsWith("ps/1: belongs to another cluster: its servers' addresses hash to 7")));
+  EXPECT_THAT(Faults(),
+              ElementsAre(StartsWith("ps/1: belongs to another cluster: its servers' addresses hash to 7")));
 }
 
 TEST_F(DoctorTest, AnotherProtocolVersion) {
   servers_[1].status.set_protocol(99);
   servers_[1].status.set_program_version("9.0.0");
-  EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/1: speaks protocol 99 (version 9.0.0), we ", net::kProtocolVersion)));
+  EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/1: speaks protocol 99 (version 9.0.0), we ",
+                                                 net::kProtocolVersion)));
 }
 
 TEST_F(DoctorTest, AFullDisk) {
@@ -188,7 +191,8 @@ TEST_F(DoctorTest, DataThatCannotBeRead) {
 
 TEST_F(DoctorTest, AWrongModel) {
   examination_.options.model = directory_ + "/model.json";
-  std::ofstream(examination_.options.model) << R"({"config": {"layers": [{"class_name": "Dance", "config": {}}]}})";
+  std::ofstream(examination_.options.model)
+      << R"({"config": {"layers": [{"class_name": "Dance", "config": {}}]}})";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("model: "), HasSubstr("Dance"))));
 }
 
@@ -207,7 +211,8 @@ TEST_F(DoctorTest, APortThatIsInUse) {
   const auto faults = Faults();
   ASSERT_EQ(faults.size(), 2u);
   EXPECT_THAT(faults[0], StartsWith(absl::StrCat("ps/1: ", taken.address(), ": ")));
-  EXPECT_THAT(faults[1], testing::MatchesRegex("port: [0-9]+, on which ps/1 listens, is taken here: Address already in use"));
+  EXPECT_THAT(faults[1], testing::MatchesRegex(
+                             "port: [0-9]+, on which ps/1 listens, is taken here: Address already in use"));
 }
 
 TEST_F(DoctorTest, AClockThatIsOff) {
@@ -223,8 +228,9 @@ TEST_F(DoctorTest, AGpuThatIsAskedForAndAbsent) {
 }
 
 TEST_F(DoctorTest, AFaultIsShownWithItsRemedyBelow) {
-  const std::string text = AsText({{.subject = "ps/0", .what = "well"},
-                                   {.subject = "data", .fault = true, .what = "gone", .remedy = "bring it back"}});
+  const std::string text =
+      AsText({{.subject = "ps/0", .what = "well"},
+              {.subject = "data", .fault = true, .what = "gone", .remedy = "bring it back"}});
   EXPECT_EQ(text,
             "ps/0  ok     well\n"
             "data  FAULT  gone\n"

@@ -1,5 +1,7 @@
 #include "cli/planner.h"
 
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -78,6 +80,22 @@ TEST(Planner, ValuesComeDownWhileGradientsGoUp) {
   const double up = after.pull / 4;
   EXPECT_NEAR(PlanStep(input, 1).pull, 0.1 + last * up + after.pull - (0.3 + PlanStep(input, 1).push), 1e-9)
       << "all of them, from the end of forward and the first piece on";
+}
+
+TEST(Planner, TheNextForwardPassRunsOnTheLayersWhoseValuesHaveCome) {
+  PlanInput input = LargeModel();
+  EXPECT_EQ(PlanStep(input, 1).ahead, 0) << "the only layer waits for all values";
+  input.variables.clear();
+  for (int i = 0; i < 10; ++i) {
+    input.variables.push_back(
+        {.name = std::string(1, static_cast<char>('a' + i)), .shape = Shape({2560, 976})});
+  }
+  const StepPlan plan = PlanStep(input, 1);
+  EXPECT_NEAR(plan.ahead, 0.3 / 3 * 0.9, 1e-9);
+  EXPECT_NEAR(plan.step, plan.compute - plan.ahead + plan.push + plan.update + plan.pull + plan.latency,
+              1e-12);
+  input.link *= 100;  // so fast that there is less time than a forward pass takes
+  EXPECT_NEAR(PlanStep(input, 1).ahead, PlanStep(input, 1).pull, 1e-12);
 }
 
 TEST(Planner, SmallValuesComeAfterwards) {

@@ -53,8 +53,8 @@ TEST(ClusterView, WhatIsWrongIsNamed) {
   view.servers[0] = absl::UnavailableError("connection refused");
   view.servers[1]->mutable_members(1)->set_state(v1::MEMBER_STATE_LOST);
   view.servers[1]->mutable_members(1)->set_heard_seconds(12);
-  EXPECT_THAT(view.troubles(), ElementsAre("ps/0 at a:1: connection refused",
-                                           "worker/1 is lost: not heard of for 12.0 s"));
+  EXPECT_THAT(view.troubles(),
+              ElementsAre("ps/0 at a:1: connection refused", "worker/1 is lost: not heard of for 12.0 s"));
   view = AtWork();
   view.servers[0]->set_task("ps/1");
   view.servers[1]->set_cluster_hash(1);

@@ -191,9 +191,10 @@ TEST(Supervisor, WhoHangsAfterTheChiefIsNamedAndKilled) {
 TEST(Supervisor, AWorkerThatHearsNothingOfTheEndCostsNothing) {
   const std::string file = testing::TempDir() + "/chief_ended";
   std::remove(file.c_str());
-  Launched launched({Script(kServer, "ps/0", "while [ ! -s " + file + " ]; do sleep 0.01; done"),
-                     Script(kChief, "worker/0", "echo done > " + file), Script(kWorker, "worker/1", "exec sleep 1000")},
-                    {.end_limit = milliseconds(200)});
+  Launched launched(
+      {Script(kServer, "ps/0", "while [ ! -s " + file + " ]; do sleep 0.01; done"),
+       Script(kChief, "worker/0", "echo done > " + file), Script(kWorker, "worker/1", "exec sleep 1000")},
+      {.end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_THAT(launched.log(), HasSubstr("worker/1 still ran 0.2 s after the "));
   EXPECT_THAT(launched.log(), HasSubstr(": the result is out, nothing is lost"));
@@ -207,11 +208,11 @@ TEST(Supervisor, AServerThatIsStartedAgainAtTheVeryEndIsStopped) {
   std::remove(again.c_str());
   Supervisor::Task server = Script(kServer, "ps/0", DiesOnce(file, "touch " + again + "; exec sleep 1000"));
   server.restarts = 1;
-  Launched launched(
-      {server, Script(kChief, "worker/0", "while [ ! -e " + again + " ]; do sleep 0.01; done")},
-      {.grace = minutes(1), .end_limit = milliseconds(200)});
+  Launched launched({server, Script(kChief, "worker/0", "while [ ! -e " + again + " ]; do sleep 0.01; done")},
+                    {.grace = minutes(1), .end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0) << "without waiting for the grace to be over";
-  EXPECT_THAT(launched.log(), HasSubstr("ps/0 still ran 0.2 s after the chief's end: the result is out, nothing is lost"));
+  EXPECT_THAT(launched.log(),
+              HasSubstr("ps/0 still ran 0.2 s after the chief's end: the result is out, nothing is lost"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 

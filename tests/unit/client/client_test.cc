@@ -99,7 +99,8 @@ TEST(VariableReader, ReadsAllAnewAfterItsStreamBroke) {
 
 TEST(VariableReader, NamesAVariableThatIsNotThere) {
   test::InProcessCluster cluster;
-  EXPECT_THAT(std::string(ClientOf(cluster)->OpenReader("a").status().message()), HasSubstr("there are none"));
+  EXPECT_THAT(std::string(ClientOf(cluster)->OpenReader("a").status().message()),
+              HasSubstr("there are none"));
 }
 
 // Writers and creators at the same time: what was acknowledged is there.

@@ -45,11 +45,13 @@ class CompressedGradientsTest : public testing::Test {
     std::vector<float> sent(kKernel, std::numeric_limits<float>::quiet_NaN());
     for (int server = 0; server < 2; ++server) {
       for (const auto& ready : compressed.ready(server)) {
-        const absl::Span<const char> run(reinterpret_cast<const char*>(ready.payload.data()), ready.payload.size() * 4);
+        const absl::Span<const char> run(reinterpret_cast<const char*>(ready.payload.data()),
+                                         ready.payload.size() * 4);
         const auto elements = net::ReceivedElements::Of(ready.chunk, {&run, 1});
         EXPECT_EQ(elements.status(), absl::OkStatus());
         const int64_t at = ready.chunk.offset() - (server == 0 ? kSmall : -700 * kColumns);
-        const auto room = absl::MakeSpan(sent).subspan(static_cast<size_t>(at), static_cast<size_t>(elements->count()));
+        const auto room =
+            absl::MakeSpan(sent).subspan(static_cast<size_t>(at), static_cast<size_t>(elements->count()));
         EXPECT_TRUE(std::all_of(room.begin(), room.end(), [](float value) { return std::isnan(value); }));
         EXPECT_EQ(elements->Copy(0, room), absl::OkStatus());
       }

@@ -47,6 +47,22 @@ TEST_F(ExtentsTest, MapBetweenTheFlatBufferAndTheServers) {
   EXPECT_TRUE(layout_.covers(1));
 }
 
+TEST_F(ExtentsTest, NeighboursOnBothSidesAreOneRunAndGoAsOne) {
+  const std::vector<net::VariableInfo> variables = {
+      {"a", Shape({3}), 0}, {"b", Shape({2}), 3}, {"c", Shape({4}), 5}};
+  const std::vector<std::vector<net::Slice>> slices = {{{"a", Shape({3}), 0, 3, 0},
+                                                        {"b", Shape({2}), 0, 2, 3},
+                                                        {"unknown", Shape({1}), 0, 1, 5},
+                                                        {"c", Shape({4}), 0, 4, 6}}};
+  const net::Layout layout = net::Layout::Create(variables, slices).value();
+  const auto runs = layout.extents_on(0);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].count, 5);
+  EXPECT_EQ(runs[1].server_offset, 6);
+  EXPECT_EQ(runs[1].local_offset, 5);
+  EXPECT_EQ(layout.extents_of(1)[0].server_offset, 3) << "each variable's stay as they are";
+}
+
 // Chunks that begin and end at any element, in runs that begin and end at any byte.
 TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
   std::vector<float> arena(9);

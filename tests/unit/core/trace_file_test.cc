@@ -15,7 +15,8 @@ using ::testing::StartsWith;
 // Now is long after these.
 constexpr int64_t kThen = 1000;
 
-void AddSlice(TraceRecorder& trace, TraceLane lane, const char* name, int64_t begin, int64_t end, int index = -1) {
+void AddSlice(TraceRecorder& trace, TraceLane lane, const char* name, int64_t begin, int64_t end,
+              int index = -1) {
   trace.Record({.lane = lane, .index = index, .name = name, .begin = kThen + begin, .end = kThen + end});
 }
 
@@ -157,21 +158,29 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"NotOurs", "{\"traceEvents\":[]}", "a.json: is no timeline of a Cairn task"},
         Fault{"Merged", "{\"traceEvents\":[],\"otherData\":{\"cairn_trace\":1,\"tasks\":{}}}",
               "a.json: holds several tasks: it has been merged before"},
-        Fault{"Clock", R"({"traceEvents":[],"otherData":{"cairn_trace":1,"task":"ps/0","boot":"b","steady_nanos":1e3}})",
-              "a.json: otherData.steady_nanos is no whole number"},
+        Fault{
+            "Clock",
+            R"({"traceEvents":[],"otherData":{"cairn_trace":1,"task":"ps/0","boot":"b","steady_nanos":1e3}})",
+            "a.json: otherData.steady_nanos is no whole number"},
         Fault{"NoObject", "[\n1]", "a.json:2: event 0: is no object"},
-        Fault{"NoTime", "[\n{\"ph\":\"M\",\"name\":\"x\",\"pid\":1,\"tid\":1},\n{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,\"tid\":1,\"dur\":1}]",
+        Fault{"NoTime",
+              "[\n{\"ph\":\"M\",\"name\":\"x\",\"pid\":1,\"tid\":1},\n{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,"
+              "\"tid\":1,\"dur\":1}]",
               "a.json:3: event 1: ts is no time in microseconds from 0 on"},
-        Fault{"NoProcess", R"([{"ph":"X","name":"x","tid":7,"ts":1,"dur":1}])", "a.json:1: event 0: pid is no whole number"},
+        Fault{"NoProcess", R"([{"ph":"X","name":"x","tid":7,"ts":1,"dur":1}])",
+              "a.json:1: event 0: pid is no whole number"},
         Fault{"Negative", R"([{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":-1}])",
               "a.json:1: event 0: dur is no time in microseconds from 0 on"},
-        Fault{"Phase", R"([{"ph":"B","name":"x","pid":1,"tid":1,"ts":1}])", "a.json:1: event 0: ph 'B' is none of X, s, f and M"},
-        Fault{"Arrow", R"([{"ph":"s","name":"x","pid":1,"tid":1,"ts":1}])", "a.json:1: event 0: id is no text"},
+        Fault{"Phase", R"([{"ph":"B","name":"x","pid":1,"tid":1,"ts":1}])",
+              "a.json:1: event 0: ph 'B' is none of X, s, f and M"},
+        Fault{"Arrow", R"([{"ph":"s","name":"x","pid":1,"tid":1,"ts":1}])",
+              "a.json:1: event 0: id is no text"},
         Fault{"Step", R"([{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":1,"args":{"step":"a"}}])",
               "a.json:1: event 0: args.step is no whole number"},
-        Fault{"Overlap",
-              R"([{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":5},{"ph":"X","name":"y","pid":1,"tid":1,"ts":3,"dur":5}])",
-              "a.json: lane 'lane 1': 'y' at 3.000 overlaps the one before, and is not within it"}),
+        Fault{
+            "Overlap",
+            R"([{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":5},{"ph":"X","name":"y","pid":1,"tid":1,"ts":3,"dur":5}])",
+            "a.json: lane 'lane 1': 'y' at 3.000 overlaps the one before, and is not within it"}),
     [](const auto& tested) { return tested.param.what; });
 
 }  // namespace

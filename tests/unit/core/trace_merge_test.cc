@@ -17,7 +17,8 @@ using ::testing::Pair;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// One slice of 10 ns at `begin`; the machine's steady clock stands at 0 when its own system clock says `started`.
+// One slice of 10 ns at `begin`; the machine's steady clock stands at 0 when its own system clock says
+// `started`.
 TaskTrace Task(const std::string& task, const std::string& boot, int64_t started, int64_t begin) {
   TaskTrace trace;
   trace.task = task;
@@ -115,8 +116,9 @@ TEST(MergeTraces, ATaskIsThereOnceAtATime) {
 }
 
 TEST(MergeTraces, LivesOfATaskStandOneAfterAnother) {
-  const auto merged = MergeTraces({Task("worker/10", "a", 0, 0), Task("worker/2", "a", 0, 40), Task("worker/2", "a", 0, 0),
-                                   Task("worker/2", "a", 0, 20), Task("ps/0", "a", 0, 0)});
+  const auto merged =
+      MergeTraces({Task("worker/10", "a", 0, 0), Task("worker/2", "a", 0, 40), Task("worker/2", "a", 0, 0),
+                   Task("worker/2", "a", 0, 20), Task("ps/0", "a", 0, 0)});
   ASSERT_TRUE(merged.ok()) << merged.status();
   std::vector<std::pair<std::string, int64_t>> begins;
   const auto traces = ParseTraces(*merged, "merged.json");

@@ -38,7 +38,8 @@ TEST(TraceSteps, AreTwoNumbers) {
   EXPECT_EQ(ParseTraceSteps("5:2").status().message(), "'5:2': step 2 comes before step 5");
   EXPECT_EQ(ParseTraceSteps("0:2").status().message(), "'0:2': steps count from 1");
   for (const char* text : {"", "5", "a:b", "1:2:3", "1:", ":4", "1.5:2"}) {
-    EXPECT_EQ(ParseTraceSteps(text).status().message(), absl::StrCat("'", text, "' is no FIRST:LAST of steps"));
+    EXPECT_EQ(ParseTraceSteps(text).status().message(),
+              absl::StrCat("'", text, "' is no FIRST:LAST of steps"));
   }
 }
 
@@ -111,15 +112,20 @@ TEST(TraceSession, WhatAnEarlierLifeLeftIsKept) {
   EXPECT_EQ(ReadFile(lives[1]).value(), second);
   EXPECT_THAT(ParseTrace(ReadFile(file).value(), file)->slices, IsEmpty());
 
-  { const TraceSession session({.file = file}, "ps/0"); }  // the one before came to its end
+  {
+    const TraceSession session({.file = file}, "ps/0");
+  }  // the one before came to its end
   EXPECT_THAT(EarlierLives(file), IsEmpty());
 }
 
 TEST(TraceSession, OtherFilesAreNoEarlierLife) {
   const std::string file = Path("session_other.json");
-  for (const std::string& text : {LifeOf("ps/0", true), LifeOf("ps/1", false), std::string("{}"), std::string("\n\"otherData\":")}) {
+  for (const std::string& text :
+       {LifeOf("ps/0", true), LifeOf("ps/1", false), std::string("{}"), std::string("\n\"otherData\":")}) {
     ASSERT_TRUE(WriteFileAtomically(file, text).ok());
-    { const TraceSession session({.file = file}, "ps/0"); }
+    {
+      const TraceSession session({.file = file}, "ps/0");
+    }
     EXPECT_THAT(EarlierLives(file), IsEmpty()) << text;
   }
 }

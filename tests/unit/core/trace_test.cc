@@ -35,7 +35,8 @@ TEST(TraceRecorder, AnEventComesBackAsItWas) {
                 .step = 5,
                 .bytes = int64_t{1} << 40});
   const TraceFlow flow = {.worker = 7, .server = 2, .incarnation = (uint64_t{9} << 32) + 1, .number = 12};
-  trace.Record({.kind = TraceEvent::Kind::kFlowOut, .lane = TraceLane::kPush, .index = 3, .begin = 19, .flow = flow});
+  trace.Record(
+      {.kind = TraceEvent::Kind::kFlowOut, .lane = TraceLane::kPush, .index = 3, .begin = 19, .flow = flow});
   const auto events = Sorted(trace.Collect().events);
   ASSERT_THAT(events, SizeIs(2));
   EXPECT_EQ(events[0].kind, TraceEvent::Kind::kSlice);
@@ -93,7 +94,8 @@ TEST(TraceRecorder, AFullThreadKeepsItsNewestEventsAndCountsTheOthers) {
   ASSERT_THAT(events, SizeIs(2047));  // the oldest might just be being written over
   EXPECT_EQ(collected.lost, 5000 - 2047);
   EXPECT_EQ(trace.recorded(), 5000);
-  for (size_t i = 0; i < events.size(); ++i) ASSERT_EQ(events[i].begin, 5000 - 2047 + static_cast<int64_t>(i));
+  for (size_t i = 0; i < events.size(); ++i)
+    ASSERT_EQ(events[i].begin, 5000 - 2047 + static_cast<int64_t>(i));
 }
 
 TEST(TraceRecorder, ThreadsRecordWithoutLosingAnything) {
@@ -119,7 +121,12 @@ TEST(TraceRecorder, WhatIsCollectedWhileOthersRecordIsWhole) {
   std::atomic<bool> stop{false};
   Thread writer("recorder", [&] {
     for (int64_t i = 0; !stop; ++i) {
-      trace.Record({.lane = TraceLane::kApply, .name = "apply", .begin = i, .end = 2 * i, .step = 3 * i, .bytes = 4 * i});
+      trace.Record({.lane = TraceLane::kApply,
+                    .name = "apply",
+                    .begin = i,
+                    .end = 2 * i,
+                    .step = 3 * i,
+                    .bytes = 4 * i});
     }
   });
   for (int round = 0; round < 200; ++round) {
@@ -155,7 +162,8 @@ TEST(TraceRecorder, TwoRecordersOfOneThreadAreApart) {
     second.Record(Slice(100 + i));
   }
   EXPECT_THAT(first.Collect().events, AllOf(SizeIs(10), Each(Field(&TraceEvent::begin, ::testing::Lt(10)))));
-  EXPECT_THAT(second.Collect().events, AllOf(SizeIs(10), Each(Field(&TraceEvent::begin, ::testing::Ge(100)))));
+  EXPECT_THAT(second.Collect().events,
+              AllOf(SizeIs(10), Each(Field(&TraceEvent::begin, ::testing::Ge(100)))));
 }
 
 TEST(TraceRecorder, TheQuickestAnswerTellsOfAClock) {
@@ -197,7 +205,9 @@ TEST(TraceSpan, IsRecordedWhereItsBeginWasWanted) {
     trace.AtStep(2);
   }
   EXPECT_THAT(trace.Collect().events, SizeIs(1));
-  { const TraceSpan late(&trace, TraceLane::kSnapshot, "save"); }
+  {
+    const TraceSpan late(&trace, TraceLane::kSnapshot, "save");
+  }
   EXPECT_THAT(trace.Collect().events, SizeIs(1));
 }
 

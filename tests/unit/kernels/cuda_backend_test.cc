@@ -83,6 +83,7 @@ TEST(CudaBackend, OpensAndSaysWhyThereIsNoGpu) {
               testing::AnyOf("no usable GPU: no NVIDIA driver", "no usable GPU: the driver shows no device"));
   EXPECT_EQ(CreateCudaDevice({}).status(), count.status());
   EXPECT_EQ(DescribeCudaDevice(0).status(), count.status());
+  EXPECT_EQ(CreateCudaGroup({0, 1}).status(), count.status());
 }
 
 TEST(CudaDeviceInfo, IsToldInTensorFlowsWords) {

@@ -7,6 +7,7 @@ using cairn::kernels::CudaBackend;
 using cairn::kernels::CudaDeviceInfo;
 using cairn::kernels::CudaOptions;
 using cairn::kernels::Device;
+using cairn::kernels::DeviceGroup;
 
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const CudaOptions&) {
   return absl::ResourceExhaustedError("no memory left");
@@ -16,6 +17,9 @@ absl::StatusOr<int> CountDevices() {
 }
 absl::StatusOr<CudaDeviceInfo> DescribeDevice(int) {
   return CudaDeviceInfo{.name = "a fake"};
+}
+absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateGroup(absl::Span<const int>) {
+  return absl::NotFoundError("no NCCL");
 }
 
 }  // namespace
@@ -42,6 +46,7 @@ extern "C" const CudaBackend* ENTRY() {
   static constexpr CudaBackend kBackend = {.version = kVersion,
                                            .create_device = &CreateDevice,
                                            .count_devices = &CountDevices,
-                                           .describe_device = &DescribeDevice};
+                                           .describe_device = &DescribeDevice,
+                                           .create_group = &CreateGroup};
   return &kBackend;
 }

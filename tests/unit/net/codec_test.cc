@@ -19,7 +19,8 @@ using testing::HasSubstr;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::vector<char> Encoded(v1::Encoding encoding, const std::vector<float>& values) {
-  std::vector<char> bytes(static_cast<size_t>(Codec::Floats(static_cast<int64_t>(values.size()))) * sizeof(float));
+  std::vector<char> bytes(static_cast<size_t>(Codec::Floats(static_cast<int64_t>(values.size()))) *
+                          sizeof(float));
   CodecOf(encoding)->Encode(values, bytes.data());
   return bytes;
 }
@@ -42,16 +43,19 @@ TEST(Bfloat16, KeepsWhatItCanSayAndRoundsTheRestToTheNearestToEven) {
     EXPECT_THAT(Both(v1::ENCODING_BFLOAT16, value), ElementsAre(value, value));
   }
   EXPECT_THAT(Both(v1::ENCODING_BFLOAT16, 0x1.01p0f), ElementsAre(1, 1)) << "half-way, to even";
-  EXPECT_THAT(Both(v1::ENCODING_BFLOAT16, 0x1.03p0f), ElementsAre(0x1.04p0f, 0x1.04p0f)) << "half-way, to even";
+  EXPECT_THAT(Both(v1::ENCODING_BFLOAT16, 0x1.03p0f), ElementsAre(0x1.04p0f, 0x1.04p0f))
+      << "half-way, to even";
   EXPECT_THAT(Both(v1::ENCODING_BFLOAT16, 0x1.010002p0f), ElementsAre(0x1.02p0f, 0x1.02p0f));
 }
 
 TEST(Float16, KeepsWhatItCanSayAndRoundsTheRestToTheNearestToEven) {
-  for (const float value : {0.0f, 1.0f, -2.5f, 0x1.ffcp15f, 0x1p-14f, 0x1p-24f, -0x1.ff8p-15f, kInfinity, -kInfinity}) {
+  for (const float value :
+       {0.0f, 1.0f, -2.5f, 0x1.ffcp15f, 0x1p-14f, 0x1p-24f, -0x1.ff8p-15f, kInfinity, -kInfinity}) {
     EXPECT_THAT(Both(v1::ENCODING_FLOAT16, value), ElementsAre(value, value));
   }
   EXPECT_THAT(Both(v1::ENCODING_FLOAT16, 0x1.002p0f), ElementsAre(1, 1)) << "half-way, to even";
-  EXPECT_THAT(Both(v1::ENCODING_FLOAT16, 0x1.006p0f), ElementsAre(0x1.008p0f, 0x1.008p0f)) << "half-way, to even";
+  EXPECT_THAT(Both(v1::ENCODING_FLOAT16, 0x1.006p0f), ElementsAre(0x1.008p0f, 0x1.008p0f))
+      << "half-way, to even";
   EXPECT_THAT(Both(v1::ENCODING_FLOAT16, 0x1.8p-24f), ElementsAre(0x1p-23f, 0x1p-23f)) << "half-way, to even";
   EXPECT_THAT(Both(v1::ENCODING_FLOAT16, 0x1p-25f), ElementsAre(0, 0)) << "half-way, to even";
 }
@@ -119,7 +123,8 @@ TEST_P(CodecTest, AChunkMayBeCutAnywhereAndReadInParts) {
   for (size_t one = 0; one <= bytes.size(); ++one) {
     for (size_t other = one; other <= bytes.size(); ++other) {
       const absl::Span<const char> all(bytes);
-      const absl::Span<const char> runs[] = {all.subspan(0, one), all.subspan(one, other - one), all.subspan(other)};
+      const absl::Span<const char> runs[] = {all.subspan(0, one), all.subspan(one, other - one),
+                                             all.subspan(other)};
       ASSERT_EQ(CountElements(chunk, Payload(runs)).value(), 7);
       std::vector<float> whole(7), part(3);
       ASSERT_EQ(CopyElements(chunk, Payload(runs), 0, absl::MakeSpan(whole)), absl::OkStatus());
@@ -132,7 +137,8 @@ TEST_P(CodecTest, AChunkMayBeCutAnywhereAndReadInParts) {
 
 TEST_P(CodecTest, APayloadThatDoesNotFitItsChunkIsRefused) {
   const absl::Span<const char> eight("12345678", 8);
-  for (const int64_t elements : {int64_t{0}, int64_t{-3}, int64_t{2}, int64_t{5}, std::numeric_limits<int64_t>::max()}) {
+  for (const int64_t elements :
+       {int64_t{0}, int64_t{-3}, int64_t{2}, int64_t{5}, std::numeric_limits<int64_t>::max()}) {
     EXPECT_EQ(CountElements(ChunkOf(GetParam(), elements), {&eight, 1}).status().code(),
               absl::StatusCode::kInvalidArgument)
         << elements;
@@ -142,8 +148,8 @@ TEST_P(CodecTest, APayloadThatDoesNotFitItsChunkIsRefused) {
 }
 
 TEST(Codec, EveryEncodingHasAName) {
-  for (const auto encoding : {v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16, v1::ENCODING_INT8,
-                              v1::ENCODING_TOPK, v1::ENCODING_ONEBIT}) {
+  for (const auto encoding : {v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16,
+                              v1::ENCODING_INT8, v1::ENCODING_TOPK, v1::ENCODING_ONEBIT}) {
     EXPECT_EQ(EncodingOf(EncodingName(encoding)), encoding);
   }
   EXPECT_EQ(EncodingOf("float8"), std::nullopt);

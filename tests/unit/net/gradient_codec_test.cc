@@ -1,5 +1,3 @@
-#include "common/net/gradient/codec.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,6 +8,7 @@
 
 #include "common/core/random.h"
 #include "common/net/codec.h"
+#include "common/net/gradient/codec.h"
 #include "common/net/received_elements.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -27,13 +26,16 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 std::vector<float> Numbers(int64_t count) {
   std::vector<float> values;
   Random random(7, "gradient");
-  for (int64_t i = 0; i < count; ++i) values.push_back(std::ldexp(random.NextUniform() - 0.5f, static_cast<int>(i % 7)));
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(std::ldexp(random.NextUniform() - 0.5f, static_cast<int>(i % 7)));
   return values;
 }
 
-std::string Encoded(const GradientCodec& codec, const std::vector<float>& variable, const Cut& cut, int64_t most) {
+std::string Encoded(const GradientCodec& codec, const std::vector<float>& variable, const Cut& cut,
+                    int64_t most) {
   std::string payload(static_cast<size_t>(codec.MostBytes(cut, most)), '\x55');
-  payload.resize(static_cast<size_t>(codec.Encode(variable, codec.Select(variable, most), cut, payload.data())));
+  payload.resize(
+      static_cast<size_t>(codec.Encode(variable, codec.Select(variable, most), cut, payload.data())));
   EXPECT_EQ(payload.size() % 4, 0u);
   return payload;
 }
@@ -45,7 +47,8 @@ std::vector<float> Decoded(const GradientCodec& codec, const std::string& payloa
   return values;
 }
 
-std::vector<float> ThereAndBack(const GradientCodec& codec, const std::vector<float>& variable, int64_t most = 1 << 30) {
+std::vector<float> ThereAndBack(const GradientCodec& codec, const std::vector<float>& variable,
+                                int64_t most = 1 << 30) {
   const Cut all = {0, static_cast<int64_t>(variable.size())};
   return Decoded(codec, Encoded(codec, variable, all, most), all);
 }
@@ -91,7 +94,8 @@ std::vector<float> TopKReference(const std::vector<float>& variable, int64_t mos
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return std::abs(variable[a]) > std::abs(variable[b]); });
   std::vector<float> result(variable.size());
-  for (size_t i = 0; i < std::min(order.size(), static_cast<size_t>(most)); ++i) result[order[i]] = variable[order[i]];
+  for (size_t i = 0; i < std::min(order.size(), static_cast<size_t>(most)); ++i)
+    result[order[i]] = variable[order[i]];
   return result;
 }
 
@@ -103,7 +107,8 @@ TEST(Int8, IsTheNearestMultipleOfTheBlocksScale) {
 }
 
 TEST(Int8, HalvesRoundToEvenAndTheLargestIsKept) {
-  EXPECT_THAT(ThereAndBack(Int8Codec(), {127, -127, 0.5f, 1.5f, -2.5f, 0.49f}), ElementsAre(127, -127, 0, 2, -2, 0));
+  EXPECT_THAT(ThereAndBack(Int8Codec(), {127, -127, 0.5f, 1.5f, -2.5f, 0.49f}),
+              ElementsAre(127, -127, 0, 2, -2, 0));
 }
 
 TEST(Int8, ABlockOfZerosOrOfNumbersTooSmallForAScaleIsZero) {
@@ -115,7 +120,8 @@ TEST(Int8, ABlockOfZerosOrOfNumbersTooSmallForAScaleIsZero) {
 
 TEST(Int8, TheLargestFloatsStayFinite) {
   const float largest = std::numeric_limits<float>::max();
-  for (const float value : ThereAndBack(Int8Codec(), {largest, -largest, 1})) EXPECT_TRUE(std::isfinite(value));
+  for (const float value : ThereAndBack(Int8Codec(), {largest, -largest, 1}))
+    EXPECT_TRUE(std::isfinite(value));
 }
 
 TEST(OneBit, IsTheMeanOfTheBlocksNumbersOfItsSign) {
@@ -132,14 +138,16 @@ TEST(OneBit, IsTheMeanOfTheBlocksNumbersOfItsSign) {
 TEST(OneBit, ZerosAreZeroAndTheLargestFloatsStayFinite) {
   EXPECT_THAT(ThereAndBack(OneBitCodec(), std::vector<float>(600, 0.0f)), Each(0.0f));
   const float largest = std::numeric_limits<float>::max();
-  EXPECT_THAT(ThereAndBack(OneBitCodec(), {largest, largest, -largest}), ElementsAre(largest, largest, -largest));
+  EXPECT_THAT(ThereAndBack(OneBitCodec(), {largest, largest, -largest}),
+              ElementsAre(largest, largest, -largest));
 }
 
 TEST(TopK, AreTheLargestByMagnitudeAsTheyAre) {
   for (const int64_t size : {1, 3, 31, 32, 33, 1000, 30001}) {
     const std::vector<float> variable = Numbers(size);
     for (const int64_t most : {int64_t{1}, (size + 99) / 100, size / 2 + 1, size, size + 5}) {
-      EXPECT_EQ(ThereAndBack(TopKCodec(), variable, most), TopKReference(variable, most)) << size << " " << most;
+      EXPECT_EQ(ThereAndBack(TopKCodec(), variable, most), TopKReference(variable, most))
+          << size << " " << most;
     }
   }
 }
@@ -180,7 +188,8 @@ TEST_P(GradientCodecTest, WhereAVariableIsCutChangesNothing) {
     std::vector<float> parts;
     for (const Cut& part : {Cut{0, cut}, Cut{cut, 3000 - cut}}) {
       const std::string payload = Encoded(codec(), variable, part, 300);
-      const std::vector<float> decoded = Decoded(codec(), payload, {part.first % codec().block_elements(), part.count});
+      const std::vector<float> decoded =
+          Decoded(codec(), payload, {part.first % codec().block_elements(), part.count});
       parts.insert(parts.end(), decoded.begin(), decoded.end());
     }
     EXPECT_EQ(parts, whole) << cut;
@@ -222,7 +231,8 @@ TEST_P(GradientCodecTest, AChunkMayComeInAnyRunsAndOtherSizesAreRefused) {
   const std::string payload = Encoded(codec(), variable, {0, 700}, 9);
   const v1::Chunk chunk = ChunkOf(GetParam(), 700);
   const absl::Span<const char> all(payload);
-  const absl::Span<const char> runs[] = {all.subspan(0, 3), all.subspan(3, 0), all.subspan(3, 10), all.subspan(13)};
+  const absl::Span<const char> runs[] = {all.subspan(0, 3), all.subspan(3, 0), all.subspan(3, 10),
+                                         all.subspan(13)};
   const auto elements = ReceivedElements::Of(chunk, Payload(runs));
   ASSERT_EQ(elements.status(), absl::OkStatus());
   EXPECT_EQ(elements->count(), 700);
@@ -240,8 +250,10 @@ TEST_P(GradientCodecTest, ACountOrAPhaseThatCannotBeIsRefused) {
   for (const int64_t count : {int64_t{0}, int64_t{-5}, most + 1, std::numeric_limits<int64_t>::max()}) {
     EXPECT_THAT(Received(ChunkOf(GetParam(), count), "").message(), HasSubstr("a chunk of")) << count;
   }
-  for (const int32_t phase : {-1, static_cast<int32_t>(codec().block_elements()), std::numeric_limits<int32_t>::max()}) {
-    EXPECT_THAT(Received(ChunkOf(GetParam(), 5, phase), "12345678").message(), HasSubstr("of a block on")) << phase;
+  for (const int32_t phase :
+       {-1, static_cast<int32_t>(codec().block_elements()), std::numeric_limits<int32_t>::max()}) {
+    EXPECT_THAT(Received(ChunkOf(GetParam(), 5, phase), "12345678").message(), HasSubstr("of a block on"))
+        << phase;
   }
 }
 
@@ -249,7 +261,8 @@ TEST(Int8, AScaleThatIsNoneIsRefused) {
   std::string payload = Encoded(Int8Codec(), Numbers(300), {0, 300}, 0);
   for (const float scale : {kNan, kInfinity, -kInfinity, -1.0f}) {
     Put(payload, 4, scale);
-    EXPECT_THAT(Received(ChunkOf(v1::ENCODING_INT8, 300), payload).message(), HasSubstr("the scale of block 1 is"));
+    EXPECT_THAT(Received(ChunkOf(v1::ENCODING_INT8, 300), payload).message(),
+                HasSubstr("the scale of block 1 is"));
   }
 }
 
@@ -258,7 +271,8 @@ TEST(OneBit, AMeanThatIsNotFiniteIsRefused) {
   for (const float mean : {kNan, kInfinity, -kInfinity}) {
     std::string bad = payload;
     Put(bad, 12, mean);
-    EXPECT_THAT(Received(ChunkOf(v1::ENCODING_ONEBIT, 600), bad).message(), HasSubstr("the means of block 1 are"));
+    EXPECT_THAT(Received(ChunkOf(v1::ENCODING_ONEBIT, 600), bad).message(),
+                HasSubstr("the means of block 1 are"));
   }
 }
 

@@ -69,8 +69,8 @@ TEST_F(HealthTest, ReflectionListsTheServices) {
   grpc::CompletionQueue queue;
   grpc::ClientContext context;
   SetDeadline(context, std::chrono::seconds(30));
-  const auto stream = stub.PrepareCall(
-      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  const auto stream =
+      stub.PrepareCall(&context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
   const auto await = [&queue] {
     void* tag = nullptr;
     bool ok = false;
@@ -87,7 +87,8 @@ TEST_F(HealthTest, ReflectionListsTheServices) {
   std::vector<grpc::Slice> slices;
   ASSERT_TRUE(response.Dump(&slices).ok());
   std::string text;
-  for (const grpc::Slice& slice : slices) text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  for (const grpc::Slice& slice : slices)
+    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   EXPECT_THAT(text, HasSubstr("grpc.health.v1.Health"));
   EXPECT_THAT(text, HasSubstr("grpc.reflection.v1alpha.ServerReflection"));
   context.TryCancel();

@@ -116,10 +116,11 @@ TEST(HttpServer, AHeaderWithoutEndIsRefused) {
 
 TEST(HttpServer, APortThatIsTakenIsNamed) {
   const auto server = StartEcho();
-  const auto second = HttpServer::Start("127.0.0.1", server->port(), [](const std::string&) { return HttpReply{}; });
+  const auto second =
+      HttpServer::Start("127.0.0.1", server->port(), [](const std::string&) { return HttpReply{}; });
   EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(second.status().message(),
-              HasSubstr(absl::StrCat("cannot listen on 127.0.0.1:", server->port(), ": Address already in use")));
+  EXPECT_THAT(second.status().message(), HasSubstr(absl::StrCat("cannot listen on 127.0.0.1:", server->port(),
+                                                                ": Address already in use")));
   const auto nowhere = HttpServer::Start("example", 0, [](const std::string&) { return HttpReply{}; });
   EXPECT_THAT(nowhere.status().message(), HasSubstr("--metrics_host: 'example' is no IP address"));
 }

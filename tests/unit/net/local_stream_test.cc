@@ -20,8 +20,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint64_t kIncarnation = 7;
-constexpr uint64_t kMagic = 0x326e726961632d6c;
-constexpr auto kOwnPart = static_cast<uint64_t>(LocalStream::kOwnPart);
 
 // Keeps what comes, and may stand still.
 class Receiver final : public LocalReceiver {
@@ -103,14 +101,16 @@ enum class Over { kSocket, kRings, kLending };
 bool MemoryCanBeRead() {
   static const uint64_t probe = 42;
   const auto pair = SocketPair().value();
-  return PeerMemory::Open(pair.first.get(), {.address = reinterpret_cast<uint64_t>(&probe), .value = probe}) != nullptr;
+  return PeerMemory::Open(pair.first.get(),
+                          {.address = reinterpret_cast<uint64_t>(&probe), .value = probe}) != nullptr;
 }
 
 // Both ends of a stream.
 class LocalStreamTest : public testing::TestWithParam<Over> {
  protected:
   void SetUp() override {
-    if (GetParam() == Over::kLending && !MemoryCanBeRead()) GTEST_SKIP() << "no memory can be lent on this machine";
+    if (GetParam() == Over::kLending && !MemoryCanBeRead())
+      GTEST_SKIP() << "no memory can be lent on this machine";
   }
   bool shared() const { return GetParam() != Over::kSocket; }
   void Start(LocalStream::Options server = {.incarnation = kIncarnation}) {
@@ -118,16 +118,18 @@ class LocalStreamTest : public testing::TestWithParam<Over> {
     server.lends = GetParam() == Over::kLending;
     server_ = LocalStream::Accept(std::move(one), true, server, at_server_).value();
     server_->Start();
-    client_ = LocalStream::Connect(std::move(other), shared(),
-                                   {.incarnation = kIncarnation, .lends = GetParam() == Over::kLending}, at_client_)
-                  .value();
+    client_ =
+        LocalStream::Connect(std::move(other), shared(),
+                             {.incarnation = kIncarnation, .lends = GetParam() == Over::kLending}, at_client_)
+            .value();
     client_->Start();
   }
   // The client's end is this test itself, which says what it likes.
   FileDescriptor StartRaw(bool lends = false) {
     auto [one, other] = SocketPair().value();
     server_ =
-        LocalStream::Accept(std::move(one), true, {.incarnation = kIncarnation, .lends = lends}, at_server_).value();
+        LocalStream::Accept(std::move(one), true, {.incarnation = kIncarnation, .lends = lends}, at_server_)
+            .value();
     server_->Start();
     return std::move(other);
   }
@@ -137,19 +139,20 @@ class LocalStreamTest : public testing::TestWithParam<Over> {
 };
 INSTANTIATE_TEST_SUITE_P(Over, LocalStreamTest, testing::Values(Over::kSocket, Over::kRings, Over::kLending),
                          [](const auto& over) {
-                           return over.param == Over::kSocket ? "Socket"
+                           return over.param == Over::kSocket  ? "Socket"
                                   : over.param == Over::kRings ? "SharedMemory"
                                                                : "Lending";
                          });
 
-// Shared with the stream, which may still be leaving the system call that sent them when the other end has them all.
+// Shared with the stream, which may still be leaving the system call that sent them when the other end has
+// them all.
 std::shared_ptr<const std::vector<float>> Numbers(size_t count, float first) {
   const auto numbers = std::make_shared<std::vector<float>>(count);
   for (size_t i = 0; i < count; ++i) (*numbers)[i] = first + static_cast<float>(i);
   return numbers;
 }
 
-std::string BytesOf(absl::Span<const float> floats) {
+std::string TextOf(absl::Span<const float> floats) {
   return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
 }
 
@@ -173,7 +176,7 @@ TEST_P(LocalStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
     ASSERT_EQ(got.size(), sizes.size());
     for (size_t i = 0; i < sizes.size(); ++i) {
       EXPECT_EQ(got[i].first, std::string(i * 700, 'h') + std::to_string(i));
-      EXPECT_TRUE(got[i].second == BytesOf(*sent[i])) << "payload " << i;
+      EXPECT_TRUE(got[i].second == TextOf(*sent[i])) << "payload " << i;
     }
   }
   EXPECT_EQ(at_server_.lent() > 0, GetParam() == Over::kLending);
@@ -190,7 +193,7 @@ TEST_P(LocalStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {
   at_server_.Open();
   const auto got = at_server_.Await(kMessages);
   ASSERT_EQ(got.size(), kMessages);
-  for (const auto& message : got) EXPECT_TRUE(message.second == BytesOf(*payload));
+  for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
   EXPECT_EQ(at_client_.Await(1).size(), 1u);
 }
 
@@ -253,8 +256,8 @@ TEST_P(LocalStreamTest, AnEndThatTakesNothingIsGivenUp) {
                                 at_server_)
                 .value();
   server_->Start();
-  const uint64_t greeting[] = {kMagic, kIncarnation, kOwnPart, 0, 0, 0, 0};
-  ASSERT_EQ(send(other.get(), greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
+  const LocalGreeting greeting = {.incarnation = kIncarnation};
+  ASSERT_EQ(send(other.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
   const auto owner =
       std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
@@ -269,7 +272,8 @@ TEST_P(LocalStreamTest, WhatIsLentIsKeptUntilItHasBeenRead) {
   client_->Send("request", {}, nullptr);  // the server knows then what the client takes
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
   at_client_.StandStill();
-  const auto owner = std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
+  const auto owner =
+      std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   server_->Send("values", {&run, 1}, owner);
   ASSERT_TRUE(at_client_.AwaitBegun());
@@ -287,7 +291,8 @@ INSTANTIATE_TEST_SUITE_P(Over, LendingTest, testing::Values(Over::kLending));
 TEST_P(LendingTest, AReaderIsToldThatTheSenderHasGoneAndNotGivenWhatItFinds) {
   Start();
   at_server_.StandStill();
-  const auto owner = std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
+  const auto owner =
+      std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   client_->Send("gradient", {&run, 1}, owner);
   ASSERT_TRUE(at_server_.AwaitBegun());
@@ -297,23 +302,34 @@ TEST_P(LendingTest, AReaderIsToldThatTheSenderHasGoneAndNotGivenWhatItFinds) {
   EXPECT_THAT(at_server_.Await(0), testing::IsEmpty());
 }
 
-struct RawPrologue {
-  uint32_t kind, header_bytes, payload_bytes, runs;
-  uint64_t position;
-};
+TEST_P(LendingTest, AMemoryThatIsGoneWithItsEndIsNoFault) {
+  const auto [here, there] = SocketPair().value();
+  const uint64_t probe = 42;
+  const auto memory =
+      PeerMemory::Open(here.get(), {.address = reinterpret_cast<uint64_t>(&probe), .value = probe});
+  ASSERT_NE(memory, nullptr);
+  const LentRun gone = {.address = 64, .bytes = 8};
+  char to[8];
+  EXPECT_EQ(memory->Read({&gone, 1}, 0, to).code(), absl::StatusCode::kInvalidArgument);
+  shutdown(there.get(), SHUT_RDWR);
+  EXPECT_EQ(memory->Read({&gone, 1}, 0, to).code(), absl::StatusCode::kUnavailable);
+}
 
 class HostileClientTest : public LocalStreamTest {
  protected:
   // Greets with shared memory, and says one prologue, and of what is lent the places.
-  absl::Status AfterSaying(const RawPrologue& prologue, bool lends = false, std::vector<LentRun> runs = {}) {
+  absl::Status AfterSaying(const LocalPrologue& prologue, bool lends = false,
+                           std::vector<LentRun> runs = {}) {
     const FileDescriptor raw = StartRaw(lends);
     const auto rings = SharedRings::Create(LocalStream::kRingBytes).value();
     const auto credit = SocketPair().value();
-    const uint64_t greeting[] = {kMagic, kIncarnation, kOwnPart, 1, reinterpret_cast<uint64_t>(&kMagic), kMagic, 0};
+    static const uint64_t probe = 42;
+    const LocalGreeting greeting = {.incarnation = kIncarnation,
+                                    .shared = 1,
+                                    .probe = {.address = reinterpret_cast<uint64_t>(&probe), .value = probe}};
     const int passed[] = {rings->descriptor(), credit.second.get()};
-    EXPECT_EQ(SendPassing(raw, {reinterpret_cast<const char*>(greeting), sizeof greeting}, passed),
-              absl::OkStatus());
-    std::string said(reinterpret_cast<const char*>(&prologue), sizeof prologue);
+    EXPECT_EQ(SendPassing(raw, BytesOf(greeting), passed), absl::OkStatus());
+    std::string said(BytesOf(prologue).data(), sizeof prologue);
     said.append(reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(LentRun));
     EXPECT_EQ(send(raw.get(), said.data(), said.size(), MSG_NOSIGNAL), static_cast<ssize_t>(said.size()));
     return at_server_.AwaitEnd();
@@ -324,58 +340,69 @@ class HostileLenderTest : public HostileClientTest {};
 INSTANTIATE_TEST_SUITE_P(Over, HostileLenderTest, testing::Values(Over::kLending));
 
 TEST_P(HostileClientTest, AHeaderBeyondTheLimitEndsTheStream) {
-  EXPECT_THAT(AfterSaying({0, 0x80000000, 0, 0, 0}).message(), HasSubstr("header of 2147483648 bytes"));
+  EXPECT_THAT(AfterSaying({.header_bytes = 0x80000000}).message(), HasSubstr("header of 2147483648 bytes"));
 }
 TEST_P(HostileClientTest, APayloadBeyondTheLimitEndsTheStream) {
-  EXPECT_THAT(AfterSaying({0, 0, 0xffffffff, 0, 0}).message(), HasSubstr("payload of 4294967295 bytes"));
+  EXPECT_THAT(AfterSaying({.payload_bytes = 0xffffffff}).message(), HasSubstr("payload of 4294967295 bytes"));
 }
 TEST_P(HostileClientTest, AnUnknownKindEndsTheStream) {
-  EXPECT_THAT(AfterSaying({9, 0, 0, 0, 0}).message(), HasSubstr("kind 9"));
+  EXPECT_THAT(AfterSaying({.kind = 9}).message(), HasSubstr("kind 9"));
 }
 TEST_P(HostileClientTest, APlaceAcrossTheRingsEndEndsTheStream) {
-  EXPECT_THAT(AfterSaying({1, 0, 1 << 18, 0, LocalStream::kRingBytes - 64}).message(),
+  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kInRing,
+                           .payload_bytes = 1 << 18,
+                           .position = LocalStream::kRingBytes - 64})
+                  .message(),
               HasSubstr("not in the ring"));
 }
 TEST_P(HostileClientTest, APlaceFarAheadEndsTheStream) {
   EXPECT_THAT(AfterSaying({1, 0, 64, 0, ~uint64_t{0} - 63}).message(), HasSubstr("not in the ring"));
 }
 TEST_P(HostileLenderTest, MemoryThatItDoesNotHaveEndsTheStream) {
-  const absl::Status end = AfterSaying({3, 0, 4096, 1, 0}, /*lends=*/true, {{.address = 64, .bytes = 4096}});
+  const absl::Status end = AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 1},
+                                       /*lends=*/true, {{.address = 64, .bytes = 4096}});
   EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(end.message(), HasSubstr("lent memory: Bad address"));
+  EXPECT_THAT(end.message(), HasSubstr("lent memory: it is not there"));
 }
 TEST_P(HostileLenderTest, AnotherSizeThanIsLentEndsTheStream) {
-  EXPECT_THAT(AfterSaying({3, 0, 4096, 1, 0}, /*lends=*/true, {{.address = 64, .bytes = 8192}}).message(),
+  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
+                          {{.address = 64, .bytes = 8192}})
+                  .message(),
               HasSubstr("payload of 4096 bytes, of which 8192 are lent"));
 }
 TEST_P(HostileLenderTest, SizesWhoseSumOverflowsEndTheStream) {
-  EXPECT_THAT(AfterSaying({3, 0, 4096, 2, 0}, /*lends=*/true, {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
+  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
+                          {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
                   .message(),
               HasSubstr("payload of 4096 bytes, of which"));
 }
 TEST_P(HostileLenderTest, TooManyRunsEndTheStream) {
-  EXPECT_THAT(AfterSaying({3, 0, 4096, 257, 0}, /*lends=*/true).message(), HasSubstr("payload of 257 runs"));
+  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
+                  .message(),
+              HasSubstr("payload of 257 runs"));
 }
 TEST_P(HostileClientTest, WhatIsLentToWhoDoesNotTakeItEndsTheStream) {
-  EXPECT_THAT(AfterSaying({3, 0, 4096, 1, 0}, /*lends=*/false, {{.address = 64, .bytes = 4096}}).message(),
+  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/false,
+                          {{.address = 64, .bytes = 4096}})
+                  .message(),
               HasSubstr("kind 3"));
 }
 TEST_P(HostileClientTest, MoreReadThanWasLentEndsTheStream) {
-  EXPECT_THAT(AfterSaying({4, 0, 0, 0, 1}, /*lends=*/true).message(), HasSubstr("1 payloads read, of 0 lent"));
+  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
+              HasSubstr("1 payloads read, of 0 lent"));
 }
 TEST_P(HostileClientTest, NoGreetingEndsTheStream) {
   const FileDescriptor raw = StartRaw();
-  const std::string nonsense(56, 'x');
-  ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), 56);
+  const std::string nonsense(sizeof(LocalGreeting), 'x');
+  ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), static_cast<ssize_t>(nonsense.size()));
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
 }
 TEST_P(HostileClientTest, ASocketInPlaceOfMemoryIsSentAway) {
   const FileDescriptor raw = StartRaw();
   const auto pair = SocketPair().value();
-  const uint64_t greeting[] = {kMagic, kIncarnation, kOwnPart, 1, 0, 0, 0};
+  const LocalGreeting greeting = {.incarnation = kIncarnation, .shared = 1};
   const int passed[] = {pair.first.get(), pair.second.get()};
-  ASSERT_EQ(SendPassing(raw, {reinterpret_cast<const char*>(greeting), sizeof greeting}, passed),
-            absl::OkStatus());
+  ASSERT_EQ(SendPassing(raw, BytesOf(greeting), passed), absl::OkStatus());
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
 }
 

@@ -1,5 +1,8 @@
 #include "common/net/outbox.h"
 
+#include <vector>
+
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace cairn::net {
@@ -28,6 +31,36 @@ TEST(Outbox, AReaderThatStandsStillIsAskedNothingMoreUntilItGoesOn) {
   outbox.Pop();
   EXPECT_TRUE(outbox.Wakes());
   EXPECT_FALSE(outbox.Wakes()) << "once";
+}
+
+std::vector<int> Drained(Outbox<int>& outbox) {
+  std::vector<int> messages;
+  for (; !outbox.empty(); outbox.Pop()) messages.push_back(outbox.front());
+  return messages;
+}
+
+TEST(Outbox, TheLowestRankGoesFirstButNotBeforeWhatIsBeingWritten) {
+  Outbox<int> outbox;
+  for (int rank : {70, 90, 80, 10, 80, 20}) outbox.Push(rank, rank);
+  EXPECT_THAT(Drained(outbox), testing::ElementsAre(70, 10, 20, 80, 80, 90));
+}
+
+TEST(Outbox, OfEqualRankTheFirstGoesFirst) {
+  Outbox<int> outbox;
+  outbox.Push(0);
+  for (int message : {1, 2, 3}) outbox.Push(message, 5);
+  EXPECT_THAT(Drained(outbox), testing::ElementsAre(0, 1, 2, 3));
+}
+
+TEST(Outbox, AMessageWithoutARankIsOvertakenByNoneAndOvertakesNone) {
+  Outbox<int> outbox;
+  outbox.Push(0);
+  outbox.Push(90, 90);
+  outbox.Push(50, 50);
+  outbox.Push(1);
+  outbox.Push(30, 30);
+  outbox.Push(10, 10);
+  EXPECT_THAT(Drained(outbox), testing::ElementsAre(0, 50, 90, 1, 10, 30));
 }
 
 TEST(Outbox, AnEndLeavesWhatIsBeingWritten) {

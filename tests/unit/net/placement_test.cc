@@ -137,7 +137,9 @@ TEST(Placement, ByDefaultServersAreLevel) {
       for (const Slice& slice : slices) {
         EXPECT_TRUE(slice.whole_bands());
         EXPECT_TRUE(slice.whole() || slice.elements() * 4 >= (128 << 10)) << slice.elements();
-        EXPECT_EQ(std::count_if(slices.begin(), slices.end(), [&](const Slice& other) { return other.name == slice.name; }), 1);
+        EXPECT_EQ(std::count_if(slices.begin(), slices.end(),
+                                [&](const Slice& other) { return other.name == slice.name; }),
+                  1);
       }
     }
     ASSERT_LE(heaviest, total / servers + (256 << 10) + 4 * band_bytes) << "trial " << trial;
@@ -153,8 +155,9 @@ TEST(Placement, WhatIsLeftOfTheSharesIsFilledByTheLargest) {
 }
 
 TEST(Placement, WhatFitsStaysWhole) {
-  const auto placed = PlaceVariables(Variables({Shape({512, 512}), Shape({512, 512}), Shape({512, 512}), Shape({512, 512})}),
-                                     {.servers = 2});
+  const auto placed =
+      PlaceVariables(Variables({Shape({512, 512}), Shape({512, 512}), Shape({512, 512}), Shape({512, 512})}),
+                     {.servers = 2});
   for (const auto& slices : placed) {
     ASSERT_EQ(slices.size(), 2u);
     EXPECT_TRUE(slices[0].whole() && slices[1].whole());

@@ -30,8 +30,8 @@ class TlsFilesTest : public testing::Test {
 
   TlsFiles Make(const std::string& name, const std::string& hosts = "") {
     const std::string path = absl::StrCat(dir_, "/", name);
-    const std::string command = absl::StrCat("timeout 60 ", InSource("deploy/make-certs.sh"), " ", path,
-                                             " ", hosts, " >/dev/null");
+    const std::string command =
+        absl::StrCat("timeout 60 ", InSource("deploy/make-certs.sh"), " ", path, " ", hosts, " >/dev/null");
     EXPECT_EQ(std::system(command.c_str()), 0);
     return {.cert = path + "/cert.pem", .key = path + "/key.pem", .ca = path + "/ca.pem"};
   }

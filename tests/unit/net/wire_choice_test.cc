@@ -38,17 +38,18 @@ TEST(WireChoice, WithoutAChoiceGradientsTravelAsValues) {
 
 TEST(WireChoice, TheLastThatFitsCountsAndTheRestIsFloat32) {
   EXPECT_THAT(GradientEncodings(JobOf("dense*=topk,dense_1/*=bfloat16"), kVariables),
-              ElementsAre(v1::ENCODING_FLOAT32, v1::ENCODING_FLOAT32, v1::ENCODING_TOPK, v1::ENCODING_BFLOAT16,
-                          v1::ENCODING_FLOAT32));
+              ElementsAre(v1::ENCODING_FLOAT32, v1::ENCODING_FLOAT32, v1::ENCODING_TOPK,
+                          v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT32));
   EXPECT_THAT(GradientEncodings(JobOf("float16, conv*=onebit"), kVariables),
-              ElementsAre(v1::ENCODING_ONEBIT, v1::ENCODING_FLOAT32, v1::ENCODING_FLOAT16, v1::ENCODING_FLOAT16,
-                          v1::ENCODING_FLOAT16));
+              ElementsAre(v1::ENCODING_ONEBIT, v1::ENCODING_FLOAT32, v1::ENCODING_FLOAT16,
+                          v1::ENCODING_FLOAT16, v1::ENCODING_FLOAT16));
 }
 
 TEST(WireChoice, ARuleThatNobodyGoesByIsRefused) {
   EXPECT_EQ(CheckGradientWire(JobOf("float32,dense*=int8"), kVariables), absl::OkStatus());
   EXPECT_EQ(CheckGradientWire(JobOf("int8,*=topk"), kVariables), absl::OkStatus());
-  EXPECT_THAT(CheckGradientWire(JobOf("dens=int8"), kVariables).message(), HasSubstr("no variable goes by 'dens=int8'"));
+  EXPECT_THAT(CheckGradientWire(JobOf("dens=int8"), kVariables).message(),
+              HasSubstr("no variable goes by 'dens=int8'"));
   EXPECT_THAT(CheckGradientWire(JobOf("dense*=int8,*=float32"), kVariables).message(),
               HasSubstr("'dense*=int8': none has such a name, or a later part takes all that do"));
 }
@@ -77,7 +78,8 @@ TEST(WireChoice, PeopleAreToldTheChoice) {
 TEST(WireChoice, BytesAreCountedOverAllVariables) {
   // 1152 + 2048 elements in one byte and a float for each 256, the other 4352 in four.
   const double bytes = 1152 + 5 * 4 + 2048 + 8 * 4 + 4 * (2048 + 256 + 2048);
-  EXPECT_DOUBLE_EQ(GradientBytesPerElement(JobOf("int8"), kVariables), bytes / (1152 + 2048 + 2048 + 256 + 2048));
+  EXPECT_DOUBLE_EQ(GradientBytesPerElement(JobOf("int8"), kVariables),
+                   bytes / (1152 + 2048 + 2048 + 256 + 2048));
 }
 
 TEST(WireChoice, TopKTakesOneElementAtLeast) {

@@ -263,8 +263,9 @@ INSTANTIATE_TEST_SUITE_P(
                {"layer 0 (Dense), line 1: expected an object, got 4"}}),
     [](const testing::TestParamInfo<Broken>& tested) { return tested.param.fault; });
 
-// Puts each of these values (under a sanitizer, one in five of all) in the place of each node of a real export. What comes
-// out does not matter, only that it is a model or INVALID_ARGUMENT: no exception, no crash.
+// Puts each of these values (under a sanitizer, one in five of all) in the place of each node of a real
+// export. What comes out does not matter, only that it is a model or INVALID_ARGUMENT: no exception, no
+// crash.
 void ReplaceEveryNode(nlohmann::json& document, nlohmann::json& node, int& tried) {
   const nlohmann::json kept = node;
   for (const char* value : {"null", "true", "-1", "3", "1e300", "\"x\"", "[]", "{}", "[[1]]",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/fake_device_group.h"
 #include "tests/unit/nn/several_devices.h"
 
 namespace cairn::nn {
@@ -10,6 +11,8 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 class MirroredReplicaTest : public testing::Test {
  protected:
@@ -18,9 +21,28 @@ class MirroredReplicaTest : public testing::Test {
   std::unique_ptr<Replica> Over(const Devices& devices) {
     return MakeMirroredReplica(*model_, kLogits, devices.pointers()).value();
   }
+  // Which add up themselves.
+  std::unique_ptr<Replica> OverGroup(const Devices& devices) {
+    return MakeMirroredReplica(*model_, kLogits, devices.pointers(), nullptr,
+                               std::make_unique<kernels::FakeDeviceGroup>(log_))
+        .value();
+  }
+  std::vector<size_t> Begun() {
+    MutexLock lock(log_.mutex);
+    return std::exchange(log_.begun, {});
+  }
+  int UnderWay() {
+    MutexLock lock(log_.mutex);
+    return log_.under_way;
+  }
+  void SetFault(const absl::Status& fault) {
+    MutexLock lock(log_.mutex);
+    log_.fault = fault;
+  }
 
   std::unique_ptr<Model> model_;
   const std::unique_ptr<kernels::Device> device_ = kernels::CreateCpuDevice(0, 1).value();
+  kernels::FakeDeviceGroup::Log log_;
 };
 
 class MirroredOnDevices : public MirroredReplicaTest, public testing::WithParamInterface<const char*> {};
@@ -132,6 +154,90 @@ TEST_F(MirroredReplicaTest, AFaultOnOneDeviceIsToldAndTheNextStepWorks) {
       mirrored->ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("from example 3 on: label 9 of example 1"));
+  examples.labels()[4] = 0;
+  ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Batch()),
+                 RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
+}
+
+class MirroredOverGroup : public MirroredReplicaTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(MirroredOverGroup, AStepIsThatOfOneReplicaOnTheWholeBatch) {
+  const Devices devices(GetParam());
+  for (const char* json : {kSmallCnn, kMlp, kGraph}) {
+    Load(json);
+    const auto alone = Alone(), mirrored = OverGroup(devices);
+    const std::vector<float> parameters = model_->InitialParameters(1);
+    for (const int64_t count : {12, 7, 2, 1, 12}) {  // also fewer than there are devices
+      const Examples examples(*model_, count);
+      ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Batch()),
+                     RunStep(*alone, *model_, parameters, examples.Batch()), 1e-6f);
+      ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Weighted()),
+                     RunStep(*alone, *model_, parameters, examples.Weighted()), 1e-6f);
+      EXPECT_EQ(UnderWay(), 0);
+    }
+  }
+}
+
+TEST_P(MirroredOverGroup, TwentyStepsEndWhereTheHostsSumsEnd) {
+  const Devices devices(GetParam());
+  for (const char* json : {kSmallCnn, kGraph, kNormalized}) {
+    Load(json);
+    const Examples examples(*model_, 12);
+    const auto by_host = Over(devices), by_group = OverGroup(devices);
+    ExpectNear(Train(*by_group, *model_, examples, 20), Train(*by_host, *model_, examples, 20), 1e-5f,
+               "parameter");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, MirroredOverGroup, testing::Values("f", "ff", "fff"));
+
+TEST_F(MirroredReplicaTest, AGroupIsAskedForBucketsAndOneGradientComesToTheHost) {
+  // 4 x 1000 + 1000, 1000 x 1100 + 1100, 1100 x 3 + 3: the last two layers fill a bucket of a million.
+  Load(R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": 1000, "input_shape": [4]}},
+          {"class_name": "Dense", "config": {"units": 1100}}, {"class_name": "Dense", "config": {"units": 3}}]}})");
+  const Devices devices("ff");
+  const auto mirrored = OverGroup(devices);
+  const Examples examples(*model_, 4);
+  const StepResult step = RunStep(*mirrored, *model_, model_->InitialParameters(1), examples.Batch());
+  EXPECT_THAT(step.announced, Each(1));
+  EXPECT_THAT(Begun(), UnorderedElementsAre(0, 1));
+  // A device's own copies are of outputs alone: two examples of three classes.
+  for (DeviceThread* const thread : devices.pointers()) {
+    EXPECT_EQ(static_cast<const kernels::FarDevice&>(thread->device()).bytes_down(), 2 * 3 * 4);
+  }
+}
+
+TEST_F(MirroredReplicaTest, AGroupThatFailsEndsTheStepAndNothingIsAnnounced) {
+  Load(kMlp);
+  const Devices devices("ff");
+  const auto mirrored = OverGroup(devices);
+  const Examples examples(*model_, 6);
+  const std::vector<float> parameters = model_->InitialParameters(1);
+  std::vector<float> gradients(parameters.size());
+  std::vector<int> told;
+  const absl::Status fault = absl::InternalError("ncclReduce on /gpu:1: unhandled cuda error");
+  SetFault(fault);
+  EXPECT_EQ(mirrored
+                ->ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients),
+                                  [&](int variable) { told.push_back(variable); })
+                .status(),
+            fault);
+  EXPECT_THAT(told, IsEmpty());
+  EXPECT_EQ(UnderWay(), 0);
+}
+
+TEST_F(MirroredReplicaTest, AFaultOnOneDeviceOfAGroupIsToldAndTheNextStepWorks) {
+  Load(kMlp);
+  const Devices devices("ff");
+  const auto mirrored = OverGroup(devices);
+  Examples examples(*model_, 6);
+  const std::vector<float> parameters = model_->InitialParameters(1);
+  examples.labels()[4] = 9;
+  std::vector<float> gradients(parameters.size());
+  const auto status =
+      mirrored->ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {}).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("from example 3 on: label 9 of example 1"));
+  EXPECT_EQ(UnderWay(), 0) << "a sum still reads what the next step writes";
   examples.labels()[4] = 0;
   ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Batch()),
                  RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);

@@ -69,6 +69,72 @@ TEST_F(ReplicaTest, EveryGradientIsAnnouncedOnceLastLayerFirstAndFinal) {
   EXPECT_EQ(at_announcement, gradients_);
 }
 
+class ForwardAheadTest : public ReplicaTest {
+ protected:
+  std::vector<float> Gradients(Replica& replica, const BatchView& batch) {
+    EXPECT_TRUE(replica.ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {}).ok());
+    return gradients_;
+  }
+};
+
+TEST_F(ForwardAheadTest, EveryVariableIsWaitedForInTheOrderOfTheLayersAndNoBitChanges) {
+  const auto replica = MakeReplica();
+  const BatchView batch = Batch(8);
+  const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
+  std::vector<int> awaited;
+  ASSERT_TRUE(replica->runs_ahead());
+  replica->ForwardAhead(parameters_, batch, [&](int variable) {
+    awaited.push_back(variable);
+    return true;
+  });
+  EXPECT_THAT(awaited, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_EQ(Gradients(*replica, batch), at_once);
+}
+
+TEST_F(ForwardAheadTest, ParametersAreReadWhenTheyHaveComeAndNotBefore) {
+  const auto replica = MakeReplica();
+  const BatchView batch = Batch(8);
+  const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
+  std::vector<float> coming(parameters_.size(), std::numeric_limits<float>::quiet_NaN());
+  replica->ForwardAhead(coming, batch, [&](int index) {
+    const ModelVariable& variable = model_.variables()[static_cast<size_t>(index)];
+    std::copy_n(parameters_.begin() + variable.offset, variable.shape.num_elements(),
+                coming.begin() + variable.offset);
+    return true;
+  });
+  ASSERT_TRUE(replica->ForwardBackward(coming, batch, absl::MakeSpan(gradients_), [](int) {}).ok());
+  EXPECT_EQ(gradients_, at_once);
+}
+
+TEST_F(ForwardAheadTest, WhatWasCutShortDroppedOrOfAnotherBatchIsNotUsed) {
+  const auto replica = MakeReplica();
+  const BatchView batch = Batch(8);
+  const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
+  // A pass over these would leave other activations.
+  std::vector<float> parameters = parameters_, other(parameters_.size(), 0.5f);
+  const auto ahead_of_other_values = [&] {
+    parameters = other;
+    replica->ForwardAhead(parameters, batch, [](int) { return true; });
+    parameters = parameters_;
+  };
+  const auto gradients = [&] {
+    EXPECT_TRUE(replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients_), [](int) {}).ok());
+    return gradients_;
+  };
+  ahead_of_other_values();
+  EXPECT_NE(gradients(), at_once) << "else this test shows nothing";
+  replica->ForwardAhead(parameters, batch, [](int variable) { return variable < 4; });
+  EXPECT_EQ(gradients(), at_once) << "cut short";
+  ahead_of_other_values();
+  replica->DropForward();
+  EXPECT_EQ(gradients(), at_once) << "dropped";
+  ahead_of_other_values();
+  ASSERT_TRUE(replica->Evaluate(parameters, batch).ok());
+  EXPECT_EQ(gradients(), at_once) << "an evaluation came between";
+  ahead_of_other_values();
+  EXPECT_EQ(Gradients(*replica, batch), at_once) << "of other parameters";
+}
+
 TEST_F(ReplicaTest, StepsDownTheGradientReduceTheLoss) {
   const auto replica = MakeReplica();
   const BatchView batch = Batch(32);

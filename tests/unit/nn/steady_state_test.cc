@@ -84,8 +84,7 @@ TEST(SteadyState, TheCounterSeesARequest) {
 TEST(SteadyState, AStepAsksForNoMemory) {
   for (const char* model : {"mnist_cnn", "mnist_mlp", "cifar_resnet20"}) {
     for (int threads : {1, 2}) {
-      EXPECT_EQ(LargeRequestsOfTenSteps(InSource(absl::StrCat("deploy/examples/", model, ".json")),
-                                        threads),
+      EXPECT_EQ(LargeRequestsOfTenSteps(InSource(absl::StrCat("deploy/examples/", model, ".json")), threads),
                 0)
           << model << ", " << threads << " threads";
     }

@@ -52,7 +52,8 @@ TEST_F(AccumulatorTest, ElementsThatCameBeforeAreRefusedWithoutEffect) {
 TEST_F(AccumulatorTest, ChunksOutsideTheValuesAreRefused) {
   const int64_t most = std::numeric_limits<int64_t>::max();
   for (int64_t offset : {int64_t{-1}, int64_t{9}, int64_t{10}, most, -most}) {
-    EXPECT_EQ(accumulator_.Add(At(offset), Bytes({1, 2})).code(), absl::StatusCode::kInvalidArgument) << offset;
+    EXPECT_EQ(accumulator_.Add(At(offset), Bytes({1, 2})).code(), absl::StatusCode::kInvalidArgument)
+        << offset;
   }
   EXPECT_THAT(accumulator_.runs(), IsEmpty());
 }

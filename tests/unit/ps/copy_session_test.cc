@@ -26,13 +26,13 @@ class QuietSink final : public CopySink {
 class CopySessionTest : public testing::Test {
  protected:
   CopySessionTest()
-      : server_({.index = 0,
-                 .place = 1,
-                 .connect_to_leader = nullptr,
-                 .connect_to_copy = [](const std::string&, int, CopyStreamHandler&) -> std::unique_ptr<CopyStream> {
-                   return nullptr;
-                 }},
-                clock_) {
+      : server_(
+            {.index = 0,
+             .place = 1,
+             .connect_to_leader = nullptr,
+             .connect_to_copy = [](const std::string&, int,
+                                   CopyStreamHandler&) -> std::unique_ptr<CopyStream> { return nullptr; }},
+            clock_) {
     v1::CopyBody body;
     v1::Job& job = *body.mutable_origin()->mutable_job();
     job.set_mode(v1::MODE_SYNC);
@@ -46,7 +46,8 @@ class CopySessionTest : public testing::Test {
     for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
     job.set_lease_seconds(30);
     job.mutable_optimizer()->set_name("Adam");
-    for (const net::Slice& slice : Vectors({{"a", 2}})) *body.mutable_origin()->add_slices() = slice.ToProto();
+    for (const net::Slice& slice : Vectors({{"a", 2}}))
+      *body.mutable_origin()->add_slices() = slice.ToProto();
     EXPECT_EQ(Item(body), absl::OkStatus());
   }
 
@@ -160,7 +161,8 @@ TEST_F(WholeCopyTest, IsNoneWithoutTheSequencers) {
 }
 
 TEST_F(WholeCopyTest, IsNoneAnyMoreWhenItFails) {
-  for (const absl::Status& status : {ShardState(), SequencerState(), Whole()}) ASSERT_EQ(status, absl::OkStatus());
+  for (const absl::Status& status : {ShardState(), SequencerState(), Whole()})
+    ASSERT_EQ(status, absl::OkStatus());
   v1::CopyBody body;
   v1::Decision& decision = *body.mutable_entry()->mutable_decision();  // whose mean does not come
   decision.set_index(1);
@@ -169,7 +171,8 @@ TEST_F(WholeCopyTest, IsNoneAnyMoreWhenItFails) {
   gradient.mutable_key()->set_incarnation(1);
   gradient.mutable_key()->set_step(1);
   gradient.set_examples(1);
-  EXPECT_THAT(Item(body).message(), HasSubstr("the copy of ps/0's part failed: version 1 needs the push of worker 0"));
+  EXPECT_THAT(Item(body).message(),
+              HasSubstr("the copy of ps/0's part failed: version 1 needs the push of worker 0"));
   EXPECT_FALSE(server_.copy_whole());
 }
 
@@ -180,7 +183,9 @@ struct StrangeEvent {
 class StrangeEventTest : public CopySessionTest, public testing::WithParamInterface<StrangeEvent> {};
 INSTANTIATE_TEST_SUITE_P(
     Sequencer, StrangeEventTest,
-    testing::Values(StrangeEvent{[](v1::SequencerEvent& event) { event.mutable_mark()->set_token(std::string(257, 'x')); },
+    testing::Values(StrangeEvent{[](v1::SequencerEvent& event) {
+                                   event.mutable_mark()->set_token(std::string(257, 'x'));
+                                 },
                                  "a mark's name of 257 bytes"},
                     StrangeEvent{[](v1::SequencerEvent& event) {
                                    event.mutable_amend()->mutable_amendment()->set_learning_rate(-1);
@@ -199,7 +204,8 @@ TEST_P(StrangeEventTest, IsRefused) {
 
 class CopiedMemberTest : public CopySessionTest, public testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(BeyondTheJobs, CopiedMemberTest,
-                         testing::Values(-1, std::numeric_limits<int>::min(), 4096, std::numeric_limits<int>::max()));
+                         testing::Values(-1, std::numeric_limits<int>::min(), 4096,
+                                         std::numeric_limits<int>::max()));
 
 TEST_P(CopiedMemberTest, IsRefusedAlone) {
   v1::CopyBody body;
@@ -258,9 +264,9 @@ TEST_F(CopiedQueueTest, ThatHasHandedOutMoreThanAnyIsRefused) {
 
 class StrangeTicketTest : public CopiedQueueTest, public testing::WithParamInterface<CopiedTicket> {};
 INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeTicketTest,
-                         testing::Values(CopiedTicket{kMost, 0, 1}, CopiedTicket{-1, 0, 1}, CopiedTicket{0, -1, 1},
-                                         CopiedTicket{0, 0, 5}, CopiedTicket{0, 3, 2}, CopiedTicket{0, 2, -1},
-                                         CopiedTicket{0, kMost, 0}));
+                         testing::Values(CopiedTicket{kMost, 0, 1}, CopiedTicket{-1, 0, 1},
+                                         CopiedTicket{0, -1, 1}, CopiedTicket{0, 0, 5}, CopiedTicket{0, 3, 2},
+                                         CopiedTicket{0, 2, -1}, CopiedTicket{0, kMost, 0}));
 
 TEST_P(StrangeTicketTest, IsRefusedAmongThoseReturned) {
   *queue().add_returned() = GetParam().ToProto();
@@ -286,14 +292,14 @@ class SlowToEnd final : public CopyStream {
 TEST(Drop, DoesNotWaitForTheStreamToTheCopyToEnd) {
   test::FakeClock clock;
   test::Gate dialled, may_end;
-  Server server({.index = 0,
-                 .connect_to_leader = nullptr,
-                 .connect_to_copy =
-                     [&](const std::string&, int, CopyStreamHandler&) -> std::unique_ptr<CopyStream> {
-                   dialled.Open();
-                   return std::make_unique<SlowToEnd>(may_end);
-                 }},
-                clock);
+  Server server(
+      {.index = 0,
+       .connect_to_leader = nullptr,
+       .connect_to_copy = [&](const std::string&, int, CopyStreamHandler&) -> std::unique_ptr<CopyStream> {
+         dialled.Open();
+         return std::make_unique<SlowToEnd>(may_end);
+       }},
+      clock);
   v1::CreateRequest create;
   v1::Job& job = *create.mutable_job();
   job.set_mode(v1::MODE_SYNC);

@@ -25,8 +25,8 @@ std::string Part(const AlignedBuffer& encoded, int64_t begin, int64_t end) {
 }
 std::string Expected(const AlignedBuffer& values, int64_t begin, int64_t end) {
   std::string bytes(static_cast<size_t>(2 * (end - begin)), '\0');
-  net::CodecOf(kWire)->Encode(values.span().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
-                              bytes.data());
+  net::CodecOf(kWire)->Encode(
+      values.span().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), bytes.data());
   return bytes;
 }
 

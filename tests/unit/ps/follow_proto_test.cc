@@ -153,7 +153,8 @@ class StrangeDecision : public testing::Test {
  protected:
   StrangeDecision() { decision_.set_index(7); }
   static v1::StagedGradient Of(int worker) {
-    return ToProto({.key = {.worker = worker, .incarnation = 2, .step = 3}, .base_version = 4, .examples = 5});
+    return ToProto(
+        {.key = {.worker = worker, .incarnation = 2, .step = 3}, .base_version = 4, .examples = 5});
   }
   std::string Refusal() const { return std::string(FromProto(decision_).status().message()); }
 
@@ -215,7 +216,8 @@ TEST_F(StrangeDecision, EndsTheJobOfWhoFollowsAndNamesWhoLeads) {
   Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
   decision_.set_index(1);
   EXPECT_EQ(Follow(decision_, shard), absl::OkStatus());
-  EXPECT_EQ(shard.failure(), absl::InternalError("ps/0 decided what cannot be: decision 1: of no known kind"));
+  EXPECT_EQ(shard.failure(),
+            absl::InternalError("ps/0 decided what cannot be: decision 1: of no known kind"));
 }
 
 TEST_F(StrangeDecision, OutOfOrderIsOfAnotherLeader) {

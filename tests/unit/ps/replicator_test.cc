@@ -30,6 +30,7 @@ class Copy {
   void Hold() {
     v1::CopyAnswer answer;
     answer.set_held(last_);
+    answer.set_keeper(life_);
     if (handler_ != nullptr) handler_->OnAnswer(answer);
   }
   // And holds the echo.
@@ -44,6 +45,11 @@ class Copy {
     if (handler_ != nullptr) std::exchange(handler_, nullptr)->OnClosed(status);
   }
   void Refuse(absl::Status with) { refuses_ = std::move(with); }
+  // Its process ends, and another has taken its place when the connection is seen to have broken.
+  void BeginNewLife() {
+    ++life_;
+    Break(absl::UnavailableError("the connection broke"));
+  }
   int dials() const { return dials_; }
 
  private:
@@ -58,7 +64,7 @@ class Copy {
   };
   CopyStreamHandler* handler_ = nullptr;
   std::optional<absl::Status> refuses_;
-  uint64_t last_ = 0, beats_ = 0;
+  uint64_t last_ = 0, beats_ = 0, life_ = 1;
   int dials_ = 0;
 };
 
@@ -140,6 +146,38 @@ TEST_F(ReplicatorTest, ACopyThatIsGoneMayHaveTakenThePlaceWhenItHadNotHeardOfUsF
   ASSERT_TRUE(told_.has_value());
   EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(replicator_.deposed(), HasSubstr("may have taken the place of ps/0"));
+}
+
+TEST_F(ReplicatorTest, ACopysNewProcessDoesNotKnowWhetherTheOneBeforeHadTakenThePlace) {
+  Tell();
+  clock_.Advance(kSilent + seconds(1));  // we stood still
+  copy_.BeginNewLife();
+  PassInSilence(milliseconds(400));
+  copy_.Hold();  // it agrees to keep a copy
+  replicator_.Step();
+  EXPECT_FALSE(told_.has_value() && told_->ok());
+  EXPECT_THAT(replicator_.deposed(), HasSubstr("may have taken the place of ps/0"));
+}
+
+TEST_F(ReplicatorTest, ACopyThatBeginsAnewInTheSameProcessHasNotTakenThePlace) {
+  Tell();
+  clock_.Advance(kSilent + seconds(1));
+  copy_.Break(kBroken);
+  PassInSilence(milliseconds(400));
+  copy_.Hold();
+  replicator_.Step();
+  EXPECT_EQ(told_, absl::OkStatus());
+  EXPECT_EQ(replicator_.deposed(), "");
+}
+
+TEST_F(ReplicatorTest, ACopysNewProcessIsTakenWhereTheOneBeforeHadJustHeardOfUs) {
+  Tell();
+  copy_.BeginNewLife();
+  PassInSilence(milliseconds(400));
+  copy_.Hold();
+  replicator_.Step();
+  EXPECT_EQ(told_, absl::OkStatus());
+  EXPECT_EQ(replicator_.deposed(), "");
 }
 
 TEST_F(ReplicatorTest, SaysNothingAnyMoreWhenTheCopyHasTakenThePlace) {

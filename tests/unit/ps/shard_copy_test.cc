@@ -27,10 +27,12 @@ class CopiedShard {
                .most_workers = 2}) {}
 
   LogEntry MeasureOf(Norms norms, VariableSquares known = {}) {
-    return {.what = Measure{.version = 1, .contributors = {gradient}, .norms = norms}, .known = std::move(known)};
+    return {.what = Measure{.version = 1, .contributors = {gradient}, .norms = norms},
+            .known = std::move(known)};
   }
   LogEntry TheApply() {
-    return {.what = Apply{.version = 1, .contributors = {gradient}}, .known = {{"a", {.values = 8, .direction = 2}}}};
+    return {.what = Apply{.version = 1, .contributors = {gradient}},
+            .known = {{"a", {.values = 8, .direction = 2}}}};
   }
   // From the server that it is the copy of.
   absl::Status Copy(LogEntry entry, bool with_mean) {
@@ -61,7 +63,8 @@ class CopiedShard {
   void PushAgain() {
     auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
     EXPECT_EQ(push->AddChunk(At(0), Bytes({6, 8})), absl::OkStatus());
-    shard.FinishPush(std::move(push), [this](absl::StatusOr<PushResult> result) { answer = std::move(result); });
+    shard.FinishPush(std::move(push),
+                     [this](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   }
   std::vector<float> Current() { return ToVector(shard.store().current()); }
 
@@ -75,7 +78,8 @@ class CopiedShard {
 TEST(CopiedShard, TakesThePlaceBetweenTwoMeasures) {
   CopiedShard undisturbed, copy;
   ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
-  ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kLayer, kClipped), /*with_mean=*/false), absl::OkStatus());
+  ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kLayer, kClipped), /*with_mean=*/false),
+            absl::OkStatus());
   ASSERT_EQ(undisturbed.Copy(undisturbed.TheApply(), /*with_mean=*/false), absl::OkStatus());
 
   ASSERT_EQ(copy.Copy(copy.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
@@ -151,7 +155,8 @@ TEST(CopiedShard, RefusesWhatIsAboutAWorkerThatTheJobLacks) {
   LogEntry strange = copy.MeasureOf(Norms::kGradient);
   std::get<Measure>(strange.what).contributors[0].key.worker = 2;
   const PushKey key = std::get<Measure>(strange.what).contributors[0].key;
-  for (const LogEntry& entry : {strange, LogEntry{.what = Refuse{.key = key}}, LogEntry{.what = Release{.key = key}}}) {
+  for (const LogEntry& entry :
+       {strange, LogEntry{.what = Refuse{.key = key}}, LogEntry{.what = Release{.key = key}}}) {
     EXPECT_THAT(std::string(copy.Copy(entry, /*with_mean=*/true).message()),
                 HasSubstr("entry 1 of the log is about worker 2 of a job of 2"));
   }
@@ -168,10 +173,13 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         StrangeState{[](v1::CopiedShard& state) { state.set_next_index(0); }, "a copy at entry 0, version 5"},
         StrangeState{[](v1::CopiedShard& state) { state.set_version(-1); }, "a copy at entry 7, version -1"},
-        StrangeState{[](v1::CopiedShard& state) { state.set_rejected(-2); }, "0 duplicates, -2 rejected pushes"},
+        StrangeState{[](v1::CopiedShard& state) { state.set_rejected(-2); },
+                     "0 duplicates, -2 rejected pushes"},
         StrangeState{[](v1::CopiedShard& state) { state.set_learning_rate(-1); }, "a learning rate of -1"},
-        StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(2); }, "worker 2 of a job of 2"},
-        StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(-1); }, "worker -1 of a job of 2"},
+        StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(2); },
+                     "worker 2 of a job of 2"},
+        StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(-1); },
+                     "worker -1 of a job of 2"},
         StrangeState{[](v1::CopiedShard& state) {
                        v1::PushKey& key = *state.add_held()->mutable_gradient()->mutable_key();
                        key.set_worker(2);

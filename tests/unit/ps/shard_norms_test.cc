@@ -13,7 +13,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A shard of two elements under SGD at rate 1, where no gradient may be longer than 5. The test is its sequencer.
+// A shard of two elements under SGD at rate 1, where no gradient may be longer than 5. The test is its
+// sequencer.
 class ClippingShardTest : public testing::Test {
  protected:
   ClippingShardTest()
@@ -65,8 +66,9 @@ TEST_F(ClippingShardTest, SumsThatAreNotAnsweredCanBeSaidAgain) {
 
 TEST_F(ClippingShardTest, AnUpdateThatWasNotMeasuredFailsTheJob) {
   Decide({.what = Apply{.version = 1, .contributors = {gradient_}}});
-  EXPECT_EQ(answer_->status(), absl::InternalError("ps/0 decided what cannot be: entry 1 of the log comes after 0 of the 1 "
-                                                   "norms of an update"));
+  EXPECT_EQ(answer_->status(),
+            absl::InternalError("ps/0 decided what cannot be: entry 1 of the log comes after 0 of the 1 "
+                                "norms of an update"));
 }
 
 TEST_F(ClippingShardTest, AMeasureOfOtherNormsFailsTheJob) {

@@ -278,16 +278,18 @@ TEST_F(ShardTest, AnUpdateOfAPushThatIsNotHereFailsTheJob) {
 TEST_F(ShardTest, AMeasureWhereUpdatesTakeNoNormsFailsTheJob) {
   Push(Key(0, 1), {1, 2}, first_);
   Decide(Measure{.version = 1, .contributors = {From(Key(0, 1))}, .norms = Norms::kGradient});
-  EXPECT_EQ(first_->status(), absl::InternalError("ps/0 decided what cannot be: entry 1 of the log measures an update, "
-                                                  "and the job's optimizer takes no norms"));
+  EXPECT_EQ(first_->status(),
+            absl::InternalError("ps/0 decided what cannot be: entry 1 of the log measures an update, "
+                                "and the job's optimizer takes no norms"));
   EXPECT_THAT(port_.sums, IsEmpty());
 }
 
 TEST_F(ShardTest, AnUpdateToAnotherVersionThanTheNextFailsTheJob) {
   Push(Key(0, 1), {1, 2}, first_);
   ApplyRound(2, {Key(0, 1)});
-  EXPECT_EQ(first_->status(), absl::InternalError("ps/0 decided what cannot be: entry 1 of the log is of the update to "
-                                                  "version 2, and comes after version 0"));
+  EXPECT_EQ(first_->status(),
+            absl::InternalError("ps/0 decided what cannot be: entry 1 of the log is of the update to "
+                                "version 2, and comes after version 0"));
   EXPECT_EQ(shard_.store().current().version, 0);
 }
 

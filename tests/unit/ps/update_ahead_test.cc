@@ -1,4 +1,5 @@
-// Updates that are made while their gradients arrive: to the bit those that are made afterwards, or not at all.
+// Updates that are made while their gradients arrive: to the bit those that are made afterwards, or not at
+// all.
 #include "ps/update_ahead.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kSize = net::kWorthAhead + 1001;  // the last piece is a short one
-constexpr int64_t kChunk = 50'000;                 // ends nowhere near a piece
+constexpr int64_t kChunk = 50'000;                  // ends nowhere near a piece
 
 TEST(PieceAhead, IsAThirtySecondOfTheValuesWithinItsBounds) {
   EXPECT_EQ(net::PieceAhead(1), net::kLeastPiece);
@@ -56,14 +57,13 @@ std::vector<net::Slice> Slices() {
 class Side {
  public:
   Side(bool ahead, const OptimizerConfig& optimizer)
-      : shard_({.slices = Slices(),
-                .optimizer = MakeOptimizer(optimizer).value(),
-                .update_ahead = ahead}) {
+      : shard_({.slices = Slices(), .optimizer = MakeOptimizer(optimizer).value(), .update_ahead = ahead}) {
     shard_.ConnectTo(&port_);
   }
 
   void Begin(Push& push) {
-    const auto take = [&push](const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end) {
+    const auto take = [&push](const std::shared_ptr<const AlignedBuffer>& values, int64_t begin,
+                              int64_t end) {
       std::copy(values->data() + begin, values->data() + end, push.ahead.begin() + begin);
       push.pieces += 1;
       return true;
@@ -91,7 +91,8 @@ class Side {
   std::vector<float> values() { return ToVector(shard_.store().current()); }
   std::vector<float> slots() {
     const auto slots = shard_.store().CopySlots().value();
-    return slots == nullptr ? std::vector<float>() : std::vector<float>(slots->span().begin(), slots->span().end());
+    return slots == nullptr ? std::vector<float>()
+                            : std::vector<float>(slots->span().begin(), slots->span().end());
   }
   Shard& shard() { return shard_; }
 
@@ -192,7 +193,8 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
 INSTANTIATE_TEST_SUITE_P(
     Of, UpdateAheadTest,
     testing::Values(OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}}},
-                    OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}, {"momentum", 0.9}}},
+                    OptimizerConfig{.name = "SGD",
+                                    .hyperparameters = {{"learning_rate", 0.1}, {"momentum", 0.9}}},
                     // Its slot begins at 0.1.
                     OptimizerConfig{.name = "Adagrad", .hyperparameters = {{"learning_rate", 0.1}}},
                     OptimizerConfig{.name = "Adam", .hyperparameters = {{"learning_rate", 0.001}}}),
@@ -302,7 +304,8 @@ TEST_P(UpdateAheadTest, AGradientThatIsNotFiniteEndsTheJobAsEver) {
   pushes[1].values[kSize - 2001] = std::numeric_limits<float>::infinity();  // the last of 'b'
   Interleaved(pushes);
   EndAndDecide(2, pushes);
-  EXPECT_THAT(ahead_.shard().failure().message(), HasSubstr("the gradient of 'b' is not finite in the update to version 2"));
+  EXPECT_THAT(ahead_.shard().failure().message(),
+              HasSubstr("the gradient of 'b' is not finite in the update to version 2"));
   EXPECT_EQ((*pushes[0].answer).status(), ahead_.shard().failure());
   EXPECT_EQ(ahead_.shard().store().current().version, 1);
 }
@@ -328,13 +331,16 @@ TEST(UpdateAhead, SmallValuesAreNotWorthIt) {
   Shard shard({.slices = Vectors({{"a", 2}}), .optimizer = Sgd(1), .update_ahead = true});
   shard.ConnectTo(&port);
   for (int64_t version = 1; version <= 2; ++version) {
-    const Gradient gradient = {.key = {.worker = 0, .incarnation = 1, .step = version}, .base_version = version - 1, .examples = 1};
-    auto push = shard.BeginPush({.gradient = gradient, .read_values = true, .send_piece = [](const auto&, int64_t, int64_t) {
-                                   ADD_FAILURE() << "a piece of two elements";
-                                   return true;
-                                 }});
+    const Gradient gradient = {
+        .key = {.worker = 0, .incarnation = 1, .step = version}, .base_version = version - 1, .examples = 1};
+    auto push = shard.BeginPush(
+        {.gradient = gradient, .read_values = true, .send_piece = [](const auto&, int64_t, int64_t) {
+           ADD_FAILURE() << "a piece of two elements";
+           return true;
+         }});
     EXPECT_EQ(push->AddChunk(At(0), Bytes({1, 2})), absl::OkStatus());
-    shard.FinishPush(std::move(push), [](absl::StatusOr<PushResult> result) { EXPECT_FALSE(result->sent_ahead); });
+    shard.FinishPush(std::move(push),
+                     [](absl::StatusOr<PushResult> result) { EXPECT_FALSE(result->sent_ahead); });
     shard.Append({shard.next_index(), Apply{.version = version, .contributors = {gradient}}});
     shard.Flush();
   }

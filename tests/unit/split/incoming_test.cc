@@ -21,7 +21,8 @@ v1::SplitPiece Piece(int index, int64_t offset = 0) {
 
 class IncomingTest : public testing::Test {
  protected:
-  absl::StatusOr<Incoming::Taken> Take(const v1::SplitPiece& piece, const std::vector<float>& values, size_t cut = 0) {
+  absl::StatusOr<Incoming::Taken> Take(const v1::SplitPiece& piece, const std::vector<float>& values,
+                                       size_t cut = 0) {
     const absl::Span<const char> bytes(reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(float) - cut);
     return incoming_.Take(piece, {&bytes, 1});
@@ -43,7 +44,8 @@ TEST_F(IncomingTest, PiecesComeTogether) {
 TEST_F(IncomingTest, WhatIsNotExpectedOrNotNextIsRefusedAndWritesNothing) {
   std::vector<float> to(3);
   incoming_.Expect(Piece(4), to.data(), 3);
-  EXPECT_THAT(std::string(Take(Piece(5), {1}).status().message()), HasSubstr("SPLIT_KIND_GRADIENT 5.0 of micro-batch 0"));
+  EXPECT_THAT(std::string(Take(Piece(5), {1}).status().message()),
+              HasSubstr("SPLIT_KIND_GRADIENT 5.0 of micro-batch 0"));
   for (const auto& refused : {Take(Piece(4, 1), {1}), Take(Piece(4), {1, 2, 3, 4}), Take(Piece(4), {}),
                               Take(Piece(4), {1, 2}, /*cut=*/1)}) {
     EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);

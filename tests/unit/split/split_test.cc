@@ -1,5 +1,5 @@
-// Heads and partners of one process, each with a device of its own, over this host's sockets; held against the same
-// model on one device.
+// Heads and partners of one process, each with a device of its own, over this host's sockets; held against
+// the same model on one device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,8 @@ class Greeter final : public allreduce::RingPeer {
     return slot_.host->OnGreet(request, response);
   }
   // The socket is gone: so is the stream.
-  std::unique_ptr<allreduce::RingStream> Open(const v1::GreetResponse&, allreduce::RingHandler& handler) override {
+  std::unique_ptr<allreduce::RingStream> Open(const v1::GreetResponse&,
+                                              allreduce::RingHandler& handler) override {
     struct Dead final : allreduce::RingStream {
       void Send(const v1::RingHeader&, net::FloatSpans, const std::shared_ptr<const void>&) override {}
       void End(const absl::Status&) override {}
@@ -140,7 +141,11 @@ class PartnerProcess {
 class Group {
  public:
   Group(const nn::Model& model, int tasks, int64_t micro_batches, Duration limit = std::chrono::seconds(60))
-      : model_(model), divided_(model, tasks), micro_batches_(micro_batches), slots_(static_cast<size_t>(tasks)), devices_("n") {
+      : model_(model),
+        divided_(model, tasks),
+        micro_batches_(micro_batches),
+        slots_(static_cast<size_t>(tasks)),
+        devices_("n") {
     Head::Options options = {.incarnation = 1, .plan = Plan("m"), .partners = {}, .connect_timeout = limit};
     for (int task = 1; task < tasks; ++task) {
       options.partners.push_back(
@@ -159,7 +164,8 @@ class Group {
   }
   void Start(int task) {
     const auto index = static_cast<size_t>(task);
-    partners_[index] = std::make_unique<PartnerProcess>(slots_[index], model_, divided_, task, micro_batches_);
+    partners_[index] =
+        std::make_unique<PartnerProcess>(slots_[index], model_, divided_, task, micro_batches_);
   }
   Group& StartAll() {
     for (int task = 1; task < static_cast<int>(partners_.size()); ++task) Start(task);
@@ -181,7 +187,9 @@ class Group {
 
 class SplitTest : public testing::Test {
  protected:
-  void Load(const char* json) { model_ = std::make_unique<nn::Model>(nn::Model::FromJson(json, "m").value()); }
+  void Load(const char* json) {
+    model_ = std::make_unique<nn::Model>(nn::Model::FromJson(json, "m").value());
+  }
   std::unique_ptr<nn::Replica> Alone() { return nn::Replica::Create(*model_, nn::kLogits, *device_).value(); }
 
   std::unique_ptr<nn::Model> model_;
@@ -229,7 +237,8 @@ TEST_F(SplitTest, TwentyStepsEndWhereOneDeviceEnds) {
   const Examples examples(*model_, 12);
   Group group(*model_, 2, 4);
   group.StartAll();
-  ExpectNear(Train(group.head(), *model_, examples, 20), Train(*Alone(), *model_, examples, 20), 1e-5f, "parameter");
+  ExpectNear(Train(group.head(), *model_, examples, 20), Train(*Alone(), *model_, examples, 20), 1e-5f,
+             "parameter");
 }
 
 TEST_F(SplitTest, APartnerThatIsLostInTheMidstOfABatchIsWaitedForAndTheBatchDoneAgain) {
@@ -241,13 +250,13 @@ TEST_F(SplitTest, APartnerThatIsLostInTheMidstOfABatchIsWaitedForAndTheBatchDone
   std::vector<float> gradients(parameters.size());
   std::vector<int> announced(model_->variables().size());
   bool cut = false;
-  const auto result = group.head().ForwardBackward(
-      parameters, examples.Batch(), absl::MakeSpan(gradients), [&](int variable) {
-        ++announced[static_cast<size_t>(variable)];
-        if (std::exchange(cut, true)) return;
-        group.partner(1).Cut();
-        group.Start(1);
-      });
+  const auto result = group.head().ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients),
+                                                   [&](int variable) {
+                                                     ++announced[static_cast<size_t>(variable)];
+                                                     if (std::exchange(cut, true)) return;
+                                                     group.partner(1).Cut();
+                                                     group.Start(1);
+                                                   });
   ASSERT_TRUE(result.ok()) << result.status();
   const nn::StepResult alone = RunStep(*Alone(), *model_, parameters, examples.Batch());
   ExpectNear(gradients, alone.gradients, 1e-6f, "gradient");
@@ -263,7 +272,9 @@ TEST_F(SplitTest, AFaultOfAPartnerHasItsNameAndTheNextStepWorks) {
   std::vector<float> gradients(parameters.size());
   examples.labels()[3] = 9;
   const auto status =
-      group.head().ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {}).status();
+      group.head()
+          .ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {})
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker/1 at there:1"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("from example 2 on: label 9 of example 1"));

@@ -56,7 +56,8 @@ TEST_F(DivisionTest, WithoutOtherTasksNothingIsDivided) {
 TEST_F(DivisionTest, ATaskWithoutALayerIsNamed) {
   EXPECT_THAT(std::string(Divide({"dense=/task:2"}).status().message()),
               HasSubstr("no layer is on /job:worker/task:1, and some are on /job:worker/task:2"));
-  EXPECT_THAT(std::string(Divide({"*=/task:1"}).status().message()), HasSubstr("no layer is on /job:worker/task:0"));
+  EXPECT_THAT(std::string(Divide({"*=/task:1"}).status().message()),
+              HasSubstr("no layer is on /job:worker/task:0"));
 }
 
 TEST_F(DivisionTest, ATaskOfAnotherJobIsRefused) {
@@ -70,16 +71,19 @@ TEST_F(DivisionTest, WhatDoesNotGoWithGroupsIsRefused) {
   EXPECT_EQ(CheckGroups(division, options_, 3).message(),
             "--place divides the model over 2 workers, and 3 are no multiple of that");
   options_.mode = "allreduce";
-  EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()), HasSubstr("--mode allreduce does not go with"));
+  EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()),
+              HasSubstr("--mode allreduce does not go with"));
   options_.mode = "sync";
   options_.elastic = true;
-  EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()), HasSubstr("--elastic does not go with"));
+  EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()),
+              HasSubstr("--elastic does not go with"));
 }
 
 TEST_F(DivisionTest, GroupsAreRunsOfWorkersAndTheirHeadsAreTheJobs) {
   options_.place = {"dense*=/task:1"};
   net::ResolvedCluster cluster = {
-      .spec = net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "worker": ["a:1", "b:1", "c:1", "d:1"]})", "test").value(),
+      .spec = net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "worker": ["a:1", "b:1", "c:1", "d:1"]})", "test")
+                  .value(),
       .self = {"worker", 3},
       .source = "test"};
   const auto seat = FindSeat(model_, options_, cluster);
@@ -88,8 +92,11 @@ TEST_F(DivisionTest, GroupsAreRunsOfWorkersAndTheirHeadsAreTheJobs) {
   EXPECT_EQ((*seat)->task, 1);
   EXPECT_EQ((*seat)->head, 2);
   EXPECT_EQ(HeadsOf(cluster.spec, 2).ToJson(), R"({"ps":["p:1"],"worker":{"0":"a:1","2":"c:1"}})");
-  cluster.spec = net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "chief": ["e:1"], "worker": ["a:1", "b:1"]})", "test").value();
-  EXPECT_THAT(std::string(FindSeat(model_, options_, cluster).status().message()), HasSubstr("worker 0 is the chief then"));
+  cluster.spec =
+      net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "chief": ["e:1"], "worker": ["a:1", "b:1"]})", "test")
+          .value();
+  EXPECT_THAT(std::string(FindSeat(model_, options_, cluster).status().message()),
+              HasSubstr("worker 0 is the chief then"));
 }
 
 }  // namespace

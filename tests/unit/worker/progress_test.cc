@@ -59,12 +59,14 @@ TEST_F(ProgressTest, AsJsonEachThingIsAnObject) {
   progress.Update(1, [] { return ShownMetrics{{"loss", 2.5}}; });
   EXPECT_EQ(Shown(), "");
   progress.Update(2, [] { return ShownMetrics{{"loss", 2.5}}; });
-  EXPECT_EQ(Shown(),
-            "{\"event\":\"step\",\"epoch\":2,\"step\":2,\"steps\":4,\"seconds\":0.5,\"metrics\":{\"loss\":2.5}}\n");
+  EXPECT_EQ(
+      Shown(),
+      "{\"event\":\"step\",\"epoch\":2,\"step\":2,\"steps\":4,\"seconds\":0.5,\"metrics\":{\"loss\":2.5}}\n");
   progress.SetCluster({.examples_per_second = 64, .stale = 1});
   progress.EndEpoch({{"loss", std::numeric_limits<double>::quiet_NaN()}});
   EXPECT_EQ(Shown(),
-            "{\"event\":\"epoch_end\",\"epoch\":2,\"step\":2,\"steps\":4,\"seconds\":0.5,\"metrics\":{\"loss\":null},"
+            "{\"event\":\"epoch_end\",\"epoch\":2,\"step\":2,\"steps\":4,\"seconds\":0.5,\"metrics\":{"
+            "\"loss\":null},"
             "\"examples_per_second\":64.0,\"gradients_stale\":1,\"gradients_refused\":0}\n");
   progress.Say("a \"word\"");
   EXPECT_EQ(Shown(), "{\"event\":\"message\",\"message\":\"a \\\"word\\\"\"}\n");
@@ -79,7 +81,8 @@ TEST_F(ProgressTest, TheClustersRateAndWhatDidNotCountAreShown) {
   progress.EndEpoch({{"loss", 0.5}});
   const std::string shown = Shown();
   EXPECT_NE(shown.find("/step 1234 examples/s - loss: 0.5000"), std::string::npos) << shown;
-  EXPECT_NE(shown.find("did not count in this epoch: 3 came too late, 2 were of lost workers"), std::string::npos);
+  EXPECT_NE(shown.find("did not count in this epoch: 3 came too late, 2 were of lost workers"),
+            std::string::npos);
   progress.StartEpoch(1, 1, 2);
   progress.EndEpoch({});
   EXPECT_EQ(Shown().find("did not count"), std::string::npos) << "a new epoch counts anew";

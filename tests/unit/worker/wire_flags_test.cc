@@ -8,7 +8,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<net::VariableInfo> kVariables = {{"dense/kernel", Shape({64, 32}), 0}, {"dense/bias", Shape({32}), 2048}};
+const std::vector<net::VariableInfo> kVariables = {{"dense/kernel", Shape({64, 32}), 0},
+                                                   {"dense/bias", Shape({32}), 2048}};
 
 v1::Job JobOf(const WireFlags& flags) {
   v1::Job job;
@@ -21,7 +22,8 @@ TEST(WireFlags, OneEncodingOfValuesIsTheJobsAndNothingElseIsSaid) {
   v1::Job expected;
   expected.set_wire(v1::ENCODING_FLOAT16);
   EXPECT_EQ(JobOf({.dtype = "float16"}).SerializeAsString(), expected.SerializeAsString());
-  EXPECT_EQ(JobOf({.dtype = "float16", .values = "float16"}).SerializeAsString(), expected.SerializeAsString());
+  EXPECT_EQ(JobOf({.dtype = "float16", .values = "float16"}).SerializeAsString(),
+            expected.SerializeAsString());
 }
 
 TEST(WireFlags, ValuesOfCompressedGradientsComeInBfloat16OrAsAsked) {

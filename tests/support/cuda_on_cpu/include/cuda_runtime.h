@@ -1,5 +1,5 @@
 // Stands in for CUDA's header of this name where the sources of kernels/cuda are built for the processor:
-// what they use of the language and of the runtime library, and no more. One device, whose memory is the
+// what they use of the language and of the runtime library, and no more. A few devices, whose memory is the
 // host's; everything is done when the call returns, unless a graph is captured.
 #pragma once
 
@@ -197,6 +197,7 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,  // an event is recorded in another device's stream
   cudaErrorNotReady = 600,
   cudaErrorHostMemoryAlreadyRegistered = 712,
   cudaErrorStreamCaptureUnsupported = 900,  // what would wait, or take memory, in the midst of a capture
@@ -238,6 +239,7 @@ inline constexpr unsigned cudaStreamNonBlocking = 1;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 
 using cudaEvent_t = struct CUevent_st*;
 inline constexpr unsigned cudaEventBlockingSync = 1;
@@ -295,6 +297,11 @@ namespace cairn::cuda_on_cpu {
 
 // cudaSuccess, or what a card would say to such a launch, for cudaGetLastError().
 cudaError_t CheckLaunch(dim3 grid, dim3 block, size_t shared_bytes);
+
+// The device that was the thread's when it was made.
+int DeviceOf(cudaStream_t stream);
+// Nothing that is asked of it from now on comes to an end, as far as events tell.
+void Stall(cudaStream_t stream);
 
 // Does it, or keeps it for the graph that the stream is captured into.
 void Enqueue(cudaStream_t stream, std::function<void()> work);

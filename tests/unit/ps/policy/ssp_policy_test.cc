@@ -7,8 +7,8 @@
 #include "common/core/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/ps/policy/events.h"
 #include "tests/support/effort.h"
+#include "tests/unit/ps/policy/events.h"
 
 namespace cairn::ps {
 namespace {

@@ -237,7 +237,8 @@ TEST(SyncPolicySimulation, KeepsItsRulesUnderThousandsOfRandomJobs) {
     if (HasFailure()) return;  // the first seed that fails is enough to read
     updates += simulation.updates();
   }
-  EXPECT_GT(updates, 10 * static_cast<int64_t>(kJobs)) << "the jobs must get somewhere for their checks to mean something";
+  EXPECT_GT(updates, 10 * static_cast<int64_t>(kJobs))
+      << "the jobs must get somewhere for their checks to mean something";
 }
 
 }  // namespace

@@ -46,7 +46,9 @@ class BoardTest : public testing::Test {
   }
   std::string Csv() const { return ReadFile(directory_ / "log.csv").value(); }
   std::map<std::string, std::vector<int64_t>> Train() const { return StepsIn(directory_ / "train"); }
-  std::map<std::string, std::vector<int64_t>> Validation() const { return StepsIn(directory_ / "validation"); }
+  std::map<std::string, std::vector<int64_t>> Validation() const {
+    return StepsIn(directory_ / "validation");
+  }
   double LastOf(const std::string& tag) const {
     double last = -1;
     for (const board::v1::Event& event : EventsIn(directory_ / "train")) {

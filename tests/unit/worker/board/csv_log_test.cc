@@ -53,7 +53,8 @@ TEST_F(CsvLogTest, ANewMetricIsEmptyInOlderRows) {
 
 TEST_F(CsvLogTest, AnotherFileOfThatNameIsNotOverwritten) {
   Write("name,age\nada,36\n");
-  EXPECT_THAT(CsvLog::Open(path_, 0).status().message(), HasSubstr("its header begins with 'name', not 'epoch'"));
+  EXPECT_THAT(CsvLog::Open(path_, 0).status().message(),
+              HasSubstr("its header begins with 'name', not 'epoch'"));
   Write("epoch,loss\n0,1,2\n");
   EXPECT_THAT(CsvLog::Open(path_, 0).status().message(), HasSubstr(":2: '0,1,2' is no row"));
 }

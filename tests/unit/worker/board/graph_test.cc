@@ -15,7 +15,8 @@ using ::testing::ElementsAre;
 
 TEST(GraphOf, LayersAreConnectedAndHoldTheirVariables) {
   const auto model = nn::Model::FromJson(
-      nn::SequentialOf(R"({"class_name": "Dense", "config": {"name": "hidden", "input_shape": [3], "units": 4}},
+      nn::SequentialOf(
+          R"({"class_name": "Dense", "config": {"name": "hidden", "input_shape": [3], "units": 4}},
                           {"class_name": "Dense", "config": {"name": "out", "units": 2, "use_bias": false}})"),
       "test");
   ASSERT_TRUE(model.ok()) << model.status();

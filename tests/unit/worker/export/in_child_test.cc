@@ -59,7 +59,8 @@ TEST(RunInChild, WorkWithoutEndIsAnError) {
   EXPECT_THAT(values.status().message(), HasSubstr("does not end within 1 s"));
 }
 
-// What a library that has overwritten its own memory may do to the pipe that the child has and this process had not.
+// What a library that has overwritten its own memory may do to the pipe that the child has and this process
+// had not.
 class ForeignPipe {
  public:
   ForeignPipe() : before_(Pipes()) {}
@@ -93,7 +94,8 @@ TEST(RunInChild, OneThatClosesThePipeAndSleepsIsAnError) {
 }
 
 TEST(RunInChild, AReportWithoutSenseIsAnError) {
-  for (const std::string report : {"0 fine", "17 no such code", "-1 either", "text", " ", "99999999999999 x"}) {
+  for (const std::string report :
+       {"0 fine", "17 no such code", "-1 either", "text", " ", "99999999999999 x"}) {
     const ForeignPipe pipe;
     const auto values = RunInChild(0, {}, [&](absl::Span<float>) -> absl::Status {
       _exit(write(pipe.fd(), report.data(), report.size()) < 0 ? 1 : 0);

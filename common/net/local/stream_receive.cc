@@ -1,0 +1,175 @@
+// LocalStream: what comes.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/local/socket.h"
+#include "common/net/local/stream.h"
+
+namespace cairn::net {
+namespace {
+
+class LentPayload final : public LentBytes {
+ public:
+  LentPayload(const PeerMemory& memory, absl::Span<const LentRun> runs, size_t size)
+      : memory_(memory), runs_(runs), size_(size) {}
+
+  size_t size() const override { return size_; }
+  absl::Status Read(size_t begin, absl::Span<char> to) const override {
+    if (status_.ok()) status_ = memory_.Read(runs_, begin, to);
+    return status_;
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const PeerMemory& memory_;
+  const absl::Span<const LentRun> runs_;
+  const size_t size_;
+  mutable absl::Status status_;
+};
+
+}  // namespace
+
+// False: there is no more at present.
+absl::StatusOr<bool> LocalStream::ReceiveInto(char* to, size_t count, size_t* got) {
+  for (;;) {
+    const ssize_t received = recv(socket_.get(), to, count, MSG_DONTWAIT);
+    if (received < 0 && errno == EINTR) continue;
+    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      unread_ = false;
+      return false;
+    }
+    if (received < 0) return SystemFailure("receiving");
+    if (received == 0) return OtherEndClosed();
+    *got += static_cast<size_t>(received);
+    return true;
+  }
+}
+
+absl::Status LocalStream::Receive() {
+  unread_ = true;
+  for (int messages = 0; messages < kTurn;) {
+    // What must be here before the next step can be made.
+    LocalPrologue prologue;
+    size_t needed = sizeof prologue;
+    if (in_end_ - in_begin_ >= needed) {
+      std::memcpy(&prologue, in_.data() + in_begin_, sizeof prologue);
+      if (prologue.header_bytes > kMaxHeaderBytes) {
+        return absl::InvalidArgumentError(absl::StrCat("frame: header of ", prologue.header_bytes, " bytes"));
+      }
+      if (prologue.runs > kMostLentRuns) {
+        return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.runs, " runs"));
+      }
+      needed += prologue.header_bytes + prologue.runs * sizeof(LentRun);
+    }
+    if (in_end_ - in_begin_ < needed) {
+      std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+      in_end_ -= std::exchange(in_begin_, 0);
+      if (in_.size() < needed) in_.resize(needed);
+      CAIRN_ASSIGN_OR_RETURN(const bool more,
+                             ReceiveInto(in_.data() + in_end_, in_.size() - in_end_, &in_end_));
+      if (!more) return absl::OkStatus();
+      continue;
+    }
+    const absl::Span<const char> front(in_.data() + in_begin_ + sizeof prologue, needed - sizeof prologue);
+    if (prologue.kind == LocalPrologue::kFarewell) {
+      if (prologue.payload_bytes == 0 || front.empty()) return OtherEndClosed();
+      return absl::Status(static_cast<absl::StatusCode>(prologue.payload_bytes),
+                          absl::string_view(front.data(), front.size()));
+    }
+    if (prologue.payload_bytes > kMaxPayloadBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes"));
+    }
+    if (prologue.kind == LocalPrologue::kInline && prologue.payload_bytes > 0) {
+      // The header stays in in_ until its payload is whole; what follows it there is the payload's beginning.
+      payload_.resize(std::max<size_t>(payload_.size(), prologue.payload_bytes));
+      const size_t here = std::min(in_end_ - in_begin_ - needed, prologue.payload_bytes - payload_got_);
+      if (here > 0) {
+        std::memcpy(payload_.data() + payload_got_, in_.data() + in_begin_ + needed, here);
+        std::memmove(in_.data() + in_begin_ + needed, in_.data() + in_begin_ + needed + here,
+                     in_end_ - in_begin_ - needed - here);
+        in_end_ -= here;
+        payload_got_ += here;
+      }
+      if (payload_got_ < prologue.payload_bytes) {
+        CAIRN_ASSIGN_OR_RETURN(const bool more,
+                               ReceiveInto(payload_.data() + payload_got_,
+                                           prologue.payload_bytes - payload_got_, &payload_got_));
+        if (!more) return absl::OkStatus();
+        continue;
+      }
+    }
+    CAIRN_RETURN_IF_ERROR(Deliver(prologue, front));
+    payload_got_ = 0;
+    in_begin_ += needed;
+    ++messages;
+    MutexLock lock(mutex_);
+    if (closing_ || outgoing_.size() > options_.rest_above) return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalStream::Deliver(const LocalPrologue& prologue, absl::Span<const char> front) {
+  if (prologue.kind == LocalPrologue::kLent && peer_ != nullptr) return DeliverLent(prologue, front);
+  if (prologue.kind == LocalPrologue::kBorrowed) return TakeBack(prologue.position);
+  if (prologue.kind == LocalPrologue::kBorrows && server_) {
+    lends_ = options_.lends;
+    return absl::OkStatus();
+  }
+  const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
+  if (prologue.kind == LocalPrologue::kInline) {
+    const absl::Span<const char> run(payload_.data(), prologue.payload_bytes);
+    return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
+  }
+  if (prologue.kind != LocalPrologue::kInRing || reader_ == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("frame: kind ", static_cast<uint32_t>(prologue.kind)));
+  }
+  const auto run = reader_->Take(prologue.position, prologue.payload_bytes);
+  if (!run.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes at ",
+                                                   prologue.position, ", which is not in the ring"));
+  }
+  CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(&*run, 1)));
+  if (reader_->GiveBack()) (void)send(credit_.get(), "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return absl::OkStatus();
+}
+
+absl::Status LocalStream::DeliverLent(const LocalPrologue& prologue, absl::Span<const char> front) {
+  absl::InlinedVector<LentRun, 8> runs(prologue.runs);
+  if (!runs.empty())
+    std::memcpy(runs.data(), front.data() + prologue.header_bytes, runs.size() * sizeof(LentRun));
+  uint64_t bytes = 0;
+  for (const LentRun& run : runs) bytes += std::min<uint64_t>(run.bytes, kMaxPayloadBytes + 1);
+  if (bytes == 0 || bytes != prologue.payload_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes, of which ", bytes, " are lent"));
+  }
+  const LentPayload payload(*peer_, runs, bytes);
+  CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(front.subspan(0, prologue.header_bytes), Payload(payload)));
+  ++borrowed_;
+  return payload.status();
+}
+
+absl::Status LocalStream::TakeBack(uint64_t count) {
+  std::vector<std::shared_ptr<const void>> released;  // outside the lock
+  MutexLock lock(mutex_);
+  if (count > lent_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: ", count, " payloads read, of ", lent_.size(), " lent"));
+  }
+  for (; count > 0; --count, lent_.pop_front()) released.push_back(std::move(lent_.front()));
+  progressed_ = true;
+  return absl::OkStatus();
+}
+
+void LocalStream::TellBorrowed() {
+  if (borrowed_ == 0) return;
+  Queue({.prologue = {.kind = LocalPrologue::kBorrowed, .position = std::exchange(borrowed_, 0)}});
+}
+
+}  // namespace cairn::net

@@ -1,0 +1,174 @@
+// LocalStream: what goes.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/local/socket.h"
+#include "common/net/local/stream.h"
+
+namespace cairn::net {
+namespace {
+
+// Payloads up to here go over the socket, with their header: telling of a place costs as much. Messages up to
+// here, and those whose payload is lent, are sent by their caller, who is spared the way to another thread.
+constexpr size_t kSmallBytes = size_t{16} << 10;
+// Payloads from here on are lent, if their runs are not too small: telling where one lies, and reading it,
+// costs what copying some hundred bytes does.
+constexpr size_t kLeastLent = size_t{32} << 10;
+constexpr size_t kMostRuns = 64;  // of one sendmsg()
+
+size_t BytesIn(FloatSpans payload) {
+  size_t bytes = 0;
+  for (const auto& run : payload) bytes += run.size() * sizeof(float);
+  return bytes;
+}
+
+}  // namespace
+
+bool LocalStream::Lends(FloatSpans payload) const {
+  return lends_ && BytesIn(payload) >= std::max(kLeastLent, kLeastLentRun * payload.size());
+}
+
+void LocalStream::Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner) {
+  const size_t bytes = BytesIn(payload);
+  Message message = {.prologue = {.header_bytes = static_cast<uint32_t>(header.size()),
+                                  .payload_bytes = static_cast<uint32_t>(bytes)},
+                     .header = std::string(header.begin(), header.end()),
+                     .owner = std::move(owner)};
+  if (Lends(payload)) {
+    CAIRN_CHECK(bytes <= static_cast<size_t>(kMaxPayloadBytes));
+    message.prologue.kind = LocalPrologue::kLent;
+    message.prologue.runs = static_cast<uint32_t>(payload.size());
+    for (const auto& run : payload) {
+      const LentRun place = {.address = reinterpret_cast<uint64_t>(run.data()),
+                             .bytes = run.size() * sizeof(float)};
+      message.header.append(BytesOf(place).data(), sizeof place);
+    }
+  } else {
+    CAIRN_CHECK(bytes <= static_cast<size_t>(kPieceFloats) * sizeof(float));
+    message.payload.assign(payload.begin(), payload.end());
+  }
+  Queue(std::move(message));
+}
+
+void LocalStream::Queue(Message message) {
+  const bool lent = message.prologue.kind == LocalPrologue::kLent;
+  const bool small = lent || message.prologue.payload_bytes <= kSmallBytes;
+  bool send_here;
+  {
+    MutexLock lock(mutex_);
+    if (closing_) return;
+    send_here = small && outgoing_.empty() && !pumping_ && greeted_;
+    const bool thread_knows = !outgoing_.empty();
+    if (lent) lent_.push_back(std::move(message.owner));
+    outgoing_.push_back(std::move(message));
+    if (thread_knows) return;
+  }
+  if (!send_here) {
+    Wake();
+    return;
+  }
+  const absl::Status status = Pump(1);
+  MutexLock lock(mutex_);
+  if (!status.ok()) send_failure_ = status;
+  if (!outgoing_.empty() || !status.ok()) Wake();  // the thread goes on with it
+}
+
+absl::Status LocalStream::Pump(int most) {
+  std::shared_ptr<const void> released;  // outside the lock
+  for (int i = 0; i < most; ++i) {
+    Message* front;
+    {
+      MutexLock lock(mutex_);
+      if (pumping_ || closing_ || outgoing_.empty() || blocked_ != Blocked::kNot) return absl::OkStatus();
+      pumping_ = true;
+      front = &outgoing_.front();  // stays where it is: others only add behind it
+    }
+    absl::StatusOr<Blocked> blocked = SendPartOf(*front);
+    released = std::move(front->owner);
+    MutexLock lock(mutex_);
+    pumping_ = false;
+    pumped_.NotifyAll();
+    if (!blocked.ok()) return blocked.status();
+    progressed_ = true;
+    blocked_ = *blocked;
+    if (*blocked == Blocked::kNot) {
+      outgoing_.pop_front();
+    } else if (!front->payload.empty()) {
+      front->owner = std::move(released);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LocalStream::Blocked> LocalStream::PutIntoRing(Message& message) {
+  const RingWriter::Reserved place = writer_->Reserve(message.prologue.payload_bytes);
+  if (place.outcome == RingWriter::Outcome::kFull) return Blocked::kByRing;
+  if (place.outcome == RingWriter::Outcome::kBroken) {
+    return absl::InvalidArgumentError("the other end spoilt the ring");
+  }
+  char* to = place.data;
+  for (const auto& run : message.payload) {
+    std::memcpy(to, run.data(), run.size() * sizeof(float));
+    to += run.size() * sizeof(float);
+  }
+  message.payload.clear();
+  message.prologue.kind = LocalPrologue::kInRing;
+  message.prologue.position = place.position;
+  return Blocked::kNot;
+}
+
+absl::StatusOr<LocalStream::Blocked> LocalStream::SendPartOf(Message& message) {
+  if (writer_ != nullptr && BytesIn(message.payload) > kSmallBytes) {
+    CAIRN_ASSIGN_OR_RETURN(const Blocked blocked, PutIntoRing(message));
+    if (blocked != Blocked::kNot) return blocked;
+  }
+  const size_t bytes = sizeof message.prologue + message.header.size() + BytesIn(message.payload);
+  while (message.sent < bytes) {
+    absl::InlinedVector<iovec, 8> runs;
+    size_t skip = message.sent;
+    const auto add = [&](const void* data, size_t count) {
+      if (skip >= count) {
+        skip -= count;
+      } else if (runs.size() < kMostRuns) {
+        runs.push_back({const_cast<char*>(static_cast<const char*>(data)) + skip, count - skip});
+        skip = 0;
+      }
+    };
+    add(&message.prologue, sizeof message.prologue);
+    add(message.header.data(), message.header.size());
+    for (const auto& run : message.payload) add(run.data(), run.size() * sizeof(float));
+    msghdr parts{};
+    parts.msg_iov = runs.data();
+    parts.msg_iovlen = runs.size();
+    const ssize_t sent = sendmsg(socket_.get(), &parts, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Blocked::kBySocket;
+    if (sent < 0) return SystemFailure("sending");
+    message.sent += static_cast<size_t>(sent);
+  }
+  return Blocked::kNot;
+}
+
+// What ended it, for the other end; as far as that can be said between two messages.
+void LocalStream::SayFarewell(const absl::Status& why) {
+  {
+    MutexLock lock(mutex_);
+    while (pumping_) pumped_.Wait(mutex_);
+    if (closing_ || (!outgoing_.empty() && outgoing_.front().sent > 0)) return;
+  }
+  const absl::string_view text = why.message().substr(0, kReadAhead);
+  const LocalPrologue prologue = {.kind = LocalPrologue::kFarewell,
+                                  .header_bytes = static_cast<uint32_t>(text.size()),
+                                  .payload_bytes = static_cast<uint32_t>(why.code())};
+  std::string message(BytesOf(prologue).data(), sizeof prologue);
+  absl::StrAppend(&message, text);
+  (void)SendPassing(socket_, message, {});
+}
+
+}  // namespace cairn::net

@@ -1,0 +1,47 @@
+// What a LocalStream says on its socket beside headers and payloads. Both ends run on one host, so all is in
+// its byte order and layout.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "common/net/local/peer_memory.h"
+
+namespace cairn::net {
+
+template <typename T>
+absl::Span<const char> BytesOf(const T& said) {
+  return {reinterpret_cast<const char*>(&said), sizeof said};
+}
+
+struct LocalGreeting {
+  static constexpr uint64_t kMagic = 0x326e726961632d6c;
+
+  uint64_t magic = kMagic;
+  uint64_t incarnation = 0;  // of the server: both ends must mean the same
+  int64_t part = -1;         // the client's: LocalStream::Options::part
+  uint64_t shared = 0;       // the client's: it brings shared memory; the server's answer says the same
+  PeerMemory::Probe probe{};
+  uint64_t borrows = 0;  // the server's: it takes what is lent
+};
+
+// Before each message. Behind it come header_bytes of header, then `runs` LentRuns or payload_bytes of
+// payload.
+struct LocalPrologue {
+  enum Kind : uint32_t {
+    kInline = 0,    // the payload follows
+    kInRing = 1,    // it is at `position` of the ring
+    kFarewell = 2,  // the stream ends: the header is a text, payload_bytes a status code
+    kLent = 3,      // the payload is in the sender's memory
+    kBorrowed = 4,  // `position` messages that were lent have been read
+    kBorrows = 5,   // the client's: it takes what is lent
+  };
+
+  uint32_t kind = kInline;
+  uint32_t header_bytes = 0;
+  uint32_t payload_bytes = 0;
+  uint32_t runs = 0;
+  uint64_t position = 0;
+};
+
+}  // namespace cairn::net

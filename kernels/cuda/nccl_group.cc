@@ -1,0 +1,339 @@
+#include "kernels/cuda/nccl_group.h"
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/mutex.h"
+#include "common/core/status.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/handles.h"
+
+namespace cairn::kernels::cuda {
+namespace {
+
+// The fewest floats that are worth a chunk: below, a call's fixed cost is more than the bytes'.
+constexpr int64_t kLeastChunk = 16 << 10;
+constexpr auto kPoll = std::chrono::microseconds(20);
+
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
+
+// The thread's device is what it was before.
+class DeviceScope {
+ public:
+  DeviceScope() { static_cast<void>(cudaGetDevice(&device_)); }
+  ~DeviceScope() { static_cast<void>(cudaSetDevice(device_)); }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int device_ = 0;
+};
+
+class NcclGroup final : public DeviceGroup {
+ public:
+  NcclGroup(const NcclLibrary& nccl, absl::Span<const int> indices, const NcclLimits& limits)
+      : nccl_(nccl), limits_(limits) {
+    for (const int index : indices) ranks_.push_back({.index = index, .name = absl::StrCat("/gpu:", index)});
+    int version = 0;
+    static_cast<void>(nccl_.get_version(&version));
+    name_ = absl::StrCat("NCCL ", NcclVersionText(version));
+    who_ = absl::StrCat(name_, " between ", absl::StrJoin(ranks_, ",", [](std::string* to, const Rank& rank) {
+                          to->append(rank.name);
+                        }));
+  }
+
+  ~NcclGroup() override {
+    MutexLock lock(mutex_);
+    Abort();
+  }
+
+  // Once, before all else; a group that failed in it, or in Try(), is of no use.
+  absl::Status Open() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(mutex_);
+    const DeviceScope scope;
+    for (Rank& rank : ranks_) {
+      CAIRN_CUDA(cudaSetDevice(rank.index));
+      CAIRN_ASSIGN_OR_RETURN(rank.reduce, MakeStream());
+      CAIRN_ASSIGN_OR_RETURN(rank.down, MakeStream());
+    }
+    ncclUniqueId id;
+    CAIRN_RETURN_IF_ERROR(Check(nccl_.get_unique_id(&id), "ncclGetUniqueId", nullptr));
+    return InGroup("ncclCommInitRankConfig", Now() + limits_.setup, [&](absl::Status& first) {
+      for (size_t i = 0; i < ranks_.size() && first.ok(); ++i) {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        first = ToStatus(cudaSetDevice(ranks_[i].index), "cudaSetDevice");
+        if (!first.ok()) return;
+        first = Check(nccl_.comm_init_rank_config(&ranks_[i].comm, static_cast<int>(ranks_.size()), id,
+                                                  static_cast<int>(i), &config),
+                      "ncclCommInitRankConfig", &ranks_[i]);
+      }
+    });
+  }
+
+  // All add up numbers whose sum is known. NCCL finds ways between devices by what the machine says it can
+  // do, and where that is not so (a virtual machine, an IOMMU in between) reductions hang, or come out wrong.
+  absl::Status Try() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const auto count = static_cast<int64_t>(ranks_.size()) * kLeastChunk;  // a chunk for each
+    std::vector<Owned<void*, cudaFree>> memory(ranks_.size());
+    std::vector<float*> parts;
+    std::vector<float> weights, values(static_cast<size_t>(count));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000 + 1);
+    const size_t bytes = values.size() * sizeof(float);
+    const DeviceScope scope;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      CAIRN_CUDA(cudaSetDevice(ranks_[i].index));
+      CAIRN_CUDA(cudaMalloc(memory[i].out(), bytes));
+      parts.push_back(static_cast<float*>(memory[i].get()));
+      weights.push_back(static_cast<float>(i + 1));
+      const cudaStream_t stream = ranks_[i].down.get();
+      CAIRN_CUDA(cudaMemcpyAsync(parts[i], values.data(), bytes, cudaMemcpyHostToDevice, stream));
+      CAIRN_CUDA(cudaStreamSynchronize(stream));  // the numbers are here before anything reads them
+    }
+    CAIRN_ASSIGN_OR_RETURN(const auto host, PinnedArray<float>::Create(count));
+    Begin(0, {.parts = parts, .weights = weights, .count = count, .host = host.data()});
+    CAIRN_RETURN_IF_ERROR(AwaitUntil(0, Now() + limits_.setup));
+    const auto total = static_cast<float>(ranks_.size() * (ranks_.size() + 1) / 2);  // all of it is exact
+    for (int64_t i = 0; i < count; ++i) {
+      const float expected = total * values[static_cast<size_t>(i)];
+      if (host[i] == expected) continue;
+      return absl::InternalError(absl::StrCat("adds up wrongly: ", host[i], " instead of ", expected));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string& name() const override { return name_; }
+  const std::string& who() const { return who_; }
+
+  void Begin(size_t slot, const Sum& sum) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(mutex_);
+    if (!broken_.ok()) return;
+    const DeviceScope scope;
+    Break(Start(slot, sum));
+  }
+
+  absl::Status Await(size_t slot) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    return Annotate(AwaitUntil(slot, Now() + limits_.sum), who_);
+  }
+
+ private:
+  struct Rank {
+    int index = 0;       // CUDA's
+    std::string name{};  // "/gpu:1"
+    ncclComm_t comm = nullptr;
+    ncclRedOp_t weighted_sum = ncclSum;  // by weights_
+    Stream reduce{}, down{};             // of reductions, of copies to the host
+  };
+  // Of a sum: when a chunk has been reduced, and when it is on the host.
+  struct Slot {
+    std::vector<Event> reduced{}, arrived{};  // [chunk] which is of the device of that number
+    size_t chunks = 0;
+  };
+
+  // `rank`: whose call it was; null: nobody's.
+  absl::Status Check(ncclResult_t result, const char* call, const Rank* rank) const {
+    if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
+    const char* const why = nccl_.get_last_error(rank == nullptr ? nullptr : rank->comm);
+    return absl::InternalError(absl::StrCat(
+        call, rank == nullptr ? "" : absl::StrCat(" on ", rank->name), ": ", nccl_.get_error_string(result),
+        why == nullptr || *why == '\0' ? "" : ": ", why == nullptr ? "" : why));
+  }
+
+  // One group of calls: `ask` makes them, up to the first that fails, on all devices. Waits until NCCL has
+  // taken them over.
+  template <typename Ask>
+  absl::Status InGroup(const char* call, TimePoint deadline, const Ask& ask)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    CAIRN_RETURN_IF_ERROR(Check(nccl_.group_start(), "ncclGroupStart", nullptr));
+    absl::Status first;
+    ask(first);
+    const absl::Status ended = Check(nccl_.group_end(), call, nullptr);
+    CAIRN_RETURN_IF_ERROR(first);
+    CAIRN_RETURN_IF_ERROR(ended);
+    for (;;) {
+      CAIRN_ASSIGN_OR_RETURN(const Rank* const busy, BusyRank(call));
+      if (busy == nullptr) return absl::OkStatus();
+      if (Now() >= deadline) {
+        return absl::DeadlineExceededError(
+            absl::StrCat(call, " on ", busy->name, " has not come to an end in time"));
+      }
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+
+  // One whose last call NCCL has not taken over yet; null: none. The error of one that failed, if only later.
+  absl::StatusOr<const Rank*> BusyRank(const char* call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const Rank* busy = nullptr;
+    for (const Rank& rank : ranks_) {
+      ncclResult_t state = ncclSuccess;
+      CAIRN_RETURN_IF_ERROR(
+          Check(nccl_.comm_get_async_error(rank.comm, &state), "ncclCommGetAsyncError", &rank));
+      CAIRN_RETURN_IF_ERROR(Check(state, call, &rank));
+      if (state == ncclInProgress) busy = &rank;
+    }
+    return busy;
+  }
+
+  absl::Status Start(size_t slot, const Sum& sum) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    CAIRN_CHECK(sum.parts.size() == ranks_.size() && sum.weights.size() == ranks_.size() && sum.count > 0);
+    CAIRN_RETURN_IF_ERROR(UseWeights(sum.weights));
+    CAIRN_RETURN_IF_ERROR(ReserveSlot(slot));
+    const auto ranks = static_cast<int64_t>(ranks_.size());
+    const int64_t chunk = std::max(kLeastChunk, (sum.count + ranks - 1) / ranks);
+    const auto chunks = static_cast<size_t>((sum.count + chunk - 1) / chunk);
+    const auto floats = [&](size_t i) {
+      return std::min(chunk, sum.count - static_cast<int64_t>(i) * chunk);
+    };
+    CAIRN_RETURN_IF_ERROR(InGroup("ncclReduce", Now() + limits_.call, [&](absl::Status& first) {
+      for (size_t root = 0; root < chunks; ++root) {
+        for (size_t i = 0; i < ranks_.size() && first.ok(); ++i) {
+          float* const at = sum.parts[i] + static_cast<int64_t>(root) * chunk;
+          first = Check(
+              nccl_.reduce(at, at, static_cast<size_t>(floats(root)), ncclFloat32, ranks_[i].weighted_sum,
+                           static_cast<int>(root), ranks_[i].comm, ranks_[i].reduce.get()),
+              "ncclReduce", &ranks_[i]);
+        }
+      }
+    }));
+    Slot& begun = slots_[slot];
+    begun.chunks = chunks;
+    for (size_t root = 0; root < chunks; ++root) {
+      const Rank& rank = ranks_[root];
+      const int64_t begin = static_cast<int64_t>(root) * chunk;
+      CAIRN_CUDA(cudaSetDevice(rank.index));
+      CAIRN_CUDA(cudaEventRecord(begun.reduced[root].get(), rank.reduce.get()));
+      CAIRN_CUDA(cudaStreamWaitEvent(rank.down.get(), begun.reduced[root].get(), 0));
+      CAIRN_CUDA(cudaMemcpyAsync(sum.host + begin, sum.parts[root] + begin,
+                                 static_cast<size_t>(floats(root)) * sizeof(float), cudaMemcpyDeviceToHost,
+                                 rank.down.get()));
+      CAIRN_CUDA(cudaEventRecord(begun.arrived[root].get(), rank.down.get()));
+    }
+    return absl::OkStatus();
+  }
+
+  // NCCL multiplies what a device gives as it reads it: a pass over the gradient less.
+  absl::Status UseWeights(absl::Span<const float> weights) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (weights == absl::MakeConstSpan(weights_)) return absl::OkStatus();
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      Rank& rank = ranks_[i];
+      if (!weights_.empty()) {
+        CAIRN_RETURN_IF_ERROR(
+            Check(nccl_.red_op_destroy(rank.weighted_sum, rank.comm), "ncclRedOpDestroy", &rank));
+      }
+      float weight = weights[i];
+      CAIRN_RETURN_IF_ERROR(Check(nccl_.red_op_create_pre_mul_sum(&rank.weighted_sum, &weight, ncclFloat32,
+                                                                  ncclScalarHostImmediate, rank.comm),
+                                  "ncclRedOpCreatePreMulSum", &rank));
+    }
+    weights_.assign(weights.begin(), weights.end());
+    return absl::OkStatus();
+  }
+
+  absl::Status ReserveSlot(size_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    while (slots_.size() <= slot) {
+      Slot made;
+      for (const Rank& rank : ranks_) {
+        CAIRN_CUDA(cudaSetDevice(rank.index));  // an event is of one
+        CAIRN_ASSIGN_OR_RETURN(made.reduced.emplace_back(), MakeEvent());
+        CAIRN_ASSIGN_OR_RETURN(made.arrived.emplace_back(), MakeEvent());
+      }
+      slots_.push_back(std::move(made));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitUntil(size_t slot, TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_) {
+    for (;;) {
+      {
+        MutexLock lock(mutex_);
+        if (!broken_.ok()) return broken_;
+        const absl::StatusOr<const Rank*> waiting = WaitingFor(slots_[slot]);
+        if (waiting.ok() && *waiting == nullptr) return absl::OkStatus();
+        Break(waiting.status());
+        if (broken_.ok() && Now() >= deadline) {
+          Break(absl::DeadlineExceededError(
+              absl::StrCat("a sum of all devices has not come from ", (*waiting)->name, " in time")));
+        }
+        if (!broken_.ok()) return broken_;
+      }
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+
+  // A device whose chunk has not arrived; null: none.
+  absl::StatusOr<const Rank*> WaitingFor(const Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (size_t root = 0; root < slot.chunks; ++root) {
+      const cudaError_t error = cudaEventQuery(slot.arrived[root].get());
+      if (error == cudaSuccess) continue;
+      if (error != cudaErrorNotReady) {
+        return Annotate(ToStatus(error, "a sum of all devices"), ranks_[root].name);
+      }
+      static_cast<void>(cudaGetLastError());  // it is none
+      CAIRN_RETURN_IF_ERROR(BusyRank("ncclReduce").status());
+      return &ranks_[root];
+    }
+    return nullptr;
+  }
+
+  // Where `why` is an error, the end of all sums. What was on its way to the host comes there before that is
+  // told, for its memory may go then.
+  void Break(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (why.ok()) return;
+    broken_ = why;
+    Abort();
+    const TimePoint deadline = Now() + limits_.call;
+    for (const Rank& rank : ranks_) {
+      while (cudaStreamQuery(rank.down.get()) == cudaErrorNotReady && Now() < deadline) {
+        std::this_thread::sleep_for(kPoll);
+      }
+    }
+    static_cast<void>(cudaGetLastError());  // told already, or none
+  }
+
+  // Also the way a group goes that is whole: nothing of it is under way then. In one group, or one device's
+  // end would wait for the others'.
+  void Abort() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    static_cast<void>(nccl_.group_start());
+    for (Rank& rank : ranks_) {
+      if (rank.comm != nullptr) static_cast<void>(nccl_.comm_abort(std::exchange(rank.comm, nullptr)));
+    }
+    static_cast<void>(nccl_.group_end());
+  }
+
+  const NcclLibrary nccl_;
+  const NcclLimits limits_;
+  std::string name_, who_;  // "NCCL 2.28.9", "NCCL 2.28.9 between /gpu:0,/gpu:1"
+  Mutex mutex_;
+  // But for constants used under the lock: NCCL wants a communicator's calls one at a time.
+  std::vector<Rank> ranks_;
+  std::deque<Slot> slots_ ABSL_GUARDED_BY(mutex_);
+  std::vector<float> weights_ ABSL_GUARDED_BY(mutex_);  // [device] of each weighted_sum; empty: there is none
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceGroup>> MakeNcclGroup(const NcclLibrary& nccl,
+                                                           absl::Span<const int> indices,
+                                                           const NcclLimits& limits) {
+  auto group = std::make_unique<NcclGroup>(nccl, indices, limits);
+  absl::Status status = group->Open();
+  if (status.ok()) status = group->Try();
+  if (!status.ok()) return Annotate(status, group->who());
+  return std::unique_ptr<DeviceGroup>(std::move(group));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateGroup(absl::Span<const int> indices) {
+  CAIRN_ASSIGN_OR_RETURN(const NcclLibrary nccl, OpenNccl());
+  return MakeNcclGroup(nccl, indices);
+}
+
+}  // namespace cairn::kernels::cuda

@@ -1,0 +1,60 @@
+#include "kernels/cuda/nccl_library.h"
+
+#include <dlfcn.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::kernels::cuda {
+namespace {
+
+constexpr int kLeastVersion = 21400;
+
+template <typename Function>
+absl::Status Load(void* library, const std::string& file, const char* symbol, Function*& function) {
+  function = reinterpret_cast<Function*>(dlsym(library, symbol));
+  if (function != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(file, " has no ", symbol));
+}
+
+}  // namespace
+
+std::string NcclVersionText(int version) {
+  // Since 2.9; no older one is taken.
+  return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+absl::StatusOr<NcclLibrary> OpenNccl(const std::string& file) {
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const text = dlerror();
+    const std::string error = text == nullptr ? "unknown error" : text;
+    // It begins with the file that is missing: this one, or one that this one needs.
+    if (absl::StartsWith(error, absl::StrCat(file, ": cannot open"))) {
+      return absl::NotFoundError(absl::StrCat(file, " was not found"));
+    }
+    return absl::FailedPreconditionError(absl::StrCat(file, " cannot be opened: ", error));
+  }
+  NcclLibrary nccl;
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclGetVersion", nccl.get_version));
+  int version = 0;
+  if (nccl.get_version(&version) != ncclSuccess || version < kLeastVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(file, " is NCCL ", NcclVersionText(version),
+                                                      ", older than ", NcclVersionText(kLeastVersion)));
+  }
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclGetUniqueId", nccl.get_unique_id));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclCommInitRankConfig", nccl.comm_init_rank_config));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclCommGetAsyncError", nccl.comm_get_async_error));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclCommAbort", nccl.comm_abort));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclGetErrorString", nccl.get_error_string));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclGetLastError", nccl.get_last_error));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclGroupStart", nccl.group_start));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclGroupEnd", nccl.group_end));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclRedOpCreatePreMulSum", nccl.red_op_create_pre_mul_sum));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclRedOpDestroy", nccl.red_op_destroy));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclReduce", nccl.reduce));
+  return nccl;
+}
+
+}  // namespace cairn::kernels::cuda

@@ -1,0 +1,10 @@
+// In the place of nccl_group.cc and nccl_library.cc, in a build that found no nccl.h.
+#include "kernels/cuda/device.h"
+
+namespace cairn::kernels::cuda {
+
+absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateGroup(absl::Span<const int> /*indices*/) {
+  return absl::NotFoundError("this build is without NCCL");
+}
+
+}  // namespace cairn::kernels::cuda

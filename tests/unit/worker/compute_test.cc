@@ -1,0 +1,91 @@
+#include "worker/compute.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/fake_device_group.h"
+#include "tests/support/far_device.h"
+#include "tests/unit/nn/several_devices.h"
+
+namespace cairn::worker {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// A machine with two GPUs, whose devices compute on the CPU, and a group of them, or none for a reason.
+class MirroredCompute : public testing::Test {
+ protected:
+  Compute Make(std::vector<std::string> devices) {
+    options_.devices = std::move(devices);
+    auto compute = MakeCompute(
+        options_, model_, nn::kLogits, {.cpu_devices = 2, .threads = 2, .task = {"worker", 0}}, {},
+        {.count_gpus = [] { return 2; },
+         .describe_gpu = [](int) { return kernels::CudaDeviceInfo{.name = "NVIDIA H200", .major = 9}; },
+         .make_gpu = [](const kernels::CudaOptions&) { return std::make_unique<kernels::FarDevice>(); },
+         .make_cpu = &kernels::CreateCpuDevice,
+         .group_gpus =
+             [this](absl::Span<const int> indices) -> absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>> {
+           grouped_.assign(indices.begin(), indices.end());
+           if (!fault_.ok()) return fault_;
+           return std::make_unique<kernels::FakeDeviceGroup>(log_);
+         }});
+    EXPECT_TRUE(compute.ok()) << compute.status();
+    return *std::move(compute);
+  }
+  // A step works, and so many sums of it were the group's.
+  void ExpectStep(Compute& compute, size_t sums) {
+    const nn::Examples examples(model_, 4);
+    const nn::StepResult step =
+        nn::RunStep(*compute.replica, model_, model_.InitialParameters(1), examples.Batch());
+    EXPECT_EQ(step.examples, 4);
+    MutexLock lock(log_.mutex);
+    EXPECT_EQ(log_.begun.size(), sums);
+  }
+
+  TrainOptions options_;
+  const nn::Model model_ = nn::Model::FromJson(nn::kMlp, "m").value();
+  absl::Status fault_;
+  std::vector<int> grouped_;
+  kernels::FakeDeviceGroup::Log log_;
+};
+
+TEST_F(MirroredCompute, SeveralGpusAddUpThemselves) {
+  Compute compute = Make({"/gpu:1", "/gpu:0"});
+  EXPECT_THAT(grouped_, ElementsAre(1, 0));
+  EXPECT_THAT(compute.remarks, Contains("gradients are added up between them by a fake"));
+  ExpectStep(compute, 1);
+}
+
+TEST_F(MirroredCompute, WithoutNcclTheHostAddsUpAndThatIsSaid) {
+  fault_ = absl::NotFoundError("libnccl.so.2 was not found");
+  Compute compute = Make({"/gpu:0", "/gpu:1"});
+  EXPECT_THAT(compute.remarks,
+              Contains("gradients are added up in the host's memory: libnccl.so.2 was not found"));
+  EXPECT_THAT(compute.warnings, IsEmpty());
+  ExpectStep(compute, 0);
+}
+
+TEST_F(MirroredCompute, AnNcclThatDoesNotWorkIsAWarning) {
+  fault_ = absl::InternalError("NCCL 2.28.9 between /gpu:0,/gpu:1: adds up wrongly: 1 instead of 3");
+  Compute compute = Make({"/gpu:0", "/gpu:1"});
+  EXPECT_THAT(compute.warnings,
+              Contains(HasSubstr("in the host's memory: NCCL 2.28.9 between /gpu:0,/gpu:1: adds")));
+  ExpectStep(compute, 0);
+}
+
+TEST_F(MirroredCompute, OneGpuOrACpuAmongThemMakesNoGroup) {
+  for (const std::vector<std::string>& devices :
+       {std::vector<std::string>{"/gpu:0"}, {"/gpu:0", "/cpu:0"}, {"/cpu:0", "/cpu:1"}}) {
+    Compute compute = Make(devices);
+    EXPECT_THAT(grouped_, IsEmpty());
+    EXPECT_THAT(compute.remarks, Not(Contains(HasSubstr("added up"))));
+    ExpectStep(compute, 0);
+  }
+}
+
+}  // namespace
+}  // namespace cairn::worker
