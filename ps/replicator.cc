@@ -196,7 +196,7 @@ void Replicator::OnClosed(const absl::Status& status) {
 }
 
 bool Replicator::Ended() const {
-  if (closed_.has_value() || state_ == State::kStopped) return true;
+  if (closed_.has_value() || Over()) return true;
   return Now() - last_answer_ > kAnswerLimit || MayGoOnAlone();
 }
 
@@ -328,9 +328,10 @@ void Replicator::Conclude(const absl::Status& end) {
   std::string why;
   {
     MutexLock lock(mutex_);
-    if (state_ == State::kStopped) return;
     const bool gone = KeepsNone(end) || IsGone(end);
-    if (absl::IsAborted(end)) {
+    if (Over()) {
+      // And stays so, however the stream has ended.
+    } else if (absl::IsAborted(end)) {
       state_ = State::kDeposed;
       deposed_ = absl::StrCat(options_.copy, " has taken the place of ", options_.part);
     } else if (state_ == State::kUnsure && gone && MayHaveBeenReplaced()) {

@@ -71,6 +71,10 @@ absl::Status CheckFields(const PolicyConfig& config) {
 
 }  // namespace
 
+std::string Describe(const PushKey& key) {
+  return absl::StrCat("push of worker ", key.worker, " (incarnation ", key.incarnation, "), step ", key.step);
+}
+
 void UpdateCounters::Add(const Decision& decision) {
   if (const Refuse* refuse = std::get_if<Refuse>(&decision)) {
     ++(refuse->reason == Refuse::Reason::kStale ? stale : refused_other);

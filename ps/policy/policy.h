@@ -39,6 +39,9 @@ struct PushKey {
   friend auto operator<=>(const PushKey&, const PushKey&) = default;
 };
 
+// "push of worker 1 (incarnation 7), step 12"
+std::string Describe(const PushKey& key);
+
 struct Gradient {
   PushKey key = {};
   int64_t base_version = 0;  // the version of the variables that it was computed from

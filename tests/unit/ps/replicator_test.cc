@@ -51,6 +51,7 @@ class Copy {
     Break(absl::UnavailableError("the connection broke"));
   }
   int dials() const { return dials_; }
+  bool is_dialed() const { return handler_ != nullptr; }
 
  private:
   class Stream final : public CopyStream {
@@ -155,8 +156,10 @@ TEST_F(ReplicatorTest, ACopysNewProcessDoesNotKnowWhetherTheOneBeforeHadTakenThe
   PassInSilence(milliseconds(400));
   copy_.Hold();  // it agrees to keep a copy
   replicator_.Step();
-  EXPECT_FALSE(told_.has_value() && told_->ok());
+  ASSERT_TRUE(told_.has_value());
+  EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(replicator_.deposed(), HasSubstr("may have taken the place of ps/0"));
+  EXPECT_FALSE(copy_.is_dialed());
 }
 
 TEST_F(ReplicatorTest, ACopyThatBeginsAnewInTheSameProcessHasNotTakenThePlace) {

@@ -53,7 +53,7 @@ TEST(RunInChild, ACrashIsAnError) {
 
 TEST(RunInChild, WorkWithoutEndIsAnError) {
   const auto values = RunInChild(0, {.seconds = 1}, [](absl::Span<float>) -> absl::Status {
-    for (volatile int turns = 0;;) turns = turns + 1;
+    for (volatile unsigned turns = 0;;) turns = turns + 1;
   });
   EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
   EXPECT_THAT(values.status().message(), HasSubstr("does not end within 1 s"));

@@ -1,0 +1,337 @@
+// The log of a job as a shard executes it: means, updates, what pushes are answered.
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "ps/shard.h"
+
+namespace cairn::ps {
+namespace {
+
+// How many entries of the log are reported together. While pushes keep coming the queue may never be empty,
+// and the sequencer keeps what is not reported.
+constexpr int kReportEvery = 256;
+
+}  // namespace
+
+void Shard::Append(const LogEntry& entry) {
+  MutexLock lock(mutex_);
+  CAIRN_CHECK(entry.index == next_index_);
+  ++next_index_;
+  if (absl::Status admitted = entries_.Admit(entry); admitted.ok()) {
+    queue_.push_back(PendingEntry{entry});
+  } else {
+    queue_.push_back(
+        [this, why = absl::StrCat("ps/", leader_, " decided what cannot be: ", admitted.message())](
+            Replies&) { Fail(absl::InternalError(why)); });
+  }
+}
+
+void Shard::ExecuteQueue() {
+  {
+    MutexLock lock(mutex_);
+    if (executing_) return;  // the thread at work will see what was queued
+    executing_ = true;
+  }
+  int64_t executed = 0, reported = 0;
+  for (;;) {
+    std::optional<std::variant<PendingEntry, PendingTask>> next;
+    {
+      MutexLock lock(mutex_);
+      next = Next();
+      if (!next.has_value()) {
+        executing_ = false;
+        break;
+      }
+    }
+    Replies replies;
+    const bool traced = Wants(trace());  // asked now: an update may begin the next step
+    if (auto* task = std::get_if<PendingTask>(&*next)) {
+      if (ahead_ != nullptr) ahead_->Drop();
+      (*task)(replies);
+    } else {
+      PendingEntry& pending = std::get<PendingEntry>(*next);
+      if (pending.mean.has_value()) mean_ = std::move(pending.mean);
+      Execute(pending.entry, replies);
+      executed = executed_ = pending.entry.index;
+    }
+    const TimePoint replying = std::chrono::steady_clock::now();
+    for (Reply& reply : replies) WhenHeld(std::move(reply));
+    if (traced && !replies.empty()) {
+      trace_->Record({.lane = TraceLane::kReply,
+                      .name = "reply",
+                      .begin = TraceNanos(replying),
+                      .end = TraceNanos(std::chrono::steady_clock::now()),
+                      .step = store_.current().version});
+    }
+    if (executed - reported >= kReportEvery) {
+      ReportExecuted(executed);
+      reported = executed;
+    }
+  }
+  if (executed > reported) ReportExecuted(executed);
+}
+
+void Shard::Execute(const LogEntry& entry, Replies& replies) {
+  if (const auto* measure = std::get_if<Measure>(&entry.what)) {
+    ExecuteMeasure(entry, *measure);
+  } else if (const auto* apply = std::get_if<Apply>(&entry.what)) {
+    ExecuteApply(entry, *apply, replies);
+  } else {
+    SendEntry(entry, /*with_mean=*/false);
+    if (const auto* refuse = std::get_if<Refuse>(&entry.what)) ExecuteRefuse(*refuse, replies);
+    if (const auto* release = std::get_if<Release>(&entry.what)) ExecuteRelease(*release, replies);
+    if (const auto* mark = std::get_if<Mark>(&entry.what)) ExecuteMark(*mark, replies);
+    if (const auto* amendment = std::get_if<Amendment>(&entry.what)) ExecuteAmendment(*amendment);
+  }
+}
+
+absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
+                             absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use) {
+  std::vector<WeightedGradient> gradients;
+  std::vector<std::shared_ptr<const AlignedBuffer>> held;
+  int64_t staleness = 0;
+  for (const Gradient& gradient : contributors) {
+    staleness = std::max(staleness, version - 1 - gradient.base_version);
+  }
+  const bool known = mean_.has_value() && mean_->version == version;
+  if (!known) {
+    MutexLock lock(mutex_);
+    for (const Gradient& gradient : contributors) {
+      const auto found = staged_.find(gradient.key);
+      if (found == staged_.end()) {
+        return absl::InternalError(absl::StrCat("version ", version, " needs the ", Describe(gradient.key),
+                                                ", which this server does not hold"));
+      }
+      held.push_back(found->second.data);
+      if (held.back() == nullptr && gradient.examples != 0 && store_.size() > 0) {
+        return absl::InternalError(absl::StrCat("version ", version, " takes the ", Describe(gradient.key),
+                                                ", for one of ", gradient.examples,
+                                                " examples, and it came to this server without any"));
+      }
+      gradients.push_back({held.back() == nullptr ? nullptr : held.back()->data(), gradient.examples});
+    }
+  }
+  Replicator* const replicator = replicator_;
+  const bool copied = replicator != nullptr && replicator->wants(Replicator::Part::kShard);
+  if (copied && !known) mean_ = MeanOf(version, gradients, held);
+  if (copied) SendEntry(entry, /*with_mean=*/!known);
+  if (mean_.has_value() && mean_->version == version) {
+    const bool none = mean_->data == nullptr;
+    gradients = {{none ? nullptr : mean_->data->data(), none ? 0 : 1}};
+  }
+  // Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", equation 6.
+  const float divisor =
+      staleness_aware_learning_rate_ ? static_cast<float>(std::max<int64_t>(1, staleness)) : 1.0f;
+  return use(
+      {.gradients = gradients, .last = finished(version), .rate_divisor = divisor, .known = entry.known});
+}
+
+void Shard::ExecuteMeasure(const LogEntry& entry, const Measure& measure) {
+  if (!failure().ok()) return;
+  const TraceSpan span(trace(), TraceLane::kMeasure, "measure");
+  Sums sums = {.index = entry.index, .slices = {}};
+  absl::Status status = WithMean(entry, measure.contributors, measure.version,
+                                 [&](const VariableStore::Mean& mean) -> absl::Status {
+                                   CAIRN_ASSIGN_OR_RETURN(sums.slices, store_.Measure(measure.norms, mean));
+                                   return absl::OkStatus();
+                                 });
+  if (!status.ok()) {
+    Fail(std::move(status));
+    return;
+  }
+  measuring_ = true;
+  {
+    MutexLock lock(mutex_);
+    unanswered_ = sums;
+  }
+  Pass("measured");
+  if (SequencerPort* const port = port_; port != nullptr) port->ReportSums(std::move(sums));
+}
+
+void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) {
+  if (!failure().ok()) return;
+  if (apply.last) final_version_ = apply.version;
+  const bool traced = Wants(trace());
+  TraceSpan span(trace(), TraceLane::kApply, "apply",
+                 {.step = apply.version, .bytes = store_.size() * int64_t{sizeof(float)}});
+  const TimePoint began = std::chrono::steady_clock::now();
+  const bool made_ahead = TakeAhead(apply);
+  absl::Status status =
+      WithMean(entry, apply.contributors, apply.version, [this, made_ahead](const VariableStore::Mean& mean) {
+        return made_ahead ? absl::OkStatus() : store_.ApplyMean(mean);
+      });
+  if (!status.ok()) {
+    Fail(std::move(status));
+    return;
+  }
+  span.End();
+  Pass("applied");
+  mean_.reset();
+  measuring_ = false;
+  if (std::exchange(capture_wanted_, false)) {
+    MutexLock lock(mutex_);
+    queue_.push_front([this](Replies&) { SendState(); });
+  }
+  const Values values = store_.current();
+  MutexLock lock(mutex_);
+  unanswered_.reset();
+  Count(apply, began);
+  if (traced) TraceContributors(apply, began);
+  if (trace() != nullptr) trace_->AtStep(apply.version + 1);
+  for (const Gradient& gradient : apply.contributors) {
+    const int64_t staleness = apply.version - 1 - gradient.base_version;
+    if (apply.held) {
+      Staged& staged = staged_[gradient.key];  // of a copy it is not here
+      staged.gradient = gradient;
+      staged.applied_staleness = staleness;
+      staged.data.reset();
+      if (ledger_.Admit(gradient.key).admission == Ledger::Admission::kNew) ledger_.Stage(gradient.key);
+    } else {
+      Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, made_ahead, replies);
+    }
+  }
+  const bool serves = port_.load() != nullptr;  // no worker pushes to a copy
+  if (ahead_ != nullptr && serves && !finished(apply.version)) {
+    ahead_->Expect(apply.contributors, finished(apply.version + 1));
+  }
+}
+
+bool Shard::TakeAhead(const Apply& apply) {
+  if (ahead_ == nullptr) return false;
+  std::vector<std::shared_ptr<const AlignedBuffer>> data;
+  if (!apply.held) {
+    MutexLock lock(mutex_);
+    for (const Gradient& gradient : apply.contributors) {
+      const auto found = staged_.find(gradient.key);
+      if (found != staged_.end() && found->second.data != nullptr) data.push_back(found->second.data);
+    }
+  }
+  if (data.size() == apply.contributors.size())
+    return ahead_->Take(apply.contributors, data, finished(apply.version));
+  ahead_->Drop();
+  return false;
+}
+
+void Shard::Count(const Apply& apply, TimePoint began) const {
+  if (meters_ == nullptr) return;
+  std::vector<std::pair<int, TimePoint>> came;
+  for (const Gradient& gradient : apply.contributors) {
+    if (const auto found = staged_.find(gradient.key); found != staged_.end()) {
+      came.emplace_back(gradient.key.worker, found->second.came);
+    }
+  }
+  meters_->OnUpdate(came, began, std::chrono::steady_clock::now());
+}
+
+void Shard::TraceContributors(const Apply& apply, TimePoint began) const {
+  TimePoint first = began;
+  for (const Gradient& gradient : apply.contributors) {
+    const PushKey& key = gradient.key;
+    trace_->Record(
+        {.kind = TraceEvent::Kind::kFlowIn,
+         .lane = TraceLane::kApply,
+         .begin = TraceNanos(began),
+         .flow = {
+             .worker = key.worker, .server = server_, .incarnation = key.incarnation, .number = key.step}});
+    if (const auto found = staged_.find(key); found != staged_.end())
+      first = std::min(first, found->second.came);
+  }
+  trace_->Record({.lane = TraceLane::kCollect,
+                  .name = "collect",
+                  .begin = TraceNanos(first),
+                  .end = TraceNanos(began),
+                  .step = apply.version});
+}
+
+void Shard::ExecuteRelease(const Release& release, Replies& replies) {
+  const Values values = store_.current();
+  MutexLock lock(mutex_);
+  const auto found = staged_.find(release.key);
+  if (found == staged_.end() || !found->second.applied_staleness.has_value()) return;  // the job has failed
+  Settle(release.key, v1::OUTCOME_ACCEPTED, *found->second.applied_staleness, values, /*made_ahead=*/false,
+         replies);
+}
+
+void Shard::ExecuteRefuse(const Refuse& refuse, Replies& replies) {
+  const Values values = store_.current();
+  MutexLock lock(mutex_);
+  Settle(refuse.key, OutcomeOf(refuse.reason), refuse.staleness, values, /*made_ahead=*/false, replies);
+}
+
+absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
+  CAIRN_RETURN_IF_ERROR(store_.CheckRoomForReader());
+  ReadResult result;
+  result.values = store_.current();
+  result.finished = finished(result.values.version);
+  if (snapshot) {
+    Pass("snapshot");
+    const TraceSpan span(trace(), TraceLane::kSnapshot, "copy slots");
+    CAIRN_ASSIGN_OR_RETURN(result.slots, store_.CopySlots());
+    result.learning_rate = store_.amended_learning_rate();
+  }
+  return result;
+}
+
+void Shard::MakeRoom() {
+  marks_.DropUntil([this] { return store_.CheckRoomForReader(); });
+}
+
+void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
+  if (port_ == nullptr) {  // a copy: who reads there after all comes again with a new mark
+    MutexLock lock(mutex_);
+    marks_.KeepNothing(mark.token);
+    return;
+  }
+  {
+    MutexLock lock(mutex_);
+    if (mark.snapshot) marks_.DropSnapshots();
+    MakeRoom();
+  }
+  const absl::StatusOr<ReadResult> result = ReadAtMark(mark.snapshot);
+  MutexLock lock(mutex_);
+  std::vector<ReadReply> readers = marks_.TakeReaders(mark.token);
+  if (readers.empty()) marks_.Keep(mark.token, mark.snapshot, result);
+  for (ReadReply& reply : readers) {
+    replies.push_back([reply = std::move(reply), result](const absl::Status& lost) mutable {
+      reply(lost.ok() ? std::move(result) : lost);
+    });
+  }
+}
+
+void Shard::ExecuteAmendment(const Amendment& amendment) {
+  if (ahead_ != nullptr) ahead_->Drop();
+  if (amendment.learning_rate.has_value()) store_.SetLearningRate(*amendment.learning_rate);
+  const int64_t version = store_.current().version;
+  if (!amendment.end || finished(version)) return;
+  store_.EndHere();
+  final_version_ = version;
+}
+
+void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
+                   bool made_ahead, Replies& replies) {
+  ledger_.Decide(key, outcome, values.version, staleness);
+  const auto found = staged_.find(key);
+  if (found == staged_.end()) return;
+  if (outcome == v1::OUTCOME_REJECTED || outcome == v1::OUTCOME_FINISHED) ++rejected_;
+  MakeRoom();
+  const bool room = store_.CheckRoomForReader().ok();  // else the worker reads them when there is
+  for (Staged::Waiting& waiting : found->second.waiting) {
+    PushResult result = {.outcome = outcome,
+                         .duplicate = waiting.duplicate,
+                         .staleness = staleness,
+                         .version = values.version,
+                         .finished = finished(values.version),
+                         .values = {}};
+    result.sent_ahead = waiting.ahead && made_ahead;
+    if (waiting.read_values && !result.sent_ahead && room) result.values = values;
+    replies.push_back(
+        [reply = std::move(waiting.reply), result = std::move(result)](const absl::Status& lost) mutable {
+          reply(lost.ok() ? absl::StatusOr<PushResult>(std::move(result)) : lost);
+        });
+  }
+  staged_.erase(found);
+}
+
+}  // namespace cairn::ps
