@@ -30,11 +30,10 @@
 #include "common/net/health.h"
 #include "common/net/http_server.h"
 #include "common/net/listening.h"
-#include "common/net/local/socket.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
+#include "ps/direct_service.h"
 #include "ps/follow.h"
-#include "ps/local_service.h"
 #include "ps/monitor.h"
 #include "ps/parts.h"
 #include "ps/replicate.h"
@@ -62,6 +61,7 @@ struct Flags {
   bool reuse_port = false;
   std::string memory_limit;
   std::string transport = "auto";
+  int data_port = 0;
   int threads = 0;
   std::string log_level = "info";
   std::string log_format = "text";
@@ -93,8 +93,9 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   FaultPoints faults(flags.fault);
   Crew crew(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
   const uint64_t incarnation = net::DrawIncarnation();
-  net::LocalListener local;
-  if (flags.transport != "tcp") local = net::ListenForThisHost(flags.tls, "clients of this host");
+  const net::Transport transport = net::ParseTransport(flags.transport).value();
+  net::DirectListeners direct =
+      net::ListenDirectly(flags.tls, transport, address, flags.data_port, "clients");
   const auto make_server = [&, credentials = net::ChannelCredentialsOf(flags.tls)](int part) {
     return std::make_unique<Server>(
         Server::Options{
@@ -108,7 +109,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
             .crew = &crew,
             .faults = &faults,
             .trace = trace.recorder(),
-            .local_socket = local.name,
+            .direct = direct.address(),
         },
         clock);
   };
@@ -135,11 +136,11 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
     LogError("cannot listen on ", address, ": is another process using the port?");
     return ExitCode::kUsage;
   }
-  std::optional<LocalService> local_service;
-  if (local.socket.valid()) {
-    local_service.emplace(
-        parts, std::move(local),
-        LocalService::Options{.incarnation = incarnation, .shared_memory = flags.transport != "unix"});
+  std::optional<DirectService> direct_service;
+  if (direct.any()) {
+    direct_service.emplace(parts, std::move(direct),
+                           DirectService::Options{.incarnation = incarnation,
+                                                  .shared_memory = transport == net::Transport::kShm});
   }
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   LogInfo("memory limit: ", InGiB(static_cast<double>(memory_limit)),
@@ -165,7 +166,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   }
   net::StopServing(*grpc_server);
   parts.Shutdown();
-  if (local_service.has_value()) local_service->Stop(kDrain);
+  if (direct_service.has_value()) direct_service->Stop(kDrain);
   Drain(*grpc_server, signals);
   if (end == ExitCode::kDone) LogInfo("training is over");
   return *end;
@@ -190,9 +191,11 @@ int Main(int argc, char** argv) {
          "What a job may take, like 4GiB or 500MB; default: the machine's memory, or its control group's")
       ->check(MemorySize())
       ->type_name("SIZE");
-  app.add_option(FlagNames("transport"), flags.transport,
-                 "How gradients and values may travel on this host: shm (as auto), unix or tcp")
-      ->check(OneOf({"auto", "shm", "unix", "tcp"}));
+  app.add_option(
+         FlagNames("transport"), flags.transport,
+         "How gradients and values may travel: on this host shm (as auto) or unix; tcp; or only by grpc")
+      ->check(OneOf(net::kTransportWords));
+  net::AddDataPortFlag(app, flags.data_port);
   app.add_option(FlagNames("threads"), flags.threads,
                  "Threads that share a large update; 0: the cores, at most 4. The same bits with any number")
       ->check(WholeNumberFrom(0))

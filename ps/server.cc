@@ -60,7 +60,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   }
   v1::ConnectResponse response;
   response.set_protocol(net::kProtocolVersion);
-  response.set_local_socket(options_.local_socket);
+  net::Tell(options_.direct, &response);
   response.set_clock_unix_nanos(TraceClock());
   std::shared_ptr<ActiveJob> job;
   bool outdated;

@@ -34,6 +34,7 @@
 #include "common/core/memory_size.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
+#include "common/net/direct/address.h"
 #include "ps/active_job.h"
 #include "ps/membership.h"
 #include "ps/meters.h"
@@ -66,7 +67,7 @@ class Server {
     Crew* crew = nullptr;                          // likewise
     FaultPoints* faults = nullptr;                 // as Shard::Options
     TraceRecorder* trace = nullptr;                // likewise
-    std::string local_socket{};                    // net::LocalListener::name; empty: no LocalService
+    net::DirectAddress direct{};                   // where DirectService takes sessions
   };
   // `clock` must outlive the server.
   Server(Options options, const Clock& clock);

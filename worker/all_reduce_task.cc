@@ -29,11 +29,11 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
   }
   const uint64_t incarnation = net::DrawIncarnation();
   std::unique_ptr<allreduce::RingPeer> right;
-  net::LocalListener local;
+  net::DirectListeners direct;
   if (trainers.size() > 1) {
     const std::string& address = addresses[(static_cast<size_t>(args.worker) + 1) % addresses.size()];
     CAIRN_ASSIGN_OR_RETURN(right, MakePeer(address, args.tls, args.options.transport));
-    if (args.options.transport != "tcp") local = net::ListenForThisHost(args.tls, "workers of this host");
+    direct = ListenDirectly(args.cluster, args.tls, args.listen, args.options.transport);
   }
   std::unique_ptr<AllReduceTask> task(new AllReduceTask(std::clamp(args.threads, 1, kMostUpdating)));
   CAIRN_ASSIGN_OR_RETURN(
@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                        .names = names,
                                        .cluster_hash = spec.TrainersHash(),
                                        .incarnation = incarnation,
-                                       .local_socket = local.name,
+                                       .direct = direct.address(),
                                        .job = args.job,
                                        .variables = VariablesOf(args.model),
                                        .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                        .crew = &task->crew_},
                                       std::move(right)));
   if (trainers.size() > 1) {
-    CAIRN_ASSIGN_OR_RETURN(task->listener_, PeerListener::Start(task->exchange_->host(), std::move(local),
+    CAIRN_ASSIGN_OR_RETURN(task->listener_, PeerListener::Start(task->exchange_->host(), std::move(direct),
                                                                 {.cluster = args.cluster,
                                                                  .tls = args.tls,
                                                                  .listen = args.listen,

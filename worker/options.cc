@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
+#include "common/net/direct/transport.h"
 #include "worker/device_flags.h"
 
 namespace cairn::worker {
@@ -406,10 +407,9 @@ void AddLimits(CLI::App& app, TrainOptions& options) {
       ->type_name("SECONDS")
       ->group(group);
   AddWireFlags(app, options.wire, group);
-  app.add_option(
-         FlagNames("transport"), options.transport,
-         "How gradients and values travel to servers, or workers, of this host: shm (as auto), unix or tcp")
-      ->check(OneOf({"auto", "shm", "unix", "tcp"}));
+  app.add_option(FlagNames("transport"), options.transport,
+                 "How gradients and values travel: on this host shm (as auto) or unix; tcp; or only by grpc")
+      ->check(OneOf(net::kTransportWords));
   app.add_option(FlagNames("step_timeout"), options.step_timeout_seconds,
                  "For the servers' answer to one step")
       ->check(NumberAbove(0))

@@ -131,7 +131,7 @@ struct TrainOptions {
   bool deterministic = false;  // --deterministic: the same bits whatever --threads says
   double connect_timeout_seconds =
       300;                            // --connect_timeout: servers reached, variables ready, workers joined
-  std::string transport = "auto";     // --transport auto|shm|unix|tcp: to servers of the same host
+  std::string transport = "auto";     // --transport auto|shm|unix|tcp|grpc
   double step_timeout_seconds = 600;  // --step_timeout: one step's answer from the servers
 };
 

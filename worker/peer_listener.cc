@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
+#include "common/net/direct/transport.h"
 #include "common/net/grpc_util.h"
 #include "common/net/listening.h"
 #include "grpcpp/server_builder.h"
 #include "worker/allreduce/grpc_link.h"
-#include "worker/client/local_transport.h"
 
 namespace cairn::worker {
 namespace {
@@ -18,26 +18,35 @@ namespace {
 // For the others' streams to end.
 constexpr auto kDrain = std::chrono::seconds(2);
 
+std::string ListensAt(const net::ResolvedCluster& cluster, const ListenFlags& listen) {
+  const net::HostPort& own = cluster.spec.tasks(cluster.self.job).at(cluster.self.index);
+  return listen.address.empty() ? absl::StrCat("0.0.0.0:", own.port) : listen.address;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address,
                                                               const net::TlsFiles& tls,
                                                               const std::string& transport) {
-  CAIRN_ASSIGN_OR_RETURN(const client::Transport way, client::ParseTransport(transport));
+  CAIRN_ASSIGN_OR_RETURN(const net::Transport way, net::ParseTransport(transport));
   auto peer = allreduce::MakeGrpcPeer(address, net::ChannelCredentialsOf(tls));
-  if (way == client::Transport::kTcp) return peer;
-  return allreduce::MakeLocalPeer(std::move(peer), way, [address](const std::string& how) {
+  return allreduce::MakeDirectPeer(std::move(peer), address, way, [address](const std::string& how) {
     LogInfo("gradients to ", address, ": by ", how);
   });
 }
 
+net::DirectListeners ListenDirectly(const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
+                                    const ListenFlags& listen, const std::string& transport) {
+  return net::ListenDirectly(tls, net::ParseTransport(transport).value(), ListensAt(cluster, listen),
+                             listen.data_port, "workers");
+}
+
 absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::RingHost& host,
-                                                                  net::LocalListener local,
+                                                                  net::DirectListeners direct,
                                                                   const Args& args) {
   const net::TaskId& self = args.cluster.self;
   const net::HostPort& own = args.cluster.spec.tasks(self.job).at(self.index);
-  const std::string address =
-      args.listen.address.empty() ? absl::StrCat("0.0.0.0:", own.port) : args.listen.address;
+  const std::string address = ListensAt(args.cluster, args.listen);
   std::unique_ptr<PeerListener> listener(new PeerListener);
   listener->service_ = allreduce::MakeRingService(host);
   grpc::ServerBuilder builder;
@@ -52,15 +61,15 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
   }
   LogInfo("Started server with target: grpc://", own.host, ":", port);
   net::WarnOfTls(args.tls, address, own.host, args.stakes, "the worker that calls it");
-  if (local.socket.valid()) {
-    listener->local_ =
-        std::make_unique<allreduce::LocalRingService>(host, std::move(local), args.incarnation);
+  if (direct.any()) {
+    listener->direct_ =
+        std::make_unique<allreduce::DirectRingService>(host, std::move(direct), args.incarnation);
   }
   return listener;
 }
 
 PeerListener::~PeerListener() {
-  local_.reset();
+  direct_.reset();
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kDrain);
 }
 

@@ -1,5 +1,5 @@
-// By which other workers reach this one: its port, and, for those of this host, a socket. Made and destroyed
-// by main.
+// By which other workers reach this one: its port for gRPC, and its ways beside that. Made and destroyed by
+// main.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 #include "absl/status/statusor.h"
 #include "common/core/clock.h"
 #include "common/net/cluster_spec.h"
-#include "common/net/local/socket.h"
+#include "common/net/direct/listeners.h"
 #include "common/net/tls.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/server.h"
+#include "worker/allreduce/direct_link.h"
 #include "worker/allreduce/link.h"
-#include "worker/allreduce/local_link.h"
 
 namespace cairn::worker {
 
@@ -22,12 +22,17 @@ namespace cairn::worker {
 struct ListenFlags {
   std::string address;  // --listen HOST:PORT; empty: 0.0.0.0 and the task's port
   bool reuse_port = false;
+  int data_port = 0;  // --data_port
 };
 
-// The way to a worker: by --transport, where it is of this host.
+// The way to a worker, by --transport.
 absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address,
                                                               const net::TlsFiles& tls,
                                                               const std::string& transport);
+
+// Ours beside gRPC: none that --transport excludes.
+net::DirectListeners ListenDirectly(const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
+                                    const ListenFlags& listen, const std::string& transport);
 
 class PeerListener {
  public:
@@ -40,7 +45,7 @@ class PeerListener {
   };
   // `host` outlives the listener. INVALID_ARGUMENT when the address cannot be had.
   static absl::StatusOr<std::unique_ptr<PeerListener>> Start(allreduce::RingHost& host,
-                                                             net::LocalListener local, const Args& args);
+                                                             net::DirectListeners direct, const Args& args);
   // Streams have a moment to end.
   ~PeerListener();
 
@@ -49,7 +54,7 @@ class PeerListener {
 
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<allreduce::LocalRingService> local_;
+  std::unique_ptr<allreduce::DirectRingService> direct_;
 };
 
 }  // namespace cairn::worker

@@ -85,8 +85,7 @@ absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args) {
 
 absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen) {
   TellGroup(args);
-  net::LocalListener local;
-  if (args.options.transport != "tcp") local = net::ListenForThisHost(args.tls, "workers of this host");
+  net::DirectListeners direct = ListenDirectly(args.cluster, args.tls, listen, args.options.transport);
   const uint64_t incarnation = net::DrawIncarnation();
   const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);
   CAIRN_ASSIGN_OR_RETURN(
@@ -96,7 +95,7 @@ absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen) {
                               .head_name = NameOf(args, args.seat.head),
                               .cluster_hash = args.cluster.spec.TrainersHash(),
                               .incarnation = incarnation,
-                              .local_socket = local.name,
+                              .direct = direct.address(),
                               .plan = PlanOf(args),
                               .lease = FromSeconds(args.options.lease_seconds),
                               .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
@@ -110,7 +109,7 @@ absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen) {
                               .places = args.compute.places,
                               .micro_batches = MicroBatches(args),
                               .trace = args.trace}));
-  CAIRN_ASSIGN_OR_RETURN(const auto listener, PeerListener::Start(*partner, std::move(local),
+  CAIRN_ASSIGN_OR_RETURN(const auto listener, PeerListener::Start(*partner, std::move(direct),
                                                                   {.cluster = args.cluster,
                                                                    .tls = args.tls,
                                                                    .listen = listen,

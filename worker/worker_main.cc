@@ -26,12 +26,13 @@
 #include "common/net/cluster_spec.h"
 #include "common/net/gradient/wire_choice.h"
 #include "common/net/grpc_util.h"
+#include "common/net/listening.h"
 #include "common/net/http_server.h"
 #include "common/net/tls.h"
 #include "worker/all_reduce_task.h"
 #include "worker/callbacks.h"
+#include "worker/client/direct_transport.h"
 #include "worker/client/grpc_transport.h"
-#include "worker/client/local_transport.h"
 #include "worker/client/training_client.h"
 #include "worker/compute.h"
 #include "worker/device_choice.h"
@@ -156,9 +157,9 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
     WorkerMeters& meters, TraceRecorder* trace) {
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
   const auto stub_at = [credentials = net::ChannelCredentialsOf(tls),
-                        transport = client::ParseTransport(options.transport).value()](
+                        transport = net::ParseTransport(options.transport).value()](
                            const std::string& address, std::optional<int> part = {}) {
-    return client::MakeLocalStub(
+    return client::MakeDirectStub(
         client::MakeGrpcStub(address, credentials, part),
         {.transport = transport, .part = part, .say = [address](const std::string& how) {
            LogInfo("gradients and values to and from ", address, ": by ", how);
@@ -418,6 +419,7 @@ int Main(int argc, char** argv) {
       "--listen", listen.address,
       "Of a worker that others call (--mode allreduce; a model that --place divides over workers): HOST:PORT "
       "to listen on; default: 0.0.0.0 and the task's port");
+  net::AddDataPortFlag(app, listen.data_port);
   app.add_flag("--reuse_port,--reuse-port", listen.reuse_port)->group("");
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);

@@ -1,23 +1,33 @@
-// What a task does that others connect to: who it is in this life, its way for tasks of the same host, and
-// what is to be said of a port that is open to others.
+// What a task does that others connect to: who it is in this life, its ways beside gRPC, and what is to be
+// said of a port that is open to others.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "common/net/local/socket.h"
+#include "common/net/direct/listeners.h"
+#include "common/net/direct/transport.h"
 #include "common/net/tls.h"
+
+namespace CLI {
+class App;
+}
 
 namespace cairn::net {
 
 // Differs between processes: the time of the start, in microseconds, above the process id.
 uint64_t DrawIncarnation();
 
-// For tasks of this host. None with TLS: what is encrypted stays so, and whoever may take part is told by
-// certificates alone. None where the system has no such sockets, and then a line says that `clients`
-// ("clients of this host") come by TCP.
-LocalListener ListenForThisHost(const TlsFiles& tls, absl::string_view clients);
+// As far as `transport` goes: a socket for tasks of this host, and one at `listens_at`'s host
+// ("0.0.0.0:2222") and `data_port` (0: any) for others. None with TLS: what is encrypted stays so, and
+// whoever may take part is told by certificates alone. What the system does not have, or another process has,
+// is missing, and a line says so; `clients`: "clients".
+DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const std::string& listens_at,
+                               int data_port, absl::string_view clients);
+
+// --data_port.
+void AddDataPortFlag(CLI::App& app, int& port);
 
 // Warnings of what makes the traffic readable to others (`what`: "the variables"), or the task, which its own
 // know as `host`, unreachable to `clients` ("clients").

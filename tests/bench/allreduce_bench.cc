@@ -19,12 +19,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
+#include "common/net/listening.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "tests/bench/ring/crew_of_workers.h"
 #include "tests/bench/wire/contest.h"
+#include "worker/allreduce/direct_link.h"
 #include "worker/allreduce/grpc_link.h"
-#include "worker/allreduce/local_link.h"
 #include "worker/allreduce/member.h"
 
 namespace cairn::bench {
@@ -37,13 +38,13 @@ struct Worker {
   std::unique_ptr<Member> member;
   std::unique_ptr<grpc::Service> service;
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<allreduce::LocalRingService> local;
+  std::unique_ptr<allreduce::DirectRingService> direct;
   std::shared_ptr<allreduce::Ring> ring;
 };
 
 class CairnRing {
  public:
-  CairnRing(int workers, int64_t size, int first_port, client::Transport transport)
+  CairnRing(int workers, int64_t size, int first_port, net::Transport transport)
       : gradients_(static_cast<size_t>(workers)) {
     v1::Job job;
     std::vector<std::string> names;
@@ -54,28 +55,24 @@ class CairnRing {
       const auto address = [&](int of) { return absl::StrCat("127.0.0.1:", first_port + of); };
       Worker one;
       auto right = allreduce::MakeGrpcPeer(address((worker + 1) % workers), net::ChannelCredentialsOf({}));
-      net::LocalListener listener;
-      if (transport != client::Transport::kTcp) {
-        auto listens = net::ListenLocally();
-        CAIRN_CHECK(listens.ok());
-        listener = *std::move(listens);
-        right = allreduce::MakeLocalPeer(std::move(right), transport, nullptr);
-      }
+      right =
+          allreduce::MakeDirectPeer(std::move(right), address((worker + 1) % workers), transport, nullptr);
+      net::DirectListeners direct = net::ListenDirectly({}, transport, address(worker), 0, "workers");
       const uint64_t incarnation = static_cast<uint64_t>(worker) + 1;
       one.member =
           std::make_unique<Member>(Member::Options{.worker = worker,
                                                    .names = names,
                                                    .task = names[static_cast<size_t>(worker)],
                                                    .incarnation = incarnation,
-                                                   .local_socket = listener.name,
+                                                   .direct = direct.address(),
                                                    .job = job,
                                                    .variables = {{.name = "all", .shape = Shape({size})}},
                                                    .size = size,
                                                    .state_size = size},
                                    std::move(right));
-      if (listener.socket.valid()) {
-        one.local =
-            std::make_unique<allreduce::LocalRingService>(*one.member, std::move(listener), incarnation);
+      if (direct.any()) {
+        one.direct =
+            std::make_unique<allreduce::DirectRingService>(*one.member, std::move(direct), incarnation);
       }
       one.service = allreduce::MakeRingService(*one.member);
       grpc::ServerBuilder builder;
@@ -105,7 +102,7 @@ class CairnRing {
   ~CairnRing() {
     for (Worker& worker : workers_) worker.member->Complete();
     for (Worker& worker : workers_) {
-      worker.local.reset();
+      worker.direct.reset();
       worker.server->Shutdown(std::chrono::system_clock::now());
     }
   }
@@ -175,8 +172,8 @@ int Main(int argc, char** argv) {
   net::TuneMalloc();
 
   const int64_t size = (int64_t{mib} << 20) / static_cast<int64_t>(sizeof(float));
-  CairnRing by_tcp(workers, size, port, client::Transport::kTcp);
-  CairnRing by_memory(workers, size, port + workers, client::Transport::kShm);
+  CairnRing by_tcp(workers, size, port, net::Transport::kTcp);
+  CairnRing by_memory(workers, size, port + workers, net::Transport::kShm);
   GlooRing gloo(workers, size);
   CrewOfWorkers tcp_crew(workers, [&](int worker) { return by_tcp.Reduce(worker); });
   CrewOfWorkers memory_crew(workers, [&](int worker) { return by_memory.Reduce(worker); });

@@ -28,6 +28,7 @@
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/net/direct/address.h"
 #include "common/net/placement.h"
 #include "worker/allreduce/agreement.h"
 #include "worker/allreduce/chunks.h"
@@ -44,7 +45,7 @@ class Member final : public RingHost {
     std::string task;                // "worker/1": this one
     uint64_t cluster_hash = 0;       // 0: not compared
     uint64_t incarnation = 0;        // of this process
-    std::string local_socket{};      // where streams of this host come too; empty: nowhere
+    net::DirectAddress direct{};     // where streams come beside gRPC
     v1::Job job;                     // but for the run_id
     std::vector<net::VariableInfo> variables;
     int64_t size = 0;                           // elements of the variables

@@ -45,7 +45,7 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   MutexLock lock(mutex_);
   response->set_incarnation(options_.incarnation);
   response->set_formation(formation_);
-  response->set_local_socket(options_.local_socket);
+  net::Tell(options_.direct, response);
   return absl::OkStatus();
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "common/core/crew.h"
+#include "common/net/direct/address.h"
 #include "ps/variable_store.h"
 #include "worker/allreduce/member.h"
 #include "worker/client/exchange.h"
@@ -34,9 +35,9 @@ class RingExchange final : public client::Exchange {
     std::string task;                // "worker/0"
     std::vector<std::string> names;  // [worker] "worker/1 at host:2222"
     uint64_t cluster_hash = 0;
-    uint64_t incarnation = 0;    // of this process
-    std::string local_socket{};  // Member::Options
-    v1::Job job;                 // but for the run_id
+    uint64_t incarnation = 0;     // of this process
+    net::DirectAddress direct{};  // Member::Options
+    v1::Job job;                  // but for the run_id
     std::vector<net::VariableInfo> variables;
     Duration connect_timeout = std::chrono::seconds(300);  // to form the ring, for the first time or again
     Duration step_timeout = std::chrono::seconds(600);     // for one step of all

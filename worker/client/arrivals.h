@@ -45,7 +45,7 @@ class Arrivals {
 
  private:
   // Chunks begin and end with pages of so many elements (net::PieceAhead, net::kMaxPayloadFloats,
-  // LocalStream's pieces) or where the arena ends.
+  // DirectStream's pieces) or where the arena ends.
   static constexpr int64_t kPage = 1024;
   struct Part {
     int64_t size = 0;          // elements

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "worker/client/direct_transport.h"
 #include "worker/client/grpc_transport.h"
-#include "worker/client/local_transport.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
 
@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::s
   const auto credentials = net::ChannelCredentialsOf(tls);
   std::vector<std::unique_ptr<ServerStub>> stubs;
   for (const std::string& address : servers) {
-    stubs.push_back(MakeLocalStub(MakeGrpcStub(address, credentials), {}));
+    stubs.push_back(MakeDirectStub(MakeGrpcStub(address, credentials), {}));
   }
   return Connect(std::move(stubs), std::move(options));
 }

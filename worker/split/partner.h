@@ -26,6 +26,7 @@
 #include "common/core/fault_points.h"
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
+#include "common/net/direct/address.h"
 #include "worker/allreduce/link.h"
 #include "worker/nn/pipeline.h"
 #include "worker/split/incoming.h"
@@ -37,12 +38,12 @@ namespace cairn::split {
 class Partner final : public allreduce::RingHost {
  public:
   struct Options {
-    int worker = 0;              // our index
-    int head = 0;                // its
-    std::string head_name;       // "worker/0 at host:2222"
-    uint64_t cluster_hash = 0;   // 0: not compared
-    uint64_t incarnation = 0;    // of this process
-    std::string local_socket{};  // where streams of this host come too; empty: nowhere
+    int worker = 0;               // our index
+    int head = 0;                 // its
+    std::string head_name;        // "worker/0 at host:2222"
+    uint64_t cluster_hash = 0;    // 0: not compared
+    uint64_t incarnation = 0;     // of this process
+    net::DirectAddress direct{};  // where streams come beside gRPC
     v1::SplitPlan plan;
     Duration lease = std::chrono::seconds(10);  // a head that is silent for so long is lost
     Duration connect_timeout = std::chrono::seconds(300);

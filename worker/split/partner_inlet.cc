@@ -64,7 +64,7 @@ absl::Status Partner::OnGreet(const v1::GreetRequest& request, v1::GreetResponse
   MutexLock lock(mutex_);
   if (running_) return absl::UnavailableError("it is still at the batch of the head before");
   response->set_incarnation(options_.incarnation);
-  response->set_local_socket(options_.local_socket);
+  net::Tell(options_.direct, response);
   return absl::OkStatus();
 }
 

@@ -19,8 +19,8 @@
 #include "common/net/gradient/codec.h"
 #include "common/net/gradient/wire_choice.h"
 #include "common/net/tls.h"
+#include "worker/client/direct_transport.h"
 #include "worker/client/grpc_transport.h"
-#include "worker/client/local_transport.h"
 
 namespace cairn::bench {
 namespace {
@@ -97,10 +97,10 @@ BenchJob EqualVariables(const PsProcesses& servers, int workers, int count, int6
 absl::StatusOr<std::vector<std::unique_ptr<client::ServerStub>>> StubsTo(const PsProcesses& servers,
                                                                          const std::string& transport) {
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
-  CAIRN_ASSIGN_OR_RETURN(const client::Transport how, client::ParseTransport(transport));
+  CAIRN_ASSIGN_OR_RETURN(const net::Transport how, net::ParseTransport(transport));
   const auto credentials = net::ChannelCredentialsOf({});
   for (const std::string& address : servers.addresses()) {
-    stubs.push_back(client::MakeLocalStub(client::MakeGrpcStub(address, credentials), {.transport = how}));
+    stubs.push_back(client::MakeDirectStub(client::MakeGrpcStub(address, credentials), {.transport = how}));
   }
   return stubs;
 }

@@ -14,7 +14,8 @@
 #include "common/core/thread.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/allreduce/local_link.h"
+#include "tests/support/direct_sockets.h"
+#include "worker/allreduce/direct_link.h"
 #include "worker/allreduce/ring_exchange.h"
 
 namespace cairn::allreduce {
@@ -179,7 +180,7 @@ class Workers {
   explicit Workers(int count, int64_t final_version, const std::string& optimizer = "SGD",
                    std::map<std::string, double> hyperparameters = {{"learning_rate", 0.5},
                                                                     {"momentum", 0.5}},
-                   std::optional<client::Transport> transport = {})
+                   std::optional<net::Transport> transport = {})
       : transport_(transport),
         slots_(static_cast<size_t>(count)),
         exchanges_(static_cast<size_t>(count)),
@@ -207,12 +208,10 @@ class Workers {
     std::unique_ptr<RingPeer> right;
     if (count() > 1)
       right = std::make_unique<InProcessPeer>(slots_[static_cast<size_t>(worker + 1) % slots_.size()]);
-    net::LocalListener listener;
+    net::DirectListeners listeners;
     if (transport_.has_value()) {
-      auto listens = net::ListenLocally();
-      ASSERT_TRUE(listens.ok()) << listens.status();
-      listener = *std::move(listens);
-      right = MakeLocalPeer(std::move(right), *transport_, [this](const std::string& how) {
+      listeners = test::Listeners();
+      right = MakeDirectPeer(std::move(right), "127.0.0.1:1", *transport_, [this](const std::string& how) {
         MutexLock lock(said_mutex_);
         said_.insert(how);
       });
@@ -221,15 +220,15 @@ class Workers {
                                          .task = absl::StrCat("worker/", worker),
                                          .names = names,
                                          .incarnation = ++incarnations_,
-                                         .local_socket = listener.name,
+                                         .direct = listeners.address(),
                                          .job = job,
                                          .variables = {{"w", Shape({7}), 0}, {"b", Shape({3}), 7}}},
                                         std::move(right));
     ASSERT_TRUE(created.ok()) << created.status();
     exchanges_[static_cast<size_t>(worker)] = *std::move(created);
-    if (listener.socket.valid()) {
+    if (listeners.any()) {
       services_[static_cast<size_t>(worker)] =
-          std::make_unique<LocalRingService>((*this)[worker].host(), std::move(listener), incarnations_);
+          std::make_unique<DirectRingService>((*this)[worker].host(), std::move(listeners), incarnations_);
     }
     Slot& slot = slots_[static_cast<size_t>(worker)];
     MutexLock lock(slot.mutex);
@@ -266,13 +265,13 @@ class Workers {
   }
 
  private:
-  const std::optional<client::Transport> transport_;  // of this host's sockets; none: pipes
+  const std::optional<net::Transport> transport_;  // none: pipes
   Mutex said_mutex_;
   std::set<std::string> said_ ABSL_GUARDED_BY(said_mutex_);
   std::vector<Slot> slots_;
   std::vector<std::unique_ptr<RingExchange>> graveyard_;  // outlive what still calls them
   std::vector<std::unique_ptr<RingExchange>> exchanges_;
-  std::vector<std::unique_ptr<LocalRingService>> services_;
+  std::vector<std::unique_ptr<DirectRingService>> services_;
   v1::Job job_;
   uint64_t incarnations_ = 0;
 };
@@ -352,14 +351,13 @@ TEST(RingExchange, AllWorkersEndWithTheOptimizersValues) {
   }
 }
 
-TEST(RingExchange, OverThisHostsSocketsTheValuesAreTheSame) {
-  for (const auto& [transport, said] : {std::pair(client::Transport::kShm, "shared memory"),
-                                        std::pair(client::Transport::kUnix, "a Unix socket")}) {
-    SCOPED_TRACE(said);
+TEST(RingExchange, OverSocketsOfTheirOwnTheValuesAreTheSame) {
+  for (const auto transport : {net::Transport::kShm, net::Transport::kUnix, net::Transport::kTcp}) {
+    SCOPED_TRACE(net::InWords(transport));
     Workers workers(3, /*final_version=*/4, "SGD", {{"learning_rate", 0.5}, {"momentum", 0.5}}, transport);
     InitialiseChief(workers);
     workers.Each([&](int worker) { EXPECT_TRUE(Train(workers[worker], worker).ok()); });
-    EXPECT_THAT(workers.said(), testing::ElementsAre(said));
+    EXPECT_THAT(workers.said(), testing::ElementsAre(net::InWords(transport)));
     for (int worker = 0; worker < 3; ++worker) {
       EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 4)));
     }
@@ -393,7 +391,7 @@ void LoseAndTrain(Workers& workers, int lost) {
 
 TEST(RingExchange, OverThisHostsSocketsOneThatIsLostComesBack) {
   Workers workers(3, /*final_version=*/6, "SGD", {{"learning_rate", 0.5}, {"momentum", 0.5}},
-                  client::Transport::kShm);
+                  net::Transport::kShm);
   InitialiseChief(workers);
   LoseAndTrain(workers, 1);
 }

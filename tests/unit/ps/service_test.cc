@@ -18,11 +18,12 @@
 #include "gmock/gmock.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
-#include "ps/local_service.h"
+#include "ps/direct_service.h"
+#include "tests/support/direct_sockets.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
+#include "worker/client/direct_transport.h"
 #include "worker/client/grpc_transport.h"
-#include "worker/client/local_transport.h"
 
 namespace cairn::ps {
 namespace {
@@ -101,22 +102,22 @@ class Front {
   std::unique_ptr<grpc::Server> server_;
 };
 
-class ServiceTest : public testing::TestWithParam<client::Transport> {};
+class ServiceTest : public testing::TestWithParam<net::Transport> {};
 INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
-                         testing::Values(client::Transport::kTcp, client::Transport::kUnix,
-                                         client::Transport::kShm));
+                         testing::Values(net::Transport::kGrpc, net::Transport::kTcp, net::Transport::kUnix,
+                                         net::Transport::kShm));
 
 TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   test::FakeClock clock;
-  net::LocalListener listener = net::ListenLocally().value();
+  net::DirectListeners listeners = test::Listeners();
   Parts parts(
       std::make_unique<Server>(
           Server::Options{
-              .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = listener.name},
+              .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = listeners.address()},
           clock),
       0, nullptr);
   Server& server = parts.own();
-  LocalService local(parts, std::move(listener), {.incarnation = 5});
+  DirectService direct(parts, std::move(listeners), {.incarnation = 5});
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
   *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
@@ -132,10 +133,10 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   Mutex mutex;
   std::string by;
   const auto stub =
-      client::MakeLocalStub(front.Stub(), {.transport = GetParam(), .say = [&](const std::string& how) {
-                                             MutexLock lock(mutex);
-                                             by = how;
-                                           }});
+      client::MakeDirectStub(front.Stub(), {.transport = GetParam(), .say = [&](const std::string& how) {
+                                              MutexLock lock(mutex);
+                                              by = how;
+                                            }});
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
@@ -154,23 +155,22 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   EXPECT_EQ(reader.done(), asked);
   EXPECT_EQ(reader.bytes(), static_cast<int64_t>(kRequests) * kElements * 4);
   stream.reset();
-  EXPECT_EQ(by, GetParam() == client::Transport::kTcp    ? "gRPC"
-                : GetParam() == client::Transport::kUnix ? "a Unix socket"
-                                                         : "shared memory");
+  EXPECT_EQ(by, net::InWords(GetParam()));
 }
 
-// Which way the client of a server that tells of `socket` goes.
-std::string WayTo(const std::string& socket) {
+// Which way the client of a server that tells of `address` goes.
+std::string WayTo(const net::DirectAddress& address) {
   test::FakeClock clock;
   Parts parts(
       std::make_unique<Server>(
-          Server::Options{.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = socket},
+          Server::Options{.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
           clock),
       0, nullptr);
   const auto service = MakeService(parts);
   const Front front(*service);
   std::string by;
-  const auto stub = client::MakeLocalStub(front.Stub(), {.say = [&by](const std::string& how) { by = how; }});
+  const auto stub =
+      client::MakeDirectStub(front.Stub(), {.say = [&by](const std::string& how) { by = how; }});
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
@@ -180,17 +180,17 @@ std::string WayTo(const std::string& socket) {
   return by;
 }
 
-TEST(LocalService, EachPartOfTheProcessIsReached) {
+TEST(DirectService, EachPartOfTheProcessIsReached) {
   test::FakeClock clock;
-  net::LocalListener listener = net::ListenLocally().value();
-  const auto make_server = [&, name = listener.name](int part) {
+  net::DirectListeners listeners = test::Listeners();
+  const auto make_server = [&, address = listeners.address()](int part) {
     return std::make_unique<Server>(
-        Server::Options{.index = part, .incarnation = 5, .connect_to_leader = nullptr, .local_socket = name},
+        Server::Options{.index = part, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
         clock);
   };
   Parts parts(make_server(1), 1, make_server);
   Server& other = **parts.ForCopy(0);
-  LocalService local(parts, std::move(listener), {.incarnation = 5});
+  DirectService direct(parts, std::move(listeners), {.incarnation = 5});
   std::map<int, uint64_t> layouts;
   for (Server* server : {&parts.own(), &other}) {
     v1::CreateRequest create;
@@ -206,7 +206,7 @@ TEST(LocalService, EachPartOfTheProcessIsReached) {
   const Front front(*service);
   for (const int part : {0, 1}) {
     std::string by;
-    const auto stub = client::MakeLocalStub(
+    const auto stub = client::MakeDirectStub(
         front.Stub(part), {.part = part, .say = [&by](const std::string& how) { by = how; }});
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
@@ -227,38 +227,49 @@ TEST(LocalService, EachPartOfTheProcessIsReached) {
   }
 }
 
-TEST(LocalService, ASocketThatCannotBeReachedIsOnAnotherHost) {
-  EXPECT_EQ(WayTo("cairn-that-nobody-listens-under"), "gRPC");
+TEST(DirectService, ASocketAndAPortThatCannotBeReachedLeaveGrpc) {
+  const int port = net::ListenByTcp("127.0.0.1", 0).value().port;  // that nobody listens at any more
+  EXPECT_EQ(WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = port}), "gRPC");
 }
 
-TEST(LocalService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
+TEST(DirectService, ASocketThatCannotBeReachedIsOnAnotherHostWhichHasAPort) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
-  net::LocalListener listener = net::ListenLocally().value();
-  const std::string name = listener.name;
-  LocalService local(parts, std::move(listener), {.incarnation = 5, .shared_memory = false});
-  EXPECT_EQ(WayTo(name), "a Unix socket");
+  net::DirectListeners listeners = test::Listeners();
+  const int port = listeners.address().port;
+  DirectService direct(parts, std::move(listeners), {.incarnation = 5});
+  EXPECT_EQ(WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = port}), "TCP");
 }
 
-TEST(LocalService, OneOfAnotherIncarnationIsNotTheServer) {
+TEST(DirectService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
-  net::LocalListener listener = net::ListenLocally().value();
-  const std::string name = listener.name;
-  LocalService local(parts, std::move(listener), {.incarnation = 6});
-  EXPECT_EQ(WayTo(name), "gRPC");
+  net::DirectListeners listeners = test::Listeners();
+  const net::DirectAddress address = listeners.address();
+  DirectService direct(parts, std::move(listeners), {.incarnation = 5, .shared_memory = false});
+  EXPECT_EQ(WayTo(address), "a Unix socket");
 }
 
-TEST(LocalService, WithTooManySessionsOneMoreGoesToGrpc) {
+TEST(DirectService, OneOfAnotherIncarnationIsNotTheServer) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
-  net::LocalListener listener = net::ListenLocally().value();
-  const std::string name = listener.name;
-  LocalService local(parts, std::move(listener), {.incarnation = 5, .most_sessions = 0});
-  EXPECT_EQ(WayTo(name), "gRPC");
+  net::DirectListeners listeners = test::Listeners();
+  const net::DirectAddress address = listeners.address();
+  DirectService direct(parts, std::move(listeners), {.incarnation = 6});
+  EXPECT_EQ(WayTo(address), "gRPC");
+}
+
+TEST(DirectService, WithTooManySessionsOneMoreGoesToGrpc) {
+  test::FakeClock clock;
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
+              nullptr);
+  net::DirectListeners listeners = test::Listeners();
+  const net::DirectAddress address = listeners.address();
+  DirectService direct(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
+  EXPECT_EQ(WayTo(address), "gRPC");
 }
 
 // Answers no Wait, as a server whose condition does not come.

@@ -1,29 +1,28 @@
-#include "worker/client/local_transport.h"
+#include "worker/client/direct_transport.h"
 
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/net/local/pieces.h"
-#include "common/net/local/socket.h"
-#include "common/net/local/stream.h"
+#include "common/net/direct/address.h"
+#include "common/net/direct/pieces.h"
+#include "common/net/direct/stream.h"
 
 namespace cairn::client {
 namespace {
 
 // To a server.
 struct Way {
-  Transport transport = Transport::kTcp;
-  std::string socket;
+  net::Transport transport = net::Transport::kGrpc;
+  net::DirectAddress address;
   uint64_t incarnation = 0;  // of the process
 };
 
 // Where a server is, and what ways there have been seen to work.
 class Place {
  public:
-  explicit Place(LocalTransportOptions options) : options_(std::move(options)) {}
+  explicit Place(DirectTransportOptions options) : options_(std::move(options)) {}
 
   Way way() const {
     MutexLock lock(mutex_);
@@ -31,62 +30,60 @@ class Place {
   }
   // What the server said of itself now.
   void Learn(const v1::ConnectResponse& response) {
-    MutexLock lock(mutex_);
+    const net::DirectAddress address = net::DirectAddressIn(response);
     const uint64_t process = response.process() != 0 ? response.process() : response.incarnation();
-    if (response.local_socket() == way_.socket && process == way_.incarnation) return;
-    way_ = {.transport = response.local_socket().empty() ? Transport::kTcp : options_.transport,
-            .socket = response.local_socket(),
-            .incarnation = process};
+    MutexLock lock(mutex_);
+    if (address == way_.address && process == way_.incarnation) return;
+    way_ = {.transport = options_.transport, .address = address, .incarnation = process};
   }
   // No stream can be had this way: the next ones take the next best.
   void Fail(const Way& way) {
     MutexLock lock(mutex_);
-    if (way_.socket != way.socket || way_.transport != way.transport) return;
-    way_.transport = way.transport == Transport::kShm ? Transport::kUnix : Transport::kTcp;
+    if (way_.address == way.address && way_.transport == way.transport) {
+      way_.transport = net::NextBest(way.transport);
+    }
   }
-  void Say(Transport used) {
+  void Say(net::Transport used) {
     {
       MutexLock lock(mutex_);
       if (std::exchange(said_, used) == used) return;
     }
-    if (options_.say == nullptr) return;
-    options_.say(used == Transport::kShm    ? "shared memory"
-                 : used == Transport::kUnix ? "a Unix socket"
-                                            : "gRPC");
+    if (options_.say != nullptr) options_.say(net::InWords(used));
   }
 
  private:
-  const LocalTransportOptions options_;
+  const DirectTransportOptions options_;
   mutable Mutex mutex_;
   Way way_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Transport> said_ ABSL_GUARDED_BY(mutex_);
+  std::optional<net::Transport> said_ ABSL_GUARDED_BY(mutex_);
 };
 
-class LocalFrameStream final : public FrameStream, net::LocalReceiver {
+class DirectFrameStream final : public FrameStream, net::DirectReceiver {
  public:
-  static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const Way& way, std::optional<int> part,
-                                                           FrameHandler& handler) {
-    CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectLocally(way.socket));
-    std::unique_ptr<LocalFrameStream> opened(new LocalFrameStream(handler));
-    CAIRN_ASSIGN_OR_RETURN(opened->stream_,
-                           net::LocalStream::Connect(std::move(socket), way.transport == Transport::kShm,
-                                                     {.incarnation = way.incarnation,
-                                                      .part = part.value_or(net::LocalStream::kOwnPart),
-                                                      .lends = true},
-                                                     *opened));
+  // `server`: its address for gRPC.
+  static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const std::string& server, const Way& way,
+                                                           std::optional<int> part, FrameHandler& handler) {
+    CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectDirectly(server, way.transport, way.address));
+    std::unique_ptr<DirectFrameStream> opened(new DirectFrameStream(handler));
+    CAIRN_ASSIGN_OR_RETURN(
+        opened->stream_, net::DirectStream::Connect(std::move(socket), way.transport == net::Transport::kShm,
+                                                    {.incarnation = way.incarnation,
+                                                     .part = part.value_or(net::DirectStream::kOwnPart),
+                                                     .lends = true},
+                                                    *opened));
     opened->stream_->Start();
     return std::unique_ptr<FrameStream>(std::move(opened));
   }
-  ~LocalFrameStream() override {
+  ~DirectFrameStream() override {
     if (stream_ != nullptr) stream_->Close();
   }
 
   void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
-    net::SendInPieces(*stream_, header, payload, nullptr);
+    net::SendInPieces(*stream_, header, payload, nullptr, /*ranked=*/true);
   }
 
  private:
-  explicit LocalFrameStream(FrameHandler& handler) : handler_(handler) {}
+  explicit DirectFrameStream(FrameHandler& handler) : handler_(handler) {}
 
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
     v1::ServerHeader parsed;
@@ -101,12 +98,12 @@ class LocalFrameStream final : public FrameStream, net::LocalReceiver {
   }
 
   FrameHandler& handler_;
-  std::unique_ptr<net::LocalStream> stream_;
+  std::unique_ptr<net::DirectStream> stream_;
 };
 
-class LocalStub final : public ServerStub {
+class DirectStub final : public ServerStub {
  public:
-  LocalStub(std::unique_ptr<ServerStub> other, const LocalTransportOptions& options)
+  DirectStub(std::unique_ptr<ServerStub> other, const DirectTransportOptions& options)
       : other_(std::move(other)), part_(options.part), place_(options) {}
 
   absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
@@ -149,8 +146,8 @@ class LocalStub final : public ServerStub {
   std::string address() const override { return other_->address(); }
 
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
-    for (Way way = place_.way(); way.transport != Transport::kTcp; way = place_.way()) {
-      auto stream = LocalFrameStream::Open(way, part_, handler);
+    for (Way way = place_.way(); way.transport != net::Transport::kGrpc; way = place_.way()) {
+      auto stream = DirectFrameStream::Open(address(), way, part_, handler);
       if (stream.ok()) {
         place_.Say(way.transport);
         return *std::move(stream);
@@ -158,7 +155,7 @@ class LocalStub final : public ServerStub {
       if (absl::IsDeadlineExceeded(stream.status())) break;  // it stands still: no reason to do without later
       place_.Fail(way);
     }
-    place_.Say(Transport::kTcp);
+    place_.Say(net::Transport::kGrpc);
     return other_->OpenStream(handler);
   }
 
@@ -170,16 +167,9 @@ class LocalStub final : public ServerStub {
 
 }  // namespace
 
-absl::StatusOr<Transport> ParseTransport(absl::string_view word) {
-  if (word == "auto" || word == "shm") return Transport::kShm;
-  if (word == "unix") return Transport::kUnix;
-  if (word == "tcp") return Transport::kTcp;
-  return absl::InvalidArgumentError(absl::StrCat("'", word, "' is none of auto, shm, unix, tcp"));
-}
-
-std::unique_ptr<ServerStub> MakeLocalStub(std::unique_ptr<ServerStub> other,
-                                          const LocalTransportOptions& options) {
-  return std::make_unique<LocalStub>(std::move(other), options);
+std::unique_ptr<ServerStub> MakeDirectStub(std::unique_ptr<ServerStub> other,
+                                           const DirectTransportOptions& options) {
+  return std::make_unique<DirectStub>(std::move(other), options);
 }
 
 }  // namespace cairn::client

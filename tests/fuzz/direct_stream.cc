@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "common/core/status.h"
-#include "common/net/local/socket.h"
-#include "common/net/local/stream.h"
+#include "common/net/direct/socket.h"
+#include "common/net/direct/stream.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using namespace cairn;
 
 // Reads all that it is given.
-class Reader final : public net::LocalReceiver {
+class Reader final : public net::DirectReceiver {
  public:
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
     std::string lent(payload.lent() != nullptr ? payload.lent()->size() : 0, '\0');
@@ -40,14 +40,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto ends = net::SocketPair();
   auto credit = net::SocketPair();
   if (!ends.ok() || !credit.ok()) return 0;
-  static const auto rings = net::SharedRings::Create(net::LocalStream::kRingBytes).value();
+  static const auto rings = net::SharedRings::Create(net::DirectStream::kRingBytes).value();
   const auto stream =
-      net::LocalStream::Accept(std::move(ends->first), true, {.incarnation = 1, .lends = true}, reader)
+      net::DirectStream::Accept(std::move(ends->first), true, {.incarnation = 1, .lends = true}, reader)
           .value();
   stream->Start();
   const bool shares = (data[0] & 1) != 0, lends = (data[0] & 2) != 0;
   static const uint64_t probe = 42;
-  const net::LocalGreeting greeting = {
+  const net::DirectGreeting greeting = {
       .incarnation = 1,
       .shared = shares ? uint64_t{1} : 0,
       .probe = {.address = lends ? reinterpret_cast<uint64_t>(&probe) : 0, .value = probe}};

@@ -1,6 +1,7 @@
-// Messages, a header and a payload each, between two processes of one host: over a Unix socket, payloads in
-// shared memory where both ends have it. Where a receiver can read the sender's memory, large payloads stay
-// there, lent, until it has: they are copied once, to their place, where a ring takes two copies.
+// Messages, a header and a payload each, between two processes, without gRPC: over a TCP socket, or, on one
+// host, over a Unix socket, payloads in shared memory where both ends have it. Where a receiver can read the
+// sender's memory, large payloads stay there, lent, until it has: they are copied once, to their place, where
+// a ring takes two copies.
 //
 //   client ──greeting: which server I mean, [shared memory, the way to say that it is free]──► server
 //   client ◄──greeting: [lend me]───────────────────────────────────────────────────────────── server
@@ -19,6 +20,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,17 +31,18 @@
 #include "common/core/file_descriptor.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/net/direct/peer_memory.h"
+#include "common/net/direct/shared_ring.h"
+#include "common/net/direct/wire.h"
 #include "common/net/frame.h"
-#include "common/net/local/peer_memory.h"
-#include "common/net/local/shared_ring.h"
-#include "common/net/local/wire.h"
+#include "common/net/outbox.h"
 
 namespace cairn::net {
 
 // Called by the stream's thread, one call at a time; must not block.
-class LocalReceiver {
+class DirectReceiver {
  public:
-  virtual ~LocalReceiver() = default;
+  virtual ~DirectReceiver() = default;
   // The server's end, once, before the first message: the client's Options::part. A status that is not OK
   // sends it away.
   virtual absl::Status OnGreeting(int64_t /*part*/) { return absl::OkStatus(); }
@@ -50,7 +53,7 @@ class LocalReceiver {
   virtual void OnEnd(const absl::Status& status) = 0;
 };
 
-class LocalStream {
+class DirectStream {
  public:
   static constexpr int64_t kOwnPart = -1;
   struct Options {
@@ -72,14 +75,15 @@ class LocalStream {
 
   // The client's end, when the server has greeted: what the two have agreed on works. Waits for that at most
   // 5 s. UNAVAILABLE or DEADLINE_EXCEEDED when it does not, and when the shared memory cannot be had.
-  static absl::StatusOr<std::unique_ptr<LocalStream>> Connect(FileDescriptor socket, bool shared,
-                                                              const Options& options,
-                                                              LocalReceiver& receiver);
+  static absl::StatusOr<std::unique_ptr<DirectStream>> Connect(FileDescriptor socket, bool shared,
+                                                               const Options& options,
+                                                               DirectReceiver& receiver);
   // The server's end. `shared`: whether a client may bring shared memory; else it is sent away.
-  static absl::StatusOr<std::unique_ptr<LocalStream>> Accept(FileDescriptor socket, bool shared,
-                                                             const Options& options, LocalReceiver& receiver);
+  static absl::StatusOr<std::unique_ptr<DirectStream>> Accept(FileDescriptor socket, bool shared,
+                                                              const Options& options,
+                                                              DirectReceiver& receiver);
   // As Close().
-  ~LocalStream();
+  ~DirectStream();
   // Once; messages may be sent from then on, and come. Without it OnEnd() is not called.
   void Start();
 
@@ -87,9 +91,10 @@ class LocalStream {
   bool Lends(FloatSpans payload) const;
   // Queues a message of at most kPieceFloats, or one that is lent; does not block. The payload's memory must
   // stay unchanged until `owner`, which keeps it alive, is released or, without one, the stream has ended.
-  // Any thread. After the end nothing is sent.
-  void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Messages go in the order of the calls, or by their rank (Outbox), but what is lent has none. Any thread.
+  // After the end nothing is sent.
+  void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
+            std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the stream, and returns after OnEnd(): no memory that was sent is referred to any more. Not from its
   // callbacks.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -100,7 +105,7 @@ class LocalStream {
 
  private:
   struct Message {
-    LocalPrologue prologue{};
+    DirectPrologue prologue{};
     std::string header{};                                       // and, where the payload is lent, its runs
     absl::InlinedVector<absl::Span<const float>, 2> payload{};  // unless lent, until it is in the ring
     std::shared_ptr<const void> owner{};                        // of `payload`
@@ -114,12 +119,12 @@ class LocalStream {
   // How many messages go one way before it is the other's turn.
   static constexpr int kTurn = 4;
 
-  LocalStream(FileDescriptor socket, bool server, bool shared, const Options& options,
-              LocalReceiver& receiver);
+  DirectStream(FileDescriptor socket, bool server, bool shared, const Options& options,
+               DirectReceiver& receiver);
   void UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit);
-  LocalGreeting OurGreeting() const;
+  DirectGreeting OurGreeting() const;
   // What the other end may lend us can be read here.
-  bool CanBorrow(const LocalGreeting& theirs);
+  bool CanBorrow(const DirectGreeting& theirs);
 
   void Run();
   absl::Status AwaitGreeting();  // the server's
@@ -129,21 +134,22 @@ class LocalStream {
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> SendPartOf(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> PutIntoRing(Message& message);
-  void Queue(Message message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Queue(Message message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake();
 
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
-  absl::Status Deliver(const LocalPrologue& prologue, absl::Span<const char> front);
-  absl::Status DeliverLent(const LocalPrologue& prologue, absl::Span<const char> front);
+  absl::Status Deliver(const DirectPrologue& prologue, absl::Span<const char> front);
+  absl::Status DeliverLent(const DirectPrologue& prologue, absl::Span<const char> front);
   absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   void TellBorrowed() ABSL_LOCKS_EXCLUDED(mutex_);
   void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Linger() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   const bool server_;
   const bool shared_;
-  LocalReceiver& receiver_;
+  DirectReceiver& receiver_;
   const FileDescriptor socket_;
   FileDescriptor wake_;  // an eventfd
   // Constant once the first message is sent or received. credit_: each side says there that its reader has
@@ -171,7 +177,7 @@ class LocalStream {
 
   Mutex mutex_;
   CondVar pumped_;
-  std::deque<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
+  Outbox<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<const void>> lent_
       ABSL_GUARDED_BY(mutex_);  // owners of what has not been read yet
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;

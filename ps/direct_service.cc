@@ -1,6 +1,4 @@
-#include "ps/local_service.h"
-
-#include <poll.h>
+#include "ps/direct_service.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
-#include "common/net/local/pieces.h"
-#include "common/net/local/stream.h"
+#include "common/net/direct/pieces.h"
+#include "common/net/direct/stream.h"
 #include "common/net/outbox.h"
 #include "ps/session.h"
 
@@ -20,40 +18,45 @@ namespace {
 
 // How often the listening thread looks after sessions that have ended, and whether it is to stop.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
-constexpr size_t kPiecesOfFrame = net::kMaxPayloadFloats / net::LocalStream::kPieceFloats;
+constexpr size_t kPiecesOfFrame = net::kMaxPayloadFloats / net::DirectStream::kPieceFloats;
 // A client that is stopped keeps values from being freed: gRPC notices one likewise, after 15 s.
 constexpr auto kStallLimit = std::chrono::seconds(15);
 
 }  // namespace
 
 // One client's stream. Owned by the service until it has ended, and by answers that still refer to it.
-class LocalSession final : public SessionSink, public net::LocalReceiver {
+class DirectSession final : public SessionSink, public net::DirectReceiver {
  public:
-  static absl::StatusOr<std::shared_ptr<LocalSession>> Start(Parts& parts, FileDescriptor connection,
-                                                             const LocalService::Options& options) {
-    auto session = std::make_shared<LocalSession>(parts);
+  static absl::StatusOr<std::shared_ptr<DirectSession>> Start(Parts& parts,
+                                                              net::DirectListeners::Connection connection,
+                                                              const DirectService::Options& options) {
+    auto session = std::make_shared<DirectSession>(parts);
     CAIRN_ASSIGN_OR_RETURN(
         session->stream_,
-        net::LocalStream::Accept(std::move(connection), options.shared_memory,
-                                 {.incarnation = options.incarnation,
-                                  .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
-                                  .stall_limit = kStallLimit,
-                                  .lends = true},
-                                 *session));
+        net::DirectStream::Accept(std::move(connection.socket), connection.local && options.shared_memory,
+                                  {.incarnation = options.incarnation,
+                                   .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
+                                   .stall_limit = kStallLimit,
+                                   .lends = true},
+                                  *session));
     session->self_ = session;
     session->stream_->Start();
     return session;
   }
-  explicit LocalSession(Parts& parts) : parts_(parts) {}
+  explicit DirectSession(Parts& parts) : parts_(parts) {}
 
   void Send(const v1::ServerHeader& header, net::FloatSpans payload,
             const std::shared_ptr<const void>& owner) override {
-    net::SendInPieces(*stream_, header, payload, owner);
+    net::SendInPieces(*stream_, header, payload, owner, /*ranked=*/false);
+  }
+  void SendPiece(const v1::ServerHeader& header, net::FloatSpans payload,
+                 const std::shared_ptr<const void>& owner) override {
+    net::SendInPieces(*stream_, header, payload, owner, /*ranked=*/true);
   }
 
   absl::Status OnGreeting(int64_t part) override {
     Server* server = &parts_.own();
-    if (part != net::LocalStream::kOwnPart) {
+    if (part != net::DirectStream::kOwnPart) {
       server = part == static_cast<int>(part) ? parts_.Find(static_cast<int>(part)) : nullptr;
     }
     if (server == nullptr)
@@ -70,54 +73,46 @@ class LocalSession final : public SessionSink, public net::LocalReceiver {
   }
   void OnEnd(const absl::Status&) override { session_.reset(); }
 
-  net::LocalStream& stream() { return *stream_; }
+  net::DirectStream& stream() { return *stream_; }
 
  private:
   Parts& parts_;
-  std::weak_ptr<LocalSession> self_;
+  std::weak_ptr<DirectSession> self_;
   std::unique_ptr<Session>
       session_;  // the stream's thread's, from the greeting to the end: they hold each other
-  std::unique_ptr<net::LocalStream> stream_;
+  std::unique_ptr<net::DirectStream> stream_;
 };
 
-LocalService::LocalService(Parts& parts, net::LocalListener listener, const Options& options)
-    : parts_(parts), options_(options), listener_(std::move(listener)) {
-  thread_ = Thread("local-listen", [this] { Listen(); });
+DirectService::DirectService(Parts& parts, net::DirectListeners listeners, const Options& options)
+    : parts_(parts), options_(options), listeners_(std::move(listeners)) {
+  thread_ = Thread("direct-listen", [this] { Listen(); });
 }
 
-LocalService::~LocalService() {
+DirectService::~DirectService() {
   Stop(std::chrono::milliseconds(0));
 }
 
-void LocalService::Listen() {
+void DirectService::Listen() {
   while (!stopping_) {
-    pollfd ready = {.fd = listener_.socket.get(), .events = POLLIN, .revents = 0};
-    if (poll(&ready, 1, static_cast<int>(kLookEvery.count())) > 0) {
-      FileDescriptor connection = net::AcceptLocally(listener_.socket);
-      if (connection.valid()) {
-        Admit(std::move(connection));
-      } else {
-        std::this_thread::sleep_for(kLookEvery);  // no descriptors left: others will be given back
-      }
-    }
+    if (auto connection = listeners_.Accept(kLookEvery)) Admit(*std::move(connection));
     Reap();
   }
 }
 
-void LocalService::Admit(FileDescriptor connection) {
+void DirectService::Admit(net::DirectListeners::Connection connection) {
   Reap();
   MutexLock lock(mutex_);
   if (sessions_.size() >= options_.most_sessions) return;
-  auto session = LocalSession::Start(parts_, std::move(connection), options_);
+  auto session = DirectSession::Start(parts_, std::move(connection), options_);
   if (session.ok()) {
     sessions_.push_back(*std::move(session));
   } else {
-    LogWarning("a session of this host was not begun: ", session.status().message());
+    LogWarning("a session was not begun: ", session.status().message());
   }
 }
 
-void LocalService::Reap() {
-  std::vector<std::shared_ptr<LocalSession>> ended;  // joined outside the lock
+void DirectService::Reap() {
+  std::vector<std::shared_ptr<DirectSession>> ended;  // joined outside the lock
   {
     MutexLock lock(mutex_);
     const auto first = std::partition(sessions_.begin(), sessions_.end(),
@@ -128,10 +123,10 @@ void LocalService::Reap() {
   for (const auto& session : ended) session->stream().Close();
 }
 
-void LocalService::Stop(std::chrono::milliseconds grace) {
+void DirectService::Stop(std::chrono::milliseconds grace) {
   stopping_ = true;
   thread_.Join();
-  listener_.socket.Reset();  // who connects now, or waits to be accepted, is refused at once
+  listeners_.Close();
   const auto deadline = std::chrono::steady_clock::now() + grace;
   for (;;) {
     Reap();
@@ -142,7 +137,7 @@ void LocalService::Stop(std::chrono::milliseconds grace) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  std::vector<std::shared_ptr<LocalSession>> left;
+  std::vector<std::shared_ptr<DirectSession>> left;
   {
     MutexLock lock(mutex_);
     left.swap(sessions_);

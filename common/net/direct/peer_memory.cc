@@ -1,4 +1,4 @@
-#include "common/net/local/peer_memory.h"
+#include "common/net/direct/peer_memory.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "common/net/local/socket.h"
+#include "common/net/direct/socket.h"
 
 namespace cairn::net {
 

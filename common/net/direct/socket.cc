@@ -1,4 +1,4 @@
-#include "common/net/local/socket.h"
+#include "common/net/direct/socket.h"
 
 #include <poll.h>
 #include <sys/random.h>

@@ -1,5 +1,7 @@
-// LocalStream: what goes.
+// DirectStream: what goes.
+#include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/local/socket.h"
-#include "common/net/local/stream.h"
+#include "common/net/direct/socket.h"
+#include "common/net/direct/stream.h"
 
 namespace cairn::net {
 namespace {
@@ -21,6 +23,8 @@ constexpr size_t kSmallBytes = size_t{16} << 10;
 // costs what copying some hundred bytes does.
 constexpr size_t kLeastLent = size_t{32} << 10;
 constexpr size_t kMostRuns = 64;  // of one sendmsg()
+// For the other end to read why the stream ends, and to close it.
+constexpr auto kLinger = std::chrono::seconds(1);
 
 size_t BytesIn(FloatSpans payload) {
   size_t bytes = 0;
@@ -30,19 +34,21 @@ size_t BytesIn(FloatSpans payload) {
 
 }  // namespace
 
-bool LocalStream::Lends(FloatSpans payload) const {
+bool DirectStream::Lends(FloatSpans payload) const {
   return lends_ && BytesIn(payload) >= std::max(kLeastLent, kLeastLentRun * payload.size());
 }
 
-void LocalStream::Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner) {
+void DirectStream::Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
+                        std::optional<int64_t> rank) {
   const size_t bytes = BytesIn(payload);
   Message message = {.prologue = {.header_bytes = static_cast<uint32_t>(header.size()),
                                   .payload_bytes = static_cast<uint32_t>(bytes)},
                      .header = std::string(header.begin(), header.end()),
                      .owner = std::move(owner)};
   if (Lends(payload)) {
+    rank.reset();  // they are given back in the order in which they were lent
     CAIRN_CHECK(bytes <= static_cast<size_t>(kMaxPayloadBytes));
-    message.prologue.kind = LocalPrologue::kLent;
+    message.prologue.kind = DirectPrologue::kLent;
     message.prologue.runs = static_cast<uint32_t>(payload.size());
     for (const auto& run : payload) {
       const LentRun place = {.address = reinterpret_cast<uint64_t>(run.data()),
@@ -53,11 +59,11 @@ void LocalStream::Send(absl::Span<const char> header, FloatSpans payload, std::s
     CAIRN_CHECK(bytes <= static_cast<size_t>(kPieceFloats) * sizeof(float));
     message.payload.assign(payload.begin(), payload.end());
   }
-  Queue(std::move(message));
+  Queue(std::move(message), rank);
 }
 
-void LocalStream::Queue(Message message) {
-  const bool lent = message.prologue.kind == LocalPrologue::kLent;
+void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
+  const bool lent = message.prologue.kind == DirectPrologue::kLent;
   const bool small = lent || message.prologue.payload_bytes <= kSmallBytes;
   bool send_here;
   {
@@ -66,7 +72,7 @@ void LocalStream::Queue(Message message) {
     send_here = small && outgoing_.empty() && !pumping_ && greeted_;
     const bool thread_knows = !outgoing_.empty();
     if (lent) lent_.push_back(std::move(message.owner));
-    outgoing_.push_back(std::move(message));
+    outgoing_.Push(std::move(message), rank);
     if (thread_knows) return;
   }
   if (!send_here) {
@@ -79,7 +85,7 @@ void LocalStream::Queue(Message message) {
   if (!outgoing_.empty() || !status.ok()) Wake();  // the thread goes on with it
 }
 
-absl::Status LocalStream::Pump(int most) {
+absl::Status DirectStream::Pump(int most) {
   std::shared_ptr<const void> released;  // outside the lock
   for (int i = 0; i < most; ++i) {
     Message* front;
@@ -87,7 +93,7 @@ absl::Status LocalStream::Pump(int most) {
       MutexLock lock(mutex_);
       if (pumping_ || closing_ || outgoing_.empty() || blocked_ != Blocked::kNot) return absl::OkStatus();
       pumping_ = true;
-      front = &outgoing_.front();  // stays where it is: others only add behind it
+      front = &outgoing_.front();
     }
     absl::StatusOr<Blocked> blocked = SendPartOf(*front);
     released = std::move(front->owner);
@@ -98,7 +104,7 @@ absl::Status LocalStream::Pump(int most) {
     progressed_ = true;
     blocked_ = *blocked;
     if (*blocked == Blocked::kNot) {
-      outgoing_.pop_front();
+      outgoing_.Pop();
     } else if (!front->payload.empty()) {
       front->owner = std::move(released);
     }
@@ -106,7 +112,7 @@ absl::Status LocalStream::Pump(int most) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<LocalStream::Blocked> LocalStream::PutIntoRing(Message& message) {
+absl::StatusOr<DirectStream::Blocked> DirectStream::PutIntoRing(Message& message) {
   const RingWriter::Reserved place = writer_->Reserve(message.prologue.payload_bytes);
   if (place.outcome == RingWriter::Outcome::kFull) return Blocked::kByRing;
   if (place.outcome == RingWriter::Outcome::kBroken) {
@@ -118,12 +124,12 @@ absl::StatusOr<LocalStream::Blocked> LocalStream::PutIntoRing(Message& message) 
     to += run.size() * sizeof(float);
   }
   message.payload.clear();
-  message.prologue.kind = LocalPrologue::kInRing;
+  message.prologue.kind = DirectPrologue::kInRing;
   message.prologue.position = place.position;
   return Blocked::kNot;
 }
 
-absl::StatusOr<LocalStream::Blocked> LocalStream::SendPartOf(Message& message) {
+absl::StatusOr<DirectStream::Blocked> DirectStream::SendPartOf(Message& message) {
   if (writer_ != nullptr && BytesIn(message.payload) > kSmallBytes) {
     CAIRN_ASSIGN_OR_RETURN(const Blocked blocked, PutIntoRing(message));
     if (blocked != Blocked::kNot) return blocked;
@@ -156,19 +162,42 @@ absl::StatusOr<LocalStream::Blocked> LocalStream::SendPartOf(Message& message) {
 }
 
 // What ended it, for the other end; as far as that can be said between two messages.
-void LocalStream::SayFarewell(const absl::Status& why) {
+void DirectStream::SayFarewell(const absl::Status& why) {
   {
     MutexLock lock(mutex_);
     while (pumping_) pumped_.Wait(mutex_);
     if (closing_ || (!outgoing_.empty() && outgoing_.front().sent > 0)) return;
   }
   const absl::string_view text = why.message().substr(0, kReadAhead);
-  const LocalPrologue prologue = {.kind = LocalPrologue::kFarewell,
-                                  .header_bytes = static_cast<uint32_t>(text.size()),
-                                  .payload_bytes = static_cast<uint32_t>(why.code())};
+  const DirectPrologue prologue = {.kind = DirectPrologue::kFarewell,
+                                   .header_bytes = static_cast<uint32_t>(text.size()),
+                                   .payload_bytes = static_cast<uint32_t>(why.code())};
   std::string message(BytesOf(prologue).data(), sizeof prologue);
   absl::StrAppend(&message, text);
   (void)SendPassing(socket_, message, {});
+  Linger();
+}
+
+// TCP takes the farewell back when the socket is closed while something that has come is unread.
+void DirectStream::Linger() {
+  int domain = AF_UNIX;
+  socklen_t length = sizeof domain;
+  if (getsockopt(socket_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 || domain == AF_UNIX) return;
+  shutdown(socket_.get(), SHUT_WR);
+  const auto deadline = std::chrono::steady_clock::now() + kLinger;
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd ready[2] = {{socket_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    if (left.count() <= 0 || poll(ready, 2, static_cast<int>(left.count())) < 0) return;
+    {
+      MutexLock lock(mutex_);
+      if (closing_) return;
+    }
+    char drained[64];
+    if (ready[1].revents != 0) (void)!read(wake_.get(), drained, sizeof drained);
+    if (ready[0].revents != 0 && recv(socket_.get(), in_.data(), in_.size(), MSG_DONTWAIT) <= 0) return;
+  }
 }
 
 }  // namespace cairn::net

@@ -1,25 +1,28 @@
-// What a LocalStream says on its socket beside headers and payloads. Both ends run on one host, so all is in
-// its byte order and layout.
+// What a DirectStream says on its socket beside headers and payloads. Numbers are little-endian, as those of
+// payloads are everywhere.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "common/net/local/peer_memory.h"
+#include "common/net/direct/peer_memory.h"
 
 namespace cairn::net {
+
+static_assert(std::endian::native == std::endian::little, "these structs are what is sent");
 
 template <typename T>
 absl::Span<const char> BytesOf(const T& said) {
   return {reinterpret_cast<const char*>(&said), sizeof said};
 }
 
-struct LocalGreeting {
+struct DirectGreeting {
   static constexpr uint64_t kMagic = 0x326e726961632d6c;
 
   uint64_t magic = kMagic;
   uint64_t incarnation = 0;  // of the server: both ends must mean the same
-  int64_t part = -1;         // the client's: LocalStream::Options::part
+  int64_t part = -1;         // the client's: DirectStream::Options::part
   uint64_t shared = 0;       // the client's: it brings shared memory; the server's answer says the same
   PeerMemory::Probe probe{};
   uint64_t borrows = 0;  // the server's: it takes what is lent
@@ -27,7 +30,7 @@ struct LocalGreeting {
 
 // Before each message. Behind it come header_bytes of header, then `runs` LentRuns or payload_bytes of
 // payload.
-struct LocalPrologue {
+struct DirectPrologue {
   enum Kind : uint32_t {
     kInline = 0,    // the payload follows
     kInRing = 1,    // it is at `position` of the ring

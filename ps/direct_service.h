@@ -1,6 +1,6 @@
-// Sessions over Unix sockets and shared memory, for clients of the same host (common/net/local).
+// Sessions over sockets of their own, and shared memory for clients of the same host (common/net/direct).
 //
-// Beside the gRPC service: clients learn the socket's name by Connect(), over gRPC, and make all calls there.
+// Beside the gRPC service: clients learn the addresses by Connect(), over gRPC, and make all calls there.
 // What the gRPC service promises of sessions holds here too.
 #pragma once
 
@@ -9,17 +9,16 @@
 #include <memory>
 #include <vector>
 
-#include "common/core/file_descriptor.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
-#include "common/net/local/socket.h"
+#include "common/net/direct/listeners.h"
 #include "ps/parts.h"
 
 namespace cairn::ps {
 
-class LocalSession;
+class DirectSession;
 
-class LocalService {
+class DirectService {
  public:
   struct Options {
     uint64_t incarnation = 0;   // the server's
@@ -29,26 +28,26 @@ class LocalService {
     size_t most_sessions = 256;
   };
   // Serves `parts`, which must outlive it, at once.
-  LocalService(Parts& parts, net::LocalListener listener, const Options& options);
+  DirectService(Parts& parts, net::DirectListeners listeners, const Options& options);
   // As Stop() at once.
-  ~LocalService();
+  ~DirectService();
 
   // Lets no more sessions begin, and those that there are end by themselves for so long.
   void Stop(std::chrono::milliseconds grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void Listen();
-  void Admit(FileDescriptor connection) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Admit(net::DirectListeners::Connection connection) ABSL_LOCKS_EXCLUDED(mutex_);
   // Forgets the sessions that have ended.
   void Reap() ABSL_LOCKS_EXCLUDED(mutex_);
 
   Parts& parts_;
   const Options options_;
-  net::LocalListener listener_;  // the listening thread's, then Stop()'s
+  net::DirectListeners listeners_;  // the listening thread's, then Stop()'s
   std::atomic<bool> stopping_{false};
 
   Mutex mutex_;
-  std::vector<std::shared_ptr<LocalSession>> sessions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<DirectSession>> sessions_ ABSL_GUARDED_BY(mutex_);
   Thread thread_;
 };
 

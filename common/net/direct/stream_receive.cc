@@ -1,4 +1,4 @@
-// LocalStream: what comes.
+// DirectStream: what comes.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/local/socket.h"
-#include "common/net/local/stream.h"
+#include "common/net/direct/socket.h"
+#include "common/net/direct/stream.h"
 
 namespace cairn::net {
 namespace {
@@ -36,7 +36,7 @@ class LentPayload final : public LentBytes {
 }  // namespace
 
 // False: there is no more at present.
-absl::StatusOr<bool> LocalStream::ReceiveInto(char* to, size_t count, size_t* got) {
+absl::StatusOr<bool> DirectStream::ReceiveInto(char* to, size_t count, size_t* got) {
   for (;;) {
     const ssize_t received = recv(socket_.get(), to, count, MSG_DONTWAIT);
     if (received < 0 && errno == EINTR) continue;
@@ -51,11 +51,11 @@ absl::StatusOr<bool> LocalStream::ReceiveInto(char* to, size_t count, size_t* go
   }
 }
 
-absl::Status LocalStream::Receive() {
+absl::Status DirectStream::Receive() {
   unread_ = true;
   for (int messages = 0; messages < kTurn;) {
     // What must be here before the next step can be made.
-    LocalPrologue prologue;
+    DirectPrologue prologue;
     size_t needed = sizeof prologue;
     if (in_end_ - in_begin_ >= needed) {
       std::memcpy(&prologue, in_.data() + in_begin_, sizeof prologue);
@@ -77,7 +77,7 @@ absl::Status LocalStream::Receive() {
       continue;
     }
     const absl::Span<const char> front(in_.data() + in_begin_ + sizeof prologue, needed - sizeof prologue);
-    if (prologue.kind == LocalPrologue::kFarewell) {
+    if (prologue.kind == DirectPrologue::kFarewell) {
       if (prologue.payload_bytes == 0 || front.empty()) return OtherEndClosed();
       return absl::Status(static_cast<absl::StatusCode>(prologue.payload_bytes),
                           absl::string_view(front.data(), front.size()));
@@ -85,7 +85,7 @@ absl::Status LocalStream::Receive() {
     if (prologue.payload_bytes > kMaxPayloadBytes) {
       return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes"));
     }
-    if (prologue.kind == LocalPrologue::kInline && prologue.payload_bytes > 0) {
+    if (prologue.kind == DirectPrologue::kInline && prologue.payload_bytes > 0) {
       // The header stays in in_ until its payload is whole; what follows it there is the payload's beginning.
       payload_.resize(std::max<size_t>(payload_.size(), prologue.payload_bytes));
       const size_t here = std::min(in_end_ - in_begin_ - needed, prologue.payload_bytes - payload_got_);
@@ -114,19 +114,19 @@ absl::Status LocalStream::Receive() {
   return absl::OkStatus();
 }
 
-absl::Status LocalStream::Deliver(const LocalPrologue& prologue, absl::Span<const char> front) {
-  if (prologue.kind == LocalPrologue::kLent && peer_ != nullptr) return DeliverLent(prologue, front);
-  if (prologue.kind == LocalPrologue::kBorrowed) return TakeBack(prologue.position);
-  if (prologue.kind == LocalPrologue::kBorrows && server_) {
+absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<const char> front) {
+  if (prologue.kind == DirectPrologue::kLent && peer_ != nullptr) return DeliverLent(prologue, front);
+  if (prologue.kind == DirectPrologue::kBorrowed) return TakeBack(prologue.position);
+  if (prologue.kind == DirectPrologue::kBorrows && server_) {
     lends_ = options_.lends;
     return absl::OkStatus();
   }
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
-  if (prologue.kind == LocalPrologue::kInline) {
+  if (prologue.kind == DirectPrologue::kInline) {
     const absl::Span<const char> run(payload_.data(), prologue.payload_bytes);
     return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
   }
-  if (prologue.kind != LocalPrologue::kInRing || reader_ == nullptr) {
+  if (prologue.kind != DirectPrologue::kInRing || reader_ == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("frame: kind ", static_cast<uint32_t>(prologue.kind)));
   }
   const auto run = reader_->Take(prologue.position, prologue.payload_bytes);
@@ -139,7 +139,7 @@ absl::Status LocalStream::Deliver(const LocalPrologue& prologue, absl::Span<cons
   return absl::OkStatus();
 }
 
-absl::Status LocalStream::DeliverLent(const LocalPrologue& prologue, absl::Span<const char> front) {
+absl::Status DirectStream::DeliverLent(const DirectPrologue& prologue, absl::Span<const char> front) {
   absl::InlinedVector<LentRun, 8> runs(prologue.runs);
   if (!runs.empty())
     std::memcpy(runs.data(), front.data() + prologue.header_bytes, runs.size() * sizeof(LentRun));
@@ -155,7 +155,7 @@ absl::Status LocalStream::DeliverLent(const LocalPrologue& prologue, absl::Span<
   return payload.status();
 }
 
-absl::Status LocalStream::TakeBack(uint64_t count) {
+absl::Status DirectStream::TakeBack(uint64_t count) {
   std::vector<std::shared_ptr<const void>> released;  // outside the lock
   MutexLock lock(mutex_);
   if (count > lent_.size()) {
@@ -167,9 +167,9 @@ absl::Status LocalStream::TakeBack(uint64_t count) {
   return absl::OkStatus();
 }
 
-void LocalStream::TellBorrowed() {
+void DirectStream::TellBorrowed() {
   if (borrowed_ == 0) return;
-  Queue({.prologue = {.kind = LocalPrologue::kBorrowed, .position = std::exchange(borrowed_, 0)}});
+  Queue({.prologue = {.kind = DirectPrologue::kBorrowed, .position = std::exchange(borrowed_, 0)}});
 }
 
 }  // namespace cairn::net

@@ -4,26 +4,31 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
+#include "common/net/direct/stream.h"
 #include "common/net/frame.h"
-#include "common/net/local/stream.h"
 
 namespace cairn::net {
 
 // Sends a frame over a stream: one that has a payload, which only chunks have, as as many smaller chunks as
-// it takes, unless it is lent. Those of encodings of gradients alone are small and go whole. `Header`:
+// it takes, unless it is lent. Those of encodings of gradients alone are small and go whole. `ranked`: chunks
+// that still wait go by their place in the server's arena, as the next forward pass needs them. `Header`:
 // v1::ClientHeader or v1::ServerHeader.
 template <typename Header>
-void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
-                  const std::shared_ptr<const void>& owner) {
+void SendInPieces(DirectStream& stream, const Header& header, FloatSpans payload,
+                  const std::shared_ptr<const void>& owner, bool ranked) {
+  const auto rank = [ranked](const Header& of) {
+    return ranked && of.has_chunk() ? std::optional(of.chunk().offset()) : std::nullopt;
+  };
   int64_t left = 0;
   for (const auto& run : payload) left += static_cast<int64_t>(run.size());
-  if (left <= LocalStream::kPieceFloats || stream.Lends(payload)) {
-    stream.Send(header.SerializeAsString(), payload, owner);
+  if (left <= DirectStream::kPieceFloats || stream.Lends(payload)) {
+    stream.Send(header.SerializeAsString(), payload, owner, rank(header));
     return;
   }
   Header of_piece = header;
@@ -31,7 +36,7 @@ void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
   const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;  // in 16 bits
   int64_t count = header.chunk().count();
   while (left > 0) {
-    const int64_t floats = std::min(left, LocalStream::kPieceFloats);
+    const int64_t floats = std::min(left, DirectStream::kPieceFloats);
     const int64_t elements = encoded ? std::min(floats * 2, count) : floats;
     if (encoded) of_piece.mutable_chunk()->set_count(elements);
     absl::InlinedVector<absl::Span<const float>, 4> piece;
@@ -45,7 +50,7 @@ void SendInPieces(LocalStream& stream, const Header& header, FloatSpans payload,
         at = 0;
       }
     }
-    stream.Send(of_piece.SerializeAsString(), piece, owner);
+    stream.Send(of_piece.SerializeAsString(), piece, owner, rank(of_piece));
     of_piece.mutable_chunk()->set_offset(of_piece.chunk().offset() + elements);
     left -= floats;
     count -= elements;

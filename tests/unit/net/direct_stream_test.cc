@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "common/core/status.h"
-#include "common/net/local/socket.h"
-#include "common/net/local/stream.h"
+#include "common/net/direct/socket.h"
+#include "common/net/direct/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/direct_sockets.h"
 
 namespace cairn::net {
 namespace {
@@ -22,7 +23,7 @@ using ::testing::HasSubstr;
 constexpr uint64_t kIncarnation = 7;
 
 // Keeps what comes, and may stand still.
-class Receiver final : public LocalReceiver {
+class Receiver final : public DirectReceiver {
  public:
   absl::Status OnMessage(absl::Span<const char> header, Payload payload) override {
     MutexLock lock(mutex_);
@@ -95,7 +96,7 @@ class Receiver final : public LocalReceiver {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-enum class Over { kSocket, kRings, kLending };
+enum class Over { kTcp, kSocket, kRings, kLending };
 
 // Some containers keep processes from reading any memory but through their own addresses.
 bool MemoryCanBeRead() {
@@ -106,42 +107,47 @@ bool MemoryCanBeRead() {
 }
 
 // Both ends of a stream.
-class LocalStreamTest : public testing::TestWithParam<Over> {
+class DirectStreamTest : public testing::TestWithParam<Over> {
  protected:
   void SetUp() override {
     if (GetParam() == Over::kLending && !MemoryCanBeRead())
       GTEST_SKIP() << "no memory can be lent on this machine";
   }
-  bool shared() const { return GetParam() != Over::kSocket; }
-  void Start(LocalStream::Options server = {.incarnation = kIncarnation}) {
-    auto [one, other] = SocketPair().value();
+  bool shared() const { return GetParam() > Over::kSocket; }
+  static std::pair<FileDescriptor, FileDescriptor> Pair() {
+    return GetParam() == Over::kTcp ? test::TcpPair() : SocketPair().value();
+  }
+  void Start(DirectStream::Options server = {.incarnation = kIncarnation}) {
+    auto [one, other] = Pair();
     server.lends = GetParam() == Over::kLending;
-    server_ = LocalStream::Accept(std::move(one), true, server, at_server_).value();
+    server_ = DirectStream::Accept(std::move(one), true, server, at_server_).value();
     server_->Start();
-    client_ =
-        LocalStream::Connect(std::move(other), shared(),
-                             {.incarnation = kIncarnation, .lends = GetParam() == Over::kLending}, at_client_)
-            .value();
+    client_ = DirectStream::Connect(std::move(other), shared(),
+                                    {.incarnation = kIncarnation, .lends = GetParam() == Over::kLending},
+                                    at_client_)
+                  .value();
     client_->Start();
   }
   // The client's end is this test itself, which says what it likes.
   FileDescriptor StartRaw(bool lends = false) {
-    auto [one, other] = SocketPair().value();
+    auto [one, other] = Pair();
     server_ =
-        LocalStream::Accept(std::move(one), true, {.incarnation = kIncarnation, .lends = lends}, at_server_)
+        DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation, .lends = lends}, at_server_)
             .value();
     server_->Start();
     return std::move(other);
   }
 
   Receiver at_server_, at_client_;  // outlive the streams
-  std::unique_ptr<LocalStream> server_, client_;
+  std::unique_ptr<DirectStream> server_, client_;
 };
-INSTANTIATE_TEST_SUITE_P(Over, LocalStreamTest, testing::Values(Over::kSocket, Over::kRings, Over::kLending),
+INSTANTIATE_TEST_SUITE_P(Over, DirectStreamTest,
+                         testing::Values(Over::kTcp, Over::kSocket, Over::kRings, Over::kLending),
                          [](const auto& over) {
-                           return over.param == Over::kSocket  ? "Socket"
-                                  : over.param == Over::kRings ? "SharedMemory"
-                                                               : "Lending";
+                           return over.param == Over::kTcp      ? "Tcp"
+                                  : over.param == Over::kSocket ? "Socket"
+                                  : over.param == Over::kRings  ? "SharedMemory"
+                                                                : "Lending";
                          });
 
 // Shared with the stream, which may still be leaving the system call that sent them when the other end has
@@ -156,9 +162,9 @@ std::string TextOf(absl::Span<const float> floats) {
   return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
 }
 
-TEST_P(LocalStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
+TEST_P(DirectStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
   Start();
-  const size_t largest = static_cast<size_t>(LocalStream::kPieceFloats);
+  const size_t largest = static_cast<size_t>(DirectStream::kPieceFloats);
   const std::vector<size_t> sizes = {0,           1,       3, 4095,    4096, 4097,   5000,
                                      largest - 1, largest, 2, largest, 0,    largest};
   std::vector<std::shared_ptr<const std::vector<float>>> sent;
@@ -182,10 +188,10 @@ TEST_P(LocalStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
   EXPECT_EQ(at_server_.lent() > 0, GetParam() == Over::kLending);
 }
 
-TEST_P(LocalStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {
+TEST_P(DirectStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {
   Start();
   at_server_.StandStill();
-  const auto payload = Numbers(static_cast<size_t>(LocalStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
   constexpr size_t kMessages = 40;  // more than sockets and rings take
   for (size_t i = 0; i < kMessages; ++i) client_->Send("up", {&run, 1}, payload);
@@ -197,10 +203,10 @@ TEST_P(LocalStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {
   EXPECT_EQ(at_client_.Await(1).size(), 1u);
 }
 
-TEST_P(LocalStreamTest, WithMoreAnswersQueuedThanItsLimitAServerTakesNoRequests) {
+TEST_P(DirectStreamTest, WithMoreAnswersQueuedThanItsLimitAServerTakesNoRequests) {
   Start({.incarnation = kIncarnation, .rest_above = 2});
   at_client_.StandStill();
-  const auto payload = Numbers(static_cast<size_t>(LocalStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
   for (int i = 0; i < 12; ++i) server_->Send("answer", {&run, 1}, payload);
   ASSERT_EQ(at_server_.Await(0).size(), 0u);
@@ -210,11 +216,11 @@ TEST_P(LocalStreamTest, WithMoreAnswersQueuedThanItsLimitAServerTakesNoRequests)
   EXPECT_EQ(at_server_.Await(12).size(), 12u);
 }
 
-TEST_P(LocalStreamTest, AnOwnerIsReleasedWhenItsPayloadHasGoneAndAtTheLatestAtTheEnd) {
+TEST_P(DirectStreamTest, AnOwnerIsReleasedWhenItsPayloadHasGoneAndAtTheLatestAtTheEnd) {
   Start();
   at_client_.StandStill();
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DirectStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   for (int i = 0; i < 80; ++i) server_->Send("answer", {&run, 1}, owner);
   EXPECT_GT(owner.use_count(), 1);
@@ -223,7 +229,7 @@ TEST_P(LocalStreamTest, AnOwnerIsReleasedWhenItsPayloadHasGoneAndAtTheLatestAtTh
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-TEST_P(LocalStreamTest, AnEndThatClosesIsNoticedByTheOther) {
+TEST_P(DirectStreamTest, AnEndThatClosesIsNoticedByTheOther) {
   Start();
   client_->Send("last", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -232,48 +238,78 @@ TEST_P(LocalStreamTest, AnEndThatClosesIsNoticedByTheOther) {
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_P(LocalStreamTest, WhyAReceiverEndsTheStreamTheOtherEndIsTold) {
+TEST_P(DirectStreamTest, WhyAReceiverEndsTheStreamTheOtherEndIsTold) {
   Start();
   at_server_.AnswerWith(absl::InvalidArgumentError("request 3 begins twice"));
   client_->Send("request", {}, nullptr);
   EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
 }
 
-TEST_P(LocalStreamTest, AGreetingForAnotherServerIsSentAway) {
-  auto [one, other] = SocketPair().value();
-  server_ = LocalStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server_).value();
+TEST_P(DirectStreamTest, WhyAReceiverEndsTheStreamIsToldToAnEndThatSendsMore) {
+  Start();
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
+  at_server_.StandStill();
+  for (int i = 0; i < 8; ++i) client_->Send("request", {&run, 1}, payload);
+  at_server_.AnswerWith(absl::InvalidArgumentError("request 3 begins twice"));
+  at_server_.Open();
+  EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
+}
+
+TEST_P(DirectStreamTest, WhatHasALowerRankGoesFirstOfWhatWaits) {
+  Start();
+  if (GetParam() == Over::kLending) GTEST_SKIP() << "what is lent has no rank";
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
+  at_server_.StandStill();
+  constexpr int kMessages = 64;  // more than sockets and rings take
+  for (int rank = kMessages; rank > 0; --rank) client_->Send(std::to_string(rank), {&run, 1}, payload, rank);
+  client_->Send(std::string("end"), {}, nullptr);
+  at_server_.Open();
+  const auto got = at_server_.Await(kMessages + 1);
+  ASSERT_EQ(got.size(), kMessages + 1u);
+  EXPECT_EQ(got.front().first, std::to_string(kMessages));  // was on its way
+  for (int i = kMessages / 2; i + 1 < kMessages; ++i) {
+    EXPECT_LT(std::stoi(got[static_cast<size_t>(i)].first), std::stoi(got[static_cast<size_t>(i) + 1].first));
+  }
+  EXPECT_EQ(got.back().first, "end");
+}
+
+TEST_P(DirectStreamTest, AGreetingForAnotherServerIsSentAway) {
+  auto [one, other] = Pair();
+  server_ = DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server_).value();
   server_->Start();
   const auto connected =
-      LocalStream::Connect(std::move(other), shared(), {.incarnation = kIncarnation + 1}, at_client_);
+      DirectStream::Connect(std::move(other), shared(), {.incarnation = kIncarnation + 1}, at_client_);
   EXPECT_EQ(connected.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_P(LocalStreamTest, AnEndThatTakesNothingIsGivenUp) {
-  auto [one, other] = SocketPair().value();
-  server_ = LocalStream::Accept(std::move(one), true,
-                                {.incarnation = kIncarnation, .stall_limit = std::chrono::milliseconds(10)},
-                                at_server_)
+TEST_P(DirectStreamTest, AnEndThatTakesNothingIsGivenUp) {
+  auto [one, other] = Pair();
+  server_ = DirectStream::Accept(std::move(one), true,
+                                 {.incarnation = kIncarnation, .stall_limit = std::chrono::milliseconds(10)},
+                                 at_server_)
                 .value();
   server_->Start();
-  const LocalGreeting greeting = {.incarnation = kIncarnation};
+  const DirectGreeting greeting = {.incarnation = kIncarnation};
   ASSERT_EQ(send(other.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DirectStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
-  for (int i = 0; i < 8; ++i) server_->Send("answer", {&run, 1}, owner);
+  for (int i = 0; i < 40; ++i) server_->Send("answer", {&run, 1}, owner);
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("taken nothing"));
   server_->Close();
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-TEST_P(LocalStreamTest, WhatIsLentIsKeptUntilItHasBeenRead) {
+TEST_P(DirectStreamTest, WhatIsLentIsKeptUntilItHasBeenRead) {
   Start();
   client_->Send("request", {}, nullptr);  // the server knows then what the client takes
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
   at_client_.StandStill();
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DirectStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   server_->Send("values", {&run, 1}, owner);
   ASSERT_TRUE(at_client_.AwaitBegun());
@@ -285,14 +321,14 @@ TEST_P(LocalStreamTest, WhatIsLentIsKeptUntilItHasBeenRead) {
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-class LendingTest : public LocalStreamTest {};
+class LendingTest : public DirectStreamTest {};
 INSTANTIATE_TEST_SUITE_P(Over, LendingTest, testing::Values(Over::kLending));
 
 TEST_P(LendingTest, AReaderIsToldThatTheSenderHasGoneAndNotGivenWhatItFinds) {
   Start();
   at_server_.StandStill();
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(LocalStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DirectStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   client_->Send("gradient", {&run, 1}, owner);
   ASSERT_TRUE(at_server_.AwaitBegun());
@@ -315,18 +351,19 @@ TEST_P(LendingTest, AMemoryThatIsGoneWithItsEndIsNoFault) {
   EXPECT_EQ(memory->Read({&gone, 1}, 0, to).code(), absl::StatusCode::kUnavailable);
 }
 
-class HostileClientTest : public LocalStreamTest {
+class HostileClientTest : public DirectStreamTest {
  protected:
   // Greets with shared memory, and says one prologue, and of what is lent the places.
-  absl::Status AfterSaying(const LocalPrologue& prologue, bool lends = false,
+  absl::Status AfterSaying(const DirectPrologue& prologue, bool lends = false,
                            std::vector<LentRun> runs = {}) {
     const FileDescriptor raw = StartRaw(lends);
-    const auto rings = SharedRings::Create(LocalStream::kRingBytes).value();
+    const auto rings = SharedRings::Create(DirectStream::kRingBytes).value();
     const auto credit = SocketPair().value();
     static const uint64_t probe = 42;
-    const LocalGreeting greeting = {.incarnation = kIncarnation,
-                                    .shared = 1,
-                                    .probe = {.address = reinterpret_cast<uint64_t>(&probe), .value = probe}};
+    const DirectGreeting greeting = {
+        .incarnation = kIncarnation,
+        .shared = 1,
+        .probe = {.address = reinterpret_cast<uint64_t>(&probe), .value = probe}};
     const int passed[] = {rings->descriptor(), credit.second.get()};
     EXPECT_EQ(SendPassing(raw, BytesOf(greeting), passed), absl::OkStatus());
     std::string said(BytesOf(prologue).data(), sizeof prologue);
@@ -349,9 +386,9 @@ TEST_P(HostileClientTest, AnUnknownKindEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = 9}).message(), HasSubstr("kind 9"));
 }
 TEST_P(HostileClientTest, APlaceAcrossTheRingsEndEndsTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kInRing,
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kInRing,
                            .payload_bytes = 1 << 18,
-                           .position = LocalStream::kRingBytes - 64})
+                           .position = DirectStream::kRingBytes - 64})
                   .message(),
               HasSubstr("not in the ring"));
 }
@@ -359,48 +396,48 @@ TEST_P(HostileClientTest, APlaceFarAheadEndsTheStream) {
   EXPECT_THAT(AfterSaying({1, 0, 64, 0, ~uint64_t{0} - 63}).message(), HasSubstr("not in the ring"));
 }
 TEST_P(HostileLenderTest, MemoryThatItDoesNotHaveEndsTheStream) {
-  const absl::Status end = AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 1},
+  const absl::Status end = AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1},
                                        /*lends=*/true, {{.address = 64, .bytes = 4096}});
   EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(end.message(), HasSubstr("lent memory: it is not there"));
 }
 TEST_P(HostileLenderTest, AnotherSizeThanIsLentEndsTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
                           {{.address = 64, .bytes = 8192}})
                   .message(),
               HasSubstr("payload of 4096 bytes, of which 8192 are lent"));
 }
 TEST_P(HostileLenderTest, SizesWhoseSumOverflowsEndTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
                           {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
                   .message(),
               HasSubstr("payload of 4096 bytes, of which"));
 }
 TEST_P(HostileLenderTest, TooManyRunsEndTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
                   .message(),
               HasSubstr("payload of 257 runs"));
 }
 TEST_P(HostileClientTest, WhatIsLentToWhoDoesNotTakeItEndsTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/false,
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/false,
                           {{.address = 64, .bytes = 4096}})
                   .message(),
               HasSubstr("kind 3"));
 }
 TEST_P(HostileClientTest, MoreReadThanWasLentEndsTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = LocalPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
               HasSubstr("1 payloads read, of 0 lent"));
 }
 TEST_P(HostileClientTest, NoGreetingEndsTheStream) {
   const FileDescriptor raw = StartRaw();
-  const std::string nonsense(sizeof(LocalGreeting), 'x');
+  const std::string nonsense(sizeof(DirectGreeting), 'x');
   ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), static_cast<ssize_t>(nonsense.size()));
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
 }
 TEST_P(HostileClientTest, ASocketInPlaceOfMemoryIsSentAway) {
   const FileDescriptor raw = StartRaw();
   const auto pair = SocketPair().value();
-  const LocalGreeting greeting = {.incarnation = kIncarnation, .shared = 1};
+  const DirectGreeting greeting = {.incarnation = kIncarnation, .shared = 1};
   const int passed[] = {pair.first.get(), pair.second.get()};
   ASSERT_EQ(SendPassing(raw, BytesOf(greeting), passed), absl::OkStatus());
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));

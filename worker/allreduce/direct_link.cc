@@ -1,6 +1,4 @@
-#include "worker/allreduce/local_link.h"
-
-#include <poll.h>
+#include "worker/allreduce/direct_link.h"
 
 #include <chrono>
 #include <thread>
@@ -9,13 +7,14 @@
 #include "common/core/log.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/net/local/stream.h"
+#include "common/net/direct/address.h"
+#include "common/net/direct/stream.h"
 #include "worker/allreduce/chunks.h"
 
 namespace cairn::allreduce {
 namespace {
 
-static_assert(kMostChunkFloats <= net::LocalStream::kPieceFloats);
+static_assert(kMostChunkFloats <= net::DirectStream::kPieceFloats);
 
 // How often the listening thread looks after streams that have ended, and whether it is to stop.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
@@ -32,20 +31,23 @@ absl::Status Parse(absl::Span<const char> bytes, v1::RingHeader* header) {
 }
 
 // The calling end.
-class LocalOutgoing final : public RingStream, net::LocalReceiver {
+class DirectOutgoing final : public RingStream, net::DirectReceiver {
  public:
-  static absl::StatusOr<std::unique_ptr<RingStream>> Open(const v1::GreetResponse& greeted, bool shared,
-                                                          RingHandler& handler) {
-    CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectLocally(greeted.local_socket()));
-    std::unique_ptr<LocalOutgoing> opened(new LocalOutgoing(handler));
+  static absl::StatusOr<std::unique_ptr<RingStream>> Open(const std::string& address,
+                                                          const v1::GreetResponse& greeted,
+                                                          net::Transport transport, RingHandler& handler) {
+    CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket,
+                           net::ConnectDirectly(address, transport, net::DirectAddressIn(greeted)));
+    const bool shared = transport == net::Transport::kShm;
+    std::unique_ptr<DirectOutgoing> opened(new DirectOutgoing(handler));
     CAIRN_ASSIGN_OR_RETURN(
         opened->stream_,
-        net::LocalStream::Connect(std::move(socket), shared,
-                                  {.incarnation = greeted.incarnation(), .lends = shared}, *opened));
+        net::DirectStream::Connect(std::move(socket), shared,
+                                   {.incarnation = greeted.incarnation(), .lends = shared}, *opened));
     opened->stream_->Start();
     return std::unique_ptr<RingStream>(std::move(opened));
   }
-  ~LocalOutgoing() override {
+  ~DirectOutgoing() override {
     if (stream_ != nullptr) stream_->Close();
   }
 
@@ -62,7 +64,7 @@ class LocalOutgoing final : public RingStream, net::LocalReceiver {
   }
 
  private:
-  explicit LocalOutgoing(RingHandler& handler) : handler_(handler) {}
+  explicit DirectOutgoing(RingHandler& handler) : handler_(handler) {}
 
   absl::Status OnMessage(absl::Span<const char> bytes, net::Payload payload) override {
     v1::RingHeader header;
@@ -82,58 +84,56 @@ class LocalOutgoing final : public RingStream, net::LocalReceiver {
   }
 
   RingHandler& handler_;
-  std::unique_ptr<net::LocalStream> stream_;
+  std::unique_ptr<net::DirectStream> stream_;
   Mutex mutex_;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);  // this end ended it
 };
 
-class LocalPeer final : public RingPeer {
+class DirectPeer final : public RingPeer {
  public:
-  LocalPeer(std::unique_ptr<RingPeer> other, client::Transport transport,
-            std::function<void(const std::string&)> say)
-      : other_(std::move(other)), transport_(transport), say_(std::move(say)) {}
+  DirectPeer(std::unique_ptr<RingPeer> other, const std::string& address, net::Transport transport,
+             std::function<void(const std::string&)> say)
+      : other_(std::move(other)), address_(address), transport_(transport), say_(std::move(say)) {}
 
   absl::Status Greet(const v1::GreetRequest& request, v1::GreetResponse* response,
                      std::chrono::milliseconds timeout) override {
     return other_->Greet(request, response, timeout);
   }
   std::unique_ptr<RingStream> Open(const v1::GreetResponse& greeted, RingHandler& handler) override {
-    if (!greeted.local_socket().empty()) {
-      for (const client::Transport transport : {client::Transport::kShm, client::Transport::kUnix}) {
-        if (transport == client::Transport::kShm && transport_ != transport) continue;
-        const bool shared = transport == client::Transport::kShm;
-        auto stream = LocalOutgoing::Open(greeted, shared, handler);
-        if (stream.ok()) {
-          Say(shared ? "shared memory" : "a Unix socket");
-          return *std::move(stream);
-        }
-        if (absl::IsDeadlineExceeded(stream.status())) break;  // it stands still
+    for (auto way = transport_; way != net::Transport::kGrpc; way = net::NextBest(way)) {
+      auto stream = DirectOutgoing::Open(address_, greeted, way, handler);
+      if (stream.ok()) {
+        Say(way);
+        return *std::move(stream);
       }
+      if (absl::IsDeadlineExceeded(stream.status())) break;  // it stands still
     }
-    Say("gRPC");
+    Say(net::Transport::kGrpc);
     return other_->Open(greeted, handler);
   }
 
  private:
-  void Say(const std::string& how) const {
-    if (say_ != nullptr) say_(how);
+  void Say(net::Transport way) const {
+    if (say_ != nullptr) say_(net::InWords(way));
   }
 
   const std::unique_ptr<RingPeer> other_;
-  const client::Transport transport_;
+  const std::string address_;
+  const net::Transport transport_;
   const std::function<void(const std::string&)> say_;
 };
 
 }  // namespace
 
 // The called end. Owned by the service until it has ended, and by whoever sends back on it at the moment.
-class LocalRingSession final : public net::LocalReceiver {
+class DirectRingSession final : public net::DirectReceiver {
  public:
-  static absl::StatusOr<std::shared_ptr<LocalRingSession>> Start(RingHost& host, FileDescriptor connection,
-                                                                 uint64_t incarnation) {
-    auto session = std::make_shared<LocalRingSession>();
-    CAIRN_ASSIGN_OR_RETURN(session->stream_,
-                           net::LocalStream::Accept(std::move(connection), /*shared=*/true,
+  static absl::StatusOr<std::shared_ptr<DirectRingSession>> Start(RingHost& host,
+                                                                  net::DirectListeners::Connection connection,
+                                                                  uint64_t incarnation) {
+    auto session = std::make_shared<DirectRingSession>();
+    CAIRN_ASSIGN_OR_RETURN(
+        session->stream_, net::DirectStream::Accept(std::move(connection.socket), /*shared=*/connection.local,
                                                     {.incarnation = incarnation, .lends = true}, *session));
     session->handler_ = host.OnStream(std::make_shared<Back>(session));
     session->stream_->Start();
@@ -149,11 +149,11 @@ class LocalRingSession final : public net::LocalReceiver {
     handler_->OnClosed(absl::IsCancelled(status) ? Closed() : status);
   }
 
-  net::LocalStream& stream() { return *stream_; }
+  net::DirectStream& stream() { return *stream_; }
 
  private:
   struct Back final : RingStream {
-    explicit Back(std::weak_ptr<LocalRingSession> session_in) : session(std::move(session_in)) {}
+    explicit Back(std::weak_ptr<DirectRingSession> session_in) : session(std::move(session_in)) {}
     void Send(const v1::RingHeader& header, net::FloatSpans payload,
               const std::shared_ptr<const void>& owner) override {
       if (const auto held = session.lock()) held->stream().Send(header.SerializeAsString(), payload, owner);
@@ -165,45 +165,44 @@ class LocalRingSession final : public net::LocalReceiver {
       header.mutable_broken()->set_message(std::string(why.message()));
       Send(header, {}, nullptr);
     }
-    const std::weak_ptr<LocalRingSession> session;
+    const std::weak_ptr<DirectRingSession> session;
   };
 
   std::shared_ptr<RingHandler> handler_;
-  std::unique_ptr<net::LocalStream> stream_;  // its thread calls the above: ends first
+  std::unique_ptr<net::DirectStream> stream_;  // its thread calls the above: ends first
 };
 
-std::unique_ptr<RingPeer> MakeLocalPeer(std::unique_ptr<RingPeer> other, client::Transport transport,
-                                        std::function<void(const std::string&)> say) {
-  return std::make_unique<LocalPeer>(std::move(other), transport, std::move(say));
+std::unique_ptr<RingPeer> MakeDirectPeer(std::unique_ptr<RingPeer> other, const std::string& address,
+                                         net::Transport transport,
+                                         std::function<void(const std::string&)> say) {
+  return std::make_unique<DirectPeer>(std::move(other), address, transport, std::move(say));
 }
 
-LocalRingService::LocalRingService(RingHost& host, net::LocalListener listener, uint64_t incarnation)
-    : host_(host), incarnation_(incarnation), listener_(std::move(listener)) {
+DirectRingService::DirectRingService(RingHost& host, net::DirectListeners listeners, uint64_t incarnation)
+    : host_(host), incarnation_(incarnation), listeners_(std::move(listeners)) {
   thread_ = Thread("ring-listen", [this] { Listen(); });
 }
 
-LocalRingService::~LocalRingService() {
+DirectRingService::~DirectRingService() {
   stopping_ = true;
   thread_.Join();
   for (const auto& session : sessions_) session->stream().Close();
 }
 
-void LocalRingService::Listen() {
+void DirectRingService::Listen() {
   while (!stopping_) {
-    pollfd ready = {.fd = listener_.socket.get(), .events = POLLIN, .revents = 0};
-    const bool waiting = poll(&ready, 1, static_cast<int>(kLookEvery.count())) > 0;
+    auto connection = listeners_.Accept(kLookEvery);
     std::erase_if(sessions_, [](const auto& session) { return session->stream().ended(); });
-    if (!waiting) continue;
-    FileDescriptor connection = net::AcceptLocally(listener_.socket);
-    if (!connection.valid() || sessions_.size() >= kMostSessions) {
+    if (!connection.has_value()) continue;
+    if (sessions_.size() >= kMostSessions) {
       std::this_thread::sleep_for(kLookEvery);  // others end
       continue;
     }
-    auto session = LocalRingSession::Start(host_, std::move(connection), incarnation_);
+    auto session = DirectRingSession::Start(host_, *std::move(connection), incarnation_);
     if (session.ok()) {
       sessions_.push_back(*std::move(session));
     } else {
-      LogWarning("a stream of a worker of this host was not begun: ", session.status().message());
+      LogWarning("a stream of another worker was not begun: ", session.status().message());
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "common/net/local/stream.h"
+#include "common/net/direct/stream.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/entropy.h"
 #include "common/core/status.h"
-#include "common/net/local/socket.h"
+#include "common/net/direct/socket.h"
 
 namespace cairn::net {
 namespace {
@@ -29,8 +29,8 @@ absl::Span<char> RoomOf(T& value) {
 
 }  // namespace
 
-LocalStream::LocalStream(FileDescriptor socket, bool server, bool shared, const Options& options,
-                         LocalReceiver& receiver)
+DirectStream::DirectStream(FileDescriptor socket, bool server, bool shared, const Options& options,
+                           DirectReceiver& receiver)
     : options_(options),
       server_(server),
       shared_(shared),
@@ -42,13 +42,13 @@ LocalStream::LocalStream(FileDescriptor socket, bool server, bool shared, const 
       progress_(std::chrono::steady_clock::now()),
       greeted_(!server) {}
 
-absl::StatusOr<std::unique_ptr<LocalStream>> LocalStream::Connect(FileDescriptor socket, bool shared,
-                                                                  const Options& options,
-                                                                  LocalReceiver& receiver) {
-  std::unique_ptr<LocalStream> stream(
-      new LocalStream(std::move(socket), /*server=*/false, shared, options, receiver));
+absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Connect(FileDescriptor socket, bool shared,
+                                                                    const Options& options,
+                                                                    DirectReceiver& receiver) {
+  std::unique_ptr<DirectStream> stream(
+      new DirectStream(std::move(socket), /*server=*/false, shared, options, receiver));
   if (!stream->wake_.valid()) return SystemFailure("eventfd");
-  const LocalGreeting greeting = stream->OurGreeting();
+  const DirectGreeting greeting = stream->OurGreeting();
   FileDescriptor theirs;
   std::vector<int> passed;
   if (shared) {
@@ -59,42 +59,42 @@ absl::StatusOr<std::unique_ptr<LocalStream>> LocalStream::Connect(FileDescriptor
     stream->UseRings(std::move(rings), std::move(ends.first));
   }
   CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(greeting), passed));
-  LocalGreeting answer;
+  DirectGreeting answer;
   CAIRN_RETURN_IF_ERROR(ReceivePassed(stream->socket_, RoomOf(answer), kServersGreeting).status());
-  if (answer.magic != LocalGreeting::kMagic || answer.incarnation != greeting.incarnation ||
+  if (answer.magic != DirectGreeting::kMagic || answer.incarnation != greeting.incarnation ||
       answer.shared != greeting.shared) {
     return absl::UnavailableError("another server than was asked for");
   }
   stream->lends_ = answer.borrows != 0;
   if (stream->CanBorrow(answer)) {
-    const LocalPrologue borrows = {.kind = LocalPrologue::kBorrows};
+    const DirectPrologue borrows = {.kind = DirectPrologue::kBorrows};
     CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(borrows), {}));
   }
   return stream;
 }
 
-absl::StatusOr<std::unique_ptr<LocalStream>> LocalStream::Accept(FileDescriptor socket, bool shared,
-                                                                 const Options& options,
-                                                                 LocalReceiver& receiver) {
-  std::unique_ptr<LocalStream> stream(
-      new LocalStream(std::move(socket), /*server=*/true, shared, options, receiver));
+absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Accept(FileDescriptor socket, bool shared,
+                                                                   const Options& options,
+                                                                   DirectReceiver& receiver) {
+  std::unique_ptr<DirectStream> stream(
+      new DirectStream(std::move(socket), /*server=*/true, shared, options, receiver));
   if (!stream->wake_.valid()) return SystemFailure("eventfd");
   return stream;
 }
 
-LocalStream::~LocalStream() {
+DirectStream::~DirectStream() {
   Close();
 }
 
-void LocalStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit) {
+void DirectStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit) {
   rings_ = std::move(rings);
   credit_ = std::move(credit);
   writer_ = std::make_unique<RingWriter>(*rings_, server_ ? 1 : 0);
   reader_ = std::make_unique<RingReader>(*rings_, server_ ? 0 : 1);
 }
 
-LocalGreeting LocalStream::OurGreeting() const {
-  LocalGreeting greeting = {
+DirectGreeting DirectStream::OurGreeting() const {
+  DirectGreeting greeting = {
       .incarnation = options_.incarnation, .part = options_.part, .shared = shared_ ? uint64_t{1} : 0};
   if (shared_ && options_.lends) {
     greeting.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
@@ -102,16 +102,16 @@ LocalGreeting LocalStream::OurGreeting() const {
   return greeting;
 }
 
-bool LocalStream::CanBorrow(const LocalGreeting& theirs) {
+bool DirectStream::CanBorrow(const DirectGreeting& theirs) {
   if (theirs.shared != 0 && options_.lends) peer_ = PeerMemory::Open(socket_.get(), theirs.probe);
   return peer_ != nullptr;
 }
 
-void LocalStream::Start() {
-  thread_ = Thread("local-stream", [this] { Run(); });
+void DirectStream::Start() {
+  thread_ = Thread("direct-stream", [this] { Run(); });
 }
 
-void LocalStream::Abort() {
+void DirectStream::Abort() {
   {
     MutexLock lock(mutex_);
     closing_ = true;
@@ -120,17 +120,17 @@ void LocalStream::Abort() {
   Wake();
 }
 
-void LocalStream::Close() {
+void DirectStream::Close() {
   Abort();
   thread_.Join();
 }
 
-void LocalStream::Wake() {
+void DirectStream::Wake() {
   const uint64_t one = 1;
   (void)!write(wake_.get(), &one, sizeof one);
 }
 
-void LocalStream::Run() {
+void DirectStream::Run() {
   absl::Status status = server_ ? AwaitGreeting() : absl::OkStatus();
   bool readable = true;
   while (status.ok()) {
@@ -146,17 +146,17 @@ void LocalStream::Run() {
   }
   SayFarewell(status);
   shutdown(socket_.get(), SHUT_RDWR);  // what is read of ours from now on does not count: it may change
-  std::deque<Message> unsent;          // released outside the lock
+  Outbox<Message> unsent;              // released outside the lock
   std::deque<std::shared_ptr<const void>> unread;
   {
     MutexLock lock(mutex_);
     if (closing_) status = absl::CancelledError("the stream was closed");
     closing_ = true;
     while (pumping_) pumped_.Wait(mutex_);  // which does not block
-    unsent.swap(outgoing_);
+    std::swap(unsent, outgoing_);
     unread.swap(lent_);
   }
-  unsent.clear();
+  unsent.Clear();
   unread.clear();
   // Answers may hold the stream for longer; nobody sends any more.
   writer_.reset();
@@ -166,11 +166,11 @@ void LocalStream::Run() {
   ended_ = true;
 }
 
-absl::Status LocalStream::AwaitGreeting() {
-  LocalGreeting greeting;
+absl::Status DirectStream::AwaitGreeting() {
+  DirectGreeting greeting;
   CAIRN_ASSIGN_OR_RETURN(std::vector<FileDescriptor> passed,
                          ReceivePassed(socket_, RoomOf(greeting), kClientsGreeting));
-  if (greeting.magic != LocalGreeting::kMagic) return absl::InvalidArgumentError("no greeting");
+  if (greeting.magic != DirectGreeting::kMagic) return absl::InvalidArgumentError("no greeting");
   if (greeting.incarnation != options_.incarnation) {
     return absl::UnavailableError("the greeting is for another server");
   }
@@ -181,7 +181,7 @@ absl::Status LocalStream::AwaitGreeting() {
     MutexLock lock(mutex_);
     UseRings(std::move(rings), std::move(passed[1]));
   }
-  LocalGreeting answer = OurGreeting();
+  DirectGreeting answer = OurGreeting();
   answer.shared = greeting.shared;
   answer.borrows = CanBorrow(greeting) ? 1 : 0;
   CAIRN_RETURN_IF_ERROR(SendPassing(socket_, BytesOf(answer), {}));
@@ -191,7 +191,7 @@ absl::Status LocalStream::AwaitGreeting() {
 }
 
 // Until there is something to do, or to look after.
-absl::Status LocalStream::Wait(bool* readable) {
+absl::Status DirectStream::Wait(bool* readable) {
   pollfd ready[3] = {{socket_.get(), 0, 0}, {wake_.get(), POLLIN, 0}, {credit_.get(), POLLIN, 0}};
   int timeout_ms = -1;  // the owner's Close() wakes us
   bool resting;

@@ -1,0 +1,30 @@
+#include "common/net/direct/address.h"
+
+#include <chrono>
+
+#include "common/core/status.h"
+#include "common/net/direct/socket.h"
+#include "common/net/direct/tcp_socket.h"
+#include "common/net/host_port.h"
+
+namespace cairn::net {
+namespace {
+
+// gRPC has just reached the host; who drops what goes to another port of it does not answer later either.
+constexpr auto kConnecting = std::chrono::seconds(2);
+
+}  // namespace
+
+absl::StatusOr<FileDescriptor> ConnectDirectly(const std::string& server, Transport transport,
+                                               const DirectAddress& address) {
+  if (transport == Transport::kTcp && address.port > 0) {
+    CAIRN_ASSIGN_OR_RETURN(const HostPort at, HostPort::Parse(server));
+    return ConnectByTcp(at.host, address.port, kConnecting);
+  }
+  if (transport > Transport::kTcp && !address.local_socket.empty()) {
+    return ConnectLocally(address.local_socket);
+  }
+  return absl::UnavailableError("the task offers no such way");
+}
+
+}  // namespace cairn::net

@@ -1,0 +1,139 @@
+#include "common/net/direct/tcp_socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/direct/socket.h"
+
+namespace cairn::net {
+namespace {
+
+constexpr int kBacklog = 512;
+// Of the kernel's look after the other end: after so long without a word, and this often, and so many times.
+constexpr int kLookAfterSeconds = 5, kLookEverySeconds = 5, kLooks = 2;
+// What was sent and is not acknowledged by then has gone nowhere.
+constexpr int kUnacknowledgedMs = (kLookAfterSeconds + kLookEverySeconds * kLooks) * 1000;
+// Bytes in the kernel that have not gone to the network yet: what waits behind them may still change places.
+constexpr int kUnsentBytes = 1 << 20;
+
+void Set(const FileDescriptor& socket, int level, int option, int value) {
+  (void)setsockopt(socket.get(), level, option, &value, sizeof value);  // without it things are only slower
+}
+
+void Tune(const FileDescriptor& socket) {
+  Set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  Set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
+  Set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUnacknowledgedMs);
+  Set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kLookAfterSeconds);
+  Set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kLookEverySeconds);
+  Set(socket, IPPROTO_TCP, TCP_KEEPCNT, kLooks);
+  Set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+absl::StatusOr<Addresses> Resolve(const std::string& host, int port, int flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (const int fault = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found); fault != 0) {
+    return absl::UnavailableError(absl::StrCat(host, ": ", gai_strerror(fault)));
+  }
+  return Addresses(found, freeaddrinfo);
+}
+
+FileDescriptor NewSocket(const addrinfo& address) {
+  return FileDescriptor(
+      socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
+}
+
+absl::StatusOr<TcpListener> Listen(const addrinfo& address) {
+  TcpListener listener = {.socket = NewSocket(address)};
+  if (!listener.socket.valid()) return SystemFailure("a TCP socket");
+  Set(listener.socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.ai_family == AF_INET6) Set(listener.socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  if (bind(listener.socket.get(), address.ai_addr, address.ai_addrlen) != 0 ||
+      listen(listener.socket.get(), kBacklog) != 0 ||
+      getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
+    return SystemFailure("a TCP socket");
+  }
+  listener.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                                                    : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+  return listener;
+}
+
+absl::StatusOr<FileDescriptor> Connect(const addrinfo& address,
+                                       std::chrono::steady_clock::time_point deadline) {
+  FileDescriptor made = NewSocket(address);
+  if (!made.valid()) return SystemFailure("a TCP socket");
+  Tune(made);
+  if (connect(made.get(), address.ai_addr, address.ai_addrlen) == 0) return made;
+  if (errno != EINPROGRESS) return SystemFailure("connecting");
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return absl::DeadlineExceededError("connecting: no answer");
+    pollfd ready = {.fd = made.get(), .events = POLLOUT, .revents = 0};
+    if (poll(&ready, 1, static_cast<int>(left.count())) > 0) break;
+  }
+  int fault = 0;
+  socklen_t length = sizeof fault;
+  if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &fault, &length) != 0) return SystemFailure("connecting");
+  errno = fault;
+  if (fault != 0) return SystemFailure("connecting");
+  return made;
+}
+
+}  // namespace
+
+absl::StatusOr<TcpListener> ListenByTcp(const std::string& host, int port) {
+  absl::Status failure = absl::UnavailableError("no address");
+  const bool all = host == "0.0.0.0" || host == "::";
+  for (const std::string& name : all ? std::vector<std::string>{"::", "0.0.0.0"} : std::vector{host}) {
+    const auto addresses = Resolve(name, port, AI_PASSIVE);
+    if (!addresses.ok()) {
+      failure = addresses.status();
+      continue;
+    }
+    for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+      auto listener = Listen(*address);
+      if (listener.ok()) return listener;
+      failure = listener.status();
+    }
+  }
+  return failure;
+}
+
+absl::StatusOr<FileDescriptor> ConnectByTcp(const std::string& host, int port,
+                                            std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  const auto addresses = Resolve(host, port, 0);
+  if (!addresses.ok()) return addresses.status();
+  absl::Status failure = absl::UnavailableError("no address");
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+    auto made = Connect(*address, deadline);
+    if (made.ok()) return made;
+    failure = made.status();
+  }
+  return failure;
+}
+
+FileDescriptor AcceptByTcp(const FileDescriptor& listener) {
+  FileDescriptor accepted(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (accepted.valid()) Tune(accepted);
+  return accepted;
+}
+
+}  // namespace cairn::net

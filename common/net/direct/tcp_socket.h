@@ -1,0 +1,29 @@
+// TCP sockets for streams between hosts that are in no hands of gRPC's.
+//
+// A connection whose other end, or the way to it, is silently gone ends as one of gRPC's does: after 15 s.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/core/file_descriptor.h"
+
+namespace cairn::net {
+
+struct TcpListener {
+  int port = 0;
+  FileDescriptor socket;
+};
+
+// On `host`, a name or a numeric address, of which 0.0.0.0 and :: mean all that this machine has, of both
+// kinds; `port` 0: any. UNAVAILABLE, saying why.
+absl::StatusOr<TcpListener> ListenByTcp(const std::string& host, int port);
+// Waits for the connection at most `limit`, and for the name as long as the system's resolver does.
+// DEADLINE_EXCEEDED, or UNAVAILABLE, saying why.
+absl::StatusOr<FileDescriptor> ConnectByTcp(const std::string& host, int port,
+                                            std::chrono::milliseconds limit);
+// The next connection that waits; none when there is none, or no descriptor for it. Does not block.
+FileDescriptor AcceptByTcp(const FileDescriptor& listener);
+
+}  // namespace cairn::net
