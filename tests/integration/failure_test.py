@@ -202,19 +202,20 @@ class LossTest(IntegrationTest):
 class BrokenConnectionTest(IntegrationTest):
     LINES = ["^ 3/32 - ", "^11/32 - ", "^24/32 - "]
 
-    def summary_of(self, *flags, cut_at=(), behind_relay=1):
-        """Of a training with one ps behind a relay that breaks all its connections when the chief is at these lines."""
+    def summary_of(self, *flags, cut_at=(), behind_relay=1, transport="tcp"):
+        """Of a training with one ps behind relays that break all its connections when the chief is at these lines."""
         cluster = Cluster(self, ps=2, workers=2)
         port = reserve_port(self)
-        relay = Relay(self, port)
-        cluster.addresses["ps"][behind_relay] = f"127.0.0.1:{relay.port}"
-        tasks = [cluster.start("ps", index, *([f"--listen=127.0.0.1:{port}"] if index == behind_relay else []))
-                 for index in (0, 1)]
+        relays = {"grpc": Relay(self, port, host="127.0.0.2"), "tcp": Relay(self, host="127.0.0.2")}
+        cluster.addresses["ps"][behind_relay] = f"127.0.0.2:{relays['grpc'].port}"
+        listens = [f"--listen=127.0.0.1:{port}", f"--data_port={relays['tcp'].port}"]
+        tasks = [cluster.start("ps", index, *(listens if index == behind_relay else [])) for index in (0, 1)]
         tasks += [cluster.start("worker", index, "--model", CNN, "--summary=summary.json", "--display_every=1",
-                                "--transport=tcp", *flags) for index in (0, 1)]
+                                f"--transport={transport}", *flags) for index in (0, 1)]
         for line in cut_at:
             self.assert_says(tasks[2], line)
-            self.assertGreater(relay.cut(), 0)
+            broken = {name: relay.cut() for name, relay in relays.items()}
+            self.assertGreater(broken[transport], 0)
         self.assert_exit(DONE, *tasks)
         return read_summary(self.directory / "summary.json")
 
@@ -223,6 +224,8 @@ class BrokenConnectionTest(IntegrationTest):
         broken = self.summary_of("--sync_replicas", "--train_steps=40", cut_at=self.LINES)
         self.assertEqual(broken["gradients_accepted"], 80)
         self.assertEqual(broken["parameters_sha256"], whole["parameters_sha256"])
+        by_grpc = self.summary_of("--sync_replicas", "--train_steps=40", cut_at=self.LINES, transport="grpc")
+        self.assertEqual(by_grpc["parameters_sha256"], whole["parameters_sha256"])
 
     def test_those_between_servers_too_while_they_exchange_norms(self):
         flags = ["--sync_replicas", "--train_steps=40", "--global_clipnorm=0.1", "--optimizer=lamb"]

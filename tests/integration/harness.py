@@ -265,12 +265,13 @@ def reserve_port(test):
 class Relay:
     """A TCP port that passes everything on to another one, until cut() breaks all its connections."""
 
-    def __init__(self, test, to_port):
-        self._to_port = to_port
+    def __init__(self, test, to_port=None, host="127.0.0.1"):
+        """To 127.0.0.1, and there by default to the port of the same number."""
         self._lock = threading.Lock()
         self._sockets = set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((host, 0))
         self.port = self._listener.getsockname()[1]
+        self._to_port = to_port or self.port
         threading.Thread(target=self._accept, daemon=True).start()
         test.addCleanup(self._close)
 

@@ -1,13 +1,14 @@
-"""Gradients and values over TCP, Unix sockets and shared memory: chosen without being told, the same bits on each, and
+"""Gradients and values over gRPC, TCP, Unix sockets and shared memory: chosen without being told, the same bits on each, and
 nothing left of any when a task is killed."""
 
 import os
 import signal
+import socket
 import subprocess
 
 from harness import (DONE, MLP, REPOSITORY, TIME_LIMIT, Cluster, IntegrationTest, main, read_summary)
 
-BY = {"tcp": "by gRPC", "unix": "by a Unix socket", "shm": "by shared memory"}
+BY = {"grpc": "by gRPC", "tcp": "by TCP", "unix": "by a Unix socket", "shm": "by shared memory"}
 
 
 def shared_memory_of(pid):
@@ -37,7 +38,7 @@ class TransportTest(IntegrationTest):
         self.assertEqual(len(digests), 1, digests)
 
     def test_shared_memory_is_chosen_where_it_can_be_had_and_what_the_servers_allow_where_not(self):
-        for allowed, by in (("auto", BY["shm"]), ("unix", BY["unix"]), ("tcp", BY["tcp"])):
+        for allowed, by in (("auto", BY["shm"]), ("unix", BY["unix"]), ("tcp", BY["tcp"]), ("grpc", BY["grpc"])):
             _, tasks = self.start_job(ps=[f"--transport={allowed}"])
             self.assert_says(tasks["worker/0"], by)
             self.assert_exit(DONE, *tasks.values())
@@ -48,8 +49,15 @@ class TransportTest(IntegrationTest):
                        stdout=subprocess.DEVNULL)
         tls = [f"--tls_cert={certs}/cert.pem", f"--tls_key={certs}/key.pem", f"--tls_ca={certs}/ca.pem"]
         _, tasks = self.start_job("--transport=shm", *tls, ps=tls)
-        self.assert_says(tasks["worker/0"], BY["tcp"])
+        self.assert_says(tasks["worker/0"], BY["grpc"])
         self.assert_exit(DONE, *tasks.values())
+
+    def test_a_port_for_data_that_another_process_has_leaves_grpc(self):
+        with socket.create_server(("0.0.0.0", 0)) as taken:
+            _, tasks = self.start_job("--transport=tcp", ps=[f"--data_port={taken.getsockname()[1]}"])
+            self.assert_says(tasks["ps/0"], "no port for gradients and values: a TCP socket: Address already in use")
+            self.assert_says(tasks["worker/0"], BY["grpc"])
+            self.assert_exit(DONE, *tasks.values())
 
     def test_a_killed_worker_leaves_no_memory_behind(self):
         _, tasks = self.start_job("--lease=1", "--display_every=1", steps=100000)

@@ -140,6 +140,7 @@ void DirectStream::Run() {
     if (status.ok()) status = Wait(&readable);
   }
   // A client that cannot send may still learn why.
+  unread_ = true;
   for (absl::Status said; !server_ && absl::IsUnavailable(status) && said.ok() && unread_;) {
     said = Receive();
     if (!said.ok()) status = said;

@@ -22,7 +22,7 @@ constexpr int kLookAfterSeconds = 5, kLookEverySeconds = 5, kLooks = 2;
 // What was sent and is not acknowledged by then has gone nowhere.
 constexpr int kUnacknowledgedMs = (kLookAfterSeconds + kLookEverySeconds * kLooks) * 1000;
 // Bytes in the kernel that have not gone to the network yet: what waits behind them may still change places.
-constexpr int kUnsentBytes = 1 << 20;
+constexpr int kUnsentBytes = 512 << 10;
 
 void Set(const FileDescriptor& socket, int level, int option, int value) {
   (void)setsockopt(socket.get(), level, option, &value, sizeof value);  // without it things are only slower
