@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
 #include "common/net/frame.h"
@@ -26,6 +28,10 @@ class Accumulator {
   // values, or repeats elements that have already come; RESOURCE_EXHAUSTED when the pool has no buffer.
   absl::Status Add(const v1::Chunk& chunk, net::Payload payload);
 
+  // Where the elements of such a chunk, as float32, are put if the next Add() is of it: its payload may lie
+  // there already. Empty where Add() would refuse it.
+  absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count);
+
   // What the last Add() brought; and where all that has come is.
   const std::pair<int64_t, int64_t>& last() const { return last_; }
   std::shared_ptr<const AlignedBuffer> buffer() const { return buffer_; }
@@ -40,6 +46,12 @@ class Accumulator {
   std::shared_ptr<const AlignedBuffer> Take() { return std::move(buffer_); }
 
  private:
+  // The runs before and after [offset, offset + count), of which nothing has come; else an error.
+  struct Neighbours {
+    std::map<int64_t, int64_t>::iterator before, after;
+  };
+  absl::StatusOr<Neighbours> FindRoom(int64_t offset, int64_t count);
+
   BufferPool& pool_;
   std::shared_ptr<AlignedBuffer> buffer_;
   std::map<int64_t, int64_t> runs_;  // disjoint, not touching

@@ -274,6 +274,16 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
       });
 }
 
+absl::Span<char> Session::PlaceFor(const v1::ClientHeader& header, size_t bytes) {
+  const auto found = open_.find(header.request_id());
+  if (!header.has_chunk() || found == open_.end() || bytes == 0 || bytes % sizeof(float) != 0) return {};
+  const Open& open = found->second;
+  if (!open.failure.ok() || open.push == nullptr) return {};
+  const auto count = static_cast<int64_t>(bytes / sizeof(float));
+  const absl::Span<float> place = open.push->PlaceFor(header.chunk(), count);
+  return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
+}
+
 absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::Payload payload) {
   const auto found = open_.find(request_id);
   if (found == open_.end()) {

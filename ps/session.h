@@ -47,6 +47,9 @@ class Session {
   // INVALID_ARGUMENT or RESOURCE_EXHAUSTED for a frame that breaks the protocol: the stream must end with it.
   // Requests that fail are answered by their `done` instead.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
+  // Where the payload of `bytes` is to be put if OnFrame() is called next, and with this header; empty:
+  // anywhere.
+  absl::Span<char> PlaceFor(const v1::ClientHeader& header, size_t bytes);
 
  private:
   // A request whose chunks are arriving.

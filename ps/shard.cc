@@ -63,6 +63,10 @@ absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
   return absl::OkStatus();
 }
 
+absl::Span<float> OpenPush::PlaceFor(const v1::Chunk& chunk, int64_t count) {
+  return discard_ ? absl::Span<float>() : accumulator_.PlaceFor(chunk, count);
+}
+
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
   Pass("push");
   bool discard = request.gradient.examples == 0;

@@ -90,6 +90,8 @@ class OpenPush {
 
   // As Accumulator::Add(). The chunks of a push that was seen before are not kept.
   absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload);
+  // As Accumulator::PlaceFor().
+  absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count);
 
  private:
   friend class Shard;

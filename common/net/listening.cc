@@ -31,6 +31,7 @@ DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const s
     LogWarning(clients, " of other hosts come by gRPC, which is slower: no port for gradients and values: ",
                tcp.status().message());
   }
+  if (tcp.ok()) LogInfo("gradients and values of other hosts come to port ", tcp->port);
   return DirectListeners(local.ok() ? *std::move(local) : LocalListener(),
                          tcp.ok() ? *std::move(tcp) : TcpListener());
 }

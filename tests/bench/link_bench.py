@@ -2,7 +2,7 @@
 """Clusters on links of a given rate: what they reach of what the links allow, and what `cairn plan` said before.
 
     tests/bench/link_bench.py MODEL DATA_DIR [--bin build/release/bin] [--link 100Mbit] [--clusters 1x1,1x2,2x2,2x4]
-                              [--batch_size 8] [--steps 12] [--rounds 3] [--wire_dtype bfloat16]
+                              [--batch_size 8] [--steps 12] [--rounds 3] [--wire_dtype bfloat16] [--transport tcp] [--trace DIR]
 
 Each task of a cluster (PSxWORKERS; 0xWORKERS is all-reduce, without servers) runs in a network namespace of its own, on a bridge; `tc` holds every link to the rate, each
 way. Needs root, iproute2 and a kernel with tbf. The computation of a step is measured first, with as many workers at a time as the
@@ -11,7 +11,8 @@ adds to a run of --first_steps, so that neither the first round nor the end coun
 and as measured, their ratio, the step over the larger of computation and bytes / rate of the busiest link one way, and that link's
 goodput, both ways together, as a ratio of its rate. "of raw TCP" is the step over the larger of computation and what raw_tcp.py, between
 two such namespaces, takes for the busiest link's bytes, both ways at once. With --wire_dtype each cluster also runs with numbers of that type, in turn;
-the last column is how many times as many steps it makes.
+the last column is how many times as many steps it makes. With --trace each task leaves there the timeline of the last run's --steps, for `cairn trace merge`
+and `show`.
 """
 
 import argparse
@@ -92,7 +93,10 @@ def run_seconds(options, steps, servers, workers, wire_dtype="float32"):
             for name in names:
                 job, index = name.rstrip("0123456789"), name[len(name.rstrip("0123456789")):]
                 command = ["ip", "netns", "exec", f"{NAME}-{name}", program(options, f"cairn-{job}"), "--cluster", file,
-                           f"--job_name={job}", f"--task_index={index}", "--transport=tcp"]
+                           f"--job_name={job}", f"--task_index={index}", f"--transport={options.transport}"]
+                if options.trace and steps > options.first_steps:
+                    timeline = os.path.join(os.path.abspath(options.trace), f"{servers}x{workers}-{name}.json")
+                    command += [f"--trace_file={timeline}", f"--trace_steps={options.first_steps + 1}:{steps}"]
                 if job == "worker":
                     command += ["--model", os.path.abspath(options.model), "--data_dir", os.path.abspath(options.data_dir),
                                 f"--batch_size={options.batch_size}", "--threads=1", "--novalidation", f"--train_steps={steps}"]
@@ -156,6 +160,8 @@ def main():
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--first_steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--transport", choices=["tcp", "grpc"], default="tcp")
+    parser.add_argument("--trace")
     parser.add_argument("--wire_dtype", choices=["bfloat16", "float16"])
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and the namespaces go

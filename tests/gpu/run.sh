@@ -131,39 +131,30 @@ has() {
   return 1
 }
 
-run_conformance() {
-  local log=$out/conformance.log status count
-  has conformance conformance_test || return
-  limited 200 "${ours[@]}" "$build/bin/conformance_test" --gtest_filter='*gpu_*' >"$log" 2>&1
-  status=$?
-  count=$(grep -c '^\[       OK \]' "$log")
-  if [[ $status -eq 0 && $count -gt 0 ]]; then
-    report conformance passed "$count tests"
-  elif [[ $status -eq 0 ]]; then
-    report conformance failed "no test found the card"
-  else
-    grep -E '^\[  FAILED  \]' "$log" | awk '!seen[$4]++' | head -n 40
-    tail -n 3 "$log"
-    report conformance failed "$(why $status), $count tests passed, $(grep -c '^\[  FAILED  \].*ms)$' "$log") did not"
-  fi
-}
-
-# What two cards do together; the tests themselves say what they lack.
-run_nccl() {
-  local log=$out/nccl.log status count
-  has nccl conformance_test || return
-  limited 100 "${ours[@]}" "$build/bin/conformance_test" --gtest_filter='TwoDevices.*/two_gpus' >"$log" 2>&1
+# run_tests PART SECONDS FILTER [skipped]: with the last word no test that ran means that the card, or a second one, is lacking, as
+# the tests themselves say.
+run_tests() {
+  local part=$1 log=$out/$1.log status count
+  has "$part" conformance_test || return
+  limited "$2" "${ours[@]}" "$build/bin/conformance_test" --gtest_filter="$3" >"$log" 2>&1
   status=$?
   count=$(grep -c '^\[       OK \]' "$log")
   if [[ $status -ne 0 ]]; then
     grep -E -B 8 '^\[  FAILED  \].*ms\)$' "$log" | head -n 60
-    report nccl failed "$(why $status), $count tests passed"
-  elif [[ $count -eq 0 ]]; then
-    report nccl skipped "$(grep -m 1 -E 'needed: ' "$log" || echo 'no test of two cards was found')"
+    tail -n 3 "$log"
+    report "$part" failed "$(why $status), $count tests passed, $(grep -c '^\[  FAILED  \].*ms)$' "$log") did not"
+  elif [[ $count -gt 0 ]]; then
+    report "$part" passed "$count tests"
+  elif [[ ${4:-} == skipped ]]; then
+    report "$part" skipped "$(grep -m 1 -E 'needed: ' "$log" || echo 'no test was found')"
   else
-    report nccl passed "$count tests"
+    report "$part" failed "no test found the card"
   fi
 }
+
+run_conformance() { run_tests conformance 200 '*gpu_*'; }
+# What two cards do together.
+run_nccl() { run_tests nccl 100 'TwoDevices.*/two_gpus' skipped; }
 
 # run_sanitizer TOOL SECONDS OPTIONS...: over as many of the tests as the time allows, in an order that mixes the suites;
 # of the precisions those that differ most in their kernels.

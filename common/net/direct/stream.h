@@ -46,6 +46,9 @@ class DirectReceiver {
   // The server's end, once, before the first message: the client's Options::part. A status that is not OK
   // sends it away.
   virtual absl::Status OnGreeting(int64_t /*part*/) { return absl::OkStatus(); }
+  // Where the payload of `bytes` that follows this header on the socket is to be put, so that it need not be
+  // copied: OnMessage(), the next call, has it there. Empty: anywhere.
+  virtual absl::Span<char> PlaceFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
   // Both are valid during the call. A status that is not OK ends the stream, and the other end is told.
   virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
   // The last call: why the stream has ended. CANCELLED when this end closed it, UNAVAILABLE when the other
@@ -139,6 +142,7 @@ class DirectStream {
 
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
+  void FindPlace(const DirectPrologue& prologue, absl::Span<const char> front);
   absl::Status Deliver(const DirectPrologue& prologue, absl::Span<const char> front);
   absl::Status DeliverLent(const DirectPrologue& prologue, absl::Span<const char> front);
   absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -165,7 +169,8 @@ class DirectStream {
   // The stream's thread's. What has been received and not taken apart yet: [in_begin_, in_end_) of in_.
   std::vector<char> in_;
   size_t in_begin_ = 0, in_end_ = 0;
-  std::vector<char> payload_;  // of a message that comes over the socket
+  std::vector<char> payload_;  // of a message that comes over the socket, where it has no better place_
+  absl::Span<char> place_;
   size_t payload_got_ = 0;
   uint64_t borrowed_ = 0;  // lent messages read, of which the other end has not been told
   bool unread_ = true;     // there may be more to receive than poll() knows

@@ -87,19 +87,19 @@ absl::Status DirectStream::Receive() {
     }
     if (prologue.kind == DirectPrologue::kInline && prologue.payload_bytes > 0) {
       // The header stays in in_ until its payload is whole; what follows it there is the payload's beginning.
-      payload_.resize(std::max<size_t>(payload_.size(), prologue.payload_bytes));
+      if (payload_got_ == 0) FindPlace(prologue, front);
       const size_t here = std::min(in_end_ - in_begin_ - needed, prologue.payload_bytes - payload_got_);
       if (here > 0) {
-        std::memcpy(payload_.data() + payload_got_, in_.data() + in_begin_ + needed, here);
+        std::memcpy(place_.data() + payload_got_, in_.data() + in_begin_ + needed, here);
         std::memmove(in_.data() + in_begin_ + needed, in_.data() + in_begin_ + needed + here,
                      in_end_ - in_begin_ - needed - here);
         in_end_ -= here;
         payload_got_ += here;
       }
       if (payload_got_ < prologue.payload_bytes) {
-        CAIRN_ASSIGN_OR_RETURN(const bool more,
-                               ReceiveInto(payload_.data() + payload_got_,
-                                           prologue.payload_bytes - payload_got_, &payload_got_));
+        CAIRN_ASSIGN_OR_RETURN(
+            const bool more,
+            ReceiveInto(place_.data() + payload_got_, prologue.payload_bytes - payload_got_, &payload_got_));
         if (!more) return absl::OkStatus();
         continue;
       }
@@ -114,6 +114,14 @@ absl::Status DirectStream::Receive() {
   return absl::OkStatus();
 }
 
+// Where a payload from the socket is put together.
+void DirectStream::FindPlace(const DirectPrologue& prologue, absl::Span<const char> front) {
+  place_ = receiver_.PlaceFor(front.first(prologue.header_bytes), prologue.payload_bytes);
+  if (place_.size() == prologue.payload_bytes) return;
+  payload_.resize(std::max<size_t>(payload_.size(), prologue.payload_bytes));
+  place_ = absl::MakeSpan(payload_);
+}
+
 absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<const char> front) {
   if (prologue.kind == DirectPrologue::kLent && peer_ != nullptr) return DeliverLent(prologue, front);
   if (prologue.kind == DirectPrologue::kBorrowed) return TakeBack(prologue.position);
@@ -123,7 +131,7 @@ absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<co
   }
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
   if (prologue.kind == DirectPrologue::kInline) {
-    const absl::Span<const char> run(payload_.data(), prologue.payload_bytes);
+    const absl::Span<const char> run = place_.first(prologue.payload_bytes);
     return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
   }
   if (prologue.kind != DirectPrologue::kInRing || reader_ == nullptr) {

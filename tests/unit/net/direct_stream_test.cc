@@ -31,6 +31,10 @@ class Receiver final : public DirectReceiver {
     changed_.NotifyAll();
     while (!open_) changed_.Wait(mutex_);  // the test opens it
     std::string bytes(static_cast<size_t>(PayloadBytes(payload)), '\0');
+    if (!place_.empty() && payload.lent() == nullptr && payload.runs().size() == 1 &&
+        payload.runs()[0].data() == place_.data()) {
+      ++in_place_;
+    }
     CAIRN_RETURN_IF_ERROR(CopyPayload(payload, bytes.data()));
     if (payload.lent() != nullptr) ++lent_;
     messages_.emplace_back(std::string(header.begin(), header.end()), std::move(bytes));
@@ -43,6 +47,20 @@ class Receiver final : public DirectReceiver {
     changed_.NotifyAll();
   }
 
+  absl::Span<char> PlaceFor(absl::Span<const char>, size_t bytes) override {
+    MutexLock lock(mutex_);
+    return absl::MakeSpan(place_).first(std::min(bytes, place_.size()));
+  }
+
+  // What comes over the socket is to be put here where it has exactly the room that it needs, or more.
+  void Offer(size_t bytes) {
+    MutexLock lock(mutex_);
+    place_.resize(bytes);
+  }
+  int in_place() const {
+    MutexLock lock(mutex_);
+    return in_place_;
+  }
   void StandStill() {
     MutexLock lock(mutex_);
     open_ = false;
@@ -90,6 +108,8 @@ class Receiver final : public DirectReceiver {
   CondVar changed_;
   int begun_ ABSL_GUARDED_BY(mutex_) = 0;
   int lent_ ABSL_GUARDED_BY(mutex_) = 0;
+  int in_place_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<char> place_ ABSL_GUARDED_BY(mutex_);
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status answer_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, std::string>> messages_ ABSL_GUARDED_BY(mutex_);
@@ -186,6 +206,23 @@ TEST_P(DirectStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) 
     }
   }
   EXPECT_EQ(at_server_.lent() > 0, GetParam() == Over::kLending);
+}
+
+TEST_P(DirectStreamTest, WhatComesOverTheSocketIsPutWhereItsReceiverWantsIt) {
+  Start();
+  at_server_.Offer(12000);
+  const std::vector<size_t> sizes = {3000, 1, 3000, 3001, 0, 3000};  // one has no room there
+  for (const size_t size : sizes) {
+    const auto numbers = Numbers(size, static_cast<float>(size));
+    const absl::Span<const float> run = *numbers;
+    client_->Send(std::to_string(size), {&run, 1}, numbers);
+  }
+  const auto got = at_server_.Await(sizes.size());
+  ASSERT_EQ(got.size(), sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_TRUE(got[i].second == TextOf(*Numbers(sizes[i], static_cast<float>(sizes[i])))) << i;
+  }
+  EXPECT_EQ(at_server_.in_place(), 4);
 }
 
 TEST_P(DirectStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {

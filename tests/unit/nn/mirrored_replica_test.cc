@@ -40,6 +40,23 @@ class MirroredReplicaTest : public testing::Test {
     log_.fault = fault;
   }
 
+  // Of the MLP over two devices.
+  void ExpectAFaultThenAStep(Replica& mirrored) {
+    Examples examples(*model_, 6);
+    const std::vector<float> parameters = model_->InitialParameters(1);
+    examples.labels()[4] = 9;
+    std::vector<float> gradients(parameters.size());
+    const auto status =
+        mirrored.ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {})
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("from example 3 on: label 9 of example 1"));
+    EXPECT_EQ(UnderWay(), 0) << "a sum still reads what the next step writes";
+    examples.labels()[4] = 0;
+    ExpectSameStep(RunStep(mirrored, *model_, parameters, examples.Batch()),
+                   RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
+  }
+
   std::unique_ptr<Model> model_;
   const std::unique_ptr<kernels::Device> device_ = kernels::CreateCpuDevice(0, 1).value();
   kernels::FakeDeviceGroup::Log log_;
@@ -143,20 +160,9 @@ TEST_F(MirroredReplicaTest, ABatchWithoutExamplesHasZeroGradientsAndIsAnnounced)
 }
 
 TEST_F(MirroredReplicaTest, AFaultOnOneDeviceIsToldAndTheNextStepWorks) {
-  Load(kMlp);
   const Devices devices("nn");
-  const auto mirrored = Over(devices);
-  Examples examples(*model_, 6);
-  const std::vector<float> parameters = model_->InitialParameters(1);
-  examples.labels()[4] = 9;
-  std::vector<float> gradients(parameters.size());
-  const auto status =
-      mirrored->ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("from example 3 on: label 9 of example 1"));
-  examples.labels()[4] = 0;
-  ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Batch()),
-                 RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
+  Load(kMlp);
+  ExpectAFaultThenAStep(*Over(devices));
 }
 
 class MirroredOverGroup : public MirroredReplicaTest, public testing::WithParamInterface<const char*> {};
@@ -227,20 +233,9 @@ TEST_F(MirroredReplicaTest, AGroupThatFailsEndsTheStepAndNothingIsAnnounced) {
 }
 
 TEST_F(MirroredReplicaTest, AFaultOnOneDeviceOfAGroupIsToldAndTheNextStepWorks) {
-  Load(kMlp);
   const Devices devices("ff");
-  const auto mirrored = OverGroup(devices);
-  Examples examples(*model_, 6);
-  const std::vector<float> parameters = model_->InitialParameters(1);
-  examples.labels()[4] = 9;
-  std::vector<float> gradients(parameters.size());
-  const auto status =
-      mirrored->ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {}).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("from example 3 on: label 9 of example 1"));
-  EXPECT_EQ(UnderWay(), 0) << "a sum still reads what the next step writes";
-  examples.labels()[4] = 0;
-  ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Batch()),
-                 RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
+  Load(kMlp);
+  ExpectAFaultThenAStep(*OverGroup(devices));
 }
 
 }  // namespace

@@ -49,6 +49,26 @@ TEST_F(AccumulatorTest, ElementsThatCameBeforeAreRefusedWithoutEffect) {
   EXPECT_THAT(accumulator_.Take()->span().subspan(3, 3), ElementsAre(3, 4, 5));
 }
 
+TEST_F(AccumulatorTest, WhatLiesInItsPlaceAlreadyIsOnlyCounted) {
+  const absl::Span<float> place = accumulator_.PlaceFor(At(3), 2);
+  ASSERT_EQ(place.size(), 2u);
+  place[0] = 3, place[1] = 4;
+  const absl::Span<const char> run(reinterpret_cast<const char*>(place.data()), 2 * sizeof(float));
+  EXPECT_EQ(accumulator_.received(), 0);
+  ASSERT_TRUE(accumulator_.Add(At(3), {&run, 1}).ok());
+  EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(3, 5)));
+  EXPECT_THAT(accumulator_.Take()->span().subspan(3, 2), ElementsAre(3, 4));
+}
+
+TEST_F(AccumulatorTest, WhatWouldBeRefusedHasNoPlace) {
+  ASSERT_TRUE(accumulator_.Add(At(3), Bytes({3, 4, 5})).ok());
+  for (int64_t offset : {-1, 2, 3, 5, 9, 10}) EXPECT_TRUE(accumulator_.PlaceFor(At(offset), 2).empty());
+  v1::Chunk encoded = At(0);
+  encoded.set_encoding(v1::ENCODING_BFLOAT16);
+  EXPECT_TRUE(accumulator_.PlaceFor(encoded, 2).empty());
+  EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(3, 6)));
+}
+
 TEST_F(AccumulatorTest, ChunksOutsideTheValuesAreRefused) {
   const int64_t most = std::numeric_limits<int64_t>::max();
   for (int64_t offset : {int64_t{-1}, int64_t{9}, int64_t{10}, most, -most}) {

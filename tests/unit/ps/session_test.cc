@@ -109,6 +109,22 @@ TEST_F(SessionTest, APushIsAnsweredWithTheValuesThatItLeft) {
   EXPECT_THAT(sink_->values, ElementsAre(9, 18));
 }
 
+TEST_F(SessionTest, OnlyTheChunksOfAnOpenPushHaveAPlace) {
+  v1::ClientHeader chunk = Header(1);
+  chunk.mutable_chunk()->set_offset(1);
+  EXPECT_TRUE(session_.PlaceFor(chunk, 4).empty());
+  ASSERT_TRUE(BeginPush(1).ok());
+  EXPECT_EQ(session_.PlaceFor(chunk, 4).size(), 4u);
+  EXPECT_TRUE(session_.PlaceFor(chunk, 0).empty());
+  EXPECT_TRUE(session_.PlaceFor(chunk, 5).empty());
+  EXPECT_TRUE(session_.PlaceFor(chunk, 8).empty());
+  EXPECT_TRUE(session_.PlaceFor(PushHeader(1), 4).empty());
+  ASSERT_TRUE(Chunk(1, 0, {1, 2}).ok());
+  EXPECT_TRUE(session_.PlaceFor(chunk, 4).empty());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_TRUE(session_.PlaceFor(chunk, 4).empty());
+}
+
 TEST_F(SessionTest, APushAndItsAnswerMayTravelIn16Bits) {
   v1::ClientHeader push = PushHeader(1);
   push.mutable_push()->set_values_encoding(v1::ENCODING_BFLOAT16);
