@@ -26,8 +26,17 @@ socklen_t AddressOf(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
 }
 
+// Of a socket, as far as the system lets us: with less room than a piece takes, the two ends wait for each
+// other within each.
+void MakeRoom(const FileDescriptor& socket) {
+  constexpr int kBytes = 512 << 10;
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kBytes, sizeof kBytes);
+}
+
 FileDescriptor NewSocket() {
-  return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  FileDescriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (made.valid()) MakeRoom(made);
+  return made;
 }
 
 }  // namespace
@@ -68,7 +77,9 @@ absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name) {
 }
 
 FileDescriptor AcceptLocally(const FileDescriptor& listener) {
-  return FileDescriptor(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  FileDescriptor accepted(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (accepted.valid()) MakeRoom(accepted);
+  return accepted;
 }
 
 absl::Status SendPassing(const FileDescriptor& socket, absl::Span<const char> bytes,
