@@ -139,4 +139,10 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateCudaGroup(absl::Span<const in
   return backend->create_group(indices);
 }
 
+absl::StatusOr<std::unique_ptr<PeerDevice>> CreateCudaPeer(int index) {
+  CAIRN_ASSIGN_OR_RETURN(const CudaBackend* const backend, Backend());
+  CAIRN_RETURN_IF_ERROR(CheckIndex(*backend, index));
+  return backend->create_peer(index);
+}
+
 }  // namespace cairn::kernels

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "kernels/device.h"
 #include "kernels/device_group.h"
+#include "kernels/peer_group.h"
 
 namespace cairn::kernels {
 
@@ -58,6 +59,7 @@ struct CudaBackend {
   // Sets up the device, which takes time and some of its memory.
   absl::StatusOr<CudaDeviceInfo> (*describe_device)(int index) = nullptr;
   absl::StatusOr<std::unique_ptr<DeviceGroup>> (*create_group)(absl::Span<const int> indices) = nullptr;
+  absl::StatusOr<std::unique_ptr<PeerDevice>> (*create_peer)(int index) = nullptr;
 };
 inline constexpr char kCudaBackendSymbol[] = "cairn_cuda_backend";  // const CudaBackend* (), extern "C"
 
@@ -73,6 +75,9 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& opti
 // a few numbers on trial. NOT_FOUND where there is no NCCL; FAILED_PRECONDITION, INTERNAL or
 // DEADLINE_EXCEEDED, after half a minute, where what is there does not work.
 absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateCudaGroup(absl::Span<const int> indices);
+// This device for sums with those of other processes. NOT_FOUND where there is no NCCL; FAILED_PRECONDITION
+// where what is there cannot be used.
+absl::StatusOr<std::unique_ptr<PeerDevice>> CreateCudaPeer(int index);
 
 // The first of `paths` that is there; one without a slash is looked for by the system. Stays open for good.
 absl::StatusOr<const CudaBackend*> OpenCudaBackend(absl::Span<const std::string> paths);

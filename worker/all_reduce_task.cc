@@ -35,6 +35,12 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
     CAIRN_ASSIGN_OR_RETURN(right, MakePeer(address, args.tls, args.options.transport));
     direct = ListenDirectly(args.cluster, args.tls, args.listen, args.options.transport);
   }
+  // NCCL's own connections are open to whoever listens.
+  kernels::PeerDevice* const device = args.tls.any() ? nullptr : args.device;
+  if (device != args.device) {
+    LogInfo("gradients go round the ring: ", args.device->library(),
+            " does not encrypt them, and TLS is asked for");
+  }
   std::unique_ptr<AllReduceTask> task(new AllReduceTask(std::clamp(args.threads, 1, kMostUpdating)));
   CAIRN_ASSIGN_OR_RETURN(
       task->exchange_,
@@ -49,7 +55,9 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                        .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
                                        .step_timeout = FromSeconds(args.options.step_timeout_seconds),
                                        .say = [](const std::string& text) { LogWarning(text); },
-                                       .crew = &task->crew_},
+                                       .crew = &task->crew_,
+                                       .device = device,
+                                       .links_notice = FromSeconds(args.job.lease_seconds() + 1)},
                                       std::move(right)));
   if (trainers.size() > 1) {
     CAIRN_ASSIGN_OR_RETURN(task->listener_, PeerListener::Start(task->exchange_->host(), std::move(direct),

@@ -29,6 +29,7 @@ class AllReduceTask {
     const ListenFlags& listen;
     int worker;  // position among the trainers
     int threads;
+    kernels::PeerDevice* device;  // this worker's, where it adds up with others'; else null
   };
   // INVALID_ARGUMENT when the address cannot be had, or the optimizer is none.
   static absl::StatusOr<std::unique_ptr<AllReduceTask>> Start(const Args& args);

@@ -159,7 +159,19 @@ class Maker {
     compute_.placement = DescribeLayers(model_, placement);
     CAIRN_ASSIGN_OR_RETURN(compute_.replica,
                            nn::Replica::Create(model_, loss_, *compute_.device, {.recorder = trace_}));
+    if (made.type == kGpu && options_.all_reduce() && options_.allreduce == "auto") TakePeer(*made.index);
     return absl::OkStatus();
+  }
+
+  // Whether it is used, all workers decide.
+  void TakePeer(int index) {
+    auto peer = makers_.peer_gpu(index);
+    if (peer.ok()) {
+      compute_.peer = *std::move(peer);
+      return;
+    }
+    auto& told = absl::IsNotFound(peer.status()) ? compute_.remarks : compute_.warnings;
+    told.push_back(absl::StrCat("gradients go round the ring: ", peer.status().message()));
   }
 
   // Of a model that is divided over workers, the devices of this one.

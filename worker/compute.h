@@ -25,8 +25,10 @@ struct Compute {
   std::unique_ptr<kernels::Device> device{};  // where there is one alone: the caller's thread's
   std::vector<std::unique_ptr<nn::DeviceThread>> threads{};  // of several devices
   std::unique_ptr<nn::Replica> replica{};                    // goes first
-  std::string name{};                                        // "/cpu:0", or "/gpu:0,/gpu:1"
-  std::vector<std::string> placement{};                      // --log_device_placement: layer by layer
+  // Of --mode allreduce, where `device` adds up gradients with other workers'; else null.
+  std::unique_ptr<kernels::PeerDevice> peer{};
+  std::string name{};                    // "/cpu:0", or "/gpu:0,/gpu:1"
+  std::vector<std::string> placement{};  // --log_device_placement: layer by layer
   std::vector<std::string> remarks{}, warnings{};
   nn::PipelinePlaces places{};  // of a model that is divided over workers
 };

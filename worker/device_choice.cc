@@ -100,7 +100,8 @@ DeviceMakers TheBackends() {
           .describe_gpu = &kernels::DescribeCudaDevice,
           .make_gpu = &kernels::CreateCudaDevice,
           .make_cpu = &kernels::CreateCpuDevice,
-          .group_gpus = &kernels::CreateCudaGroup};
+          .group_gpus = &kernels::CreateCudaGroup,
+          .peer_gpu = &kernels::CreateCudaPeer};
 }
 
 std::vector<DeviceName> AvailableDevices(const DeviceRequest& request, const DeviceMakers& makers) {

@@ -34,6 +34,8 @@ struct DeviceMakers {
   // Of these GPUs, which there are two or more of: CreateCudaGroup().
   std::function<absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>>(absl::Span<const int> indices)>
       group_gpus;
+  // For sums with other workers' GPUs: CreateCudaPeer().
+  std::function<absl::StatusOr<std::unique_ptr<kernels::PeerDevice>>(int index)> peer_gpu{};
 };
 DeviceMakers TheBackends();
 

@@ -410,6 +410,13 @@ void AddLimits(CLI::App& app, TrainOptions& options) {
   app.add_option(FlagNames("transport"), options.transport,
                  "How gradients and values travel: on this host shm (as auto) or unix; tcp; or only by grpc")
       ->check(OneOf(net::kTransportWords));
+  app.add_option(
+         FlagNames("allreduce"), options.allreduce,
+         "How --mode allreduce adds up gradients: by NCCL where every worker computes on a GPU of its own "
+         "(auto), or around the ring, through the host's memory")
+      ->check(OneOf({"auto", "ring"}))
+      ->capture_default_str()
+      ->group(group);
   app.add_option(FlagNames("step_timeout"), options.step_timeout_seconds,
                  "For the servers' answer to one step")
       ->check(NumberAbove(0))

@@ -132,6 +132,7 @@ struct TrainOptions {
   double connect_timeout_seconds =
       300;                            // --connect_timeout: servers reached, variables ready, workers joined
   std::string transport = "auto";     // --transport auto|shm|unix|tcp|grpc
+  std::string allreduce = "auto";     // --allreduce auto|ring: of --mode allreduce, who adds up gradients
   double step_timeout_seconds = 600;  // --step_timeout: one step's answer from the servers
 };
 

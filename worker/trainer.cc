@@ -260,10 +260,17 @@ absl::Status Trainer::TrainStep() {
   shown_steps_ = std::max(shown_steps_, std::min(batch.index + 1, loader_.batches_per_epoch()));
 
   TraceSpan compute(parts_.trace, TraceLane::kStep, "compute");
-  client.BeginStep(gradients_.span(), view.examples, position_);
+  // Otherwise the mean comes to where they would be.
+  const bool on_host = !client.adds_up_on_device();
+  const absl::Span<float> gradients = on_host ? gradients_.span() : parts_.replica.device_gradients();
+  if (on_host) {
+    client.BeginStep(gradients, view.examples, position_);
+  } else {
+    client.BeginStepOnDevice(gradients, gradients_.span(), view.examples);
+  }
   CAIRN_ASSIGN_OR_RETURN(
       const nn::BatchResult result,
-      parts_.replica.ForwardBackward(client.parameters(), view, gradients_.span(), [&](int variable) {
+      parts_.replica.ForwardBackward(client.parameters(), view, gradients, [&](int variable) {
         client.Announce(variable);
         Pass("announced");
       }));

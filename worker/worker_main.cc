@@ -326,7 +326,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                          .tls = tls,
                                          .listen = listen,
                                          .worker = worker,
-                                         .threads = CoresOf(options, cluster)});
+                                         .threads = CoresOf(options, cluster),
+                                         .device = compute->peer.get()});
     if (!started.ok()) return Failure(started.status());
     ring = *std::move(started);
   } else {

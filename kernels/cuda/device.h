@@ -14,5 +14,6 @@ absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const CudaOptions& options)
 absl::StatusOr<int> CountDevices();
 absl::StatusOr<CudaDeviceInfo> DescribeDevice(int index);
 absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateGroup(absl::Span<const int> indices);
+absl::StatusOr<std::unique_ptr<PeerDevice>> CreatePeer(int index);
 
 }  // namespace cairn::kernels::cuda

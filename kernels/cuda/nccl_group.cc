@@ -12,6 +12,7 @@
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/device_scope.h"
 #include "kernels/cuda/handles.h"
 
 namespace cairn::kernels::cuda {
@@ -25,26 +26,12 @@ TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-// The thread's device is what it was before.
-class DeviceScope {
- public:
-  DeviceScope() { static_cast<void>(cudaGetDevice(&device_)); }
-  ~DeviceScope() { static_cast<void>(cudaSetDevice(device_)); }
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
- private:
-  int device_ = 0;
-};
-
 class NcclGroup final : public DeviceGroup {
  public:
   NcclGroup(const NcclLibrary& nccl, absl::Span<const int> indices, const NcclLimits& limits)
       : nccl_(nccl), limits_(limits) {
     for (const int index : indices) ranks_.push_back({.index = index, .name = absl::StrCat("/gpu:", index)});
-    int version = 0;
-    static_cast<void>(nccl_.get_version(&version));
-    name_ = absl::StrCat("NCCL ", NcclVersionText(version));
+    name_ = NameOf(nccl_);
     who_ = absl::StrCat(name_, " between ", absl::StrJoin(ranks_, ",", [](std::string* to, const Rank& rank) {
                           to->append(rank.name);
                         }));
@@ -140,11 +127,8 @@ class NcclGroup final : public DeviceGroup {
 
   // `rank`: whose call it was; null: nobody's.
   absl::Status Check(ncclResult_t result, const char* call, const Rank* rank) const {
-    if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
-    const char* const why = nccl_.get_last_error(rank == nullptr ? nullptr : rank->comm);
-    return absl::InternalError(absl::StrCat(
-        call, rank == nullptr ? "" : absl::StrCat(" on ", rank->name), ": ", nccl_.get_error_string(result),
-        why == nullptr || *why == '\0' ? "" : ": ", why == nullptr ? "" : why));
+    return rank == nullptr ? CheckNccl(nccl_, result, call, nullptr)
+                           : CheckNccl(nccl_, result, absl::StrCat(call, " on ", rank->name), rank->comm);
   }
 
   // One group of calls: `ask` makes them, up to the first that fails, on all devices. Waits until NCCL has

@@ -25,6 +25,21 @@ std::string NcclVersionText(int version) {
   return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
+std::string NameOf(const NcclLibrary& nccl) {
+  int version = 0;
+  static_cast<void>(nccl.get_version(&version));
+  return absl::StrCat("NCCL ", NcclVersionText(version));
+}
+
+absl::Status CheckNccl(const NcclLibrary& nccl, ncclResult_t result, absl::string_view call,
+                       ncclComm_t comm) {
+  if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
+  const char* const why = nccl.get_last_error(comm);
+  return absl::InternalError(absl::StrCat(call, ": ", nccl.get_error_string(result),
+                                          why == nullptr || *why == '\0' ? "" : ": ",
+                                          why == nullptr ? "" : why));
+}
+
 absl::StatusOr<NcclLibrary> OpenNccl(const std::string& file) {
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -54,6 +69,7 @@ absl::StatusOr<NcclLibrary> OpenNccl(const std::string& file) {
   CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclRedOpCreatePreMulSum", nccl.red_op_create_pre_mul_sum));
   CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclRedOpDestroy", nccl.red_op_destroy));
   CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclReduce", nccl.reduce));
+  CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclAllReduce", nccl.all_reduce));
   return nccl;
 }
 

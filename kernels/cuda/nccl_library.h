@@ -8,7 +8,9 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace cairn::kernels::cuda {
 
@@ -25,6 +27,7 @@ struct NcclLibrary {
   decltype(&ncclRedOpCreatePreMulSum) red_op_create_pre_mul_sum = nullptr;
   decltype(&ncclRedOpDestroy) red_op_destroy = nullptr;
   decltype(&ncclReduce) reduce = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
 };
 
 // `file`: with a path, or a name that the system looks for. It stays open for good. NOT_FOUND where there is
@@ -34,5 +37,11 @@ absl::StatusOr<NcclLibrary> OpenNccl(const std::string& file = "libnccl.so.2");
 
 // "2.28.9" of 22809.
 std::string NcclVersionText(int version);
+// "NCCL 2.28.9"
+std::string NameOf(const NcclLibrary& nccl);
+
+// OK also for what is still in progress; INTERNAL with `call` and NCCL's own words. Null `comm`: the call was
+// nobody's.
+absl::Status CheckNccl(const NcclLibrary& nccl, ncclResult_t result, absl::string_view call, ncclComm_t comm);
 
 }  // namespace cairn::kernels::cuda

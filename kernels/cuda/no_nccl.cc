@@ -1,9 +1,13 @@
-// In the place of nccl_group.cc and nccl_library.cc, in a build that found no nccl.h.
+// In the place of nccl_group.cc, nccl_library.cc and nccl_peers.cc, in a build that found no nccl.h.
 #include "kernels/cuda/device.h"
 
 namespace cairn::kernels::cuda {
 
 absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateGroup(absl::Span<const int> /*indices*/) {
+  return absl::NotFoundError("this build is without NCCL");
+}
+
+absl::StatusOr<std::unique_ptr<PeerDevice>> CreatePeer(int /*index*/) {
   return absl::NotFoundError("this build is without NCCL");
 }
 

@@ -7,6 +7,7 @@ extern "C" __attribute__((visibility("default"))) const cairn::kernels::CudaBack
       .create_device = &cairn::kernels::cuda::CreateDevice,
       .count_devices = &cairn::kernels::cuda::CountDevices,
       .describe_device = &cairn::kernels::cuda::DescribeDevice,
-      .create_group = &cairn::kernels::cuda::CreateGroup};
+      .create_group = &cairn::kernels::cuda::CreateGroup,
+      .create_peer = &cairn::kernels::cuda::CreatePeer};
   return &kBackend;
 }

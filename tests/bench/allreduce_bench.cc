@@ -89,9 +89,10 @@ class CairnRing {
       state.set_run_id("bench");
       state.set_trained(true);
       state.set_has_values(true);
-      CAIRN_ASSIGN_OR_RETURN(const allreduce::Agreement agreed,
-                             workers_[static_cast<size_t>(worker)].member->Form(
-                                 state, std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+      CAIRN_ASSIGN_OR_RETURN(
+          const allreduce::Agreement agreed,
+          workers_[static_cast<size_t>(worker)].member->Form(
+              [&state] { return state; }, std::chrono::steady_clock::now() + std::chrono::seconds(30)));
       workers_[static_cast<size_t>(worker)].ring = agreed.ring;
       return absl::OkStatus();
     });

@@ -35,8 +35,8 @@ const std::vector<Room>& Rooms() {
       {"worker/client", {"common", "proto", "worker/client"}, true},
       // Workers without servers hold the values themselves, and update them as a server does.
       {"worker/allreduce",
-       {"common", "proto", "worker/client", "worker/allreduce", "ps/optim", "ps/variable_store.h",
-        "ps/squares.h", "ps/optimizer_of.h"},
+       {"common", "proto", "kernels/peer_group.h", "worker/client", "worker/allreduce", "ps/optim",
+        "ps/variable_store.h", "ps/squares.h", "ps/optimizer_of.h"},
        true},
       // Workers that a model is divided over reach each other as those of a ring do.
       {"worker/split",

@@ -14,7 +14,7 @@
 
 namespace cairn::kernels {
 
-class FarDevice final : public Device {
+class FarDevice : public Device {
  public:
   FarDevice() : FarDevice(CreateCpuDevice(0, 1).value()) {}
   explicit FarDevice(std::unique_ptr<Device> cpu) : cpu_(std::move(cpu)) {}

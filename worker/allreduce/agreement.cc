@@ -1,10 +1,40 @@
 #include "worker/allreduce/agreement.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace cairn::allreduce {
+namespace {
+
+bool Offers(const v1::RingState& state) {
+  return !state.device_sums().library().empty();
+}
+
+// Why the devices do not add up although some could; empty: no reason.
+std::string WhyRing(const std::vector<v1::RingState>& states, absl::Span<const std::string> names) {
+  std::map<std::string, size_t> workers;  // [device]
+  size_t offer = 0;                       // one that there is
+  while (!Offers(states[offer])) ++offer;
+  for (size_t worker = 0; worker < states.size(); ++worker) {
+    const v1::DeviceSums& sums = states[worker].device_sums();
+    const std::string& library = states[offer].device_sums().library();
+    if (!Offers(states[worker])) {
+      return absl::StrCat(names[offer], " has ", library, ", and ", names[worker],
+                          " has no GPU that adds up with others'");
+    }
+    if (sums.library() != library) {
+      return absl::StrCat(names[offer], " has ", library, ", and ", names[worker], " ", sums.library());
+    }
+    const auto [other, first] = workers.emplace(sums.device(), worker);
+    if (!first) return absl::StrCat(names[other->second], " and ", names[worker], " share a GPU");
+  }
+  return "";
+}
+
+}  // namespace
 
 bool Agreement::Needs(int worker) const {
   const v1::RingState& state = states[static_cast<size_t>(worker)];
@@ -32,6 +62,10 @@ absl::StatusOr<Agreement> Agree(std::vector<v1::RingState> states, absl::Span<co
                        names[static_cast<size_t>(agreement.source)], " of run ", best.run_id()));
     }
     agreement.passes = agreement.passes || agreement.Needs(worker);
+  }
+  if (std::any_of(agreement.states.begin(), agreement.states.end(), Offers)) {
+    agreement.why_ring = WhyRing(agreement.states, names);
+    if (agreement.why_ring.empty()) agreement.library = agreement.states[0].device_sums().library();
   }
   return agreement;
 }

@@ -134,7 +134,7 @@ void Member::Interrupt(const absl::Status& reason) {
 
 // --- Forming ---
 
-absl::StatusOr<Agreement> Member::Form(const v1::RingState& mine, TimePoint deadline) {
+absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& mine, TimePoint deadline) {
   net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));
   for (;;) {
     Retire(std::exchange(outlet_, nullptr));
@@ -143,7 +143,7 @@ absl::StatusOr<Agreement> Member::Form(const v1::RingState& mine, TimePoint dead
       MutexLock lock(mutex_);
       formation = formation_;
     }
-    auto agreement = FormOnce(formation, mine, deadline);
+    auto agreement = FormOnce(formation, mine(), deadline);
     if (agreement.ok() || !absl::IsAborted(agreement.status())) return agreement;
     {
       MutexLock lock(mutex_);
@@ -284,10 +284,12 @@ void Member::AddState(int64_t formation, const v1::RingState& state) {
 
 void Member::Take(Agreement agreement, int64_t formation) {
   agreement.formation = formation;
+  // Of what the devices add up nothing goes round the ring but the records.
+  const bool by_devices = !agreement.library.empty();
   agreement.ring = std::make_shared<Ring>(
       Ring::Options{.worker = options_.worker,
                     .version = agreement.states[static_cast<size_t>(agreement.source)].progress().version(),
-                    .plan = plan_,
+                    .plan = by_devices ? ChunkPlan::Make(0, workers()) : plan_,
                     .variable_begins = variable_begins_},
       [this, formation](const v1::RingHeader& header, net::FloatSpans payload,
                         const std::shared_ptr<const void>& owner) {

@@ -59,15 +59,20 @@ class Member final : public RingHost {
   Member(Options options, std::unique_ptr<RingPeer> right);
   ~Member() override;
 
-  // Forms the ring, again and again until `deadline` while links break. UNAVAILABLE naming who was not
+  // Forms the ring, again and again until `deadline` while links break; asks for what this worker brings each
+  // time. UNAVAILABLE naming who was not
   // reached or has not come; FAILED_PRECONDITION when the neighbours do not fit; what Interrupt() or a worker
   // that failed said.
-  absl::StatusOr<Agreement> Form(const v1::RingState& mine, TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Agreement> Form(const std::function<v1::RingState()>& mine, TimePoint deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // After Form(), where it passes: the source gives its state, the others get it. ABORTED when the formation
   // broke; DEADLINE_EXCEEDED.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> PassState(
       const Agreement& agreement, const std::function<std::shared_ptr<const AlignedBuffer>()>& state,
       TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Ends a formation that this worker cannot go on with: all form the ring anew. ABORTED `why`. Any thread.
+  void GiveUp(int64_t formation, const absl::Status& why) { Break(formation, why); }
 
   // Ends what waits, and what will. Any thread.
   void Interrupt(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);

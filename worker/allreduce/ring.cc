@@ -271,13 +271,39 @@ absl::StatusOr<Ring::Step> Ring::Await(TimePoint deadline) {
             : absl::StrCat("step ", step_, " lacks the workers at positions ", absl::StrJoin(missing, ", ")));
   }
   if (!Done(now)) return failure_;
-  Step step = {.records = {}, .end = now.end, .examples = 0, .mean = nullptr};
-  for (const auto& record : now.records) {
+  return ResultOf(now);
+}
+
+Ring::Step Ring::ResultOf(const Round& round) const {
+  Step step = {.records = {}, .end = round.end};
+  for (const auto& record : round.records) {
     step.records.push_back(*record);
     step.examples += record->examples();
   }
-  if (now.weighed) step.mean = plan_.workers > 1 ? now.sums->data() : now.gradients.data();
+  if (!round.weighed) return step;
+  step.weight = round.weight;
+  step.total = round.total;
+  step.mean = plan_.workers > 1 ? round.sums->data() : round.gradients.data();
   return step;
+}
+
+std::optional<Ring::Step> Ring::Ended() const {
+  CAIRN_CHECK(plan_.chunks.empty());
+  MutexLock lock(mutex_);
+  const Round& now = rounds_[static_cast<size_t>(step_ % 2)];
+  if (!Done(now)) return std::nullopt;
+  return ResultOf(now);
+}
+
+absl::Status Ring::failure() const {
+  MutexLock lock(mutex_);
+  return failure_;
+}
+
+absl::Status Ring::AwaitFailure(TimePoint deadline) const {
+  MutexLock lock(mutex_);
+  while (failure_.ok() && changed_.WaitUntil(mutex_, deadline)) continue;
+  return failure_;
 }
 
 int64_t Ring::step() const {

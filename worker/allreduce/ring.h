@@ -50,6 +50,9 @@ class Ring {
     std::vector<v1::StepRecord> records;  // [worker]
     bool end = false;                     // somebody ended it: there is no mean
     int64_t examples = 0;                 // of all
+    // Of this worker's gradient in the sum, and what the sum is divided by: whole numbers. 0 without
+    // examples, and at the end.
+    float weight = 0, total = 0;
     // Of plan.size elements, until the next step begins. Null without examples, and at the end.
     const float* mean = nullptr;
   };
@@ -64,6 +67,12 @@ class Ring {
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for the end of the step. DEADLINE_EXCEEDED says what is missing; otherwise what Fail() was told.
   absl::StatusOr<Step> Await(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of a ring whose plan is empty, and that so takes round records alone: the step that was begun, once it
+  // has ended.
+  std::optional<Step> Ended() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // What Fail() was told first; OK before. AwaitFailure() waits for it.
+  absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status AwaitFailure(TimePoint deadline) const ABSL_LOCKS_EXCLUDED(mutex_);
   // The last step begun; the version before any.
   int64_t step() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -110,6 +119,7 @@ class Ring {
   void Reset(Round& round, int64_t step) const;
   absl::Status CheckStep(int64_t step, const char* what) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Done(const Round& round) const;
+  Step ResultOf(const Round& round) const;
   void Weigh(Round& round) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Does what can be done with these chunks.
   void Advance(Round& round, size_t first, size_t count) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -121,7 +131,7 @@ class Ring {
   const SendToRight send_;
 
   mutable Mutex mutex_;
-  CondVar changed_;
+  mutable CondVar changed_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   int64_t step_ ABSL_GUARDED_BY(mutex_);  // the last one begun
   // [step % 2]. Which members a thread may use without the lock, the chunks' states say.

@@ -114,22 +114,34 @@ void RingExchange::TakeOver(const v1::RingState& source, const AlignedBuffer* st
   has_values_ = trained_ = true;
 }
 
+v1::RingState RingExchange::Mine() {
+  v1::RingState mine;
+  mine.set_worker(options_.worker);
+  mine.set_run_id(run_id_);
+  mine.set_trained(trained_);
+  mine.set_has_values(has_values_);
+  *mine.mutable_progress() = progress_;
+  mine.mutable_progress()->set_version(version());
+  if (const auto rate = store_.amended_learning_rate()) mine.mutable_progress()->set_learning_rate(*rate);
+  OfferDevice(mine);
+  return mine;
+}
+
 absl::Status RingExchange::Join() {
+  device_sum_ = nullptr;
   const TimePoint deadline = std::chrono::steady_clock::now() + options_.connect_timeout;
   for (;;) {
-    v1::RingState mine;
-    mine.set_worker(options_.worker);
-    mine.set_run_id(run_id_);
-    mine.set_trained(trained_);
-    mine.set_has_values(has_values_);
-    *mine.mutable_progress() = progress_;
-    mine.mutable_progress()->set_version(version());
-    if (const auto rate = store_.amended_learning_rate()) mine.mutable_progress()->set_learning_rate(*rate);
-    CAIRN_ASSIGN_OR_RETURN(const Agreement agreement, member_.Form(mine, deadline));
+    CAIRN_ASSIGN_OR_RETURN(const Agreement agreement, member_.Form([this] { return Mine(); }, deadline));
+    ring_ = agreement.ring;
+    formation_ = agreement.formation;
+    // First: no other's device waits while values are passed.
+    const absl::Status joined = JoinDevices(agreement);
+    if (absl::IsAborted(joined)) continue;  // Form() has the limit
+    CAIRN_RETURN_IF_ERROR(joined);
     std::shared_ptr<const AlignedBuffer> state;
     if (agreement.passes) {
       const auto passed = member_.PassState(agreement, [this] { return State(); }, StepDeadline());
-      if (absl::IsAborted(passed.status())) continue;  // Form() has the limit
+      if (absl::IsAborted(passed.status())) continue;
       CAIRN_RETURN_IF_ERROR(passed.status());
       state = *passed;
     }
@@ -140,7 +152,7 @@ absl::Status RingExchange::Join() {
                  member_.name(agreement.source));
     }
     TakeOver(agreement.states[static_cast<size_t>(agreement.source)], needs ? state.get() : nullptr);
-    ring_ = agreement.ring;
+    TellHow(agreement);
     break;
   }
   if (version() < options_.job.final_version() && !finished_) return absl::OkStatus();
@@ -184,7 +196,8 @@ absl::Status RingExchange::Apply(const Ring::Step& step) {
 }
 
 absl::StatusOr<client::StepResult> RingExchange::FinishStep() {
-  CAIRN_ASSIGN_OR_RETURN(const Ring::Step step, AwaitStep());
+  CAIRN_ASSIGN_OR_RETURN(Ring::Step step, AwaitStep());
+  CAIRN_RETURN_IF_ERROR(AwaitDeviceSum(step));
   if (step.records[0].has_learning_rate()) store_.SetLearningRate(step.records[0].learning_rate());
   learning_rate_wanted_.reset();
   if (step.end) {
@@ -256,6 +269,7 @@ absl::StatusOr<client::TakenSnapshot> RingExchange::TakeSnapshot() {
 // --- The end ---
 
 void RingExchange::Leave(v1::LeaveReason reason, const std::string& message) {
+  device_sum_ = nullptr;
   if (reason == v1::LEAVE_REASON_FINISHED) return;
   const std::string& self = member_.name(options_.worker);
   if (reason == v1::LEAVE_REASON_FAILED) {

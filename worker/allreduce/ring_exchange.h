@@ -7,12 +7,17 @@
 // After the last step two rounds without a gradient go round: when all have made it, and when the chief has
 // saved, evaluated and told what came of it.
 //
+// Where every worker has a device that adds up with those of the others, gradients do not go round the ring:
+// the devices sum them (device_sum.h), and the records alone go round. A fault of that sum is mended as a
+// loss is: the ring breaks, the step is done again; a worker whose device fails while nobody is lost takes no
+// part in such sums any more, and so nobody does.
+//
 // A synchronous job in everything else: the mean by examples, the version, the data's position, norms and
 // moving averages, checkpoints. The chief gives the first values; after a loss the worker that is farthest
 // gives its own, so nothing is computed twice while one is left. A round never goes on without a worker: it
 // waits for its return.
 //
-// As client::Exchange says: one thread, but for Announce and Interrupt.
+// As client::Exchange says: one thread, but for Announce and Interrupt; in steps on devices, for Interrupt.
 #pragma once
 
 #include <array>
@@ -22,7 +27,9 @@
 
 #include "common/core/crew.h"
 #include "common/net/direct/address.h"
+#include "kernels/peer_group.h"
 #include "ps/variable_store.h"
+#include "worker/allreduce/device_sum.h"
 #include "worker/allreduce/member.h"
 #include "worker/client/exchange.h"
 
@@ -43,6 +50,9 @@ class RingExchange final : public client::Exchange {
     Duration step_timeout = std::chrono::seconds(600);     // for one step of all
     std::function<void(const std::string&)> say{};         // may be null
     Crew* crew = nullptr;                                  // helps with updates; outlives this. May be null
+    kernels::PeerDevice* device = nullptr;                 // that adds up with those of the others; likewise
+    // For the links to tell that somebody is lost, when the devices have noticed.
+    Duration links_notice = std::chrono::seconds(2);
   };
   // INVALID_ARGUMENT for an optimizer that there is not. Null `right`: the only worker.
   static absl::StatusOr<std::unique_ptr<RingExchange>> Create(Options options,
@@ -69,7 +79,9 @@ class RingExchange final : public client::Exchange {
   bool finished() const override { return finished_; }
   const v1::Work& work() const override { return work_; }
   void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) override;
-  void Announce(int variable) override { ring_->Announce(variable); }
+  bool adds_up_on_device() const override { return device_sum_ != nullptr; }
+  void BeginStepOnDevice(absl::Span<float> gradients, absl::Span<float> mean, int64_t examples) override;
+  void Announce(int variable) override;
   // INVALID_ARGUMENT naming the variable whose mean is not finite: the same on all workers.
   absl::StatusOr<client::StepResult> FinishStep() override;
   absl::Status AwaitWork() override { return absl::OkStatus(); }
@@ -107,6 +119,16 @@ class RingExchange final : public client::Exchange {
   // Values, then all of each slot.
   std::shared_ptr<const AlignedBuffer> State();
   void TakeOver(const v1::RingState& source, const AlignedBuffer* state);
+  // What this worker brings to a formation.
+  v1::RingState Mine();
+  void OfferDevice(v1::RingState& mine);
+  // The devices' group, where that is agreed on. ABORTED when the formation is over.
+  absl::Status JoinDevices(const Agreement& agreement);
+  // Why the formation is over after the devices' sum has failed: somebody is lost, or it is this worker that
+  // ends it, and takes no part in such sums any more.
+  absl::Status AfterDeviceFault(const absl::Status& fault);
+  absl::Status AwaitDeviceSum(Ring::Step& step);
+  void TellHow(const Agreement& agreement);
   absl::StatusOr<Ring::Step> AwaitStep();
   absl::Status Apply(const Ring::Step& step);
   // All have the last values: waits until all know it.
@@ -125,6 +147,11 @@ class RingExchange final : public client::Exchange {
 
   ps::Values values_;  // the store's current ones
   std::shared_ptr<Ring> ring_;
+  int64_t formation_ = 0;                  // of ring_
+  std::unique_ptr<DeviceSum> device_sum_;  // null: around the ring
+  absl::Span<float> device_mean_;          // of the step
+  bool renounced_ = false;                 // the device has failed
+  std::string told_;                       // of who adds up
   std::string run_id_;
   bool has_values_ = false;
   bool trained_ = false;  // took part in a formation

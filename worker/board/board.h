@@ -62,7 +62,7 @@ class Board {
     std::optional<double> learning_rate{};
     NamedValues metrics{};                     // "val_..." are validation's
     absl::Span<const float> parameters{};      // at `version`, as the model's variables lie
-    absl::Span<const float> last_gradients{};  // likewise: of the chief's last batch
+    absl::Span<const float> last_gradients{};  // likewise: of the chief's last batch, or the mean of all
   };
   void OnEpochEnd(const Epoch& epoch);
 

@@ -60,6 +60,13 @@ class Exchange {
   virtual bool finished() const = 0;
   virtual const v1::Work& work() const = 0;
   virtual void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) = 0;
+  // Whether the workers' devices add up gradients between themselves, as of the last Join(). Then a step
+  // begins so: `gradients` are in the memory of this worker's device, and not defined after the step; `mean`,
+  // on the host, is written until FinishStep() returns, or, when the step fails before, until Join() or
+  // Leave() does.
+  virtual bool adds_up_on_device() const { return false; }
+  virtual void BeginStepOnDevice(absl::Span<float> /*gradients*/, absl::Span<float> /*mean*/,
+                                 int64_t /*examples*/) {}
   virtual void Announce(int variable) = 0;
   // When all is announced, before FinishStep(): where the values come that parameters() will be, and, for
   // each variable, whether they are there, waiting for that. Whatever AwaitComing() said,

@@ -80,6 +80,11 @@ class DeviceReplica final : public Replica {
     return Result(*prepared);
   }
 
+  absl::Span<float> device_gradients() override {
+    if (!gradients_.has_value() || device_.host_memory_is_device_memory()) return {};
+    return {gradients_->Target(nullptr), static_cast<size_t>(model_.num_parameters())};
+  }
+
   bool runs_ahead() const override { return device_.host_memory_is_device_memory(); }
 
   void ForwardAhead(absl::Span<const float> parameters, const BatchView& batch,
@@ -191,9 +196,14 @@ class DeviceReplica final : public Replica {
     return absl::OkStatus();
   }
 
+  bool StayOnDevice(absl::Span<const float> gradients) const {
+    return gradients_.has_value() && !device_.host_memory_is_device_memory() &&
+           gradients_->Target(nullptr) == gradients.data();
+  }
+
   // Gradients that the device reaches at its own pace.
   bool CanBeRecorded(absl::Span<const float> host) const {
-    if (!gradients_.has_value()) return true;
+    if (!gradients_.has_value() || StayOnDevice(host)) return true;
     return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& entry) {
       return entry.second != nullptr && entry.first.data() <= host.data() &&
              host.data() + host.size() <= entry.first.data() + entry.first.size();
@@ -291,11 +301,18 @@ class DeviceReplica final : public Replica {
   }
 
   // A worker without examples takes part in a round all the same.
-  BatchResult NoExamples(absl::Span<float> gradients,
-                         absl::FunctionRef<void(int variable)> on_gradient) const {
-    std::fill(gradients.begin(), gradients.end(), 0.0f);
+  absl::StatusOr<BatchResult> NoExamples(absl::Span<float> gradients,
+                                         absl::FunctionRef<void(int variable)> on_gradient) {
+    if (StayOnDevice(gradients)) {
+      const std::vector<float> zeros(gradients.size());
+      CAIRN_RETURN_IF_ERROR(device_.CopyToDevice(zeros.data(), gradients.data(),
+                                                 model_.num_parameters() * int64_t{sizeof(float)}));
+      CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    } else {
+      std::fill(gradients.begin(), gradients.end(), 0.0f);
+    }
     for (int variable = static_cast<int>(model_.variables().size()); variable-- > 0;) on_gradient(variable);
-    return {};
+    return BatchResult{};
   }
 
   const Model& model_;

@@ -42,6 +42,11 @@ class Replica {
                                                       const BatchView& batch, absl::Span<float> gradients,
                                                       absl::FunctionRef<void(int variable)> on_gradient) = 0;
 
+  // The device's own memory for gradients, [num_parameters()], where it has one that the host's is not: given
+  // to ForwardBackward() gradients stay there, final as of on_gradient(), which then comes from the calling
+  // thread. Empty where there is none.
+  virtual absl::Span<float> device_gradients() { return {}; }
+
   // Optional: runs the forward pass of the ForwardBackward() that comes next, whose arguments these must be,
   // while its parameters still arrive: `await(i)` is asked before variable i is read, and false ends the
   // attempt. ForwardBackward() then goes on from there, unless Evaluate() or DropForward() came between; a

@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -50,6 +53,10 @@ cudaError_t Report(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
 }
+
+// Host memory that is pinned: where it begins, and its bytes.
+std::mutex pinned_mutex;
+std::map<const char*, size_t> pinned;
 
 bool IsDevice(int device) {
   return device >= 0 && device < kDevices;
@@ -123,6 +130,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (!IsDevice(device)) return Report(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "CUDA on a CPU");
+  properties->uuid.bytes[0] = static_cast<char>(device);
   properties->totalGlobalMem = kMemoryBytes;
   properties->major = 9;
   properties->multiProcessorCount = kMultiprocessors;
@@ -229,16 +237,30 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   if (RefuseInCapture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
   *memory = std::malloc(bytes);
-  return Report(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+  if (*memory == nullptr) return Report(cudaErrorMemoryAllocation);
+  return cudaHostRegister(*memory, bytes, 0);
 }
 cudaError_t cudaFreeHost(void* memory) {
+  static_cast<void>(cudaHostUnregister(memory));
   std::free(memory);
   return cudaSuccess;
 }
-cudaError_t cudaHostRegister(void* /*memory*/, size_t /*bytes*/, unsigned /*flags*/) {
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned /*flags*/) {
+  const std::lock_guard lock(pinned_mutex);
+  pinned[static_cast<const char*>(memory)] = bytes;
   return cudaSuccess;
 }
-cudaError_t cudaHostUnregister(void* /*memory*/) {
+cudaError_t cudaHostUnregister(void* memory) {
+  const std::lock_guard lock(pinned_mutex);
+  pinned.erase(static_cast<const char*>(memory));
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  const std::lock_guard lock(pinned_mutex);
+  const auto* const at = static_cast<const char*>(memory);
+  const auto after = pinned.upper_bound(at);
+  const bool known = after != pinned.begin() && at < std::prev(after)->first + std::prev(after)->second;
+  attributes->type = known ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 

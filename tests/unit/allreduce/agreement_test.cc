@@ -70,5 +70,42 @@ TEST(Agreement, NobodysValuesAreRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(Agree({New(0), New(1), New(2)}, kNames).status()));
 }
 
+// Three workers with devices, as the states say.
+std::vector<v1::RingState> WithDevices() {
+  std::vector<v1::RingState> states = {New(0, /*has_values=*/true), New(1), New(2)};
+  for (v1::RingState& state : states) {
+    state.mutable_device_sums()->set_library("NCCL 2.28.9");
+    state.mutable_device_sums()->set_device(absl::StrCat("gpu ", state.worker()));
+  }
+  return states;
+}
+
+TEST(Agreement, TheDevicesAddUpWhereAllSayTheSameLibrary) {
+  const auto agreement = Agree(WithDevices(), kNames);
+  ASSERT_TRUE(agreement.ok());
+  EXPECT_EQ(agreement->library, "NCCL 2.28.9");
+  EXPECT_EQ(agreement->why_ring, "");
+}
+
+TEST(Agreement, OtherwiseGradientsGoRoundTheRingAndItSaysWhy) {
+  const auto why = [](const std::function<void(std::vector<v1::RingState>&)>& change) {
+    std::vector<v1::RingState> states = WithDevices();
+    change(states);
+    const auto agreement = Agree(std::move(states), kNames);
+    EXPECT_EQ(agreement->library, "");
+    return agreement->why_ring;
+  };
+  EXPECT_EQ(why([](auto& states) { states[0].clear_device_sums(); }),
+            "worker/1 has NCCL 2.28.9, and worker/0 has no GPU that adds up with others'");
+  EXPECT_EQ(why([](auto& states) { states[2].mutable_device_sums()->set_library("NCCL 2.27.3"); }),
+            "worker/0 has NCCL 2.28.9, and worker/2 NCCL 2.27.3");
+  EXPECT_EQ(why([](auto& states) { states[2].mutable_device_sums()->set_device("gpu 1"); }),
+            "worker/1 and worker/2 share a GPU");
+  EXPECT_EQ(why([](auto& states) {
+              for (v1::RingState& state : states) state.clear_device_sums();
+            }),
+            "");
+}
+
 }  // namespace
 }  // namespace cairn::allreduce

@@ -255,6 +255,34 @@ TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
   EXPECT_EQ(far.bytes_down(), static_cast<int64_t>((gradients_.size() + result->outputs.size()) * 4));
 }
 
+TEST_F(ReplicaTest, GradientsGivenTheDevicesOwnMemoryStayThere) {
+  kernels::FarDevice far;
+  const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
+  const absl::Span<float> own = replica->device_gradients();
+  ASSERT_EQ(own.size(), gradients_.size());
+  const auto step = [&](absl::Span<float> gradients, const BatchView& batch) {
+    std::vector<int> announced(model_.variables().size());
+    const auto result = replica->ForwardBackward(
+        parameters_, batch, gradients, [&](int variable) { ++announced[static_cast<size_t>(variable)]; });
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT(announced, Each(1));
+  };
+  for (int time = 0; time < 2; ++time) {  // one way after the other
+    step(absl::MakeSpan(gradients_), Batch(8));
+    std::fill(own.begin(), own.end(), 0.0f);
+    const int64_t before = far.bytes_down();
+    step(own, Batch(8));
+    EXPECT_EQ(far.bytes_down() - before, 8 * 10 * 4) << "the outputs alone";
+    EXPECT_THAT(gradients_, testing::ElementsAreArray(own));
+    BatchView none = Batch(8);
+    none.examples = 0;
+    none.inputs = none.targets = {};
+    step(own, none);
+    EXPECT_THAT(own, Each(0.0f));
+  }
+  EXPECT_TRUE(MakeReplica()->device_gradients().empty());
+}
+
 TEST_F(ReplicaTest, WhatWasPinnedIsFreeAfterUnpin) {
   kernels::FarDevice far;
   const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();

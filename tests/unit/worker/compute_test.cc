@@ -87,5 +87,81 @@ TEST_F(MirroredCompute, OneGpuOrACpuAmongThemMakesNoGroup) {
   }
 }
 
+// A worker's one GPU, or what takes its place.
+class PeerCompute : public testing::Test {
+ protected:
+  Compute Make(const std::string& device) {
+    auto compute = MakeCompute(
+        options_, model_, nn::kLogits, {.device = device, .threads = 1, .task = {"worker", 0}}, {},
+        {.count_gpus = [] { return 2; },
+         .describe_gpu = [](int) { return kernels::CudaDeviceInfo{.name = "NVIDIA H200", .major = 9}; },
+         .make_gpu =
+             [](const kernels::CudaOptions& options) {
+               return std::make_unique<NamedFarDevice>(absl::StrCat("/gpu:", options.index));
+             },
+         .make_cpu = &kernels::CreateCpuDevice,
+         .peer_gpu = [this](int index) -> absl::StatusOr<std::unique_ptr<kernels::PeerDevice>> {
+           asked_.push_back(index);
+           if (!fault_.ok()) return fault_;
+           return std::make_unique<NoPeer>();
+         }});
+    EXPECT_TRUE(compute.ok()) << compute.status();
+    return *std::move(compute);
+  }
+
+  class NamedFarDevice final : public kernels::FarDevice {
+   public:
+    explicit NamedFarDevice(std::string name) : name_(std::move(name)) {}
+    const std::string& name() const override { return name_; }
+
+   private:
+    const std::string name_;
+  };
+  class NoPeer final : public kernels::PeerDevice {
+   public:
+    const std::string& library() const override { return name_; }
+    const std::string& id() const override { return name_; }
+    absl::StatusOr<std::string> DrawGroup() override { return absl::UnimplementedError("not asked for"); }
+    absl::StatusOr<std::unique_ptr<kernels::PeerGroup>> Join(Seat) override {
+      return absl::UnimplementedError("not asked for");
+    }
+
+   private:
+    const std::string name_ = "a fake";
+  };
+
+  TrainOptions options_;
+  const nn::Model model_ = nn::Model::FromJson(nn::kMlp, "m").value();
+  absl::Status fault_;
+  std::vector<int> asked_;
+};
+
+TEST_F(PeerCompute, OfAnAllReduceJobTheGpuCanAddUpWithOthers) {
+  options_.mode = "allreduce";
+  const Compute compute = Make("/gpu:1");
+  EXPECT_NE(compute.peer, nullptr);
+  EXPECT_THAT(asked_, ElementsAre(1));
+  EXPECT_FALSE(compute.replica->device_gradients().empty());
+}
+
+TEST_F(PeerCompute, OtherJobsCpusAndThoseWhoWantTheRingDoNotAsk) {
+  EXPECT_EQ(Make("/gpu:0").peer, nullptr);
+  options_.mode = "allreduce";
+  EXPECT_EQ(Make("/cpu:0").peer, nullptr);
+  options_.allreduce = "ring";
+  EXPECT_EQ(Make("/gpu:0").peer, nullptr);
+  EXPECT_THAT(asked_, IsEmpty());
+}
+
+TEST_F(PeerCompute, WithoutNcclItIsTheRingAndThatIsSaid) {
+  options_.mode = "allreduce";
+  fault_ = absl::NotFoundError("libnccl.so.2 was not found");
+  const Compute without = Make("/gpu:0");
+  EXPECT_EQ(without.peer, nullptr);
+  EXPECT_THAT(without.remarks, Contains("gradients go round the ring: libnccl.so.2 was not found"));
+  fault_ = absl::FailedPreconditionError("libnccl.so.2 is NCCL 2.8.3, older than 2.14.0");
+  EXPECT_THAT(Make("/gpu:0").warnings, Contains(HasSubstr("is NCCL 2.8.3, older")));
+}
+
 }  // namespace
 }  // namespace cairn::worker
