@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Connect(FileDescript
       answer.shared != greeting.shared) {
     return absl::UnavailableError("another server than was asked for");
   }
-  stream->lends_ = answer.borrows != 0;
+  stream->lends_ = shared && answer.borrows != 0;
   if (stream->CanBorrow(answer)) {
     const DirectPrologue borrows = {.kind = DirectPrologue::kBorrows};
     CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(borrows), {}));

@@ -125,7 +125,7 @@ void DirectStream::FindPlace(const DirectPrologue& prologue, absl::Span<const ch
 absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<const char> front) {
   if (prologue.kind == DirectPrologue::kLent && peer_ != nullptr) return DeliverLent(prologue, front);
   if (prologue.kind == DirectPrologue::kBorrowed) return TakeBack(prologue.position);
-  if (prologue.kind == DirectPrologue::kBorrows && server_) {
+  if (prologue.kind == DirectPrologue::kBorrows && server_ && rings_ != nullptr) {
     lends_ = options_.lends;
     return absl::OkStatus();
   }

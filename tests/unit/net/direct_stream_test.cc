@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "common/net/direct/socket.h"
 #include "common/net/direct/stream.h"
@@ -464,6 +465,15 @@ TEST_P(HostileClientTest, WhatIsLentToWhoDoesNotTakeItEndsTheStream) {
 TEST_P(HostileClientTest, MoreReadThanWasLentEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
               HasSubstr("1 payloads read, of 0 lent"));
+}
+TEST_P(HostileClientTest, OneThatSharesNoMemoryIsLentNone) {
+  const FileDescriptor raw = StartRaw(/*lends=*/true);
+  const DirectGreeting greeting = {.incarnation = kIncarnation};
+  const DirectPrologue borrows = {.kind = DirectPrologue::kBorrows};
+  const std::string said = absl::StrCat(absl::string_view(BytesOf(greeting).data(), sizeof greeting),
+                                        absl::string_view(BytesOf(borrows).data(), sizeof borrows));
+  ASSERT_EQ(send(raw.get(), said.data(), said.size(), 0), static_cast<ssize_t>(said.size()));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 5"));
 }
 TEST_P(HostileClientTest, NoGreetingEndsTheStream) {
   const FileDescriptor raw = StartRaw();
