@@ -1,4 +1,4 @@
-// Goodput of a ring all-reduce on one host: our ring, by gRPC over TCP and by shared memory, against Gloo's
+// Goodput of a ring all-reduce on one host: our ring, over TCP and by shared memory, against Gloo's
 // over TCP, in turn, in one process of N workers.
 //
 //   allreduce_bench --workers 2 --mib 64
@@ -185,7 +185,7 @@ int Main(int argc, char** argv) {
     contenders.push_back(
         {.name = name, .bytes = bytes, .other_processes = {}, .once = [&crew] { return crew.Round(); }});
   };
-  compete("Cairn's ring, gRPC over TCP", tcp_crew);
+  compete("Cairn's ring, TCP", tcp_crew);
   compete("Cairn's ring, shared memory", memory_crew);
   compete("Gloo's ring, TCP", gloo_crew);
   std::vector<Measured> measured;
@@ -196,7 +196,7 @@ int Main(int argc, char** argv) {
   }
   std::printf("%d workers, %d MiB; goodput of each worker's gradient\n", workers, mib);
   PrintTable(contenders, measured);
-  std::printf("as a ratio of Gloo's: gRPC %.2f, shared memory %.2f\n", Ratio(measured[0], measured[2]),
+  std::printf("as a ratio of Gloo's: TCP %.2f, shared memory %.2f\n", Ratio(measured[0], measured[2]),
               Ratio(measured[1], measured[2]));
   return 0;
 }

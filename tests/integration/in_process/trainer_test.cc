@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/core/status.h"
 #include "kernels/cpu/device.h"
 #include "tests/support/effort.h"
 #include "tests/support/in_process_cluster.h"
@@ -31,8 +33,12 @@ constexpr int kExamples = 1280;
 // A replica that may be kept from running ahead, and counts how often it has all it needs for that.
 class WatchedReplica final : public nn::Replica {
  public:
-  WatchedReplica(nn::Replica& replica, bool runs_ahead, std::atomic<int>& aheads)
-      : replica_(replica), runs_ahead_(runs_ahead), aheads_(aheads) {}
+  // `parameters`: the model's.
+  WatchedReplica(nn::Replica& replica, int64_t parameters, bool runs_ahead, std::atomic<int>& aheads)
+      : replica_(replica),
+        device_gradients_(static_cast<size_t>(parameters)),
+        runs_ahead_(runs_ahead),
+        aheads_(aheads) {}
 
   absl::StatusOr<nn::BatchResult> ForwardBackward(
       absl::Span<const float> parameters, const nn::BatchView& batch, absl::Span<float> gradients,
@@ -47,6 +53,7 @@ class WatchedReplica final : public nn::Replica {
     if (all) ++aheads_;
   }
   void DropForward() override { replica_.DropForward(); }
+  absl::Span<float> device_gradients() override { return absl::MakeSpan(device_gradients_); }
   absl::Status Pin(absl::Span<const float> host) override { return replica_.Pin(host); }
   void Unpin() override { replica_.Unpin(); }
   absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters,
@@ -56,8 +63,77 @@ class WatchedReplica final : public nn::Replica {
 
  private:
   nn::Replica& replica_;
+  std::vector<float> device_gradients_;  // host memory, as a CPU device's is
   const bool runs_ahead_;
   std::atomic<int>& aheads_;
+};
+
+// Says that it adds up gradients where the device has them, and does so by servers: what it is given on the
+// device goes to where the mean is to come, and from there to them.
+class ExchangeOnDevice final : public client::Exchange {
+ public:
+  ExchangeOnDevice(client::Exchange& servers, const nn::Model& model) : servers_(servers), model_(model) {}
+
+  bool adds_up_on_device() const override { return true; }
+  void BeginStep(absl::Span<const float>, int64_t, int64_t) override {
+    ADD_FAILURE() << "a step of gradients on the host";
+  }
+  void BeginStepOnDevice(absl::Span<float> gradients, absl::Span<float> mean, int64_t examples) override {
+    gradients_ = gradients;
+    mean_ = mean;
+    servers_.BeginStep(mean, examples, servers_.version());
+  }
+  void Announce(int variable) override {
+    const nn::ModelVariable& of = model_.variables()[static_cast<size_t>(variable)];
+    const auto begin = static_cast<size_t>(of.offset), count = static_cast<size_t>(of.shape.num_elements());
+    const absl::Span<const float> from = gradients_.subspan(begin, count);
+    std::copy(from.begin(), from.end(), mean_.subspan(begin, count).begin());
+    servers_.Announce(variable);
+  }
+  absl::StatusOr<client::StepResult> FinishStep() override {
+    CAIRN_ASSIGN_OR_RETURN(client::StepResult result, servers_.FinishStep());
+    std::fill(gradients_.begin(), gradients_.end(), std::nanf(""));  // not defined after the step
+    return result;
+  }
+
+  absl::Status Initialise(const v1::Job& job, client::StateSource& source) override {
+    return servers_.Initialise(job, source);
+  }
+  absl::Status WaitReady(const v1::Job& job) override { return servers_.WaitReady(job); }
+  absl::Status Join() override { return servers_.Join(); }
+  absl::Status Reconnect() override { return servers_.Reconnect(); }
+  bool CanReconnectAfter(const absl::Status& failure) const override {
+    return servers_.CanReconnectAfter(failure);
+  }
+  absl::Span<const float> parameters() const override { return servers_.parameters(); }
+  std::array<absl::Span<const float>, 2> parameter_buffers() const override {
+    return servers_.parameter_buffers();
+  }
+  int64_t version() const override { return servers_.version(); }
+  int64_t position() const override { return servers_.position(); }
+  int64_t clock_at_join() const override { return servers_.clock_at_join(); }
+  bool finished() const override { return servers_.finished(); }
+  const v1::Work& work() const override { return servers_.work(); }
+  absl::Status AwaitWork() override { return servers_.AwaitWork(); }
+  absl::Status Pull() override { return servers_.Pull(); }
+  absl::StatusOr<float> LearningRate() override { return servers_.LearningRate(); }
+  absl::Status SetLearningRate(float rate) override { return servers_.SetLearningRate(rate); }
+  absl::Status EndTraining() override { return servers_.EndTraining(); }
+  absl::Status Write(absl::Span<const float> values) override { return servers_.Write(values); }
+  absl::StatusOr<client::TakenSnapshot> TakeSnapshot() override { return servers_.TakeSnapshot(); }
+  absl::Status MendSnapshot(const absl::Status& failure) override { return servers_.MendSnapshot(failure); }
+  void Interrupt(absl::Status reason) override { servers_.Interrupt(std::move(reason)); }
+  void Leave(v1::LeaveReason reason, const std::string& message) override { servers_.Leave(reason, message); }
+  absl::Status WaitForOthers(Duration timeout) override { return servers_.WaitForOthers(timeout); }
+  absl::Status AwaitEnd() override { return servers_.AwaitEnd(); }
+  absl::Status Finish() override { return servers_.Finish(); }
+  absl::StatusOr<v1::Counters> ServerCounters() override { return servers_.ServerCounters(); }
+  absl::StatusOr<v1::DataPosition> UsedData() override { return servers_.UsedData(); }
+
+ private:
+  client::Exchange& servers_;
+  const nn::Model& model_;
+  absl::Span<float> gradients_, mean_;
 };
 
 // The seed network on generated digits.
@@ -78,7 +154,14 @@ class TrainerTest : public testing::Test {
   };
 
   // Trains with `workers` workers on `servers` servers; what the chief has at the end.
-  static Result Train(const TrainOptions& options, int workers, int servers, bool runs_ahead = true) {
+  struct How {
+    bool runs_ahead = true;
+    bool adds_up_on_device = false;
+  };
+  static Result Train(const TrainOptions& options, int workers, int servers) {
+    return Train(options, workers, servers, {});
+  }
+  static Result Train(const TrainOptions& options, int workers, int servers, const How& how) {
     const auto model = *nn::Model::FromFile(InSource("tests/support/data/keras316_mnist_cnn.json"));
     const auto data = *data::LoadTrainingData(
         {.path = directory_, .input_scale = options.input_scale, .limit = options.limit_examples});
@@ -97,13 +180,14 @@ class TrainerTest : public testing::Test {
         const auto loss = *MakeLoss(options, model);
         const auto metrics = *MakeMetrics(options, model, loss);
         const auto alone = *nn::Replica::Create(model, loss, *device);
-        WatchedReplica replica(*alone, runs_ahead, aheads);
+        WatchedReplica replica(*alone, model.num_parameters(), how.runs_ahead, aheads);
         const auto sampler = *MakeSamplerOptions(options, data.train->size(), workers, worker);
         const std::string task = job.workers(worker);
         client::TrainingClient client(
             *client::Connection::Open(cluster.Stubs(task),
                                       {.task = task, .connect_timeout = std::chrono::seconds(60)}),
             VariablesOf(model), {.worker = worker, .task = task});
+        ExchangeOnDevice on_device(client, model);
         const SteadyClock clock;
         Progress progress({.fd = null_.fd}, clock);
         Callbacks callbacks = *Callbacks::Create(options, model, metrics, options.validation);
@@ -117,7 +201,7 @@ class TrainerTest : public testing::Test {
                          .job = job,
                          .device = device->name(),
                          .replica = replica,
-                         .client = client,
+                         .client = how.adds_up_on_device ? static_cast<client::Exchange&>(on_device) : client,
                          .progress = worker == 0 ? &progress : nullptr,
                          .callbacks = worker == 0 ? &callbacks : nullptr,
                          .snapshots = snapshots.get(),
@@ -183,6 +267,16 @@ TEST_F(TrainerTest, TwoWorkersOfHalfABatchEqualOneOfTheWholeAfterTwentySteps) {
   EXPECT_LE(difference, 1e-5);
 }
 
+// The mean's norms and whatever else is said of a step are of the host's memory, which the device's is not.
+TEST_F(TrainerTest, GradientsThatStayOnTheDeviceDoNotChangeABit) {
+  TrainOptions options = SyncOptions();
+  options.train_steps = 10;
+  const Result on_device = Train(options, 2, 2, {.runs_ahead = false, .adds_up_on_device = true});
+  const Result on_host = Train(options, 2, 2, {.runs_ahead = false});
+  EXPECT_EQ(on_device.summary.global_step, 10);
+  EXPECT_EQ(on_device.summary.parameters_sha256, on_host.summary.parameters_sha256);
+}
+
 TEST_F(TrainerTest, TheNumberOfServersDoesNotChangeABit) {
   TrainOptions options = SyncOptions();
   options.train_steps = 10;
@@ -197,7 +291,7 @@ TEST_F(TrainerTest, AForwardPassOnValuesThatStillComeDoesNotChangeABit) {
   TrainOptions options = SyncOptions();
   options.epochs = 2;
   options.limit_examples = 256;
-  const Result ahead = Train(options, 2, 2), after = Train(options, 2, 2, /*runs_ahead=*/false);
+  const Result ahead = Train(options, 2, 2), after = Train(options, 2, 2, {.runs_ahead = false});
   EXPECT_EQ(ahead.aheads, 2 * 2 * 3);
   EXPECT_EQ(after.aheads, 0);
   EXPECT_EQ(ahead.summary.parameters_sha256, after.summary.parameters_sha256);
@@ -208,7 +302,7 @@ TEST_F(TrainerTest, AnAsynchronousWorkerRunsAheadToo) {
   TrainOptions options = SyncOptions();
   options.mode = "async";
   options.limit_examples = 160;
-  const Result ahead = Train(options, 1, 2), after = Train(options, 1, 2, /*runs_ahead=*/false);
+  const Result ahead = Train(options, 1, 2), after = Train(options, 1, 2, {.runs_ahead = false});
   EXPECT_EQ(ahead.aheads, 4);
   EXPECT_EQ(ahead.summary.parameters_sha256, after.summary.parameters_sha256);
 }
