@@ -33,7 +33,8 @@ class Place {
     const net::DirectAddress address = net::DirectAddressIn(response);
     const uint64_t process = response.process() != 0 ? response.process() : response.incarnation();
     MutexLock lock(mutex_);
-    if (address == way_.address && process == way_.incarnation) return;
+    const bool given_up = way_.transport != options_.transport && Now() - failed_ >= options_.try_again_after;
+    if (address == way_.address && process == way_.incarnation && !given_up) return;
     way_ = {.transport = options_.transport, .address = address, .incarnation = process};
   }
   // No stream can be had this way: the next ones take the next best.
@@ -41,6 +42,7 @@ class Place {
     MutexLock lock(mutex_);
     if (way_.address == way.address && way_.transport == way.transport) {
       way_.transport = net::NextBest(way.transport);
+      failed_ = Now();
     }
   }
   void Say(net::Transport used) {
@@ -52,9 +54,12 @@ class Place {
   }
 
  private:
+  static TimePoint Now() { return std::chrono::steady_clock::now(); }
+
   const DirectTransportOptions options_;
   mutable Mutex mutex_;
   Way way_ ABSL_GUARDED_BY(mutex_);
+  TimePoint failed_ ABSL_GUARDED_BY(mutex_);
   std::optional<net::Transport> said_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -85,6 +90,11 @@ class DirectFrameStream final : public FrameStream, net::DirectReceiver {
  private:
   explicit DirectFrameStream(FrameHandler& handler) : handler_(handler) {}
 
+  absl::Span<char> PlaceFor(absl::Span<const char> header, size_t bytes) override {
+    v1::ServerHeader parsed;
+    if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) return {};
+    return handler_.PlaceFor(parsed, bytes);
+  }
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
     v1::ServerHeader parsed;
     if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) {

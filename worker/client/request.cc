@@ -25,6 +25,54 @@ absl::Span<const float> Encoded(const net::Codec& codec, net::FloatSpans runs, f
   return {to, static_cast<size_t>(net::Codec::Floats(count))};
 }
 
+class ExtentsSink final : public ChunkSink {
+ public:
+  ExtentsSink(absl::Span<const net::Extent> extents, absl::Span<float> buffer)
+      : extents_(extents), buffer_(buffer) {}
+
+  absl::Status Add(const v1::Chunk& chunk, net::Payload payload) override {
+    const int64_t offset = chunk.offset();
+    CAIRN_ASSIGN_OR_RETURN(const auto elements, net::ReceivedElements::Of(chunk, payload));
+    if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
+      return absl::InvalidArgumentError(absl::StrCat("values at element ", offset));
+    }
+    const int64_t end = offset + elements.count();
+    for (auto extent = FirstBehind(offset); extent != extents_.end() && extent->server_offset < end;
+         ++extent) {
+      const int64_t first = std::max(offset, extent->server_offset);
+      const int64_t last = std::min(end, extent->server_offset + extent->count);
+      if (last <= first) continue;
+      CAIRN_RETURN_IF_ERROR(elements.Copy(first - offset, Place(*extent, first, last - first)));
+    }
+    return absl::OkStatus();
+  }
+  absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count) override {
+    const int64_t offset = chunk.offset();
+    if (chunk.encoding() != v1::ENCODING_FLOAT32 || offset < 0) return {};
+    const auto extent = FirstBehind(offset);
+    if (extent == extents_.end() || extent->server_offset > offset ||
+        count > extent->server_offset + extent->count - offset) {
+      return {};
+    }
+    return Place(*extent, offset, count);
+  }
+
+ private:
+  // The first extent that ends behind an element of the arena.
+  absl::Span<const net::Extent>::const_iterator FirstBehind(int64_t element) const {
+    return std::partition_point(extents_.begin(), extents_.end(), [element](const net::Extent& candidate) {
+      return candidate.server_offset + candidate.count <= element;
+    });
+  }
+  absl::Span<float> Place(const net::Extent& extent, int64_t element, int64_t count) const {
+    return {buffer_.data() + extent.local_offset + (element - extent.server_offset),
+            static_cast<size_t>(count)};
+  }
+
+  const absl::Span<const net::Extent> extents_;
+  const absl::Span<float> buffer_;
+};
+
 }  // namespace
 
 void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const net::Extent> extents,
@@ -70,28 +118,8 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
   flush();
 }
 
-ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer) {
-  return [extents, buffer](const v1::Chunk& chunk, net::Payload payload) -> absl::Status {
-    const int64_t offset = chunk.offset();
-    CAIRN_ASSIGN_OR_RETURN(const auto elements, net::ReceivedElements::Of(chunk, payload));
-    if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
-      return absl::InvalidArgumentError(absl::StrCat("values at element ", offset));
-    }
-    const int64_t end = offset + elements.count();
-    // The first extent that ends behind the chunk's begin.
-    auto extent =
-        std::partition_point(extents.begin(), extents.end(), [offset](const net::Extent& candidate) {
-          return candidate.server_offset + candidate.count <= offset;
-        });
-    for (; extent != extents.end() && extent->server_offset < end; ++extent) {
-      const int64_t first = std::max(offset, extent->server_offset);
-      const int64_t last = std::min(end, extent->server_offset + extent->count);
-      if (last <= first) continue;
-      float* const to = buffer.data() + extent->local_offset + (first - extent->server_offset);
-      CAIRN_RETURN_IF_ERROR(elements.Copy(first - offset, {to, static_cast<size_t>(last - first)}));
-    }
-    return absl::OkStatus();
-  };
+std::unique_ptr<ChunkSink> ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer) {
+  return std::make_unique<ExtentsSink>(extents, buffer);
 }
 
 absl::StatusOr<v1::Done> PendingDone::Wait(std::chrono::milliseconds timeout) {

@@ -30,7 +30,7 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
 // Scatters received chunks into `buffer` by `extents` (by rising server_offset); elements of the arena
 // outside them are skipped. Both must outlive the request. INVALID_ARGUMENT for a payload that is no whole
 // number of elements.
-ServerSession::OnChunk ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer);
+std::unique_ptr<ChunkSink> ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer);
 
 // The end of one request, to wait for. Must outlive the session it is given to, or the request.
 class PendingDone {

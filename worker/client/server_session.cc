@@ -12,12 +12,13 @@ ServerSession::~ServerSession() {
   stream_.reset();
 }
 
-absl::StatusOr<uint64_t> ServerSession::Begin(v1::ClientHeader header, OnChunk on_chunk, OnDone on_done) {
+absl::StatusOr<uint64_t> ServerSession::Begin(v1::ClientHeader header, std::unique_ptr<ChunkSink> values,
+                                              OnDone on_done) {
   {
     MutexLock lock(mutex_);
     if (!status_.ok()) return status_;
     header.set_request_id(++last_id_);
-    requests_[header.request_id()] = {std::move(on_chunk), std::move(on_done)};
+    requests_[header.request_id()] = {std::move(values), std::move(on_done)};
   }
   stream_->Send(header, {});
   return header.request_id();
@@ -42,6 +43,16 @@ absl::Status ServerSession::status() const {
   return status_;
 }
 
+absl::Span<char> ServerSession::PlaceFor(const v1::ServerHeader& header, size_t bytes) {
+  if (!header.has_chunk() || bytes == 0 || bytes % sizeof(float) != 0) return {};
+  MutexLock lock(mutex_);
+  const auto found = requests_.find(header.request_id());
+  if (found == requests_.end() || found->second.values == nullptr) return {};
+  const absl::Span<float> place =
+      found->second.values->PlaceFor(header.chunk(), static_cast<int64_t>(bytes / sizeof(float)));
+  return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
+}
+
 void ServerSession::OnFrame(const v1::ServerHeader& header, net::Payload payload) {
   OnDone on_done;
   absl::StatusOr<v1::Done> result = header.done();
@@ -50,8 +61,9 @@ void ServerSession::OnFrame(const v1::ServerHeader& header, net::Payload payload
     const auto found = requests_.find(header.request_id());
     if (found == requests_.end()) return;  // failed here before its last frame came
     if (header.has_chunk()) {
-      absl::Status status = found->second.on_chunk ? found->second.on_chunk(header.chunk(), payload)
-                                                   : absl::InternalError("values that were not asked for");
+      ChunkSink* const values = found->second.values.get();
+      absl::Status status = values != nullptr ? values->Add(header.chunk(), payload)
+                                              : absl::InternalError("values that were not asked for");
       if (status.ok()) return;
       result = std::move(status);
     } else if (header.done().code() != 0) {

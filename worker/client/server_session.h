@@ -1,11 +1,10 @@
 // Requests to one server over its stream: numbers them, hands each its answers.
 //
 // Thread-safe. Callbacks run on the transport's thread and must not block; after a request's done, or after
-// the session's destructor, none of its callbacks is called.
+// the session's destructor, none of its callbacks is called, and nothing is written where its values go.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 
@@ -17,10 +16,18 @@
 
 namespace cairn::client {
 
+// Takes an answer's values, chunks at their offsets of the server's arena. Called by the transport's thread.
+class ChunkSink {
+ public:
+  virtual ~ChunkSink() = default;
+  virtual absl::Status Add(const v1::Chunk& chunk, net::Payload payload) = 0;
+  // Where a chunk of `count` float32 elements may be put, so that Add() need not copy it: it is added next,
+  // or never, when the stream ends. Empty: anywhere.
+  virtual absl::Span<float> PlaceFor(const v1::Chunk& /*chunk*/, int64_t /*count*/) { return {}; }
+};
+
 class ServerSession final : private FrameHandler {
  public:
-  // A chunk of values, at its offset of the server's arena.
-  using OnChunk = std::function<absl::Status(const v1::Chunk& chunk, net::Payload payload)>;
   // The answer's end: the server's `done` when its code is OK, else the failure it carries; or the stream's
   // end (UNAVAILABLE in general).
   using OnDone = absl::AnyInvocable<void(absl::StatusOr<v1::Done>)>;
@@ -30,8 +37,9 @@ class ServerSession final : private FrameHandler {
   ~ServerSession() override;
 
   // Opens a request; `header`'s request_id is set here. Returns the id, for its chunks and its end (reads
-  // need neither), or the reason why the stream has ended; then neither callback is called.
-  absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, OnChunk on_chunk, OnDone on_done)
+  // need neither), or the reason why the stream has ended; then `on_done` is not called. `values`: null where
+  // none are asked for.
+  absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, std::unique_ptr<ChunkSink> values, OnDone on_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // `payload`: runs that together are what `chunk` says, at most 1 MiB. Their memory stays unchanged until
   // the request is done or the session destroyed.
@@ -43,9 +51,10 @@ class ServerSession final : private FrameHandler {
 
  private:
   struct Request {
-    OnChunk on_chunk;
+    std::unique_ptr<ChunkSink> values;  // until the answer's end
     OnDone on_done;
   };
+  absl::Span<char> PlaceFor(const v1::ServerHeader& header, size_t bytes) override;
   void OnFrame(const v1::ServerHeader& header, net::Payload payload) override;
   void OnClosed(const absl::Status& status) override;
 

@@ -29,6 +29,48 @@ TimePoint Now() {
 
 }  // namespace
 
+// Called by the server's stream, which ends before the step does whose values these are.
+class StepPushes::AnswerSink final : public ChunkSink {
+ public:
+  AnswerSink(StepPushes& pushes, int server, FirstValuesAt first_values)
+      : arrivals_(pushes.arrivals_),
+        wire_(pushes.options_.wire),
+        server_(server),
+        values_(ReceiveInto(pushes.job_->layout.extents_on(server), pushes.step_.values)),
+        first_values_(std::move(first_values)) {}
+
+  absl::Status Add(const v1::Chunk& chunk, net::Payload payload) override {
+    NoteFirst();
+    const int64_t bytes = net::PayloadBytes(payload);
+    const int64_t elements = net::CodecOf(chunk.encoding()) == nullptr ? bytes / 4 : chunk.count();
+    if (wire_ != nullptr) {
+      wire_->pull_bytes.Add(bytes);
+      wire_->pull_float32_bytes.Add(elements * 4);
+    }
+    if (!arrivals_.Admit(server_, chunk.offset(), elements)) return absl::OkStatus();
+    CAIRN_RETURN_IF_ERROR(values_->Add(chunk, payload));
+    arrivals_.Add(server_, chunk.offset(), elements);
+    return absl::OkStatus();
+  }
+  absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count) override {
+    NoteFirst();
+    const absl::Span<float> place = values_->PlaceFor(chunk, count);
+    if (place.empty() || !arrivals_.Admit(server_, chunk.offset(), count)) return {};
+    return place;
+  }
+
+ private:
+  void NoteFirst() const {
+    if (first_values_ != nullptr && *first_values_ == 0) *first_values_ = TraceNanos(Now());
+  }
+
+  Arrivals& arrivals_;
+  WireMeters* const wire_;  // may be null
+  const int server_;
+  const std::unique_ptr<ChunkSink> values_;
+  const FirstValuesAt first_values_;
+};
+
 StepPushes::StepPushes(Connection& connection, Options options)
     : connection_(connection),
       options_(std::move(options)),
@@ -101,17 +143,11 @@ void StepPushes::Start(int server) {
   begin.set_read_values(true);
   begin.set_position(step_.position);
   begin.set_values_encoding(job_->job.wire());
-  ServerSession::OnChunk receive = ReceiveAnswer(server);
   FirstValuesAt first_values;
-  if (traced_) {
-    first_values = std::make_shared<int64_t>(0);
-    receive = [first_values, into = std::move(receive)](const v1::Chunk& chunk, net::Payload payload) {
-      if (*first_values == 0) *first_values = TraceNanos(Now());
-      return into(chunk, payload);
-    };
-  }
-  const auto id = push.session->Begin(std::move(header), std::move(receive),
-                                      OnDone(server, attempt_, std::move(first_values)));
+  if (traced_) first_values = std::make_shared<int64_t>(0);
+  const auto id =
+      push.session->Begin(std::move(header), std::make_unique<AnswerSink>(*this, server, first_values),
+                          OnDone(server, attempt_, first_values));
   if (id.ok()) {
     push.request_id = *id;
   } else {
@@ -127,22 +163,6 @@ ServerSession::OnDone StepPushes::OnDone(int server, uint64_t attempt, FirstValu
     pushes_[static_cast<size_t>(server)].done = std::move(result);
     arrivals_.Close(server);
     changed_.NotifyAll();
-  };
-}
-
-ServerSession::OnChunk StepPushes::ReceiveAnswer(int server) {
-  return [this, server, into = ReceiveInto(job_->layout.extents_on(server), step_.values),
-          wire = options_.wire](const v1::Chunk& chunk, net::Payload payload) {
-    const int64_t bytes = net::PayloadBytes(payload);
-    const int64_t elements = net::CodecOf(chunk.encoding()) == nullptr ? bytes / 4 : chunk.count();
-    if (wire != nullptr) {
-      wire->pull_bytes.Add(bytes);
-      wire->pull_float32_bytes.Add(elements * 4);
-    }
-    if (!arrivals_.Admit(server, chunk.offset(), elements)) return absl::OkStatus();
-    CAIRN_RETURN_IF_ERROR(into(chunk, payload));
-    arrivals_.Add(server, chunk.offset(), elements);
-    return absl::OkStatus();
   };
 }
 

@@ -112,8 +112,7 @@ class StepPushes {
   using FirstValuesAt = std::shared_ptr<int64_t>;
 
   void Start(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For the values of this server's answer.
-  ServerSession::OnChunk ReceiveAnswer(int server);
+  class AnswerSink;  // takes the values of one server's answer
   ServerSession::OnDone OnDone(int server, uint64_t attempt, FirstValuesAt first_values);
   // `extent` of a variable in `encoding`, to be sent soon.
   void Announce(const net::Extent& extent, v1::Encoding encoding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "cairn/v1/parameter_server.pb.h"
 #include "common/net/frame.h"
 
@@ -17,6 +19,9 @@ using Timeout = std::chrono::milliseconds;
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
+  // Where the payload of `bytes` that follows this header is to be put, so that it need not be copied:
+  // OnFrame(), the next call, has it there. Empty: anywhere. Not asked by every transport.
+  virtual absl::Span<char> PlaceFor(const v1::ServerHeader& /*header*/, size_t /*bytes*/) { return {}; }
   // `payload` is valid during the call.
   virtual void OnFrame(const v1::ServerHeader& header, net::Payload payload) = 0;
   // The last call. OK only when the client closed the stream.

@@ -71,12 +71,12 @@ TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
   for (size_t chunk_end = 1; chunk_end < 9; ++chunk_end) {
     for (size_t cut = 0; cut <= 9 * sizeof(float); ++cut) {
       std::vector<float> buffer(10, -1.0f);
-      const ServerSession::OnChunk receive = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
+      const std::unique_ptr<ChunkSink> sink = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
       const auto deliver = [&](size_t begin, size_t end) {
         const size_t from = begin * sizeof(float), to = end * sizeof(float);
         const size_t at = std::min(std::max(cut, from), to);
         const absl::Span<const char> runs[] = {{bytes + from, at - from}, {bytes + at, to - at}};
-        ASSERT_EQ(receive(At(static_cast<int64_t>(begin)), net::Payload(runs)), absl::OkStatus());
+        ASSERT_EQ(sink->Add(At(static_cast<int64_t>(begin)), net::Payload(runs)), absl::OkStatus());
       };
       deliver(chunk_end, 9);
       deliver(0, chunk_end);
@@ -88,13 +88,38 @@ TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
 
 TEST_F(ExtentsTest, ChunksThatAreNoneOfOursChangeNothing) {
   std::vector<float> buffer(10, -1.0f);
-  const ServerSession::OnChunk receive = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
+  const std::unique_ptr<ChunkSink> sink = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
   const absl::Span<const char> six_bytes("123456", 6), eight_bytes("12345678", 8);
-  EXPECT_EQ(receive(At(0), {&six_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(sink->Add(At(0), {&six_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
   for (int64_t offset : {int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
-    EXPECT_EQ(receive(At(offset), {&eight_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(sink->Add(At(offset), {&eight_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(receive(At(100), {&eight_bytes, 1}), absl::OkStatus()) << "beyond what we know";
+  EXPECT_EQ(sink->Add(At(100), {&eight_bytes, 1}), absl::OkStatus()) << "beyond what we know";
+  EXPECT_THAT(buffer, Each(-1));
+}
+
+TEST_F(ExtentsTest, AChunkWithinOneExtentHasItsPlaceInTheBuffer) {
+  std::vector<float> buffer(10, -1.0f);
+  const std::unique_ptr<ChunkSink> sink = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
+  const auto extents = layout_.extents_on(0);
+  ASSERT_FALSE(extents.empty());
+  for (const net::Extent& extent : extents) {
+    for (int64_t first = 0; first < extent.count; ++first) {
+      for (int64_t count = 1; count <= extent.count - first; ++count) {
+        const absl::Span<float> place = sink->PlaceFor(At(extent.server_offset + first), count);
+        EXPECT_EQ(place.data(), buffer.data() + extent.local_offset + first);
+        EXPECT_EQ(place.size(), static_cast<size_t>(count));
+      }
+      EXPECT_TRUE(sink->PlaceFor(At(extent.server_offset + first), extent.count - first + 1).empty());
+    }
+  }
+  for (int64_t offset : {int64_t{-1}, int64_t{100}, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_TRUE(sink->PlaceFor(At(offset), 1).empty());
+  }
+  v1::Chunk encoded = At(0);
+  encoded.set_encoding(v1::ENCODING_BFLOAT16);
+  encoded.set_count(2);
+  EXPECT_TRUE(sink->PlaceFor(encoded, 1).empty());
   EXPECT_THAT(buffer, Each(-1));
 }
 
@@ -133,12 +158,39 @@ class RecordingStub final : public ServerStub {
   absl::Status Finish(const v1::FinishRequest&, v1::FinishResponse*, Timeout) override { return {}; }
   absl::Status Promote(const v1::PromoteRequest&, v1::PromoteResponse*, Timeout) override { return {}; }
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
+    opened = &handler;
     return std::make_unique<Stream>(*this, handler);
   }
   std::string address() const override { return "nowhere:1"; }
 
   std::vector<Sent> chunks;
+  FrameHandler* opened = nullptr;  // of the last stream
 };
+
+TEST_F(ExtentsTest, ASessionHasAPlaceForValuesThatItHasAskedFor) {
+  RecordingStub stub;
+  ServerSession session(stub);
+  std::vector<float> buffer(10);
+  PendingDone done, other_done;
+  const uint64_t id =
+      session.Begin({}, ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer)), done.Callback()).value();
+  const uint64_t other = session.Begin({}, nullptr, other_done.Callback()).value();
+  v1::ServerHeader header;
+  header.set_request_id(id);
+  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "an answer's end has no payload";
+  *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
+  const absl::Span<char> place = stub.opened->PlaceFor(header, 4);
+  EXPECT_EQ(place.data(), reinterpret_cast<char*>(buffer.data() + layout_.extents_on(0)[0].local_offset));
+  EXPECT_EQ(place.size(), 4u);
+  for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(stub.opened->PlaceFor(header, bytes).empty());
+  header.set_request_id(other);
+  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "asked for no values";
+  header.set_request_id(id);
+  header.mutable_done();
+  stub.opened->OnFrame(header, {});
+  *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
+  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "answered";
+}
 
 TEST_F(ExtentsTest, ExtentsThatTouchOnTheServerShareAChunk) {
   RecordingStub stub;
@@ -181,11 +233,11 @@ TEST_F(ExtentsTest, In16BitsChunksAreOfOneRunAndComeBack) {
   EXPECT_EQ(stub.chunks[0].chunk.count(), 3);
   EXPECT_EQ(stub.chunks[0].values.size(), 2u);
   EXPECT_EQ(stub.chunks[1].chunk.count(), 1);
-  const ServerSession::OnChunk receive = ReceiveInto(extents, absl::MakeSpan(received));
+  const std::unique_ptr<ChunkSink> sink = ReceiveInto(extents, absl::MakeSpan(received));
   for (const RecordingStub::Sent& sent : stub.chunks) {
     const absl::Span<const char> run(reinterpret_cast<const char*>(sent.values.data()),
                                      sent.values.size() * sizeof(float));
-    EXPECT_EQ(receive(sent.chunk, {&run, 1}), absl::OkStatus());
+    EXPECT_EQ(sink->Add(sent.chunk, {&run, 1}), absl::OkStatus());
   }
   EXPECT_THAT(received, ElementsAre(0, -1, -1, -1, 4, 5, -1, -1, -1, 9));
 }
