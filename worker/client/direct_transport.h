@@ -8,11 +8,13 @@
 // the port's packets are dropped.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "common/core/clock.h"
 #include "common/net/direct/transport.h"
 #include "worker/client/transport.h"
 
@@ -22,6 +24,8 @@ struct DirectTransportOptions {
   net::Transport transport = net::Transport::kShm;
   // Of those that the server's process has; none: its own.
   std::optional<int> part{};
+  // What could not be had is tried again at the first Connect() after so long.
+  Duration try_again_after = std::chrono::minutes(1);
   // Told how the streams to this server travel when that is first known or changes: "shared memory". May be
   // null; any thread.
   std::function<void(const std::string&)> say{};

@@ -19,7 +19,9 @@ absl::StatusOr<FileDescriptor> ConnectDirectly(const std::string& server, Transp
                                                const DirectAddress& address) {
   if (transport == Transport::kTcp && address.port > 0) {
     CAIRN_ASSIGN_OR_RETURN(const HostPort at, HostPort::Parse(server));
-    return ConnectByTcp(at.host, address.port, kConnecting);
+    auto socket = ConnectByTcp(at.host, address.port, kConnecting);
+    if (absl::IsDeadlineExceeded(socket.status())) return absl::UnavailableError(socket.status().message());
+    return socket;
   }
   if (transport > Transport::kTcp && !address.local_socket.empty()) {
     return ConnectLocally(address.local_socket);

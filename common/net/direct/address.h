@@ -29,8 +29,9 @@ void Tell(const DirectAddress& address, Response* response) {
   response->set_direct_port(static_cast<uint32_t>(address.port));
 }
 
-// A socket to the task whose address for gRPC is `server`, "host:port". Waits for a TCP connection at most
-// 2 s. DEADLINE_EXCEEDED then; UNAVAILABLE when there is no such way, saying why.
+// A socket to the task whose address for gRPC is `server`, "host:port". UNAVAILABLE when there is no such
+// way, saying why; so, too, when a TCP connection does not come within 2 s: what is sent to that port is
+// dropped.
 absl::StatusOr<FileDescriptor> ConnectDirectly(const std::string& server, Transport transport,
                                                const DirectAddress& address);
 

@@ -38,6 +38,29 @@ void Tune(const FileDescriptor& socket) {
   Set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
+// The IP address in `of`; an IPv4 address that is written as an IPv6 one stays so.
+absl::string_view IpIn(const sockaddr_storage& of) {
+  if (of.ss_family == AF_INET6) {
+    const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(of).sin6_addr;
+    return {reinterpret_cast<const char*>(&address), sizeof address};
+  }
+  const in_addr& address = reinterpret_cast<const sockaddr_in&>(of).sin_addr;
+  return {reinterpret_cast<const char*>(&address), sizeof address};
+}
+
+// What goes to this host itself meets no congestion: BBR, which measures and paces, only costs time there.
+void TuneConnected(const FileDescriptor& socket) {
+  sockaddr_storage ours{}, theirs{};
+  socklen_t our_length = sizeof ours, their_length = sizeof theirs;
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&ours), &our_length) != 0 ||
+      getpeername(socket.get(), reinterpret_cast<sockaddr*>(&theirs), &their_length) != 0 ||
+      ours.ss_family != theirs.ss_family || IpIn(ours) != IpIn(theirs)) {
+    return;
+  }
+  constexpr absl::string_view kReno = "reno";  // every kernel has it, and lets everyone
+  (void)setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
+}
+
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<Addresses> Resolve(const std::string& host, int port, int flags) {
@@ -79,7 +102,10 @@ absl::StatusOr<FileDescriptor> Connect(const addrinfo& address,
   FileDescriptor made = NewSocket(address);
   if (!made.valid()) return SystemFailure("a TCP socket");
   Tune(made);
-  if (connect(made.get(), address.ai_addr, address.ai_addrlen) == 0) return made;
+  if (connect(made.get(), address.ai_addr, address.ai_addrlen) == 0) {
+    TuneConnected(made);
+    return made;
+  }
   if (errno != EINPROGRESS) return SystemFailure("connecting");
   for (;;) {
     const auto left =
@@ -93,6 +119,7 @@ absl::StatusOr<FileDescriptor> Connect(const addrinfo& address,
   if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &fault, &length) != 0) return SystemFailure("connecting");
   errno = fault;
   if (fault != 0) return SystemFailure("connecting");
+  TuneConnected(made);
   return made;
 }
 
@@ -132,7 +159,10 @@ absl::StatusOr<FileDescriptor> ConnectByTcp(const std::string& host, int port,
 
 FileDescriptor AcceptByTcp(const FileDescriptor& listener) {
   FileDescriptor accepted(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (accepted.valid()) Tune(accepted);
+  if (accepted.valid()) {
+    Tune(accepted);
+    TuneConnected(accepted);
+  }
   return accepted;
 }
 

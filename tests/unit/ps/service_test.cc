@@ -2,6 +2,10 @@
 // answers when it likes.
 #include "ps/service.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -158,26 +162,41 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   EXPECT_EQ(by, net::InWords(GetParam()));
 }
 
-// Which way the client of a server that tells of `address` goes.
+// A client of a server that tells of `address`.
+class ClientToldOf {
+ public:
+  explicit ClientToldOf(const net::DirectAddress& address, client::DirectTransportOptions options = {})
+      : parts_(std::make_unique<Server>(
+                   Server::Options{
+                       .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
+                   clock_),
+               0, nullptr) {
+    options.say = [this](const std::string& how) { by_ = how; };
+    stub_ = client::MakeDirectStub(front_.Stub(), options);
+  }
+
+  // Connects, and opens a stream: by which way.
+  std::string OpenStream() {
+    v1::ConnectRequest request;
+    request.set_protocol(net::kProtocolVersion);
+    v1::ConnectResponse response;
+    EXPECT_EQ(stub_->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
+    StandingReader reader;
+    stub_->OpenStream(reader).reset();
+    return by_;
+  }
+
+ private:
+  test::FakeClock clock_;
+  Parts parts_;
+  const std::unique_ptr<grpc::Service> service_ = MakeService(parts_);
+  const Front front_{*service_};
+  std::string by_;
+  std::unique_ptr<client::ServerStub> stub_;
+};
+
 std::string WayTo(const net::DirectAddress& address) {
-  test::FakeClock clock;
-  Parts parts(
-      std::make_unique<Server>(
-          Server::Options{.index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
-          clock),
-      0, nullptr);
-  const auto service = MakeService(parts);
-  const Front front(*service);
-  std::string by;
-  const auto stub =
-      client::MakeDirectStub(front.Stub(), {.say = [&by](const std::string& how) { by = how; }});
-  v1::ConnectRequest request;
-  request.set_protocol(net::kProtocolVersion);
-  v1::ConnectResponse response;
-  EXPECT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
-  StandingReader reader;
-  stub->OpenStream(reader).reset();
-  return by;
+  return ClientToldOf(address).OpenStream();
 }
 
 TEST(DirectService, EachPartOfTheProcessIsReached) {
@@ -230,6 +249,41 @@ TEST(DirectService, EachPartOfTheProcessIsReached) {
 TEST(DirectService, ASocketAndAPortThatCannotBeReachedLeaveGrpc) {
   const int port = net::ListenByTcp("127.0.0.1", 0).value().port;  // that nobody listens at any more
   EXPECT_EQ(WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = port}), "gRPC");
+}
+
+// A port to which packets are dropped, as they are here since its queue of connections is full.
+TEST(DirectService, APortThatDoesNotAnswerIsGivenUpForAWhile) {
+  const FileDescriptor deaf(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(bind(deaf.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(deaf.get(), 0), 0);
+  ASSERT_EQ(getsockname(deaf.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  const int port = ntohs(address.sin_port);
+  const FileDescriptor fills = net::ConnectByTcp("127.0.0.1", port, std::chrono::seconds(60)).value();
+  const auto tried = [&deaf] { return net::AcceptByTcp(deaf).valid(); };
+
+  ClientToldOf patient({.port = port}, {.try_again_after = std::chrono::hours(24)});
+  ClientToldOf impatient({.port = port}, {.try_again_after = Duration(0)});
+  EXPECT_EQ(patient.OpenStream(), "gRPC");
+  EXPECT_EQ(impatient.OpenStream(), "gRPC");
+  while (tried()) {
+  }
+  EXPECT_EQ(patient.OpenStream(), "gRPC");
+  EXPECT_FALSE(tried());
+  std::atomic<bool> ended{false};
+  std::atomic<int> tries{0};
+  const Thread answers("answers", [&] {
+    while (!ended) {
+      if (tried()) ++tries;  // and hangs up
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  EXPECT_EQ(impatient.OpenStream(), "gRPC");
+  EXPECT_GT(tries, 0);
+  ended = true;
 }
 
 TEST(DirectService, ASocketThatCannotBeReachedIsOnAnotherHostWhichHasAPort) {
