@@ -97,8 +97,8 @@ AlignedBuffer& VariableStore::Next() {
 template <typename Body>
 auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<AlignedBuffer>& slots,
                                AlignedBuffer& next, Body body) const {
-  absl::InlinedVector<float*, 4> slot_data;
-  for (AlignedBuffer& slot : slots) slot_data.push_back(slot.data());
+  absl::InlinedVector<Slot, 4> slot_data;
+  for (size_t i = 0; i < slots_.size(); ++i) slot_data.push_back({slots_[i].data(), slots[i].data()});
   KnownSquares known = {.of_part = {}, .all_gradients = AllGradients(mean.known)};
   if (!optimizer_->norms().empty()) {  // then parts are slices
     for (const net::Slice& slice : slices_) {
@@ -159,12 +159,8 @@ void VariableStore::BeginAhead() {
 }
 
 std::shared_ptr<const AlignedBuffer> VariableStore::ApplyAhead(const Mean& mean, int64_t begin, int64_t end) {
-  absl::InlinedVector<const float*, 4> slots_from;
-  for (const AlignedBuffer& slot : slots_) slots_from.push_back(slot.data());
-  const int64_t bad = WithUpdate(current(), mean, ahead_slots_, *ahead_, [&](Update update) {
-    update.slots_from = slots_from;
-    return UpdatePiece(update, begin, end);
-  });
+  const int64_t bad = WithUpdate(current(), mean, ahead_slots_, *ahead_,
+                                 [&](const Update& update) { return UpdatePiece(update, begin, end); });
   return bad == kAllFinite ? ahead_ : nullptr;
 }
 

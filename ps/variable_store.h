@@ -116,7 +116,7 @@ class VariableStore {
  private:
   void Publish(Values next) ABSL_LOCKS_EXCLUDED(mutex_);
   void FillSlotsCopy(AlignedBuffer& copy) const;
-  // Calls body(update of `old` into `next`, of these slots).
+  // Calls body(update of `old` into `next`, and of slots_ into these).
   template <typename Body>
   auto WithUpdate(const Values& old, const Mean& mean, std::vector<AlignedBuffer>& slots, AlignedBuffer& next,
                   Body body) const;

@@ -19,15 +19,16 @@ class Adagrad final : public UpdateRule {
   float initial_slot_value(int) const override { return initial_accumulator_; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
-              absl::Span<float* const> slots, float* new_values) const override {
+              absl::Span<const Slot> slots, float* new_values) const override {
     const int64_t count = static_cast<int64_t>(old_values.size());
     const float* w = old_values.data();
     const float* g = gradient.data();
-    float* accumulator = slots[0];
+    const float* accumulator_old = slots[0].from;
+    float* accumulator = slots[0].to;
     const float lr = step.learning_rate;
     const float epsilon = epsilon_;
     ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float sum = accumulator[i] + g[i] * g[i];
+      const float sum = accumulator_old[i] + g[i] * g[i];
       accumulator[i] = sum;
       new_values[i] = w[i] - (lr * g[i]) / std::sqrt(sum + epsilon);
     });

@@ -21,12 +21,14 @@ class Adam final : public UpdateRule {
   }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
-              absl::Span<float* const> slots, float* new_values) const override {
+              absl::Span<const Slot> slots, float* new_values) const override {
     const int64_t count = static_cast<int64_t>(old_values.size());
     const float* w = old_values.data();
     const float* g = gradient.data();
-    float* m = slots[0];
-    float* v = slots[1];
+    const float* m_old = slots[0].from;
+    float* m = slots[0].to;
+    const float* v_old = slots[1].from;
+    float* v = slots[1].to;
     // Keras computes alpha in float, where 1 - beta_2^t loses three digits at t = 1; ours is rounded once.
     const double t = static_cast<double>(step.t);
     const float alpha =
@@ -37,19 +39,20 @@ class Adam final : public UpdateRule {
     const float epsilon = static_cast<float>(constants_.epsilon);
     if (!amsgrad_) {
       ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-        const float m_new = m[i] + (g[i] - m[i]) * one_minus_beta_1;
-        const float v_new = v[i] + (g[i] * g[i] - v[i]) * one_minus_beta_2;
+        const float m_new = m_old[i] + (g[i] - m_old[i]) * one_minus_beta_1;
+        const float v_new = v_old[i] + (g[i] * g[i] - v_old[i]) * one_minus_beta_2;
         m[i] = m_new;
         v[i] = v_new;
         new_values[i] = w[i] - (m_new * alpha) / (std::sqrt(v_new) + epsilon);
       });
       return;
     }
-    float* v_hat = slots[2];
+    const float* v_hat_old = slots[2].from;
+    float* v_hat = slots[2].to;
     ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float m_new = m[i] + (g[i] - m[i]) * one_minus_beta_1;
-      const float v_new = v[i] + (g[i] * g[i] - v[i]) * one_minus_beta_2;
-      const float largest = std::max(v_hat[i], v_new);
+      const float m_new = m_old[i] + (g[i] - m_old[i]) * one_minus_beta_1;
+      const float v_new = v_old[i] + (g[i] * g[i] - v_old[i]) * one_minus_beta_2;
+      const float largest = std::max(v_hat_old[i], v_new);
       m[i] = m_new;
       v[i] = v_new;
       v_hat[i] = largest;

@@ -19,20 +19,22 @@ class Adamax final : public UpdateRule {
 
   // Epsilon beside u, as Keras; the paper has none.
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
-              absl::Span<float* const> slots, float* new_values) const override {
+              absl::Span<const Slot> slots, float* new_values) const override {
     const int64_t count = static_cast<int64_t>(old_values.size());
     const float* w = old_values.data();
     const float* g = gradient.data();
-    float* m = slots[0];
-    float* u = slots[1];
+    const float* m_old = slots[0].from;
+    float* m = slots[0].to;
+    const float* u_old = slots[1].from;
+    float* u = slots[1].to;
     const float alpha = static_cast<float>(step.learning_rate /
                                            (1 - std::pow(constants_.beta_1, static_cast<double>(step.t))));
     const float one_minus_beta_1 = static_cast<float>(1 - constants_.beta_1);
     const float beta_2 = static_cast<float>(constants_.beta_2);
     const float epsilon = static_cast<float>(constants_.epsilon);
     ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float m_new = m[i] + (g[i] - m[i]) * one_minus_beta_1;
-      const float u_new = std::max(beta_2 * u[i], std::abs(g[i]));
+      const float m_new = m_old[i] + (g[i] - m_old[i]) * one_minus_beta_1;
+      const float u_new = std::max(beta_2 * u_old[i], std::abs(g[i]));
       m[i] = m_new;
       u[i] = u_new;
       new_values[i] = w[i] - (m_new * alpha) / (u_new + epsilon);

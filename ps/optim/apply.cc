@@ -14,9 +14,13 @@
 namespace cairn::ps {
 namespace {
 
-// Elements that pass through the cache together: with 4 gradients and Adam 64 KiB of distinct memory, well
-// inside any L2, while the mean itself stays in L1.
-constexpr int64_t kBlock = 2048;
+// Elements that pass through the cache together: with 4 gradients and Adam 512 KiB of distinct memory, of
+// which only the mean, 64 KiB, is needed twice. Shorter runs of each stream take longer, since what the
+// processor fetches ahead of a run goes only so far.
+constexpr int64_t kBlock = 16384;
+// Squares are summed in blocks of their own, whose size decides about the last bit.
+constexpr int64_t kSumBlock = 2048;
+static_assert(kSumBlock <= kBlock);
 
 struct Term {
   const float* values;
@@ -135,8 +139,8 @@ std::vector<Squares> SumBands(int64_t count, int64_t band, OfBlock of_block) {
   for (int64_t begin = 0; begin < count; begin += band) {
     const int64_t end = std::min(begin + band, count);
     Squares& sum = sums.emplace_back();
-    for (int64_t block = begin; block < end; block += kBlock)
-      sum += of_block(block, std::min(kBlock, end - block));
+    for (int64_t block = begin; block < end; block += kSumBlock)
+      sum += of_block(block, std::min(kSumBlock, end - block));
   }
   return sums;
 }
@@ -171,12 +175,13 @@ void AverageBlock(const Optimizer& optimizer, const UpdateStep& step, const Upda
                   int64_t count, Isa isa) {
   const CommonOptions& options = optimizer.options();
   if (!options.use_ema) return;
-  float* average = range.slots.back() + begin;
+  const float* average_old = range.slots.back().from + begin;
+  float* average = range.slots.back().to + begin;
   float* values = range.new_values + begin;
   const float momentum = step.t == 1 ? 0 : options.ema_momentum;
   const float one_minus_momentum = 1 - momentum;
   ForEachElement(isa, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-    average[i] = momentum * average[i] + one_minus_momentum * values[i];
+    average[i] = momentum * average_old[i] + one_minus_momentum * values[i];
   });
   const int64_t frequency = options.ema_overwrite_frequency;
   if (step.last || (frequency > 0 && step.t % frequency == 0)) std::copy_n(average, count, values);
@@ -190,10 +195,12 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
   const Mean mean = ReduceWeights(gradients);
   const UpdateRule& rule = optimizer.rule();
   const bool layerwise = rule.layerwise();
-  absl::InlinedVector<float*, 4> slots(rule.slot_names().size());
+  absl::InlinedVector<Slot, 4> slots(rule.slot_names().size());
   alignas(64) float scratch[kBlock];
-  for (int64_t begin = 0; begin < range.count; begin += kBlock) {
-    const int64_t count = std::min(kBlock, range.count - begin);
+  // A lone gradient is its own mean, and fetched by what looks for values that are not finite.
+  const int64_t block = mean.terms.size() == 1 ? kBlock / 2 : kBlock;
+  for (int64_t begin = 0; begin < range.count; begin += block) {
+    const int64_t count = std::min(block, range.count - begin);
     const size_t size = static_cast<size_t>(count);
     const float* gradient = MeanOfBlock(mean, begin, count, isa, scratch);
     const int64_t non_finite = FirstNonFinite(gradient, count, isa);
@@ -202,7 +209,7 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
     const float* values = range.old_values + begin;
     float* new_values = range.new_values + begin;
     if (!layerwise) values = DecayBlock(optimizer, step, values, count, isa, new_values);
-    for (size_t s = 0; s < slots.size(); ++s) slots[s] = range.slots[s] + begin;
+    for (size_t s = 0; s < slots.size(); ++s) slots[s] = range.slots[s].at(begin);
     rule.Update(step, {values, size}, {gradient, size}, slots, new_values);
     if (!layerwise) AverageBlock(optimizer, step, range, begin, count, isa);
   }

@@ -19,12 +19,13 @@ struct WeightedGradient {
   int64_t examples;     // how many this gradient is the mean of; in [0, 2^32), which the caller has checked
 };
 
+// Nothing may overlap but what is said to.
 struct UpdateRange {
   int64_t count;  // elements
   const float* old_values;
-  absl::Span<float* const> slots;  // as Optimizer::slot_names(); updated in place
-  float* new_values;         // may equal old_values, unless the rule is layerwise; nothing else may overlap
-  float gradient_scale = 1;  // what clipping by a norm leaves of the mean
+  absl::Span<const Slot> slots;  // as Optimizer::slot_names()
+  float* new_values;             // may equal old_values, unless the rule is layerwise
+  float gradient_scale = 1;      // what clipping by a norm leaves of the mean
 };
 
 // What ApplyMean returns when all is well.

@@ -24,9 +24,12 @@ class Ftrl final : public UpdateRule {
   }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
-              absl::Span<float* const> slots, float* new_values) const override {
+              absl::Span<const Slot> slots, float* new_values) const override {
     if (step.learning_rate == 0) {  // by which the rule divides; a schedule may end there
       std::copy(old_values.begin(), old_values.end(), new_values);
+      for (const Slot& slot : slots) {
+        if (slot.to != slot.from) std::copy_n(slot.from, old_values.size(), slot.to);
+      }
       return;
     }
     if (constants_.learning_rate_power == -0.5) {
@@ -46,21 +49,23 @@ class Ftrl final : public UpdateRule {
   // `power` of x is x^-learning_rate_power.
   template <typename Power>
   void UpdateWith(Power power, float lr, absl::Span<const float> old_values, absl::Span<const float> gradient,
-                  absl::Span<float* const> slots, float* new_values) const {
+                  absl::Span<const Slot> slots, float* new_values) const {
     const int64_t count = static_cast<int64_t>(old_values.size());
     const float* w = old_values.data();
     const float* g = gradient.data();
-    float* accumulator = slots[0];
-    float* linear = slots[1];
+    const float* accumulator_old = slots[0].from;
+    float* accumulator = slots[0].to;
+    const float* linear_old = slots[1].from;
+    float* linear = slots[1].to;
     const float l1 = static_cast<float>(constants_.l1);
     const float shrinkage = static_cast<float>(2 * constants_.l2_shrinkage);
     const float beta = static_cast<float>(constants_.beta);
     const float twice_l2 = static_cast<float>(2 * constants_.l2);
     ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float sum = accumulator[i] + g[i] * g[i];
+      const float sum = accumulator_old[i] + g[i] * g[i];
       const float power_of_sum = power(sum);
-      const float sigma = (power_of_sum - power(accumulator[i])) / lr;
-      const float z = linear[i] + (g[i] + shrinkage * w[i]) - sigma * w[i];
+      const float sigma = (power_of_sum - power(accumulator_old[i])) / lr;
+      const float z = linear_old[i] + (g[i] + shrinkage * w[i]) - sigma * w[i];
       accumulator[i] = sum;
       linear[i] = z;
       const float clipped = std::min(std::max(z, -l1), l1);

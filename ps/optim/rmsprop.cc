@@ -27,25 +27,27 @@ class Rmsprop final : public UpdateRule {
   absl::Span<const absl::string_view> slot_names() const override { return slot_names_; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
-              absl::Span<float* const> slots, float* new_values) const override {
+              absl::Span<const Slot> slots, float* new_values) const override {
     const int64_t count = static_cast<int64_t>(old_values.size());
     const float* w = old_values.data();
     const float* g = gradient.data();
-    float* v = slots[0];
-    float* a = slots.back();
+    const float* v_old = slots[0].from;
+    float* v = slots[0].to;
+    const float* a_old = slots.back().from;
+    float* a = slots.back().to;
     const float lr = step.learning_rate;
     const float rho = static_cast<float>(constants_.rho);
     const float one_minus_rho = static_cast<float>(1 - constants_.rho);
     const float epsilon = static_cast<float>(constants_.epsilon);
     // lr * gradient over the root; the variance is the mean of squares less the square of the mean.
     const auto plain = [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      v[i] = rho * v[i] + one_minus_rho * (g[i] * g[i]);
+      v[i] = rho * v_old[i] + one_minus_rho * (g[i] * g[i]);
       return lr * g[i] / std::sqrt(v[i] + epsilon);
     };
     // Keras lets rounding take the variance below 0, and the root of that is not a number.
     const auto centered = [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      v[i] = rho * v[i] + one_minus_rho * (g[i] * g[i]);
-      a[i] = rho * a[i] + one_minus_rho * g[i];
+      v[i] = rho * v_old[i] + one_minus_rho * (g[i] * g[i]);
+      a[i] = rho * a_old[i] + one_minus_rho * g[i];
       return lr * g[i] / std::sqrt(std::max(v[i] - a[i] * a[i], 0.0f) + epsilon);
     };
     if (constants_.centered) {
@@ -57,17 +59,18 @@ class Rmsprop final : public UpdateRule {
 
  private:
   template <typename Increment>
-  void Move(Increment increment, int64_t count, const float* w, absl::Span<float* const> slots,
+  void Move(Increment increment, int64_t count, const float* w, absl::Span<const Slot> slots,
             float* new_values) const {
     if (constants_.momentum == 0) {
       ForEachElement(isa_, count,
                      [=](int64_t i) CAIRN_INLINE_LAMBDA { new_values[i] = w[i] - increment(i); });
       return;
     }
-    float* m = slots[1];
+    const float* m_old = slots[1].from;
+    float* m = slots[1].to;
     const float mu = static_cast<float>(constants_.momentum);
     ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      m[i] = mu * m[i] + increment(i);
+      m[i] = mu * m_old[i] + increment(i);
       new_values[i] = w[i] - m[i];
     });
   }

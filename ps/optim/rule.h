@@ -20,6 +20,19 @@ struct UpdateStep {
   bool last = false;        // the job's last update, after which use_ema leaves the average
 };
 
+// One number for each element that a rule keeps between updates: what the update finds, and where it leaves
+// what there is then. The same place for an update in place.
+struct Slot {
+  const float* from;
+  float* to;
+
+  Slot at(int64_t element) const { return {from + element, to + element}; }
+};
+
+inline Slot InPlace(float* slot) {
+  return {slot, slot};
+}
+
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
@@ -32,12 +45,12 @@ class UpdateRule {
   // caller subtracts learning_rate |values| / |u| u, with norms over the whole variable (LAMB).
   virtual bool layerwise() const { return false; }
 
-  // new_values[i] = f(old_values[i], gradient[i], slots[..][i]); slots are updated in place. Out of place, so
-  // that readers of the old version are undisturbed; new_values may equal old_values, nothing else may
-  // overlap. `gradient`, `new_values` and each of `slots` run parallel to old_values. No alignment is
-  // required.
+  // new_values[i], slots[..].to[i] = f(old_values[i], gradient[i], slots[..].from[i]). Out of place, so that
+  // readers of the old version are undisturbed; new_values may equal old_values, and a slot's `to` its
+  // `from`, nothing else may overlap. `gradient`, `new_values` and each of `slots` run parallel to
+  // old_values. No alignment is required.
   virtual void Update(const UpdateStep& step, absl::Span<const float> old_values,
-                      absl::Span<const float> gradient, absl::Span<float* const> slots,
+                      absl::Span<const float> gradient, absl::Span<const Slot> slots,
                       float* new_values) const = 0;
 };
 

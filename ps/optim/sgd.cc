@@ -18,7 +18,7 @@ class Sgd final : public UpdateRule {
   }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
-              absl::Span<float* const> slots, float* new_values) const override {
+              absl::Span<const Slot> slots, float* new_values) const override {
     const int64_t count = static_cast<int64_t>(old_values.size());
     const float* w = old_values.data();
     const float* g = gradient.data();
@@ -28,17 +28,18 @@ class Sgd final : public UpdateRule {
       ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA { new_values[i] = w[i] - lr * g[i]; });
       return;
     }
-    float* m = slots[0];
+    const float* m_old = slots[0].from;
+    float* m = slots[0].to;
     if (!nesterov_) {
       ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-        const float m_new = mu * m[i] - lr * g[i];
+        const float m_new = mu * m_old[i] - lr * g[i];
         m[i] = m_new;
         new_values[i] = w[i] + m_new;
       });
       return;
     }
     ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float m_new = mu * m[i] - lr * g[i];
+      const float m_new = mu * m_old[i] - lr * g[i];
       m[i] = m_new;
       new_values[i] = w[i] + mu * m_new - lr * g[i];
     });

@@ -1,15 +1,10 @@
 #include "ps/optim/update.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#if defined(__SSE__)
-#include <immintrin.h>
-#endif
 
 #include "absl/container/inlined_vector.h"
 #include "common/core/status.h"
@@ -20,8 +15,6 @@ namespace {
 // Elements from which on an update takes longer than it does to wake the crew; and where it is cut: a
 // multiple of any page's and of what a processor fetches at once.
 constexpr int64_t kWorthSharing = int64_t{128} << 10;
-// Elements that are updated at a time where slots go elsewhere: they stay in the cache between.
-constexpr int64_t kBlock = int64_t{2} << 10;
 constexpr int64_t kCut = int64_t{4} << 10;
 
 using Gradients = absl::InlinedVector<WeightedGradient, 8>;
@@ -58,13 +51,13 @@ struct Window {
 template <typename Body>
 int64_t ForEachPart(const Update& update, const Window& window, Body body) {
   const UpdateRange& all = update.all;
-  absl::InlinedVector<float*, 4> slots(all.slots.size());
+  absl::InlinedVector<Slot, 4> slots(all.slots.size());
   for (size_t p = 0; p < update.parts.size(); ++p) {
     UpdatePart part = update.parts[p];
     part.begin = std::max(part.begin, window.begin);
     part.end = std::min(part.end, window.end);
     if (part.begin >= part.end) continue;
-    for (size_t s = 0; s < slots.size(); ++s) slots[s] = all.slots[s] + part.begin;
+    for (size_t s = 0; s < slots.size(); ++s) slots[s] = all.slots[s].at(part.begin);
     const int64_t non_finite = body(p, part,
                                     UpdateRange{.count = part.end - part.begin,
                                                 .old_values = all.old_values + part.begin,
@@ -75,67 +68,18 @@ int64_t ForEachPart(const Update& update, const Window& window, Body body) {
   return kAllFinite;
 }
 
-// Copies past the cache: `to` is not read soon, and what it held is not fetched.
-void StreamTo(absl::Span<const float> from, float* to) {
-#if defined(__SSE__)
-  constexpr size_t kWide = 4;  // floats of a store, which must be aligned
-  size_t i = 0;
-  while (i < from.size() && reinterpret_cast<uintptr_t>(to + i) % (kWide * sizeof(float)) != 0) {
-    to[i] = from[i];
-    ++i;
-  }
-  for (; i + kWide <= from.size(); i += kWide) _mm_stream_ps(to + i, _mm_loadu_ps(from.data() + i));
-  std::copy(from.begin() + static_cast<ptrdiff_t>(i), from.end(), to + i);
-  _mm_sfence();
-#else
-  std::copy(from.begin(), from.end(), to);
-#endif
-}
-
-// ApplyMean() with slots that are read at `slots_from` and written to `range`, a block at a time.
-int64_t ApplyMeanElsewhere(const Update& update, const Gradients& gradients, const UpdateRange& range,
-                           absl::Span<const float* const> slots_from) {
-  absl::InlinedVector<std::array<float, kBlock>, 2> blocks(slots_from.size());
-  absl::InlinedVector<float*, 4> slots;
-  for (auto& block : blocks) slots.push_back(block.data());
-  Gradients cut = gradients;
-  for (int64_t begin = 0; begin < range.count; begin += kBlock) {
-    const int64_t count = std::min(kBlock, range.count - begin);
-    for (size_t slot = 0; slot < slots.size(); ++slot)
-      std::copy_n(slots_from[slot] + begin, count, slots[slot]);
-    const int64_t non_finite = ApplyMean(update.optimizer, update.step, cut,
-                                         {.count = count,
-                                          .old_values = range.old_values + begin,
-                                          .slots = slots,
-                                          .new_values = range.new_values + begin,
-                                          .gradient_scale = range.gradient_scale},
-                                         update.isa);
-    if (non_finite != kAllFinite) return begin + non_finite;
-    for (size_t slot = 0; slot < slots.size(); ++slot) {
-      StreamTo({slots[slot], static_cast<size_t>(count)}, range.slots[slot] + begin);
-    }
-    for (WeightedGradient& gradient : cut) {
-      if (gradient.values != nullptr) gradient.values += count;
-    }
-  }
-  return kAllFinite;
-}
-
 // The mean, and what its rule makes of it: new values, or directions where the rule is layerwise.
 int64_t ApplyMeansIn(const Update& update, const Window& window) {
   return ForEachPart(update, window, [&](size_t p, const UpdatePart& part, UpdateRange range) {
     const Gradients cut = Cut(update.gradients, part);
-    absl::InlinedVector<const float*, 4> slots_from;
-    for (const float* slot : update.slots_from) slots_from.push_back(slot + part.begin);
     if (part.moving_average_momentum.has_value()) {  // whose slots nobody changes
-      for (size_t slot = 0; slot < slots_from.size(); ++slot) {
-        StreamTo({slots_from[slot], static_cast<size_t>(range.count)}, range.slots[slot]);
+      for (const Slot& slot : range.slots) {
+        if (slot.to != slot.from) std::copy_n(slot.from, range.count, slot.to);
       }
       return ApplyMovingAverage(*part.moving_average_momentum, cut, range, update.isa);
     }
     range.gradient_scale = GradientScale(update, p);
-    if (slots_from.empty()) return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
-    return ApplyMeanElsewhere(update, cut, range, slots_from);
+    return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
   });
 }
 

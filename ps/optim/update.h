@@ -40,8 +40,6 @@ struct Update {
   UpdateRange all;
   const KnownSquares& known;
   Isa isa = WidestIsa();
-  // [slot] what `all`'s slots are to be made of; empty: of what they hold.
-  absl::Span<const float* const> slots_from{};
   Crew* crew = nullptr;  // who may help, but with norms' sums; the same bits with any number
 };
 

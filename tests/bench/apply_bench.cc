@@ -75,8 +75,8 @@ void BM_UpdateParts(benchmark::State& state, const OptimizerConfig& config, int 
   Streams streams(kGradients, kSlots);
   std::vector<WeightedGradient> gradients;
   for (const AlignedBuffer& gradient : streams.gradients) gradients.push_back({gradient.data(), 32});
-  std::vector<float*> slots;
-  for (AlignedBuffer& slot : streams.slots) slots.push_back(slot.data());
+  std::vector<Slot> slots;
+  for (AlignedBuffer& slot : streams.slots) slots.push_back(InPlace(slot.data()));
   const std::vector<UpdatePart> whole = {{0, kCount}};
 
   double apply_seconds = 0, floor_seconds = 0;

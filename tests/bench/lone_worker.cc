@@ -30,7 +30,7 @@ absl::Status Run(const std::string& model_file, const std::string& data_dir, int
 
   std::vector<float> parameters = model.InitialParameters(1);
   AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
-  float* const slots[] = {m.data(), v.data()};
+  const ps::Slot slots[] = {ps::InPlace(m.data()), ps::InPlace(v.data())};
   const auto elements = static_cast<size_t>(data.train->example_shape().num_elements());
   int64_t examples = 0;
   const auto start = std::chrono::steady_clock::now();

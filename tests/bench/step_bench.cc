@@ -80,7 +80,7 @@ absl::Status MeasureCalls(const Options& options, const nn::Model& model, kernel
   CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, kLoss, device));
   std::vector<float> parameters = model.InitialParameters(1);
   AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
-  float* const slots[] = {m.data(), v.data()};
+  const ps::Slot slots[] = {ps::InPlace(m.data()), ps::InPlace(v.data())};
   CAIRN_ASSIGN_OR_RETURN(const auto adam, ps::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
   const std::vector<float> inputs = DenseInputs(options.batch_size * model.input_shape().num_elements());
   const std::vector<float> labels = Labels(model, options.batch_size);

@@ -38,7 +38,7 @@ TEST(Adam, StartsWithTheStepThatItIsTold) {
   const std::vector<float> gradient = {0.1f};
   std::vector<float> values = {1};
   float m = 0, v = 0;
-  float* const slots[] = {&m, &v};
+  const Slot slots[] = {InPlace(&m), InPlace(&v)};
   adam->rule().Update({.t = 1000000, .learning_rate = 0.001f}, values, gradient, slots, values.data());
   // No bias correction is left: m = 0.01, v = 1e-5, w = 1 - 0.001 * 0.01 / sqrt(1e-5).
   EXPECT_NEAR(values[0], 1 - 0.001 * 0.01 / std::sqrt(1e-5), 1e-7);

@@ -88,7 +88,7 @@ TEST(ApplyMean, AContributorWithoutExamplesIsNotRead) {
 TEST(ApplyMean, WithoutAnyExampleTheMeanIsZeroAndMomentumGoesOn) {
   TrainedVariable variable({"SGD", {{"learning_rate", 1}, {"momentum", 0.5}}}, {0});
   variable.Step({4});  // momentum and value -4
-  float* const slots[] = {variable.slots()[0].data()};
+  const Slot slots[] = {InPlace(variable.slots()[0].data())};
   const WeightedGradient nothing[] = {{nullptr, 0}};
   EXPECT_EQ(ApplyMean(variable.optimizer(), {2, 1}, nothing,
                       {1, variable.values().data(), slots, variable.values().data()}),
@@ -125,7 +125,7 @@ TEST(ApplyMean, AgreesWithANaiveMeanInDouble) {
 class NonFiniteAt : public testing::TestWithParam<int64_t> {};
 
 TEST_P(NonFiniteAt, TheFirstBadElementIsReported) {
-  const int64_t count = 5000;
+  const int64_t count = 40962;
   const auto sgd = MakeOptimizer(kSubtract).value();
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
@@ -141,7 +141,7 @@ TEST_P(NonFiniteAt, TheFirstBadElementIsReported) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Positions, NonFiniteAt, testing::Values(0, 1, 17, 2047, 2048, 4098, 4999));
+INSTANTIATE_TEST_SUITE_P(Positions, NonFiniteAt, testing::Values(0, 1, 17, 16383, 16384, 32770, 40961));
 
 TEST(ApplyMean, ASumThatOverflowsIsReported) {
   const std::vector<float> largest = {1, std::numeric_limits<float>::max()};
@@ -173,8 +173,8 @@ Updated UpdateInPieces(const OptimizerConfig& config, int64_t count, std::vector
   for (int64_t end : cuts) {
     const WeightedGradient gradients[] = {
         {a.data() + begin, 31}, {b.data() + begin, 32}, {c.data() + begin, 5}};
-    std::vector<float*> slots = variable.slot_pointers();
-    for (float*& slot : slots) slot += begin;
+    std::vector<Slot> slots = variable.slots_in_place();
+    for (Slot& slot : slots) slot = InPlace(slot.to + begin);
     EXPECT_EQ(ApplyMean(variable.optimizer(), {3, 0.1f}, gradients,
                         {end - begin, variable.values().data() + begin, slots, next.data() + begin}, isa),
               kAllFinite);
@@ -186,10 +186,10 @@ Updated UpdateInPieces(const OptimizerConfig& config, int64_t count, std::vector
 class ApplyInPieces : public testing::TestWithParam<Rule> {};
 
 TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
-  const int64_t count = 6151;  // prime
+  const int64_t count = 32771;  // prime
   const Updated whole = UpdateInPieces(GetParam().config, count, {}, Isa::kBaseline);
   const std::vector<int64_t> cut_lists[] = {
-      {}, {1}, {6150}, {3, 20, 53}, {2047, 2048, 2050}, {1000, 1016, 1033, 4097}, {0, 5, 5, 6000}};
+      {}, {1}, {32770}, {3, 20, 53}, {16383, 16384, 16386}, {1000, 1016, 1033, 4097}, {0, 5, 5, 6000}};
   for (Isa isa : SupportedIsas()) {
     for (const std::vector<int64_t>& cuts : cut_lists) {
       const Updated pieces = UpdateInPieces(GetParam().config, count, cuts, isa);
@@ -197,6 +197,39 @@ TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
           << IsaName(isa) << ", " << cuts.size() << " cuts";
       for (size_t s = 0; s < whole.slots.size(); ++s) {
         EXPECT_TRUE(SameBits(pieces.slots[s].data(), whole.slots[s])) << IsaName(isa) << ", slot " << s;
+      }
+    }
+  }
+}
+
+TEST_P(ApplyInPieces, GivesTheSameBitsWithSlotsElsewhere) {
+  const int64_t count = 2051;
+  const std::vector<float> gradient = RandomFloats(count, 11);
+  const WeightedGradient gradients[] = {{gradient.data(), 1}};
+  for (Isa isa : SupportedIsas()) {
+    for (const float rate : {0.1f, 0.0f}) {
+      TrainedVariable in_place(GetParam().config, RandomFloats(count, 10), isa);
+      TrainedVariable elsewhere(GetParam().config, RandomFloats(count, 10), isa);
+      in_place.Step(gradient);  // so that there is something in the slots
+      elsewhere.Step(gradient);
+      const std::vector<std::vector<float>> old_slots = elsewhere.slots();
+      std::vector<std::vector<float>> new_slots(old_slots.size(), std::vector<float>(gradient.size(), -7));
+      std::vector<Slot> slots;
+      for (size_t s = 0; s < old_slots.size(); ++s) {
+        slots.push_back({elsewhere.slots()[s].data(), new_slots[s].data()});
+      }
+      std::vector<float> next(gradient.size()), next_elsewhere(gradient.size());
+      ASSERT_EQ(ApplyMean(in_place.optimizer(), {2, rate}, gradients,
+                          {count, in_place.values().data(), in_place.slots_in_place(), next.data()}, isa),
+                kAllFinite);
+      ASSERT_EQ(ApplyMean(elsewhere.optimizer(), {2, rate}, gradients,
+                          {count, elsewhere.values().data(), slots, next_elsewhere.data()}, isa),
+                kAllFinite);
+      EXPECT_TRUE(SameBits(next_elsewhere.data(), next)) << IsaName(isa) << ", rate " << rate;
+      EXPECT_EQ(elsewhere.slots(), old_slots) << IsaName(isa) << ", rate " << rate;
+      for (size_t s = 0; s < old_slots.size(); ++s) {
+        EXPECT_TRUE(SameBits(new_slots[s].data(), in_place.slots()[s]))
+            << IsaName(isa) << ", rate " << rate << ", slot " << s;
       }
     }
   }

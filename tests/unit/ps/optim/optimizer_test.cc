@@ -185,10 +185,10 @@ TEST_P(EveryOptimizer, InPlaceGivesTheSameBitsAsOutOfPlace) {
   TrainedVariable old(GetParam().config, RandomFloats(count, "values"));
   std::vector<float> expected(count);
   ApplyMean(old.optimizer(), {1, 0.5f}, {&mean, 1},
-            {count, old.values().data(), old.slot_pointers(), expected.data()});
+            {count, old.values().data(), old.slots_in_place(), expected.data()});
   TrainedVariable in_place(GetParam().config, RandomFloats(count, "values"));
   ApplyMean(in_place.optimizer(), {1, 0.5f}, {&mean, 1},
-            {count, in_place.values().data(), in_place.slot_pointers(), in_place.values().data()});
+            {count, in_place.values().data(), in_place.slots_in_place(), in_place.values().data()});
   EXPECT_TRUE(SameBits(in_place.values(), expected));
 }
 
@@ -200,7 +200,7 @@ TEST_P(EveryOptimizer, LeavesTheOldValuesAlone) {
   const std::vector<float> gradient = RandomFloats(100, "gradient");
   const WeightedGradient mean = {gradient.data(), 1};
   ApplyMean(variable.optimizer(), {1, 0.5f}, {&mean, 1},
-            {100, old_values.data(), variable.slot_pointers(), next.data()});
+            {100, old_values.data(), variable.slots_in_place(), next.data()});
   EXPECT_TRUE(SameBits(old_values, before));
   EXPECT_FALSE(SameBits(next, before));
 }

@@ -56,7 +56,7 @@ class TrainedVariable {
 
   void Step(const std::vector<float>& gradient, bool last = false) {
     const int64_t count = static_cast<int64_t>(values_.size());
-    const std::vector<float*> slots = slot_pointers();
+    const std::vector<Slot> slots = slots_in_place();
     std::vector<float> next(values_.size());
     const float learning_rate = optimizer_->learning_rate(t_);
     const WeightedGradient mean = {gradient.data(), 1};
@@ -70,10 +70,10 @@ class TrainedVariable {
   const Optimizer& optimizer() const { return *optimizer_; }
   std::vector<float>& values() { return values_; }
   std::vector<std::vector<float>>& slots() { return slots_; }
-  std::vector<float*> slot_pointers() {
-    std::vector<float*> pointers;
-    for (std::vector<float>& slot : slots_) pointers.push_back(slot.data());
-    return pointers;
+  std::vector<Slot> slots_in_place() {
+    std::vector<Slot> slots;
+    for (std::vector<float>& slot : slots_) slots.push_back(InPlace(slot.data()));
+    return slots;
   }
 
  private:

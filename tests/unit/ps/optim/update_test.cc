@@ -132,7 +132,7 @@ TEST(UpdateParts, AMovingAverageKnowsNoOptimizer) {
   const std::vector<float> gradient = {1, 16};
   const WeightedGradient mean = {gradient.data(), 1};
   const std::vector<UpdatePart> parts = {{0, 1}, {1, 2, 0.5f}};
-  const std::vector<float*> slots = variable.slot_pointers();
+  const std::vector<Slot> slots = variable.slots_in_place();
   std::vector<float> next(2);
   ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 1}, {&mean, 1}, parts,
                         {2, variable.values().data(), slots, next.data()}),
@@ -202,7 +202,7 @@ TEST_P(EveryIsa, APartThatKnowsTheWholeVariablesSumsMovesAsInTheWhole) {
   const WeightedGradient mean = {gradient.data(), 1};
   const UpdatePart parts[] = {{0, kHalf, {}, kHalf}, {kHalf, kCount, {}, kHalf}};
   std::vector<float> next(kCount);
-  const std::vector<float*> slots = halves.slot_pointers();
+  const std::vector<Slot> slots = halves.slots_in_place();
   KnownSquares known;
   const Update update = {.optimizer = halves.optimizer(),
                          .step = {1, halves.optimizer().learning_rate(0)},
@@ -275,7 +275,7 @@ struct Long {
   }
   int64_t Update(Crew* crew, const char* optimizer) {
     const auto made = MakeOptimizer({optimizer, {}}).value();
-    float* const slots[] = {m.data(), v.data()};
+    const Slot slots[] = {InPlace(m.data()), InPlace(v.data())};
     return UpdateWhole(*made, {1, 0.1f}, {{{gradient.data(), 3}}}, parts,
                        {kCount, old_values.data(), slots, new_values.data()}, WidestIsa(), crew);
   }

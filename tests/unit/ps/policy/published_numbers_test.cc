@@ -55,8 +55,8 @@ class TinyServer {
     for (const Gradient& gradient : apply.contributors) {
       gradients.push_back({staged_.at(gradient.key.worker).data(), gradient.examples});
     }
-    std::vector<float*> slots;
-    for (std::vector<float>& slot : slots_) slots.push_back(slot.data());
+    std::vector<Slot> slots;
+    for (std::vector<float>& slot : slots_) slots.push_back(InPlace(slot.data()));
     const int64_t count = static_cast<int64_t>(values_.size());
     ASSERT_EQ(ApplyMean(*optimizer_, {apply.version, optimizer_->learning_rate(apply.version - 1)}, gradients,
                         {count, values_.data(), slots, values_.data()}),
