@@ -1,6 +1,7 @@
 // TCP sockets for streams between hosts that are in no hands of gRPC's.
 //
 // A connection whose other end, or the way to it, is silently gone ends as one of gRPC's does: after 15 s.
+// One that stays on this host has reno as its congestion control, whatever the system's is.
 #pragma once
 
 #include <chrono>
