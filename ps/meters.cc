@@ -4,7 +4,6 @@
 #include <chrono>
 
 namespace cairn::ps {
-namespace {}  // namespace
 
 void Meters::OnUpdate(const std::vector<std::pair<int, TimePoint>>& came, TimePoint began, TimePoint now) {
   apply_seconds.Add(ToSeconds(now - began));

@@ -15,20 +15,21 @@ from harness import (DONE, FAILURE, MLP, REPOSITORY, TIME_LIMIT, USAGE, Cluster,
                      small_data)
 
 
-ENDLESS = ["--model", MLP, "--sync_replicas", "--train_steps=1000000", "--display_every=1", "--lease=2",
+ENDLESS = ["--model", MLP, "--sync_replicas", "--train_steps=1000000", "--display_every=1",
            "--batch_size=10", "--novalidation"]
 
 
 class WatchTest(IntegrationTest):
 
     def start_watched(self, ps=2, workers=2, flags=()):
-        """A cluster in the middle of training, each task with its pages."""
+        """A cluster in the middle of training, each task with its pages. At least 20 steps are over everywhere, and
+        counted."""
         cluster = Cluster(self, ps=ps, workers=workers)
         tasks = {f"ps/{i}": cluster.start("ps", i, "--metrics_port=0", "--metrics_host=127.0.0.1") for i in range(ps)}
         for i in range(workers):
             tasks[f"worker/{i}"] = cluster.start("worker", i, *ENDLESS, "--metrics_port=0",
                                                  "--metrics_host=127.0.0.1", *flags)
-        self.assert_says(tasks["worker/0"], r"^ *11/")
+        self.assert_says(tasks["worker/0"], r"^ *21/")
         return cluster, tasks
 
     def page(self, task, path):
@@ -70,18 +71,16 @@ class PagesTest(WatchTest):
         server = self.metrics(tasks["ps/0"])
         self.assertEqual(server['cairn_ps_state{state="ready"}'], 1)
         self.assertEqual(server['cairn_ps_members{state="live"}'], 2)
-        self.assertGreaterEqual(server['cairn_ps_pushes_total{outcome="accepted"}'], 22)
-        self.assertGreaterEqual(server["cairn_ps_examples_total"], 220)
-        self.assertGreater(server["cairn_ps_round_seconds_count"], 10)
-        self.assertGreater(server["cairn_ps_received_bytes_total"], 22 * server["cairn_ps_variable_bytes"])
-        self.assertGreater(server["cairn_ps_sent_bytes_total"], 22 * server["cairn_ps_variable_bytes"])
+        self.assertGreaterEqual(server['cairn_ps_pushes_total{outcome="accepted"}'], 40)
+        self.assertGreaterEqual(server["cairn_ps_examples_total"], 400)
+        self.assertGreaterEqual(server["cairn_ps_round_seconds_count"], 20)
+        self.assertGreater(server["cairn_ps_received_bytes_total"], 40 * server["cairn_ps_variable_bytes"])
+        self.assertGreater(server["cairn_ps_sent_bytes_total"], 40 * server["cairn_ps_variable_bytes"])
         self.assertGreater(server["cairn_ps_job_memory_bytes"], server["cairn_ps_variable_bytes"])
         worker = self.metrics(tasks["worker/1"])
-        self.assertGreaterEqual(worker["cairn_worker_examples_total"], 100)
+        self.assertGreaterEqual(worker["cairn_worker_examples_total"], 200)
         self.assertGreater(worker["cairn_worker_loss"], 0)
-        phases = [worker[f'cairn_worker_step_phase_seconds_sum{{phase="{phase}"}}']
-                  for phase in ("input", "compute", "answer")]
-        self.assertAlmostEqual(sum(phases), worker["cairn_worker_step_seconds_sum"], places=3)
+        self.check_phases(tasks["worker/1"])
         for task in tasks.values():
             self.assertGreater(self.metrics(task)["process_resident_memory_bytes"], 1 << 20)
             self.assertEqual(self.page(task, "/healthz")[::2], (200, "ok\n"))
@@ -91,6 +90,18 @@ class PagesTest(WatchTest):
             self.assertEqual(self.page(task, "/else")[0], 404)
         self.check_names(tasks)
         self.check_with_promtool(tasks)
+
+    def check_phases(self, worker):
+        """A step's phases make up the step: on a page during whose writing no step ended."""
+        deadline = time.monotonic() + TIME_LIMIT
+        while time.monotonic() < deadline:
+            page = self.metrics(worker)
+            phases = sum(page[f'cairn_worker_step_phase_seconds_sum{{phase="{phase}"}}']
+                         for phase in ("input", "compute", "answer"))
+            whole = page["cairn_worker_step_seconds_sum"]
+            if abs(phases - whole) < 1e-6 * whole:
+                return
+        self.fail(f"phases of {phases} s, steps of {whole} s")
 
     def check_names(self, tasks):
         """What alerts and dashboard speak of exists."""
@@ -131,7 +142,7 @@ class PagesTest(WatchTest):
 class StatusTest(WatchTest):
 
     def test_a_cluster_at_work_and_a_worker_that_stands_still(self):
-        cluster, tasks = self.start_watched()
+        cluster, tasks = self.start_watched(flags=["--lease=2"])
         run, view = self.poll_status(
             cluster, lambda view: len(view["workers"]) == 2 and all(w["step_seconds"] > 0 for w in view["workers"]),
             "reports of both workers")

@@ -169,9 +169,9 @@ class RecordingStub final : public ServerStub {
 
 TEST_F(ExtentsTest, ASessionHasAPlaceForValuesThatItHasAskedFor) {
   RecordingStub stub;
-  ServerSession session(stub);
   std::vector<float> buffer(10);
-  PendingDone done, other_done;
+  PendingDone done, other_done;  // outlive the session, whose end answers what is open
+  ServerSession session(stub);
   const uint64_t id =
       session.Begin({}, ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer)), done.Callback()).value();
   const uint64_t other = session.Begin({}, nullptr, other_done.Callback()).value();
