@@ -49,7 +49,7 @@ Shard::Shard(Options options)
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
   if (trace_ != nullptr) trace_->AtStep(options.initial_version + 1);
   if (options.update_ahead && store_.size() >= net::kWorthAhead) {
-    ahead_ = std::make_unique<UpdateAhead>(store_, trace_);
+    ahead_ = std::make_unique<UpdateAhead>(store_, options.crew, trace_);
   }
 }
 

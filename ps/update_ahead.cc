@@ -6,11 +6,16 @@
 #include "common/net/ahead.h"
 
 namespace cairn::ps {
-UpdateAhead::UpdateAhead(VariableStore& store, TraceRecorder* trace)
+UpdateAhead::UpdateAhead(VariableStore& store, Crew* crew, TraceRecorder* trace)
     : store_(store),
+      crew_(crew),
       trace_(trace),
       piece_(net::PieceAhead(store.size())),
       num_pieces_((store.size() + piece_ - 1) / piece_) {}
+
+UpdateAhead::~UpdateAhead() {
+  Close();
+}
 
 UpdateAhead::Member* UpdateAhead::Find(const PushKey& key) {
   if (!round_.has_value()) return nullptr;
@@ -53,6 +58,7 @@ void UpdateAhead::Arrived(const PushKey& key, const std::shared_ptr<const Aligne
     if (ready.empty()) return;
     ++making_;
   }
+  if (crew_ != nullptr && crew_->Take([this, ready, worker = key.worker] { Make(ready, worker); })) return;
   Make(ready, key.worker);
 }
 

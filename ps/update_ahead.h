@@ -7,7 +7,8 @@
 //
 //   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      the executing thread's: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
-//                        └ a piece that all have sent: made there and then, and sent
+//                        └ a piece that all have sent: made there and then, and sent; by a thread of the
+//                          crew's if one has nothing to do, while that which brought it goes on receiving
 //
 // What is written early lies beside the current version: new values, and slots of their own.
 //
@@ -22,6 +23,7 @@
 
 #include "absl/types/span.h"
 #include "common/core/aligned_buffer.h"
+#include "common/core/crew.h"
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
 #include "ps/policy/policy.h"
@@ -36,9 +38,11 @@ class UpdateAhead {
   using SendPiece =
       std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
 
-  // `store` has an optimizer that takes no norms. `trace`, which may be null, hears of the pieces: where they
-  // are made, within what is received.
-  explicit UpdateAhead(VariableStore& store, TraceRecorder* trace = nullptr);
+  // `store` has an optimizer that takes no norms. `crew`, which may be null, outlives it. `trace`, which may
+  // be null, hears of the pieces, as parts of what is received.
+  explicit UpdateAhead(VariableStore& store, Crew* crew = nullptr, TraceRecorder* trace = nullptr);
+  // When no piece is being made any more.
+  ~UpdateAhead();
 
   // --- Streams' threads ---
 
@@ -84,12 +88,13 @@ class UpdateAhead {
   };
 
   Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes pieces and sends them; those that `worker` was the last to send.
+  // Makes pieces and sends them; those that `worker` was the last to send. Ends what making_ counts.
   void Make(absl::Span<const int64_t> pieces, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the round when nobody is at work on it.
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   VariableStore& store_;
+  Crew* const crew_;
   TraceRecorder* const trace_;
   const int64_t piece_;  // elements
   const int64_t num_pieces_;
@@ -97,7 +102,7 @@ class UpdateAhead {
   Mutex mutex_;
   CondVar idle_;
   std::optional<Round> round_ ABSL_GUARDED_BY(mutex_);
-  int making_ ABSL_GUARDED_BY(mutex_) = 0;  // threads
+  int making_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Make() under way, or to come
 };
 
 }  // namespace cairn::ps

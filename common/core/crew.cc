@@ -1,5 +1,7 @@
 #include "common/core/crew.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
@@ -18,7 +20,7 @@ void Crew::Share(absl::FunctionRef<void(int)> body) {
   bool alone;
   {
     MutexLock lock(mutex_);
-    alone = body_ != nullptr || threads_.empty();
+    alone = body_ != nullptr || threads_.empty() || !tasks_.empty() || tasks_under_way_ > 0;
     if (!alone) {
       body_ = &body;
       ++turn_;
@@ -36,20 +38,44 @@ void Crew::Share(absl::FunctionRef<void(int)> body) {
   body_ = nullptr;
 }
 
+bool Crew::Take(absl::AnyInvocable<void()> task) {
+  MutexLock lock(mutex_);
+  if (body_ != nullptr || static_cast<int>(tasks_.size()) >= idle_) return false;
+  tasks_.push_back(std::move(task));
+  changed_.NotifyAll();
+  return true;
+}
+
 void Crew::Work(int index) {
   int seen = 0;
   for (;;) {
-    const absl::FunctionRef<void(int)>* body;
+    const absl::FunctionRef<void(int)>* body = nullptr;
+    absl::AnyInvocable<void()> task;
     {
       MutexLock lock(mutex_);
-      while (turn_ == seen && !ending_) changed_.Wait(mutex_);
-      if (turn_ == seen) return;
-      seen = turn_;
-      body = body_;
+      ++idle_;
+      while (turn_ == seen && tasks_.empty() && !ending_) changed_.Wait(mutex_);
+      --idle_;
+      if (turn_ != seen) {
+        seen = turn_;
+        body = body_;
+      } else if (!tasks_.empty()) {
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+        ++tasks_under_way_;
+      } else {
+        return;
+      }
     }
-    (*body)(index);
-    MutexLock lock(mutex_);
-    if (--at_work_ == 0) changed_.NotifyAll();
+    if (body == nullptr) {
+      task();
+      MutexLock lock(mutex_);
+      --tasks_under_way_;
+    } else {
+      (*body)(index);
+      MutexLock lock(mutex_);
+      if (--at_work_ == 0) changed_.NotifyAll();
+    }
   }
 }
 

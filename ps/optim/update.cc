@@ -137,7 +137,7 @@ int64_t UpdateParts(const Update& update) {
 
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {
   CAIRN_CHECK(update.optimizer.norms().empty());
-  return ApplyMeans(update, {.begin = begin, .end = end});
+  return ApplyMeansIn(update, {.begin = begin, .end = end});
 }
 
 }  // namespace cairn::ps

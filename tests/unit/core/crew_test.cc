@@ -1,6 +1,8 @@
 #include "common/core/crew.h"
 
 #include <atomic>
+#include <latch>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -43,6 +45,54 @@ TEST(Crew, APartMayShareInTurn) {
   std::atomic<int> done{0};
   crew.Share([&](int) { crew.Share([&](int) { ++done; }); });
   EXPECT_EQ(done, 4);
+}
+
+// Until one of its threads waits for something to do.
+template <typename Task>
+void Give(Crew& crew, Task task) {
+  while (!crew.Take(task)) std::this_thread::yield();
+}
+
+TEST(Crew, ATaskIsTakenByWhoHasNothingToDo) {
+  std::latch begun(1), may_end(1);
+  std::atomic<int> done{0};
+  {
+    Crew crew(2);
+    Give(crew, [&] {
+      begun.count_down();
+      may_end.wait();
+      ++done;
+    });
+    begun.wait();
+    EXPECT_FALSE(crew.Take([&] { done += 100; })) << "its only thread has one";
+    std::vector<int> parts(2);
+    crew.Share([&](int part) { ++parts[static_cast<size_t>(part)]; });
+    EXPECT_EQ(parts, std::vector<int>({1, 1})) << "by the caller, who does not wait for the task";
+    EXPECT_EQ(done, 0);
+    may_end.count_down();
+    Give(crew, [&] { ++done; });
+  }
+  EXPECT_EQ(done, 2) << "the crew ends when its tasks are done";
+}
+
+TEST(Crew, AloneItTakesNoTask) {
+  Crew crew(1);
+  EXPECT_FALSE(crew.Take([] { FAIL(); }));
+}
+
+TEST(Crew, TasksAndPartsAreEachDoneOnce) {
+  std::atomic<int> parts{0}, tasks{0};
+  int taken = 0;
+  {
+    Crew crew(3);
+    for (int turn = 0; turn < 500; ++turn) {
+      taken += crew.Take([&] { ++tasks; });
+      crew.Share([&](int) { ++parts; });
+      taken += crew.Take([&] { ++tasks; });
+    }
+  }
+  EXPECT_EQ(parts, 3 * 500);
+  EXPECT_EQ(tasks, taken);
 }
 
 }  // namespace

@@ -56,14 +56,18 @@ std::vector<net::Slice> Slices() {
 
 class Side {
  public:
-  Side(bool ahead, const OptimizerConfig& optimizer)
-      : shard_({.slices = Slices(), .optimizer = MakeOptimizer(optimizer).value(), .update_ahead = ahead}) {
+  Side(bool ahead, const OptimizerConfig& optimizer, Crew* crew = nullptr)
+      : shard_({.slices = Slices(),
+                .optimizer = MakeOptimizer(optimizer).value(),
+                .update_ahead = ahead,
+                .crew = crew}) {
     shard_.ConnectTo(&port_);
   }
 
   void Begin(Push& push) {
-    const auto take = [&push](const std::shared_ptr<const AlignedBuffer>& values, int64_t begin,
-                              int64_t end) {
+    const auto take = [this, &push](const std::shared_ptr<const AlignedBuffer>& values, int64_t begin,
+                                    int64_t end) {
+      MutexLock lock(mutex_);
       std::copy(values->data() + begin, values->data() + end, push.ahead.begin() + begin);
       push.pieces += 1;
       return true;
@@ -97,6 +101,7 @@ class Side {
   Shard& shard() { return shard_; }
 
  private:
+  Mutex mutex_;  // pieces come by any thread
   QuietPort port_;
   Shard shard_;
 };
@@ -104,7 +109,8 @@ class Side {
 // The same pushes to a shard that makes updates ahead and to one that does not.
 class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
  protected:
-  UpdateAheadTest() : ahead_(true, GetParam()), after_(false, GetParam()) {}
+  explicit UpdateAheadTest(int crew = 1)
+      : crew_(crew), ahead_(true, GetParam(), &crew_), after_(false, GetParam()) {}
 
   Push Of(int worker, int64_t version, int64_t examples = 2) {
     Push push = {.gradient = {.key = {.worker = worker, .incarnation = 7, .step = version},
@@ -187,20 +193,28 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
   }
 
   std::mt19937 random_{42};
+  Crew crew_;
   Side ahead_, after_;
 };
+// Others make what they can.
+class HelpedUpdateAheadTest : public UpdateAheadTest {
+ protected:
+  HelpedUpdateAheadTest() : UpdateAheadTest(3) {}
+};
 
-INSTANTIATE_TEST_SUITE_P(
-    Of, UpdateAheadTest,
-    testing::Values(OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}}},
-                    OptimizerConfig{.name = "SGD",
-                                    .hyperparameters = {{"learning_rate", 0.1}, {"momentum", 0.9}}},
-                    // Its slot begins at 0.1.
-                    OptimizerConfig{.name = "Adagrad", .hyperparameters = {{"learning_rate", 0.1}}},
-                    OptimizerConfig{.name = "Adam", .hyperparameters = {{"learning_rate", 0.001}}}),
-    [](const auto& test) {
-      return test.param.name + (test.param.hyperparameters.count("momentum") > 0 ? "WithMomentum" : "");
-    });
+auto Optimizers() {
+  return testing::Values(
+      OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}}},
+      OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}, {"momentum", 0.9}}},
+      // Its slot begins at 0.1.
+      OptimizerConfig{.name = "Adagrad", .hyperparameters = {{"learning_rate", 0.1}}},
+      OptimizerConfig{.name = "Adam", .hyperparameters = {{"learning_rate", 0.001}}});
+}
+std::string NameOfOptimizer(const testing::TestParamInfo<OptimizerConfig>& test) {
+  return test.param.name + (test.param.hyperparameters.count("momentum") > 0 ? "WithMomentum" : "");
+}
+INSTANTIATE_TEST_SUITE_P(Of, UpdateAheadTest, Optimizers(), NameOfOptimizer);
+INSTANTIATE_TEST_SUITE_P(Of, HelpedUpdateAheadTest, Optimizers(), NameOfOptimizer);
 
 TEST_P(UpdateAheadTest, IsToTheBitWhatItWouldBeAfterwards) {
   FirstRound(3);
@@ -213,6 +227,43 @@ TEST_P(UpdateAheadTest, IsToTheBitWhatItWouldBeAfterwards) {
     ahead_.Decide(ApplyOf(version, pushes));
     ExpectAllAhead(pushes);
     Afterwards(version, pushes);
+  }
+}
+
+TEST_P(HelpedUpdateAheadTest, IsToTheBitWhatItWouldBeAfterwardsAndAllOfItHasGoneBeforeTheAnswer) {
+  constexpr int kWorkers = 3;
+  FirstRound(kWorkers);
+  for (int64_t version = 2; version <= 9; ++version) {
+    std::vector<Push> pushes = Round(version, kWorkers);
+    if (version % 2 == 0) {
+      Interleaved(pushes);
+      for (Push& push : pushes) ahead_.End(push);
+    } else {
+      std::vector<std::thread> workers;
+      for (Push& push : pushes) workers.emplace_back([this, &push] { ahead_.Whole(push); });
+      for (std::thread& worker : workers) worker.join();
+    }
+    ahead_.Decide(ApplyOf(version, pushes));
+    ExpectAllAhead(pushes);
+    for (const Push& push : pushes) EXPECT_EQ(push.pieces, 5);
+    Afterwards(version, pushes);
+  }
+}
+
+TEST_P(HelpedUpdateAheadTest, AGuessThatIsDroppedWhileItIsMadeLeavesNothing) {
+  FirstRound(2);
+  for (int64_t version = 2; version <= 9; ++version) {
+    std::vector<Push> pushes = Round(version, 2);
+    Interleaved(pushes);
+    pushes[1].open.reset();  // its stream broke; pieces may still go to it until the decision
+    ahead_.End(pushes[0]);
+    ahead_.Decide(Apply{.version = version, .contributors = {pushes[0].gradient}});
+    pushes.pop_back();
+    ExpectNoneAhead(pushes);
+    Afterwards(version, pushes);
+    std::vector<Push> both = Round(++version, 2);  // so that two are expected again
+    Interleaved(both);
+    ExpectMadeAfterwards(version, both);
   }
 }
 
