@@ -50,8 +50,8 @@ struct Options {
   ContestOptions contest{.rounds = 7};
 };
 
-// One body for all workers at once, the first in the thread that asks, which costs it no waking of another as it
-// costs the peers none; each of the others in a thread that stays.
+// One body for all workers at once, the first in the thread that asks, which costs it no waking of another as
+// it costs the peers none; each of the others in a thread that stays.
 class Team {
  public:
   explicit Team(int size) : results_(static_cast<size_t>(size)) {
