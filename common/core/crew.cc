@@ -42,7 +42,7 @@ bool Crew::Take(absl::AnyInvocable<void()> task) {
   MutexLock lock(mutex_);
   if (body_ != nullptr || static_cast<int>(tasks_.size()) >= idle_) return false;
   tasks_.push_back(std::move(task));
-  changed_.NotifyAll();
+  changed_.NotifyOne();  // whoever waits now waits for something to do: nobody shares anything
   return true;
 }
 

@@ -26,7 +26,7 @@ inline constexpr int kMaxMessageBytes = static_cast<int>(kMaxPayloadBytes + kMax
 
 using FloatSpans = absl::Span<const absl::Span<const float>>;
 
-// Bytes that still lie in the sender's memory (local/peer_memory.h). One thread.
+// Bytes that still lie in the sender's memory (direct/peer_memory.h). One thread.
 class LentBytes {
  public:
   virtual ~LentBytes() = default;

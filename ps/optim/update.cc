@@ -83,19 +83,23 @@ int64_t ApplyMeansIn(const Update& update, const Window& window) {
   });
 }
 
-// Likewise, with the crew's help.
-int64_t ApplyMeans(const Update& update, const Window& window) {
-  const int64_t count = window.end - window.begin;
+Window Everything(const Update& update) {
+  return {.begin = 0, .end = update.all.count};
+}
+
+// Of all elements, with the crew's help.
+int64_t ApplyMeans(const Update& update) {
+  const int64_t count = update.all.count;
   if (update.crew == nullptr || update.crew->size() == 1 || count < kWorthSharing) {
-    return ApplyMeansIn(update, window);
+    return ApplyMeansIn(update, Everything(update));
   }
   const int64_t size = update.crew->size();
   const int64_t each = ((count + size - 1) / size + kCut - 1) / kCut * kCut;
   std::vector<int64_t> non_finite(static_cast<size_t>(size));
   update.crew->Share([&](int i) {
-    const int64_t begin = window.begin + i * each;
+    const int64_t begin = i * each;
     non_finite[static_cast<size_t>(i)] =
-        ApplyMeansIn(update, {.begin = begin, .end = std::min(begin + each, window.end)});
+        ApplyMeansIn(update, {.begin = begin, .end = std::min(begin + each, count)});
   });
   for (int64_t first : non_finite) {
     if (first != kAllFinite) return first;
@@ -103,15 +107,11 @@ int64_t ApplyMeans(const Update& update, const Window& window) {
   return kAllFinite;
 }
 
-Window Everything(const Update& update) {
-  return {.begin = 0, .end = update.all.count};
-}
-
 }  // namespace
 
 MeasuredParts MeasureParts(Norms norms, const Update& update) {
   MeasuredParts measured;
-  if (norms == Norms::kLayer) measured.non_finite = ApplyMeans(update, Everything(update));
+  if (norms == Norms::kLayer) measured.non_finite = ApplyMeans(update);
   if (measured.non_finite != kAllFinite) return measured;
   measured.of_part.resize(update.parts.size());
   ForEachPart(update, Everything(update), [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
@@ -125,7 +125,7 @@ MeasuredParts MeasureParts(Norms norms, const Update& update) {
 }
 
 int64_t UpdateParts(const Update& update) {
-  if (!update.optimizer.rule().layerwise()) return ApplyMeans(update, Everything(update));
+  if (!update.optimizer.rule().layerwise()) return ApplyMeans(update);
   return ForEachPart(update, Everything(update),
                      [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
                        if (!part.moving_average_momentum.has_value()) {

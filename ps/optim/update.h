@@ -40,7 +40,7 @@ struct Update {
   UpdateRange all;
   const KnownSquares& known;
   Isa isa = WidestIsa();
-  Crew* crew = nullptr;  // who may help, but with norms' sums; the same bits with any number
+  Crew* crew = nullptr;  // who may help, but with norms' sums and pieces; the same bits with any number
 };
 
 // What the parts add to the sums of `norms`. [part][band]; nothing for moving averages, which take no part in
