@@ -7,8 +7,8 @@
 //
 //   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      the executing thread's: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
-//                        └ a piece that all have sent: made there and then, and sent; by a thread of the
-//                          crew's if one has nothing to do, while that which brought it goes on receiving
+//                        └ a piece that all have sent: made there and then, and sent; by the crew
+//                          if it has room for one more, while the thread that brought it goes on receiving
 //
 // What is written early lies beside the current version: new values, and slots of their own.
 //

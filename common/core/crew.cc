@@ -40,7 +40,8 @@ void Crew::Share(absl::FunctionRef<void(int)> body) {
 
 bool Crew::Take(absl::AnyInvocable<void()> task) {
   MutexLock lock(mutex_);
-  if (body_ != nullptr || static_cast<int>(tasks_.size()) >= idle_) return false;
+  const size_t room = static_cast<size_t>(idle_) + threads_.size();
+  if (body_ != nullptr || tasks_.size() >= room) return false;
   tasks_.push_back(std::move(task));
   changed_.NotifyOne();  // whoever waits now waits for something to do: nobody shares anything
   return true;

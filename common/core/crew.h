@@ -23,7 +23,8 @@ class Crew {
   // body(0) ... body(size() - 1), at the same time; returns when all have. While the others are with another
   // caller, or one has a task, the caller does all of it. To wake them costs some 10 us each.
   void Share(absl::FunctionRef<void(int)> body) ABSL_LOCKS_EXCLUDED(mutex_);
-  // One of the threads does `task` soon, if any has nothing to do: true. Else nothing happens.
+  // One of the threads does `task` soon: true, where one has nothing to do, or fewer tasks wait than there
+  // are threads, so that who ends one has the next. Else nothing happens.
   bool Take(absl::AnyInvocable<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

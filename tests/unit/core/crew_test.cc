@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <latch>
-#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -47,30 +46,24 @@ TEST(Crew, APartMayShareInTurn) {
   EXPECT_EQ(done, 4);
 }
 
-// Until one of its threads waits for something to do.
-template <typename Task>
-void Give(Crew& crew, Task task) {
-  while (!crew.Take(task)) std::this_thread::yield();
-}
-
-TEST(Crew, ATaskIsTakenByWhoHasNothingToDo) {
+TEST(Crew, EachThreadHasATaskAndOneThatWaits) {
   std::latch begun(1), may_end(1);
   std::atomic<int> done{0};
   {
     Crew crew(2);
-    Give(crew, [&] {
+    EXPECT_TRUE(crew.Take([&] {
       begun.count_down();
       may_end.wait();
       ++done;
-    });
+    }));
     begun.wait();
-    EXPECT_FALSE(crew.Take([&] { done += 100; })) << "its only thread has one";
+    EXPECT_TRUE(crew.Take([&] { ++done; })) << "whose turn comes when that has ended";
+    EXPECT_FALSE(crew.Take([&] { done += 100; })) << "its only thread has one, and one waits";
     std::vector<int> parts(2);
     crew.Share([&](int part) { ++parts[static_cast<size_t>(part)]; });
     EXPECT_EQ(parts, std::vector<int>({1, 1})) << "by the caller, who does not wait for the task";
     EXPECT_EQ(done, 0);
     may_end.count_down();
-    Give(crew, [&] { ++done; });
   }
   EXPECT_EQ(done, 2) << "the crew ends when its tasks are done";
 }
