@@ -1,5 +1,6 @@
 // Goodput of a ring all-reduce on one host: our ring, over TCP and by shared memory, against Gloo's
-// over TCP, in turn, in one process of N workers.
+// over TCP, in turn, in one process of N workers. And of a synchronous step of as many bytes through one
+// server, a process of its own, by shared memory and by a Unix socket: gradients up, SGD, values down.
 //
 //   allreduce_bench --workers 2 --mib 64
 //
@@ -13,7 +14,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +27,7 @@
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "tests/bench/ring/crew_of_workers.h"
+#include "tests/bench/wire/cairn_ends.h"
 #include "tests/bench/wire/contest.h"
 #include "worker/allreduce/direct_link.h"
 #include "worker/allreduce/grpc_link.h"
@@ -162,43 +167,88 @@ class GlooRing {
   std::vector<std::vector<float>> inputs_, outputs_;
 };
 
+// A server of its own, and the workers of one synchronous job.
+struct ServedJob {
+  std::unique_ptr<PsProcesses> server;
+  std::vector<std::unique_ptr<WireWorker>> workers;
+};
+
+absl::Status Join(ServedJob& served, int workers, int64_t size, const char* transport) {
+  const BenchJob job = EqualVariables(*served.server, workers, 1, size);
+  for (int worker = 0; worker < workers; ++worker) {
+    CAIRN_ASSIGN_OR_RETURN(auto connection,
+                           Connect(*served.server, absl::StrCat("worker/", worker), transport));
+    if (worker == 0) CAIRN_RETURN_IF_ERROR(Initialise(*connection, job));
+    CAIRN_ASSIGN_OR_RETURN(auto joined, WireWorker::Join(std::move(connection), job, worker));
+    served.workers.push_back(std::move(joined));
+  }
+  return absl::OkStatus();
+}
+
+struct Options {
+  int workers = 2, mib = 64, port = 23450;
+  std::string program;  // cairn-ps
+  ContestOptions contest{.rounds = 7, .seconds_each = 0.5};
+};
+
+absl::Status Run(const Options& options) {
+  const int workers = options.workers;
+  const int64_t size = (int64_t{options.mib} << 20) / static_cast<int64_t>(sizeof(float));
+  ServedJob served_by_memory, served_by_unix;  // forked before this process has a second thread
+  CAIRN_ASSIGN_OR_RETURN(served_by_memory.server, PsProcesses::Start(options.program, 1));
+  CAIRN_ASSIGN_OR_RETURN(served_by_unix.server, PsProcesses::Start(options.program, 1));
+  CAIRN_RETURN_IF_ERROR(Join(served_by_memory, workers, size, "shm"));
+  CAIRN_RETURN_IF_ERROR(Join(served_by_unix, workers, size, "unix"));
+  CairnRing by_tcp(workers, size, options.port, net::Transport::kTcp);
+  CairnRing by_memory(workers, size, options.port + workers, net::Transport::kShm);
+  GlooRing gloo(workers, size);
+
+  std::vector<Contender> contenders;
+  std::vector<std::unique_ptr<CrewOfWorkers>> crews;
+  const auto compete = [&](const char* name, std::vector<pid_t> others,
+                           std::function<absl::Status(int)> body) {
+    crews.push_back(std::make_unique<CrewOfWorkers>(workers, std::move(body)));
+    contenders.push_back({.name = name,
+                          .bytes = static_cast<double>(size) * sizeof(float),
+                          .other_processes = std::move(others),
+                          .once = [crew = crews.back().get()] { return crew->Round(); }});
+  };
+  compete("Cairn's ring, TCP", {}, [&](int worker) { return by_tcp.Reduce(worker); });
+  compete("Cairn's ring, shared memory", {}, [&](int worker) { return by_memory.Reduce(worker); });
+  compete("Gloo's ring, TCP", {}, [&](int worker) { return gloo.Reduce(worker); });
+  compete("Cairn's server, shm", served_by_memory.server->pids(),
+          [&](int worker) { return served_by_memory.workers[static_cast<size_t>(worker)]->PushPull(); });
+  compete("Cairn's server, Unix", served_by_unix.server->pids(),
+          [&](int worker) { return served_by_unix.workers[static_cast<size_t>(worker)]->PushPull(); });
+
+  std::vector<Measured> measured;
+  CAIRN_RETURN_IF_ERROR(RunContest(contenders, options.contest, &measured));
+  std::printf("%d workers, %d MiB; goodput of each worker's gradient\n", workers, options.mib);
+  PrintTable(contenders, measured);
+  const Measured& of_gloo = measured[2];
+  std::printf("as a ratio of Gloo's: TCP %.2f, shared memory %.2f\n", Ratio(measured[0], of_gloo),
+              Ratio(measured[1], of_gloo));
+  std::printf(
+      "a step through a server, its time as a ratio of Gloo's: shared memory %.2f, Unix socket %.2f\n",
+      Ratio(of_gloo, measured[3]), Ratio(of_gloo, measured[4]));
+  return absl::OkStatus();
+}
+
 int Main(int argc, char** argv) {
-  int workers = 2, mib = 64, rounds = 7, port = 23450;
-  CLI::App app("Our ring all-reduce against Gloo's", "allreduce_bench");
-  app.add_option("--workers", workers)->check(CLI::Range(2, 16))->capture_default_str();
-  app.add_option("--mib", mib, "Of the gradient")->check(CLI::Range(1, 4096))->capture_default_str();
-  app.add_option("--rounds", rounds)->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_option("--port", port, "The first of our workers' ports")->capture_default_str();
+  Options options;
+  options.program = std::string(argv[0]).substr(0, std::string(argv[0]).rfind('/') + 1) + "cairn-ps";
+  CLI::App app("Our ring all-reduce, and a step through our server, against Gloo's ring", "allreduce_bench");
+  app.add_option("--workers", options.workers)->check(CLI::Range(2, 16))->capture_default_str();
+  app.add_option("--mib", options.mib, "Of the gradient")->check(CLI::Range(1, 4096))->capture_default_str();
+  app.add_option("--rounds", options.contest.rounds)->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--port", options.port, "The first of our workers' ports")->capture_default_str();
+  app.add_option("--cairn_ps", options.program, "the program");
   CLI11_PARSE(app, argc, argv);
   net::TuneMalloc();
-
-  const int64_t size = (int64_t{mib} << 20) / static_cast<int64_t>(sizeof(float));
-  CairnRing by_tcp(workers, size, port, net::Transport::kTcp);
-  CairnRing by_memory(workers, size, port + workers, net::Transport::kShm);
-  GlooRing gloo(workers, size);
-  CrewOfWorkers tcp_crew(workers, [&](int worker) { return by_tcp.Reduce(worker); });
-  CrewOfWorkers memory_crew(workers, [&](int worker) { return by_memory.Reduce(worker); });
-  CrewOfWorkers gloo_crew(workers, [&](int worker) { return gloo.Reduce(worker); });
-  const double bytes = static_cast<double>(size) * sizeof(float);
-  std::vector<Contender> contenders;
-  const auto compete = [&](const char* name, CrewOfWorkers& crew) {
-    contenders.push_back(
-        {.name = name, .bytes = bytes, .other_processes = {}, .once = [&crew] { return crew.Round(); }});
-  };
-  compete("Cairn's ring, TCP", tcp_crew);
-  compete("Cairn's ring, shared memory", memory_crew);
-  compete("Gloo's ring, TCP", gloo_crew);
-  std::vector<Measured> measured;
-  const absl::Status status = RunContest(contenders, {.rounds = rounds, .seconds_each = 0.5}, &measured);
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
-    return 1;
-  }
-  std::printf("%d workers, %d MiB; goodput of each worker's gradient\n", workers, mib);
-  PrintTable(contenders, measured);
-  std::printf("as a ratio of Gloo's: TCP %.2f, shared memory %.2f\n", Ratio(measured[0], measured[2]),
-              Ratio(measured[1], measured[2]));
-  return 0;
+  net::QuietGrpc();
+  const absl::Status status = Run(options);
+  if (!status.ok()) std::fprintf(stderr, "allreduce_bench: %s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 //   push_pull_bench [--size 64MiB] [--variables 1] [--workers 1] [--ps 1] [--transports tcp,unix,shm]
 //                   [--rounds 7] [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
 //
-// A push counts until the server has made the update: sum, SGD, new version. GB/s are of goodput, which
+// A push counts until the server has made the update: sum, SGD, new version; "push alone" is the same stream
+// to one who keeps the gradient and does no more. GB/s are of goodput, which
 // counts float32 whatever --wire_dtype says. All contenders run in turn in each round; ratios are medians of
 // the rounds' ratios; with another --wire_dtype none are printed, since bars are for float32. See
 // tests/bench/RESULTS.md.
@@ -32,6 +33,7 @@
 #include "tests/bench/wire/contest.h"
 #include "tests/bench/wire/json_lines.h"
 #include "tests/bench/wire/peers.h"
+#include "tests/bench/wire/push_alone.h"
 #include "worker/wire_flags.h"
 
 namespace cairn::bench {
@@ -73,7 +75,7 @@ class Team {
     mutex_.Lock();
     results_[0] = std::move(result);
     while (running_ > 0) changed_.Wait(mutex_);  // each body has limits of its own
-    for (const absl::Status& result : results_) CAIRN_RETURN_IF_ERROR(result);
+    for (const absl::Status& of_one : results_) CAIRN_RETURN_IF_ERROR(of_one);
     return absl::OkStatus();
   }
 
@@ -237,6 +239,24 @@ void AddOurs(Bench& bench, const Ours& ours, const std::string& encoding, double
   add("push-pull", 2, &WireWorker::PushPull);
 }
 
+// By every transport that has streams of ours; one worker's.
+absl::Status AddPushesAlone(Bench& bench, const KeeperProcess& keeper, const std::deque<Ours>& all,
+                            absl::Span<const float> gradient,
+                            std::vector<std::unique_ptr<PushAlone>>& streams) {
+  for (const Ours& ours : all) {
+    CAIRN_ASSIGN_OR_RETURN(const net::Transport transport, net::ParseTransport(ours.transport));
+    if (transport == net::Transport::kGrpc) continue;
+    CAIRN_ASSIGN_OR_RETURN(auto stream, PushAlone::To(keeper, transport));
+    bench.Add({absl::StrCat("push alone ", ours.transport),
+               static_cast<double>(gradient.size() * sizeof(float)),
+               {keeper.pid()},
+               [stream = stream.get(), gradient] { return stream->Push(gradient); },
+               ours.transport});
+    streams.push_back(std::move(stream));
+  }
+  return absl::OkStatus();
+}
+
 // Against the bars. Of contenders that did not run nothing is said.
 void CompareAll(const Bench& bench) {
   for (const char* way : {" push", " pull"}) {
@@ -253,6 +273,10 @@ void CompareAll(const Bench& bench) {
     bench.CompareCpu(local, 0.36);
     bench.CompareCpu(shm, 0.1);
   }
+  for (const char* transport : {"tcp", "unix", "shm"}) {
+    bench.Compare(absl::StrCat("cairn ", transport, " push"), absl::StrCat("push alone ", transport),
+                  1 / 1.1);
+  }
   bench.Compare("cairn shm pull", "memcpy", 0.8);
   bench.Compare("cairn shm pull", "cairn tcp pull", 3);
   bench.Compare("cairn shm push", "cairn tcp push", 3);
@@ -268,6 +292,7 @@ absl::Status Run(const Options& options) {
 
   // All other processes first: forking does not go together with threads.
   CAIRN_ASSIGN_OR_RETURN(const auto peer, PeerProcess::Start());
+  CAIRN_ASSIGN_OR_RETURN(const auto keeper, KeeperProcess::Start(elements));
   std::deque<Ours> all;
   for (const auto transport : absl::StrSplit(options.transports, ',')) {
     CAIRN_ASSIGN_OR_RETURN(auto servers, PsProcesses::Start(options.program, options.servers));
@@ -291,6 +316,8 @@ absl::Status Run(const Options& options) {
                         bytes};
   AddPeers(bench, "tcp", {peer->pid(), *raw_tcp, stream_tcp, naive_tcp}, buffers);
   AddPeers(bench, "unix", {peer->pid(), *raw_unix, stream_unix, naive_unix}, buffers);
+  std::vector<std::unique_ptr<PushAlone>> pushes_alone;
+  CAIRN_RETURN_IF_ERROR(AddPushesAlone(bench, *keeper, all, from.span(), pushes_alone));
   for (const Ours& ours : all) AddOurs(bench, ours, options.wire.dtype, static_cast<double>(bytes), team);
   RunRecord record =
       RunOf(static_cast<int64_t>(bytes), options.workers, options.servers, options.contest.rounds);
