@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT = 120  # seconds that one program may take
-PEERS = "memcpy,in-place,raw,gRPC,naive"  # push_pull_bench's own, which are not wanted here
+PEERS = "memcpy,in-place,raw,gRPC,naive,push alone"  # push_pull_bench's own, which are not wanted here
 TUNED = {"LD_PRELOAD": "libjemalloc.so.2", "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0,thp:always"}
 SETTINGS = {"tcp": TUNED, "p3": {"DMLC_PS_VAN_TYPE": "p3", **TUNED}, "ipc": {"DMLC_LOCAL": "1", **TUNED}, "untuned": {}}
 TCP, ALL = ("tcp", "p3"), ("tcp", "p3", "ipc")
