@@ -29,6 +29,7 @@ void Arrivals::Begin(const net::Layout& layout) {
   }
   awaited_ = false;
   intact_ = true;
+  failed_ = false;
 }
 
 bool Arrivals::Admit(int server, int64_t begin, int64_t count) {
@@ -64,6 +65,12 @@ void Arrivals::Close(int server) {
   changed_.NotifyAll();
 }
 
+void Arrivals::Fail() {
+  MutexLock lock(mutex_);
+  failed_ = true;
+  changed_.NotifyAll();
+}
+
 bool Arrivals::Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure) {
   MutexLock lock(mutex_);
   awaited_ = true;
@@ -73,7 +80,7 @@ bool Arrivals::Await(int variable, TimePoint deadline, absl::FunctionRef<absl::S
     missing_ = std::count(part.here.begin() + wanted_.first, part.here.begin() + wanted_.end, false);
     bool waits = true;
     while (intact_ && missing_ > 0 && waits) {
-      waits = !part.closed && failure().ok() && changed_.WaitUntil(mutex_, deadline);
+      waits = !part.closed && !failed_ && failure().ok() && changed_.WaitUntil(mutex_, deadline);
     }
     if (std::exchange(missing_, 0) > 0) return false;
   }

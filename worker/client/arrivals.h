@@ -32,11 +32,14 @@ class Arrivals {
   void Add(int server, int64_t begin, int64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of this server nothing comes any more, for the time being.
   void Close(int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A server does not have the push: the others, whose update may wait for it, may send nothing until the
+  // caller has repeated it.
+  void Fail() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The caller's ---
 
-  // Waits until all values of the variable are here. False when they will not be, are not by `deadline`, or
-  // `failure` is not OK, which is asked whenever something has changed, and after Wake().
+  // Waits until all values of the variable are here. False when they will not be, are not by `deadline`, when
+  // a push has failed, or `failure` is not OK, which is asked whenever something has changed, and after Wake().
   bool Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -66,6 +69,7 @@ class Arrivals {
   std::vector<Part> parts_ ABSL_GUARDED_BY(mutex_);  // [server]
   bool awaited_ ABSL_GUARDED_BY(mutex_) = false;     // somebody reads in this step
   bool intact_ ABSL_GUARDED_BY(mutex_) = true;
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   // What Await() waits for, and how many of them are not here; 0: it does not wait.
   Pages wanted_ ABSL_GUARDED_BY(mutex_);
   int64_t missing_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -151,8 +151,19 @@ void StepPushes::Start(int server) {
   if (id.ok()) {
     push.request_id = *id;
   } else {
-    push.done = id.status();
+    Answered(server, id.status());
   }
+}
+
+void StepPushes::Answered(int server, absl::StatusOr<v1::Done> result) {
+  const bool failed = !result.ok();
+  pushes_[static_cast<size_t>(server)].done = std::move(result);
+  if (failed) {
+    arrivals_.Fail();
+  } else {
+    arrivals_.Close(server);
+  }
+  changed_.NotifyAll();
 }
 
 ServerSession::OnDone StepPushes::OnDone(int server, uint64_t attempt, FirstValuesAt first_values) {
@@ -160,9 +171,7 @@ ServerSession::OnDone StepPushes::OnDone(int server, uint64_t attempt, FirstValu
     MutexLock lock(mutex_);
     if (attempt != attempt_ || pushes_.empty()) return;
     if (result.ok() && first_values != nullptr) TraceAnswer(server, *first_values);
-    pushes_[static_cast<size_t>(server)].done = std::move(result);
-    arrivals_.Close(server);
-    changed_.NotifyAll();
+    Answered(server, std::move(result));
   };
 }
 

@@ -114,6 +114,7 @@ class StepPushes {
   void Start(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   class AnswerSink;  // takes the values of one server's answer
   ServerSession::OnDone OnDone(int server, uint64_t attempt, FirstValuesAt first_values);
+  void Answered(int server, absl::StatusOr<v1::Done> result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `extent` of a variable in `encoding`, to be sent soon.
   void Announce(const net::Extent& extent, v1::Encoding encoding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -100,6 +100,18 @@ TEST_F(ArrivalsTest, ServersThatSayNoMoreAreNotWaitedFor) {
   EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure));
 }
 
+TEST_F(ArrivalsTest, AfterAFailedPushNoServerIsWaitedForUntilTheNextStep) {
+  EXPECT_TRUE(Come(0, 0, 1024));
+  arrivals_.Fail();
+  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure)) << "it has come before";
+  EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure));
+  EXPECT_FALSE(arrivals_.Await(2, InAMinute(), NoFailure)) << "another server's";
+  arrivals_.Begin(layout_);
+  Thread stream("stream", [&] { EXPECT_TRUE(Come(1, 0, 96)); });
+  EXPECT_TRUE(arrivals_.Await(2, InAMinute(), NoFailure));
+  stream.Join();
+}
+
 TEST_F(ArrivalsTest, AFailureEndsTheWait) {
   EXPECT_FALSE(arrivals_.Await(1, InAMinute(), [] { return absl::CancelledError("stopped"); }));
 }
