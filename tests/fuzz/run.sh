@@ -2,7 +2,7 @@
 # Runs one fuzz target for a while, from its seeds and from what earlier runs in this build directory found. Fails when
 # it finds a fault, and then prints the input that shows it, in base64.
 #   tests/fuzz/run.sh TARGET SECONDS [LIBFUZZER_OPTION]...
-# Writes to the build directory alone: CAIRN_FUZZ_BUILD, or build/fuzz.
+# Writes to the build directory alone: CAIRN_FUZZ_BUILD, or build/dev.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,7 +13,7 @@ fi
 target=$1 seconds=$2
 shift 2
 
-build=${CAIRN_FUZZ_BUILD-$here/../../build/fuzz}
+build=${CAIRN_FUZZ_BUILD-$here/../../build/dev}
 corpus=$build/corpus/$target
 found=$build/found/$target
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/cairn-fuzz-XXXXXX")
