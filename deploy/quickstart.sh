@@ -63,7 +63,7 @@ find_data() {
 
 deploy/setup.sh
 
-say "building (a few minutes the first time)"
+say "building (the first time a quarter of an hour on two cores)"
 mkdir -p build
 log=build/quickstart.log
 if ! { cmake --preset release -DCAIRN_BUILD_TESTS=OFF && cmake --build --preset release; } >"$log" 2>&1; then
