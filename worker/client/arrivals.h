@@ -39,7 +39,8 @@ class Arrivals {
   // --- The caller's ---
 
   // Waits until all values of the variable are here. False when they will not be, are not by `deadline`, when
-  // a push has failed, or `failure` is not OK, which is asked whenever something has changed, and after Wake().
+  // a push has failed, or `failure` is not OK, which is asked whenever something has changed, and after
+  // Wake().
   bool Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
