@@ -236,7 +236,7 @@ absl::Status Run(const Options& options) {
 
 int Main(int argc, char** argv) {
   Options options;
-  options.program = std::string(argv[0]).substr(0, std::string(argv[0]).rfind('/') + 1) + "cairn-ps";
+  options.program = PsProgramBeside(argv[0]);
   CLI::App app("Our ring all-reduce, and a step through our server, against Gloo's ring", "allreduce_bench");
   app.add_option("--workers", options.workers)->check(CLI::Range(2, 16))->capture_default_str();
   app.add_option("--mib", options.mib, "Of the gradient")->check(CLI::Range(1, 4096))->capture_default_str();

@@ -5,10 +5,9 @@
 //                   [--rounds 7] [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
 //
 // A push counts until the server has made the update: sum, SGD, new version; "push alone" is the same stream
-// to one who keeps the gradient and does no more. GB/s are of goodput, which
-// counts float32 whatever --wire_dtype says. All contenders run in turn in each round; ratios are medians of
-// the rounds' ratios; with another --wire_dtype none are printed, since bars are for float32. See
-// tests/bench/RESULTS.md.
+// to one who keeps the gradient and does no more. GB/s are of goodput, which counts float32 whatever
+// --wire_dtype says. All contenders run in turn in each round; ratios are medians of the rounds' ratios; with
+// another --wire_dtype none are printed, since bars are for float32. See tests/bench/RESULTS.md.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -336,7 +335,7 @@ absl::Status Run(const Options& options) {
 
 int main(int argc, char** argv) {
   cairn::bench::Options options;
-  options.program = std::string(argv[0]).substr(0, std::string(argv[0]).rfind('/') + 1) + "cairn-ps";
+  options.program = cairn::bench::PsProgramBeside(argv[0]);
   CLI::App app("Gradients up and values down, against what the machine can do.");
   app.add_option("--size", options.size, "of all variables, 1KiB to 1GiB");
   app.add_option("--variables", options.variables, "of the same size, which they share")

@@ -170,7 +170,7 @@ absl::Status Run(const Options& options) {
 
 int main(int argc, char** argv) {
   cairn::bench::Options options;
-  options.program = std::string(argv[0]).substr(0, std::string(argv[0]).rfind('/') + 1) + "cairn-ps";
+  options.program = cairn::bench::PsProgramBeside(argv[0]);
   CLI::App app("Rounds of a tiny model, against calls that do nothing.");
   app.add_option("--workers", options.workers);
   app.add_option("--variables", options.variables, "of 1 KiB each");

@@ -57,8 +57,9 @@ class StandingStillTest(IntegrationTest):
         most = dict(before)
         end = time.monotonic() + STANDS_STILL
         while time.monotonic() < end:
+            for name, task in tasks.items():
+                self.assertTrue(task.running, f"{name} has ended meanwhile\n{task.story()}")
             for name in watched:
-                self.assertTrue(tasks[name].running, f"{name} has ended meanwhile\n{tasks[name].story()}")
                 most[name] = max(most[name], resident_bytes(tasks[name]))
             time.sleep(0.1)  # between two looks
         os.kill(tasks[stopped].pid, signal.SIGCONT)

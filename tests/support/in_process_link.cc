@@ -80,16 +80,23 @@ class Wire final : public ps::SessionSink {
 class InProcessStream final : public client::FrameStream {
  public:
   InProcessStream(Link& link, client::FrameHandler& handler)
-      : link_(link), handler_(handler), server_(link.Reach()), wire_(std::make_shared<Wire>()) {
-    const uint64_t number = link.Register(wire_);
+      : InProcessStream(link, handler, std::make_shared<Wire>()) {}
+  InProcessStream(Link& link, client::FrameHandler& handler, const std::shared_ptr<Wire>& wire)
+      : link_(link),
+        handler_(handler),
+        server_(link.Reach()),
+        wire_(wire),
+        number_(link.Register(wire)),
+        delay_(link.delay_.seed, 2 * number_ + 1, link.delay_.longest),
+        cuts_(link.delay_.seed, 2 * number_ + 1) {
     {
       MutexLock lock(link.mutex_);
       client_tap_ = link.client_tap_;
       server_tap_ = link.server_tap_;
     }
     if (server_ == nullptr) wire_->Close(Refused(link.address_));
-    up_ = Thread("to-server", [this, number] { CarryUp(number); });
-    down_ = Thread("to-client", [this, number] { CarryDown(number); });
+    up_ = Thread("to-server", [this] { CarryUp(); });
+    down_ = Thread("to-client", [this] { CarryDown(); });
   }
   ~InProcessStream() override {
     wire_->Close(absl::OkStatus());
@@ -102,13 +109,32 @@ class InProcessStream final : public client::FrameStream {
     for (const auto& run : payload) frame.payload.push_back(BytesOf(run));
     wire_->up.Push(std::move(frame));
   }
+  bool ReceiveUntil(absl::FunctionRef<bool()> enough, TimePoint deadline) override {
+    {
+      MutexLock lock(mutex_);
+      if (receiving_ != Receiving::kNobody) return false;
+      receiving_ = Receiving::kCaller;
+      nudged_ = false;
+    }
+    while (!wire_->down.closed() && !enough() && AwaitFrame(deadline)) Deliver();
+    MutexLock lock(mutex_);
+    receiving_ = Receiving::kNobody;
+    changed_.NotifyAll();
+    return !wire_->down.closed();
+  }
+  void Nudge() override {
+    MutexLock lock(mutex_);
+    nudged_ = true;
+  }
 
  private:
-  void CarryUp(uint64_t number) {
+  enum class Receiving { kNobody, kThread, kCaller };
+
+  void CarryUp() {
     if (server_ == nullptr) return;
     ps::Session session(*server_, wire_);
-    Delay delay(link_.delay_.seed, 2 * number, link_.delay_.longest);
-    Random cuts(link_.delay_.seed, 2 * number);
+    Delay delay(link_.delay_.seed, 2 * number_, link_.delay_.longest);
+    Random cuts(link_.delay_.seed, 2 * number_);
     while (std::optional<Wire::Up> frame = wire_->up.Pop()) {
       delay.Wait();
       const Fate fate = client_tap_ ? client_tap_(frame->header) : Fate::kDeliver;
@@ -122,16 +148,38 @@ class InProcessStream final : public client::FrameStream {
     }
   }
 
-  void CarryDown(uint64_t number) {
-    Delay delay(link_.delay_.seed, 2 * number + 1, link_.delay_.longest);
-    Random cuts(link_.delay_.seed, 2 * number + 1);
-    while (std::optional<Wire::Down> frame = wire_->down.Pop()) {
-      delay.Wait();
-      const Fate fate = server_tap_ ? server_tap_(frame->header) : Fate::kDeliver;
-      if (fate != Fate::kBreakBefore) handler_.OnFrame(frame->header, CutAnywhere(frame->payload, cuts));
-      if (fate != Fate::kDeliver) Lose();
+  void CarryDown() {
+    for (;;) {
+      wire_->down.Await(std::chrono::steady_clock::now() + std::chrono::hours(1));
+      {
+        MutexLock lock(mutex_);
+        while (receiving_ == Receiving::kCaller) changed_.Wait(mutex_);
+        receiving_ = Receiving::kThread;
+      }
+      if (wire_->down.closed()) break;
+      Deliver();
+      MutexLock lock(mutex_);
+      receiving_ = Receiving::kNobody;
     }
     handler_.OnClosed(wire_->reason());
+  }
+  // The caller's. False: not by `deadline`, or it was nudged.
+  bool AwaitFrame(TimePoint deadline) {
+    for (;;) {
+      const TimePoint now = std::chrono::steady_clock::now();
+      if (wire_->down.Await(std::min(deadline, now + std::chrono::milliseconds(1)))) return true;
+      MutexLock lock(mutex_);
+      if (nudged_ || now >= deadline) return false;
+    }
+  }
+  // By who receives.
+  void Deliver() {
+    const std::optional<Wire::Down> frame = wire_->down.TryPop();
+    if (!frame.has_value()) return;
+    delay_.Wait();
+    const Fate fate = server_tap_ ? server_tap_(frame->header) : Fate::kDeliver;
+    if (fate != Fate::kBreakBefore) handler_.OnFrame(frame->header, CutAnywhere(frame->payload, cuts_));
+    if (fate != Fate::kDeliver) Lose();
   }
 
   void Lose() { wire_->Close(absl::UnavailableError("the connection was broken")); }
@@ -142,6 +190,13 @@ class InProcessStream final : public client::FrameStream {
   const std::shared_ptr<Wire> wire_;
   ClientFrameTap client_tap_;
   ServerFrameTap server_tap_;
+  const uint64_t number_;
+  Delay delay_;  // of who receives
+  Random cuts_;
+  Mutex mutex_;
+  CondVar changed_;
+  Receiving receiving_ ABSL_GUARDED_BY(mutex_) = Receiving::kNobody;
+  bool nudged_ ABSL_GUARDED_BY(mutex_) = false;
   Thread up_, down_;
 };
 

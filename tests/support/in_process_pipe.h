@@ -23,7 +23,7 @@ class Pipe {
     MutexLock lock(mutex_);
     if (closed_) return;
     queue_.push_back(std::move(message));
-    changed_.NotifyOne();
+    changed_.NotifyAll();
   }
   // Waits for a message, without limit: nothing when the pipe is closed, which its owner's destructor does.
   std::optional<Message> Pop() {
@@ -34,6 +34,26 @@ class Pipe {
     queue_.pop_front();
     return message;
   }
+  // For who reads it beside another: waits until there is a message, or it is closed. False at `deadline`.
+  bool Await(std::chrono::steady_clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    while (!closed_ && queue_.empty()) {
+      if (!changed_.WaitUntil(mutex_, deadline)) return false;
+    }
+    return true;
+  }
+  // Nothing where there is none.
+  std::optional<Message> TryPop() {
+    MutexLock lock(mutex_);
+    if (queue_.empty()) return std::nullopt;
+    std::optional<Message> message = std::move(queue_.front());
+    queue_.pop_front();
+    return message;
+  }
+  bool closed() const {
+    MutexLock lock(mutex_);
+    return closed_;
+  }
   void Close() {
     std::deque<Message> lost;  // destroyed outside the lock
     MutexLock lock(mutex_);
@@ -43,7 +63,7 @@ class Pipe {
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Message> queue_ ABSL_GUARDED_BY(mutex_);

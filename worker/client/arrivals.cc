@@ -71,20 +71,37 @@ void Arrivals::Fail() {
   changed_.NotifyAll();
 }
 
-bool Arrivals::Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure) {
-  MutexLock lock(mutex_);
-  awaited_ = true;
-  for (const net::Extent& extent : layout_->extents_of(variable)) {
-    const Part& part = parts_[static_cast<size_t>(extent.server)];
-    wanted_ = PagesOf(extent.server, extent.server_offset, extent.count);
-    missing_ = std::count(part.here.begin() + wanted_.first, part.here.begin() + wanted_.end, false);
-    bool waits = true;
-    while (intact_ && missing_ > 0 && waits) {
-      waits = !part.closed && !failed_ && failure().ok() && changed_.WaitUntil(mutex_, deadline);
+bool Arrivals::Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure,
+                     Receive receive) {
+  absl::Span<const net::Extent> extents;
+  {
+    MutexLock lock(mutex_);
+    awaited_ = true;
+    extents = layout_->extents_of(variable);
+  }
+  for (const net::Extent& extent : extents) {
+    const auto over = [&] {
+      MutexLock lock(mutex_);
+      return IsOver(failure);
+    };
+    {
+      MutexLock lock(mutex_);
+      const Part& part = parts_[static_cast<size_t>(extent.server)];
+      wanted_ = PagesOf(extent.server, extent.server_offset, extent.count);
+      missing_ = std::count(part.here.begin() + wanted_.first, part.here.begin() + wanted_.end, false);
+    }
+    if (!over()) receive(extent.server, over);
+    MutexLock lock(mutex_);
+    while (!IsOver(failure) && changed_.WaitUntil(mutex_, deadline)) {
     }
     if (std::exchange(missing_, 0) > 0) return false;
   }
-  return intact_;
+  return intact();
+}
+
+bool Arrivals::IsOver(absl::FunctionRef<absl::Status()> failure) const {
+  return missing_ == 0 || !intact_ || failed_ || parts_[static_cast<size_t>(wanted_.server)].closed ||
+         !failure().ok();
 }
 
 void Arrivals::Wake() {

@@ -38,10 +38,12 @@ class Arrivals {
 
   // --- The caller's ---
 
+  // Until `enough`, where it can: FrameStream::ReceiveUntil() of the server's stream.
+  using Receive = absl::FunctionRef<void(int server, absl::FunctionRef<bool()> enough)>;
   // Waits until all values of the variable are here. False when they will not be, are not by `deadline`, when
   // a push has failed, or `failure` is not OK, which is asked whenever something has changed, and after
-  // Wake().
-  bool Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure)
+  // Wake(). Who calls Fail() or Wake() ends `receive` afterwards.
+  bool Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure, Receive receive)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing has been refused in this step.
@@ -62,6 +64,8 @@ class Arrivals {
   };
   static Pages PagesOf(int server, int64_t begin, int64_t count);
   static bool Has(const Part& part, int64_t begin, int64_t count);
+  // There is nothing more to wait for.
+  bool IsOver(absl::FunctionRef<absl::Status()> failure) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool CutsNoPage(const Part& part, int64_t begin, int64_t count);
 
   mutable Mutex mutex_;

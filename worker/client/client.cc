@@ -132,7 +132,8 @@ absl::StatusOr<std::vector<float>> Client::Read(const std::string& name) {
       ServerSession session(connection_->stub(extent.server));
       CAIRN_RETURN_IF_ERROR(session.Begin(
           std::move(header), ReceiveInto({&extent, 1}, absl::MakeSpan(values)), done.Callback()));
-      CAIRN_RETURN_IF_ERROR(Annotate(done.Wait(kCallTimeout).status(), connection_->NameOf(extent.server)));
+      CAIRN_RETURN_IF_ERROR(
+          Annotate(done.Wait(session, kCallTimeout).status(), connection_->NameOf(extent.server)));
     }
     return absl::OkStatus();
   });
@@ -195,7 +196,7 @@ absl::Status VariableReader::RefreshOnce(bool* changed) {
     const net::Extent& extent = located_.extents[i];
     if (extent.count == 0) continue;
     const uint64_t known = std::exchange(editions_[i], 0);
-    const auto answer = done[i].Wait(kCallTimeout);
+    const auto answer = done[i].Wait(*sessions_[static_cast<size_t>(extent.server)], kCallTimeout);
     if (!answer.ok()) return failed(extent, answer.status());
     editions_[i] = answer->edition();
     *changed |= answer->edition() != known;
@@ -219,7 +220,8 @@ absl::Status Client::Write(const std::string& name, absl::Span<const float> valu
       CAIRN_ASSIGN_OR_RETURN(const uint64_t id, session.Begin(std::move(header), nullptr, done.Callback()));
       SendExtents(session, id, {&extent, 1}, values);
       session.SendEnd(id);
-      CAIRN_RETURN_IF_ERROR(Annotate(done.Wait(kCallTimeout).status(), connection_->NameOf(extent.server)));
+      CAIRN_RETURN_IF_ERROR(
+          Annotate(done.Wait(session, kCallTimeout).status(), connection_->NameOf(extent.server)));
     }
     return absl::OkStatus();
   });

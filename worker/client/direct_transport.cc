@@ -86,6 +86,10 @@ class DirectFrameStream final : public FrameStream, net::DirectReceiver {
   void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
     net::SendInPieces(*stream_, header, payload, nullptr, /*ranked=*/true);
   }
+  bool ReceiveUntil(absl::FunctionRef<bool()> enough, TimePoint deadline) override {
+    return stream_->ReceiveUntil(enough, deadline);
+  }
+  void Nudge() override { stream_->Nudge(); }
 
  private:
   explicit DirectFrameStream(FrameHandler& handler) : handler_(handler) {}

@@ -163,8 +163,9 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
     sessions.back()->SendEnd(id);
   }
   for (int server = 0; server < connection.num_servers(); ++server) {
+    const auto at = static_cast<size_t>(server);
     const auto timeout = std::chrono::duration_cast<Timeout>(options.timeout);
-    CAIRN_RETURN_IF_ERROR(Annotate(done[static_cast<size_t>(server)].Wait(timeout).status(),
+    CAIRN_RETURN_IF_ERROR(Annotate(done[at].Wait(*sessions[at], timeout).status(),
                                    absl::StrCat("writing values to ", connection.NameOf(server))));
   }
   return absl::OkStatus();

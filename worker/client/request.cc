@@ -122,8 +122,14 @@ std::unique_ptr<ChunkSink> ReceiveInto(absl::Span<const net::Extent> extents, ab
   return std::make_unique<ExtentsSink>(extents, buffer);
 }
 
-absl::StatusOr<v1::Done> PendingDone::Wait(std::chrono::milliseconds timeout) {
+absl::StatusOr<v1::Done> PendingDone::Wait(ServerSession& session, std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
+  session.ReceiveUntil(
+      [this] {
+        MutexLock lock(mutex_);
+        return result_.has_value();
+      },
+      deadline);
   MutexLock lock(mutex_);
   while (!result_.has_value()) {
     if (!changed_.WaitUntil(mutex_, deadline) && !result_.has_value()) {

@@ -42,8 +42,8 @@ class PendingDone {
       changed_.NotifyAll();
     };
   }
-  // DEADLINE_EXCEEDED when the end has not come.
-  absl::StatusOr<v1::Done> Wait(std::chrono::milliseconds timeout);
+  // Receives, where `session`, which has the request, allows it. DEADLINE_EXCEEDED when the end has not come.
+  absl::StatusOr<v1::Done> Wait(ServerSession& session, std::chrono::milliseconds timeout);
 
  private:
   Mutex mutex_;

@@ -1,7 +1,8 @@
 // Requests to one server over its stream: numbers them, hands each its answers.
 //
-// Thread-safe. Callbacks run on the transport's thread and must not block; after a request's done, or after
-// the session's destructor, none of its callbacks is called, and nothing is written where its values go.
+// Thread-safe. Callbacks run on the transport's thread, or on the one in ReceiveUntil(), and must not block;
+// after a request's done, or after the session's destructor, none of its callbacks is called, and nothing is
+// written where its values go.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,11 @@ class ServerSession final : private FrameHandler {
   // the request is done or the session destroyed.
   void SendChunk(uint64_t request_id, const v1::Chunk& chunk, net::FloatSpans payload);
   void SendEnd(uint64_t request_id);
+  // Of FrameStream.
+  bool ReceiveUntil(absl::FunctionRef<bool()> enough, TimePoint deadline) {
+    return stream_->ReceiveUntil(enough, deadline);
+  }
+  void Nudge() { stream_->Nudge(); }
 
   // Not OK once the stream has ended: make another session.
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -73,7 +73,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const MarkedSnapsh
   }
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
     const std::string name = connection.NameOf(static_cast<int>(i));
-    const auto result = done[i].Wait(std::chrono::duration_cast<Timeout>(timeout));
+    const auto result = done[i].Wait(*sessions[i], std::chrono::duration_cast<Timeout>(timeout));
     if (!result.ok()) return Annotate(result.status(), absl::StrCat("snapshot from ", name));
     if (marked.job.one_log && result->version() != marked.progress.version()) {
       return absl::InternalError(absl::StrCat("snapshot: version ", result->version(), " on ", name,

@@ -160,10 +160,34 @@ void StepPushes::Answered(int server, absl::StatusOr<v1::Done> result) {
   pushes_[static_cast<size_t>(server)].done = std::move(result);
   if (failed) {
     arrivals_.Fail();
+    Rouse();
   } else {
     arrivals_.Close(server);
+    changed_.NotifyAll();  // who receives waits for no other server's answer than what it receives
   }
+}
+
+void StepPushes::Rouse() {
+  ++roused_;
   changed_.NotifyAll();
+  for (Push& push : pushes_) {
+    if (push.session != nullptr) push.session->Nudge();
+  }
+}
+
+void StepPushes::AwaitChange(int server, TimePoint deadline) {
+  ServerSession* const session = pushes_[static_cast<size_t>(server)].session.get();
+  const uint64_t roused = roused_;
+  const auto enough = [this, server, roused] {
+    MutexLock lock(mutex_);
+    return pushes_[static_cast<size_t>(server)].done.has_value() || roused_ != roused;
+  };
+  mutex_.Unlock();
+  const bool received = session->ReceiveUntil(enough, deadline);
+  mutex_.Lock();
+  if (!received && !pushes_[static_cast<size_t>(server)].done.has_value() && roused_ == roused) {
+    changed_.WaitUntil(mutex_, deadline);
+  }
 }
 
 ServerSession::OnDone StepPushes::OnDone(int server, uint64_t attempt, FirstValuesAt first_values) {
@@ -291,7 +315,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
           next_said += kSayEvery;
           connection_.Say(absl::StrCat("step ", step_.number, " waits for ", waits_for()));
         }
-        changed_.WaitUntil(mutex_, std::min(deadline_, next_said));
+        AwaitChange(unanswered.waiting[0], std::min(deadline_, next_said));
       }
       if (unanswered.failed.empty()) {
         std::vector<v1::Done> answers;
@@ -353,9 +377,18 @@ absl::Status StepPushes::Repeat(int server) {
 
 bool StepPushes::AwaitValues(int variable) {
   // What takes longer Await() sees to: it speaks of it, and repeats.
-  return arrivals_.Await(variable, Now() + kSayEvery, [this] {
+  const TimePoint deadline = Now() + kSayEvery;
+  const auto failure = [this] {
     if (connection_.moves() != moves_at_end_) return absl::UnavailableError("a part has moved");
     return options_.failure();
+  };
+  return arrivals_.Await(variable, deadline, failure, [&](int server, absl::FunctionRef<bool()> enough) {
+    ServerSession* session;
+    {
+      MutexLock lock(mutex_);
+      session = pushes_[static_cast<size_t>(server)].session.get();
+    }
+    session->ReceiveUntil(enough, deadline);
   });
 }
 
@@ -376,7 +409,7 @@ void StepPushes::Drop() {
 void StepPushes::Wake() {
   arrivals_.Wake();
   MutexLock lock(mutex_);
-  changed_.NotifyAll();
+  Rouse();
 }
 
 void StepPushes::TracePush(int server) {

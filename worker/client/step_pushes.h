@@ -115,6 +115,10 @@ class StepPushes {
   class AnswerSink;  // takes the values of one server's answer
   ServerSession::OnDone OnDone(int server, uint64_t attempt, FirstValuesAt first_values);
   void Answered(int server, absl::StatusOr<v1::Done> result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Who waits, looks anew.
+  void Rouse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Until the server has answered, somebody has called Rouse(), or `deadline`.
+  void AwaitChange(int server, TimePoint deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `extent` of a variable in `encoding`, to be sent soon.
   void Announce(const net::Extent& extent, v1::Encoding encoding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -144,6 +148,7 @@ class StepPushes {
   mutable Mutex mutex_;
   CondVar changed_;
   uint64_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t roused_ ABSL_GUARDED_BY(mutex_) = 0;       // times
   std::vector<Push> pushes_ ABSL_GUARDED_BY(mutex_);  // [server]
   // Null where all gradients travel whole.
   std::unique_ptr<CompressedGradients> compressed_ ABSL_GUARDED_BY(mutex_);

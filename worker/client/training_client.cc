@@ -178,7 +178,7 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
   bool finished = false;
   for (int server = 0; server < connection_->num_servers(); ++server) {
     const auto timeout = std::chrono::duration_cast<Timeout>(options_.step_timeout);
-    auto result = done[static_cast<size_t>(server)].Wait(timeout);
+    auto result = done[static_cast<size_t>(server)].Wait(*sessions[static_cast<size_t>(server)], timeout);
     if (!result.ok())
       return Annotate(result.status(), absl::StrCat("pull from ", connection_->NameOf(server)));
     versions.push_back(result->version());

@@ -6,16 +6,19 @@
 #include <cstddef>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "cairn/v1/parameter_server.pb.h"
+#include "common/core/clock.h"
 #include "common/net/frame.h"
 
 namespace cairn::client {
 
 using Timeout = std::chrono::milliseconds;
 
-// Gets what arrives on a stream. Called by the transport's threads, one call at a time; must not block.
+// Gets what arrives on a stream. Called by the transport's threads, or in ReceiveUntil(), one call at a time;
+// must not block.
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
@@ -35,6 +38,12 @@ class FrameStream {
   // Queues a frame; does not block. The payload's memory must stay unchanged until the request is answered or
   // the stream destroyed. Any thread. Frames sent after the end are dropped.
   virtual void Send(const v1::ClientHeader& header, net::FloatSpans payload) = 0;
+  // Receives in the calling thread, which is spared being woken by another, until `enough`, Nudge() or
+  // `deadline`; `enough` is asked between frames. One thread; it holds no lock that the handler takes. False:
+  // the transport's threads see to it, not the caller.
+  virtual bool ReceiveUntil(absl::FunctionRef<bool()> /*enough*/, TimePoint /*deadline*/) { return false; }
+  // Who is in ReceiveUntil() returns soon. Any thread.
+  virtual void Nudge() {}
 };
 
 // One server. Calls block until the answer or the timeout (DEADLINE_EXCEEDED); UNAVAILABLE while the server

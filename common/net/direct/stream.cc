@@ -1,6 +1,6 @@
 #include "common/net/direct/stream.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -37,6 +37,8 @@ DirectStream::DirectStream(FileDescriptor socket, bool server, bool shared, cons
       receiver_(receiver),
       socket_(std::move(socket)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      nudge_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      watch_(epoll_create1(EPOLL_CLOEXEC)),
       probe_(DrawRandomBits()),
       in_(kReadAhead),
       progress_(std::chrono::steady_clock::now()),
@@ -47,7 +49,8 @@ absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Connect(FileDescript
                                                                     DirectReceiver& receiver) {
   std::unique_ptr<DirectStream> stream(
       new DirectStream(std::move(socket), /*server=*/false, shared, options, receiver));
-  if (!stream->wake_.valid()) return SystemFailure("eventfd");
+  CAIRN_RETURN_IF_ERROR(stream->Watch(stream->wake_, EPOLLIN));
+  CAIRN_RETURN_IF_ERROR(stream->Watch(stream->socket_, 0));
   const DirectGreeting greeting = stream->OurGreeting();
   FileDescriptor theirs;
   std::vector<int> passed;
@@ -56,7 +59,7 @@ absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Connect(FileDescript
     CAIRN_ASSIGN_OR_RETURN(auto ends, SocketPair());
     theirs = std::move(ends.second);
     passed = {rings->descriptor(), theirs.get()};
-    stream->UseRings(std::move(rings), std::move(ends.first));
+    CAIRN_RETURN_IF_ERROR(stream->UseRings(std::move(rings), std::move(ends.first)));
   }
   CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(greeting), passed));
   DirectGreeting answer;
@@ -78,7 +81,8 @@ absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Accept(FileDescripto
                                                                    DirectReceiver& receiver) {
   std::unique_ptr<DirectStream> stream(
       new DirectStream(std::move(socket), /*server=*/true, shared, options, receiver));
-  if (!stream->wake_.valid()) return SystemFailure("eventfd");
+  CAIRN_RETURN_IF_ERROR(stream->Watch(stream->wake_, EPOLLIN));
+  CAIRN_RETURN_IF_ERROR(stream->Watch(stream->socket_, 0));
   return stream;
 }
 
@@ -86,11 +90,13 @@ DirectStream::~DirectStream() {
   Close();
 }
 
-void DirectStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit) {
+absl::Status DirectStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit) {
+  CAIRN_RETURN_IF_ERROR(Watch(credit, EPOLLIN));
   rings_ = std::move(rings);
   credit_ = std::move(credit);
   writer_ = std::make_unique<RingWriter>(*rings_, server_ ? 1 : 0);
   reader_ = std::make_unique<RingReader>(*rings_, server_ ? 0 : 1);
+  return absl::OkStatus();
 }
 
 DirectGreeting DirectStream::OurGreeting() const {
@@ -105,6 +111,12 @@ DirectGreeting DirectStream::OurGreeting() const {
 bool DirectStream::CanBorrow(const DirectGreeting& theirs) {
   if (theirs.shared != 0 && options_.lends) peer_ = PeerMemory::Open(socket_.get(), theirs.probe);
   return peer_ != nullptr;
+}
+
+absl::Status DirectStream::Watch(const FileDescriptor& descriptor, uint32_t events) {
+  epoll_event event{.events = events, .data = {.fd = descriptor.get()}};
+  if (epoll_ctl(watch_.get(), EPOLL_CTL_ADD, descriptor.get(), &event) == 0) return absl::OkStatus();
+  return SystemFailure("watching a descriptor");
 }
 
 void DirectStream::Start() {
@@ -132,13 +144,16 @@ void DirectStream::Wake() {
 
 void DirectStream::Run() {
   absl::Status status = server_ ? AwaitGreeting() : absl::OkStatus();
-  bool readable = true;
+  bool receive = true;
   while (status.ok()) {
     status = Pump(kTurn);
-    if (status.ok() && readable) status = Receive();
-    TellBorrowed();
-    if (status.ok()) status = Wait(&readable);
+    if (status.ok() && receive) {
+      status = Receive();
+      TellBorrowed();
+    }
+    if (status.ok()) status = Wait(&receive);
   }
+  TakeOver();
   // A client that cannot send may still learn why.
   unread_ = true;
   for (absl::Status said; !server_ && absl::IsUnavailable(status) && said.ok() && unread_;) {
@@ -153,7 +168,7 @@ void DirectStream::Run() {
     MutexLock lock(mutex_);
     if (closing_) status = absl::CancelledError("the stream was closed");
     closing_ = true;
-    while (pumping_) pumped_.Wait(mutex_);  // which does not block
+    while (pumping_) stepped_back_.Wait(mutex_);  // which does not block
     std::swap(unsent, outgoing_);
     unread.swap(lent_);
   }
@@ -180,7 +195,7 @@ absl::Status DirectStream::AwaitGreeting() {
     if (!shared_ || passed.size() != 2) return absl::UnavailableError("no shared memory here");
     CAIRN_ASSIGN_OR_RETURN(auto rings, SharedRings::Open(std::move(passed[0])));
     MutexLock lock(mutex_);
-    UseRings(std::move(rings), std::move(passed[1]));
+    CAIRN_RETURN_IF_ERROR(UseRings(std::move(rings), std::move(passed[1])));
   }
   DirectGreeting answer = OurGreeting();
   answer.shared = greeting.shared;
@@ -191,18 +206,24 @@ absl::Status DirectStream::AwaitGreeting() {
   return absl::OkStatus();
 }
 
-// Until there is something to do, or to look after.
-absl::Status DirectStream::Wait(bool* readable) {
-  pollfd ready[3] = {{socket_.get(), 0, 0}, {wake_.get(), POLLIN, 0}, {credit_.get(), POLLIN, 0}};
+void DirectStream::Arm() {
+  const bool callers = receiving_ == Receiving::kCaller;
+  uint32_t events = 0;
+  if (!resting_ && !callers) events |= EPOLLIN;
+  if (blocked_ == Blocked::kBySocket) events |= EPOLLOUT;
+  if (callers) events |= EPOLLET;  // its end, which is always reported, once: it is the caller's to see
+  if (std::exchange(armed_, events) == events) return;
+  epoll_event event{.events = events, .data = {.fd = socket_.get()}};
+  CAIRN_CHECK(epoll_ctl(watch_.get(), EPOLL_CTL_MOD, socket_.get(), &event) == 0);
+}
+
+absl::Status DirectStream::Wait(bool* receive) {
   int timeout_ms = -1;  // the owner's Close() wakes us
-  bool resting;
   {
     MutexLock lock(mutex_);
     if (closing_) return absl::CancelledError("the stream was closed");
-    if (!send_failure_.ok()) return send_failure_;
-    resting = outgoing_.size() > options_.rest_above;
-    if (!resting) ready[0].events |= POLLIN;
-    if (blocked_ == Blocked::kBySocket) ready[0].events |= POLLOUT;
+    if (!failure_.ok()) return failure_;
+    resting_ = outgoing_.size() > options_.rest_above;
     const auto now = std::chrono::steady_clock::now();
     const bool untaken = !outgoing_.empty() || !lent_.empty();
     if (!untaken || progressed_.exchange(false)) progress_ = now;
@@ -214,26 +235,54 @@ absl::Status DirectStream::Wait(bool* readable) {
         return absl::UnavailableError("the other end has taken nothing for too long");
       }
     }
+    if (receiving_ != Receiving::kCaller) {
+      receiving_ = unread_ && !resting_ ? Receiving::kThread : Receiving::kNobody;
+      if (receiving_ == Receiving::kThread) timeout_ms = 0;
+    }
+    Arm();
   }
-  if (unread_ && !resting) timeout_ms = 0;
-  if (poll(ready, rings_ != nullptr ? 3 : 2, timeout_ms) < 0 && errno != EINTR) return SystemFailure("poll");
+  epoll_event events[3];
+  const int ready = epoll_wait(watch_.get(), events, 3, timeout_ms);
+  if (ready < 0 && errno != EINTR) return SystemFailure("epoll_wait");
 
-  char drained[64];
-  if (ready[1].revents != 0) (void)!read(wake_.get(), drained, sizeof drained);
-  const bool credited = rings_ != nullptr && ready[2].revents != 0;
-  if (credited) {
-    const ssize_t got = recv(credit_.get(), drained, sizeof drained, MSG_DONTWAIT);
-    if (got == 0) return OtherEndClosed();
-    if (got < 0 && errno != EAGAIN && errno != EINTR) return SystemFailure("receiving");
+  uint32_t of_socket = 0;
+  bool credited = false;
+  for (int i = 0; i < ready; ++i) {
+    char drained[64];
+    if (events[i].data.fd == socket_.get()) {
+      of_socket = events[i].events;
+    } else if (events[i].data.fd == wake_.get()) {
+      (void)!read(wake_.get(), drained, sizeof drained);
+    } else {
+      credited = true;
+      const ssize_t got = recv(credit_.get(), drained, sizeof drained, MSG_DONTWAIT);
+      if (got == 0) return OtherEndClosed();
+      if (got < 0 && errno != EAGAIN && errno != EINTR) return SystemFailure("receiving");
+    }
   }
-  if (resting && (ready[0].revents & (POLLHUP | POLLERR)) != 0) return OtherEndClosed();
-  *readable = !resting && (unread_ || (ready[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0);
   MutexLock lock(mutex_);
-  if ((blocked_ == Blocked::kBySocket && (ready[0].revents & POLLOUT) != 0) ||
+  const bool ended = (of_socket & (EPOLLHUP | EPOLLERR)) != 0;
+  if (resting_ && ended) return OtherEndClosed();
+  if (receiving_ == Receiving::kNobody && !resting_ && (unread_ || ended || (of_socket & EPOLLIN) != 0)) {
+    receiving_ = Receiving::kThread;
+  }
+  *receive = receiving_ == Receiving::kThread;
+  if ((blocked_ == Blocked::kBySocket && (of_socket & EPOLLOUT) != 0) ||
       (blocked_ == Blocked::kByRing && credited)) {
     blocked_ = Blocked::kNot;
   }
   return absl::OkStatus();
+}
+
+void DirectStream::TakeOver() {
+  {
+    MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  Nudge();
+  MutexLock lock(mutex_);
+  while (receiving_ == Receiving::kCaller) stepped_back_.Wait(mutex_);  // which does not block
+  receiving_ = Receiving::kThread;
 }
 
 }  // namespace cairn::net

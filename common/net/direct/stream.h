@@ -9,9 +9,10 @@
 //   then both, at the same time: { prologue, header, [payload, or where it lies unless in the ring] }...
 //   and of what was lent: { prologue: so many have been read }...
 //
-// One thread for each end, which receives, and sends what its callers have queued; a small message is sent by
-// its caller. What the other end says is taken for hostile (shared_ring.h). An end that goes away, however,
-// closes its socket, which the other sees at once.
+// One thread for each end, which receives, and sends what its callers have queued. A small message is sent by
+// its caller, and a client's caller who waits for an answer may receive it: each spares the waking of another
+// thread, of which a small request would otherwise be mostly made. What the other end says is taken for
+// hostile (shared_ring.h). An end that goes away, however, closes its socket, which the other sees at once.
 #pragma once
 
 #include <atomic>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -39,7 +41,7 @@
 
 namespace cairn::net {
 
-// Called by the stream's thread, one call at a time; must not block.
+// Called by the stream's thread, or by who receives in its place, one call at a time; must not block.
 class DirectReceiver {
  public:
   virtual ~DirectReceiver() = default;
@@ -51,8 +53,8 @@ class DirectReceiver {
   virtual absl::Span<char> PlaceFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
   // Both are valid during the call. A status that is not OK ends the stream, and the other end is told.
   virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
-  // The last call: why the stream has ended. CANCELLED when this end closed it, UNAVAILABLE when the other
-  // end did or is gone, or what the other end told.
+  // The last call, by the stream's thread: why the stream has ended. CANCELLED when this end closed it,
+  // UNAVAILABLE when the other end did or is gone, or what the other end told.
   virtual void OnEnd(const absl::Status& status) = 0;
 };
 
@@ -98,6 +100,16 @@ class DirectStream {
   // After the end nothing is sent.
   void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
             std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The client's end: receives in the calling thread, until `enough`, which is asked between messages and
+  // holds no lock that the receiver takes, until somebody calls Nudge(), or until `deadline`. False, at once
+  // or later, where the stream's thread sees to it: it is receiving at this moment, another caller is, or the
+  // stream has ended.
+  bool ReceiveUntil(absl::FunctionRef<bool()> enough, std::chrono::steady_clock::time_point deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Who is in ReceiveUntil() returns soon. Any thread.
+  void Nudge() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Ends the stream, and returns after OnEnd(): no memory that was sent is referred to any more. Not from its
   // callbacks.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -115,6 +127,7 @@ class DirectStream {
     size_t sent = 0;                                            // bytes of all three
   };
   enum class Blocked { kNot, kBySocket, kByRing };
+  enum class Receiving { kNobody, kThread, kCaller };
   static constexpr size_t kLeastLentRun = 4096;  // bytes, on average
   static constexpr size_t kMostLentRuns = kMaxPayloadBytes / kLeastLentRun;
   // Taken from the socket before it is known what it is; the rest of a payload goes to its place at once.
@@ -124,14 +137,20 @@ class DirectStream {
 
   DirectStream(FileDescriptor socket, bool server, bool shared, const Options& options,
                DirectReceiver& receiver);
-  void UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit);
+  absl::Status UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit);
   DirectGreeting OurGreeting() const;
   // What the other end may lend us can be read here.
   bool CanBorrow(const DirectGreeting& theirs);
 
   void Run();
   absl::Status AwaitGreeting();  // the server's
-  absl::Status Wait(bool* readable) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Until there is something to do for the stream's thread. `receive`: it is to receive.
+  absl::Status Wait(bool* receive) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Watch(const FileDescriptor& descriptor, uint32_t events);
+  // The socket, for what the thread has to do with it.
+  void Arm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A caller who receives does so no more, and none will.
+  void TakeOver() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends what is queued until something blocks, at most `most` messages. By one thread at a time: pumping_.
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -140,6 +159,11 @@ class DirectStream {
   void Queue(Message message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake();
 
+  // Of the caller who receives: waits until there is something to receive. False: not by `deadline`, or
+  // somebody has called Nudge().
+  absl::StatusOr<bool> AwaitReadable(std::chrono::steady_clock::time_point deadline);
+  // Why it receives no more, if it has met a failure. False: nobody will.
+  bool StepBack(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
   void FindPlace(const DirectPrologue& prologue, absl::Span<const char> front);
@@ -155,7 +179,8 @@ class DirectStream {
   const bool shared_;
   DirectReceiver& receiver_;
   const FileDescriptor socket_;
-  FileDescriptor wake_;  // an eventfd
+  FileDescriptor wake_, nudge_;  // eventfds: for the stream's thread, for a caller who receives
+  FileDescriptor watch_;         // an epoll, the thread's
   // Constant once the first message is sent or received. credit_: each side says there that its reader has
   // given room back, when the other's writer waits for it.
   std::unique_ptr<SharedRings> rings_;
@@ -166,14 +191,16 @@ class DirectStream {
   std::unique_ptr<PeerMemory> peer_;  // null: nothing may come lent
   std::atomic<bool> lends_{false};    // the other end takes what is lent
 
-  // The stream's thread's. What has been received and not taken apart yet: [in_begin_, in_end_) of in_.
+  // Of who receives: receiving_. What has been received and not taken apart yet: [in_begin_, in_end_) of in_.
   std::vector<char> in_;
   size_t in_begin_ = 0, in_end_ = 0;
   std::vector<char> payload_;  // of a message that comes over the socket, where it has no better place_
   absl::Span<char> place_;
   size_t payload_got_ = 0;
   uint64_t borrowed_ = 0;  // lent messages read, of which the other end has not been told
-  bool unread_ = true;     // there may be more to receive than poll() knows
+  bool unread_ = true;     // there may be more to receive than the socket says
+
+  // The stream's thread's.
   std::chrono::steady_clock::time_point progress_;  // when something of ours was last taken
 
   std::atomic<bool> ended_{false};
@@ -181,14 +208,19 @@ class DirectStream {
   std::atomic<bool> progressed_{false};
 
   Mutex mutex_;
-  CondVar pumped_;
+  CondVar stepped_back_;  // who pumped, or a caller who received
   Outbox<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<const void>> lent_
       ABSL_GUARDED_BY(mutex_);  // owners of what has not been read yet
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   Blocked blocked_ ABSL_GUARDED_BY(mutex_) = Blocked::kNot;
-  absl::Status send_failure_ ABSL_GUARDED_BY(mutex_);  // met by a caller that pumped
+  // The thread from when it was told to until it waits again.
+  Receiving receiving_ ABSL_GUARDED_BY(mutex_) = Receiving::kThread;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;  // the thread sees to the rest
+  bool resting_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t armed_ ABSL_GUARDED_BY(mutex_) = 0;    // of watch_, for the socket
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // met by a caller that pumped or received
   Thread thread_;
 };
 

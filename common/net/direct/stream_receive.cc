@@ -1,5 +1,7 @@
 // DirectStream: what comes.
+#include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,6 +36,56 @@ class LentPayload final : public LentBytes {
 };
 
 }  // namespace
+
+bool DirectStream::ReceiveUntil(absl::FunctionRef<bool()> enough,
+                                std::chrono::steady_clock::time_point deadline) {
+  CAIRN_CHECK(!server_);
+  {
+    MutexLock lock(mutex_);
+    if (ending_ || closing_ || receiving_ != Receiving::kNobody) return false;
+    receiving_ = Receiving::kCaller;
+    Arm();
+  }
+  absl::StatusOr<bool> readable = true;
+  while (readable.ok() && *readable && !enough() && std::chrono::steady_clock::now() < deadline) {
+    if (!unread_) {
+      readable = AwaitReadable(deadline);
+      if (!readable.ok() || !*readable) break;
+    }
+    if (absl::Status status = Receive(); !status.ok()) readable = std::move(status);
+    TellBorrowed();
+  }
+  return StepBack(readable.status());
+}
+
+absl::StatusOr<bool> DirectStream::AwaitReadable(std::chrono::steady_clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  const auto most = std::chrono::milliseconds(std::chrono::hours(1));  // then `enough` is asked again
+  pollfd ready[2] = {{socket_.get(), POLLIN, 0}, {nudge_.get(), POLLIN, 0}};
+  const int found =
+      poll(ready, 2, static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), most).count()));
+  if (found < 0 && errno != EINTR) return SystemFailure("poll");
+  uint64_t nudges;
+  if (ready[1].revents != 0) (void)!read(nudge_.get(), &nudges, sizeof nudges);
+  return found > 0 && ready[1].revents == 0;
+}
+
+bool DirectStream::StepBack(const absl::Status& status) {
+  MutexLock lock(mutex_);
+  receiving_ = Receiving::kNobody;
+  Arm();
+  if (failure_.ok()) failure_ = status;
+  if (!status.ok() || unread_) Wake();  // the thread goes on with it
+  stepped_back_.NotifyAll();
+  return status.ok() && !ending_ && !closing_;
+}
+
+void DirectStream::Nudge() {
+  MutexLock lock(mutex_);
+  if (receiving_ != Receiving::kCaller) return;
+  const uint64_t one = 1;
+  (void)!write(nudge_.get(), &one, sizeof one);
+}
 
 // False: there is no more at present.
 absl::StatusOr<bool> DirectStream::ReceiveInto(char* to, size_t count, size_t* got) {

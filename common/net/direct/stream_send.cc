@@ -81,7 +81,7 @@ void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
   }
   const absl::Status status = Pump(1);
   MutexLock lock(mutex_);
-  if (!status.ok()) send_failure_ = status;
+  if (!status.ok()) failure_ = status;
   if (!outgoing_.empty() || !status.ok()) Wake();  // the thread goes on with it
 }
 
@@ -99,7 +99,7 @@ absl::Status DirectStream::Pump(int most) {
     released = std::move(front->owner);
     MutexLock lock(mutex_);
     pumping_ = false;
-    pumped_.NotifyAll();
+    stepped_back_.NotifyAll();
     if (!blocked.ok()) return blocked.status();
     progressed_ = true;
     blocked_ = *blocked;
@@ -165,7 +165,7 @@ absl::StatusOr<DirectStream::Blocked> DirectStream::SendPartOf(Message& message)
 void DirectStream::SayFarewell(const absl::Status& why) {
   {
     MutexLock lock(mutex_);
-    while (pumping_) pumped_.Wait(mutex_);
+    while (pumping_) stepped_back_.Wait(mutex_);
     if (closing_ || (!outgoing_.empty() && outgoing_.front().sent > 0)) return;
   }
   const absl::string_view text = why.message().substr(0, kReadAhead);

@@ -49,6 +49,10 @@ std::string TaskOf(int worker) {
 
 }  // namespace
 
+std::string PsProgramBeside(const std::string& program) {
+  return program.substr(0, program.rfind('/') + 1) + "cairn-ps";
+}
+
 absl::StatusOr<std::unique_ptr<PsProcesses>> PsProcesses::Start(const std::string& program, int count) {
   auto servers = std::make_unique<PsProcesses>();
   for (int i = 0; i < count; ++i) servers->addresses_.push_back(absl::StrCat("127.0.0.1:", FreePort()));
@@ -198,8 +202,8 @@ absl::Status WireWorker::Exchange(bool read_values) {
     SendGradient(static_cast<int>(server), id);
     sessions_[server]->SendEnd(id);
   }
-  for (client::PendingDone& pending : done) {
-    CAIRN_ASSIGN_OR_RETURN(const v1::Done answer, pending.Wait(kTimeout));
+  for (size_t server = 0; server < sessions_.size(); ++server) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::Done answer, done[server].Wait(*sessions_[server], kTimeout));
     if (answer.outcome() != v1::OUTCOME_ACCEPTED) {
       return absl::InternalError(absl::StrCat("the push was not accepted: ", answer.ShortDebugString()));
     }
@@ -234,8 +238,8 @@ absl::Status WireWorker::Pull() {
                     done[server].Callback())
             .status());
   }
-  for (client::PendingDone& pending : done) {
-    CAIRN_ASSIGN_OR_RETURN(const v1::Done answer, pending.Wait(kTimeout));
+  for (size_t server = 0; server < sessions_.size(); ++server) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::Done answer, done[server].Wait(*sessions_[server], kTimeout));
     version_ = answer.version();
   }
   return absl::OkStatus();

@@ -21,6 +21,9 @@
 
 namespace cairn::bench {
 
+// The cairn-ps in the folder of the program that was called by this name: argv[0].
+std::string PsProgramBeside(const std::string& program);
+
 // cairn-ps processes, killed with this object or with this process.
 class PsProcesses {
  public:

@@ -3,11 +3,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,11 +13,15 @@
 #include <future>
 #include <limits>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
+#include "common/core/status.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_util.h"
 #include "grpcpp/create_channel.h"
@@ -131,15 +132,8 @@ socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-struct Told {
-  int tcp_port;
-  int grpc_port;
-};
-
-[[noreturn]] void Serve(int tell, int lifeline, const std::string& unix_name, const std::string& grpc_unix) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  net::TuneMalloc();
-  Told told{};
+// Never returns; where it cannot listen it does, having told nothing.
+void Serve(const Forker& parent, const std::string& unix_name, const std::string& grpc_unix) {
   const int tcp = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -151,9 +145,8 @@ struct Told {
   if (bind(tcp, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(tcp, 16) != 0 ||
       getsockname(tcp, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
       bind(local, reinterpret_cast<sockaddr*>(&unix_address), unix_length) != 0 || listen(local, 16) != 0) {
-    _exit(1);
+    return;
   }
-  told.tcp_port = ntohs(address.sin_port);
   std::thread(Listen, tcp).detach();
   std::thread(Listen, local).detach();
 
@@ -161,14 +154,14 @@ struct Told {
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, /*reuse_port=*/false);  // or the pings of our channels are too many for it
   builder.SetMaxReceiveMessageSize(-1);
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &told.grpc_port);
+  int grpc_port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &grpc_port);
   builder.AddListeningPort(grpc_unix, grpc::InsecureServerCredentials());
   builder.RegisterCallbackGenericService(service.get());
   const auto server = builder.BuildAndStart();
-  if (server == nullptr || write(tell, &told, sizeof told) != sizeof told) _exit(1);
-  char end;
-  (void)!read(lifeline, &end, 1);
-  _exit(0);
+  if (server == nullptr) return;
+  parent.Tell(absl::StrCat(ntohs(address.sin_port), " ", grpc_port));
+  parent.ExitWhenItIsDone();
 }
 
 }  // namespace
@@ -177,29 +170,13 @@ absl::StatusOr<std::unique_ptr<PeerProcess>> PeerProcess::Start() {
   std::unique_ptr<PeerProcess> peer(new PeerProcess);
   peer->unix_name_ = absl::StrCat("cairn-bench-", getpid());
   peer->grpc_unix_ = absl::StrCat("unix-abstract:cairn-bench-grpc-", getpid());
-  int tell[2], lifeline[2];
-  if (pipe(tell) != 0 || pipe(lifeline) != 0) return Failed("pipe");
-  peer->pid_ = fork();
-  if (peer->pid_ < 0) return Failed("fork");
-  if (peer->pid_ == 0) {
-    close(lifeline[1]);
-    Serve(tell[1], lifeline[0], peer->unix_name_, peer->grpc_unix_);
-  }
-  close(tell[1]);
-  close(lifeline[0]);
-  peer->lifeline_ = lifeline[1];
-  Told told;
-  const bool ok = read(tell[0], &told, sizeof told) == sizeof told;
-  close(tell[0]);
-  if (!ok) return absl::InternalError("the peers' process did not start");
-  peer->tcp_port_ = told.tcp_port;
-  peer->grpc_tcp_ = absl::StrCat("127.0.0.1:", told.grpc_port);
+  CAIRN_ASSIGN_OR_RETURN(peer->process_, ForkedProcess::Start([&peer](const Forker& parent) {
+                           Serve(parent, peer->unix_name_, peer->grpc_unix_);
+                         }));
+  const std::pair<std::string, std::string> ports = absl::StrSplit(peer->process_->told(), ' ');
+  if (!absl::SimpleAtoi(ports.first, &peer->tcp_port_)) return absl::InternalError("the peers told no port");
+  peer->grpc_tcp_ = absl::StrCat("127.0.0.1:", ports.second);
   return peer;
-}
-
-PeerProcess::~PeerProcess() {
-  if (lifeline_ >= 0) close(lifeline_);
-  if (pid_ > 0) waitpid(pid_, nullptr, 0);
 }
 
 absl::StatusOr<std::unique_ptr<RawSocket>> RawSocket::Tcp(int port) {

@@ -16,17 +16,17 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "tests/bench/wire/forked_process.h"
 
 namespace cairn::bench {
 
 // The other process. Ends with this object, or with this process.
 class PeerProcess {
  public:
-  // Forks: before anything of this process uses gRPC or has a second thread.
+  // As ForkedProcess::Start.
   static absl::StatusOr<std::unique_ptr<PeerProcess>> Start();
-  ~PeerProcess();
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_->pid(); }
   int tcp_port() const { return tcp_port_; }
   const std::string& unix_name() const { return unix_name_; }  // abstract
   const std::string& grpc_tcp() const { return grpc_tcp_; }    // targets for channels
@@ -34,8 +34,7 @@ class PeerProcess {
 
  private:
   PeerProcess() = default;
-  pid_t pid_ = -1;
-  int lifeline_ = -1;
+  std::unique_ptr<ForkedProcess> process_;
   int tcp_port_ = 0;
   std::string unix_name_, grpc_tcp_, grpc_unix_;
 };

@@ -1,24 +1,21 @@
 #include "tests/bench/wire/push_alone.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
+#include "common/core/thread.h"
 #include "common/net/direct/listeners.h"
 #include "common/net/direct/pieces.h"
 #include "common/net/direct/stream.h"
-#include "common/net/grpc_util.h"
 
 namespace cairn::bench {
 namespace {
@@ -117,62 +114,34 @@ class StreamToKeeper final : public PushAlone, net::DirectReceiver {
   std::unique_ptr<net::DirectStream> stream_;  // ends before what its thread calls goes
 };
 
-struct Told {
-  int tcp_port = 0;
-  char local_socket[64] = {};
-};
-
-[[noreturn]] void Serve(int tell, int lifeline, int64_t elements) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  net::TuneMalloc();
+// Never returns; where it cannot listen it does, having told nothing.
+void Serve(const Forker& parent, int64_t elements) {
   auto local = net::ListenLocally();
   auto tcp = net::ListenByTcp("127.0.0.1", 0);
-  Told told;
-  if (!local.ok() || !tcp.ok() || local->name.size() >= sizeof told.local_socket) _exit(1);
-  told.tcp_port = tcp->port;
-  std::memcpy(told.local_socket, local->name.data(), local->name.size());
-  if (write(tell, &told, sizeof told) != sizeof told) _exit(1);
+  if (!local.ok() || !tcp.ok()) return;
+  parent.Tell(absl::StrCat(tcp->port, " ", local->name));
   net::DirectListeners listeners(*std::move(local), *std::move(tcp));
   std::vector<std::unique_ptr<Keeper>> keepers;  // end with the process
-  const Thread waiting("lifeline", [lifeline] {
-    char end;
-    (void)!read(lifeline, &end, 1);
-    _exit(0);
+  const Thread accepting("accepting", [&] {
+    for (;;) {
+      auto connection = listeners.Accept(std::chrono::seconds(1));
+      if (!connection.has_value()) continue;
+      auto keeper = Keeper::Start(*std::move(connection), elements);
+      if (keeper.ok()) keepers.push_back(*std::move(keeper));
+    }
   });
-  for (;;) {
-    auto connection = listeners.Accept(std::chrono::seconds(1));
-    if (!connection.has_value()) continue;
-    auto keeper = Keeper::Start(*std::move(connection), elements);
-    if (keeper.ok()) keepers.push_back(*std::move(keeper));
-  }
+  parent.ExitWhenItIsDone();
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<KeeperProcess>> KeeperProcess::Start(int64_t elements) {
-  std::unique_ptr<KeeperProcess> keeper(new KeeperProcess);
-  int tell[2], lifeline[2];
-  if (pipe(tell) != 0 || pipe(lifeline) != 0) return net::SystemFailure("pipe");
-  keeper->pid_ = fork();
-  if (keeper->pid_ < 0) return net::SystemFailure("fork");
-  if (keeper->pid_ == 0) {
-    close(lifeline[1]);
-    Serve(tell[1], lifeline[0], elements);
-  }
-  close(tell[1]);
-  close(lifeline[0]);
-  keeper->lifeline_ = lifeline[1];
-  Told told;
-  const bool ok = read(tell[0], &told, sizeof told) == sizeof told;
-  close(tell[0]);
-  if (!ok) return absl::InternalError("the keeper's process did not start");
-  keeper->address_ = {.local_socket = told.local_socket, .port = told.tcp_port};
-  return keeper;
-}
-
-KeeperProcess::~KeeperProcess() {
-  if (lifeline_ >= 0) close(lifeline_);
-  if (pid_ > 0) waitpid(pid_, nullptr, 0);
+  CAIRN_ASSIGN_OR_RETURN(auto process,
+                         ForkedProcess::Start([elements](const Forker& parent) { Serve(parent, elements); }));
+  const std::pair<std::string, std::string> told = absl::StrSplit(process->told(), absl::MaxSplits(' ', 1));
+  net::DirectAddress address = {.local_socket = told.second};
+  if (!absl::SimpleAtoi(told.first, &address.port)) return absl::InternalError("the keeper told no port");
+  return std::unique_ptr<KeeperProcess>(new KeeperProcess(std::move(process), std::move(address)));
 }
 
 absl::StatusOr<std::unique_ptr<PushAlone>> PushAlone::To(const KeeperProcess& keeper,

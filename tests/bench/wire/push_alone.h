@@ -6,29 +6,30 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/net/direct/address.h"
+#include "tests/bench/wire/forked_process.h"
 
 namespace cairn::bench {
 
 // The far end, a process of its own, which ends with this object, or with this process.
 class KeeperProcess {
  public:
-  // Each connection has room for `elements`. Forks, so before this process has a second thread.
+  // Each connection has room for `elements`. As ForkedProcess::Start.
   static absl::StatusOr<std::unique_ptr<KeeperProcess>> Start(int64_t elements);
-  ~KeeperProcess();
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_->pid(); }
   const net::DirectAddress& address() const { return address_; }
 
  private:
-  KeeperProcess() = default;
-  pid_t pid_ = -1;
-  int lifeline_ = -1;
-  net::DirectAddress address_;
+  KeeperProcess(std::unique_ptr<ForkedProcess> process, net::DirectAddress address)
+      : process_(std::move(process)), address_(std::move(address)) {}
+  const std::unique_ptr<ForkedProcess> process_;
+  const net::DirectAddress address_;
 };
 
 // One stream to it. One thread.

@@ -17,6 +17,7 @@ TimePoint InAMinute() {
 absl::Status NoFailure() {
   return absl::OkStatus();
 }
+void NobodyReceives(int, absl::FunctionRef<bool()>) {}
 
 // Variables of 1000, 3000 and 96 elements, the first two on ps/0, the last on ps/1.
 class ArrivalsTest : public testing::Test {
@@ -31,7 +32,7 @@ class ArrivalsTest : public testing::Test {
     arrivals_.Begin(layout_);
   }
   bool Here(int variable) {  // without waiting
-    return arrivals_.Await(variable, std::chrono::steady_clock::now(), NoFailure);
+    return arrivals_.Await(variable, std::chrono::steady_clock::now(), NoFailure, NobodyReceives);
   }
   bool Come(int server, int64_t begin, int64_t end) {
     if (!arrivals_.Admit(server, begin, end - begin)) return false;
@@ -62,7 +63,7 @@ TEST_F(ArrivalsTest, WhoWaitsIsToldWhenTheyCome) {
     EXPECT_TRUE(Come(0, 0, 1024));
     EXPECT_TRUE(Come(0, 1024, 4000));
   });
-  EXPECT_TRUE(arrivals_.Await(1, InAMinute(), NoFailure));
+  EXPECT_TRUE(arrivals_.Await(1, InAMinute(), NoFailure, NobodyReceives));
   stream.Join();
 }
 
@@ -96,24 +97,25 @@ TEST_F(ArrivalsTest, ChunksThatCutPagesAreNotCounted) {
 TEST_F(ArrivalsTest, ServersThatSayNoMoreAreNotWaitedFor) {
   EXPECT_TRUE(Come(0, 0, 1024));
   arrivals_.Close(0);
-  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure)) << "it has come before";
-  EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure));
+  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has come before";
+  EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure, NobodyReceives));
 }
 
 TEST_F(ArrivalsTest, AfterAFailedPushNoServerIsWaitedForUntilTheNextStep) {
   EXPECT_TRUE(Come(0, 0, 1024));
   arrivals_.Fail();
-  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure)) << "it has come before";
-  EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure));
-  EXPECT_FALSE(arrivals_.Await(2, InAMinute(), NoFailure)) << "another server's";
+  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has come before";
+  EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure, NobodyReceives));
+  EXPECT_FALSE(arrivals_.Await(2, InAMinute(), NoFailure, NobodyReceives)) << "another server's";
   arrivals_.Begin(layout_);
   Thread stream("stream", [&] { EXPECT_TRUE(Come(1, 0, 96)); });
-  EXPECT_TRUE(arrivals_.Await(2, InAMinute(), NoFailure));
+  EXPECT_TRUE(arrivals_.Await(2, InAMinute(), NoFailure, NobodyReceives));
   stream.Join();
 }
 
 TEST_F(ArrivalsTest, AFailureEndsTheWait) {
-  EXPECT_FALSE(arrivals_.Await(1, InAMinute(), [] { return absl::CancelledError("stopped"); }));
+  EXPECT_FALSE(
+      arrivals_.Await(1, InAMinute(), [] { return absl::CancelledError("stopped"); }, NobodyReceives));
 }
 
 TEST_F(ArrivalsTest, ElementsThatTheServerDoesNotHaveAreLeftToWhoeverWritesThem) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -10,11 +11,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "common/core/thread.h"
 #include "common/net/direct/socket.h"
 #include "common/net/direct/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/direct_sockets.h"
+#include "tests/support/gate.h"
 
 namespace cairn::net {
 namespace {
@@ -39,6 +42,7 @@ class Receiver final : public DirectReceiver {
     CAIRN_RETURN_IF_ERROR(CopyPayload(payload, bytes.data()));
     if (payload.lent() != nullptr) ++lent_;
     messages_.emplace_back(std::string(header.begin(), header.end()), std::move(bytes));
+    by_.push_back(std::this_thread::get_id());
     changed_.NotifyAll();
     return answer_;
   }
@@ -57,6 +61,10 @@ class Receiver final : public DirectReceiver {
   void Offer(size_t bytes) {
     MutexLock lock(mutex_);
     place_.resize(bytes);
+  }
+  bool ended() const {
+    MutexLock lock(mutex_);
+    return end_.has_value();
   }
   int in_place() const {
     MutexLock lock(mutex_);
@@ -78,6 +86,15 @@ class Receiver final : public DirectReceiver {
     while (begun_ == 0 && changed_.WaitUntil(mutex_, deadline)) {
     }
     return begun_ > 0;
+  }
+  size_t messages() const {
+    MutexLock lock(mutex_);
+    return messages_.size();
+  }
+  // Whose thread brought each.
+  std::vector<std::thread::id> by() const {
+    MutexLock lock(mutex_);
+    return by_;
   }
   int lent() const {
     MutexLock lock(mutex_);
@@ -114,6 +131,7 @@ class Receiver final : public DirectReceiver {
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status answer_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, std::string>> messages_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread::id> by_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -162,14 +180,14 @@ class DirectStreamTest : public testing::TestWithParam<Over> {
   Receiver at_server_, at_client_;  // outlive the streams
   std::unique_ptr<DirectStream> server_, client_;
 };
+std::string NameOf(const testing::TestParamInfo<Over>& over) {
+  return over.param == Over::kTcp      ? "Tcp"
+         : over.param == Over::kSocket ? "Socket"
+         : over.param == Over::kRings  ? "SharedMemory"
+                                       : "Lending";
+}
 INSTANTIATE_TEST_SUITE_P(Over, DirectStreamTest,
-                         testing::Values(Over::kTcp, Over::kSocket, Over::kRings, Over::kLending),
-                         [](const auto& over) {
-                           return over.param == Over::kTcp      ? "Tcp"
-                                  : over.param == Over::kSocket ? "Socket"
-                                  : over.param == Over::kRings  ? "SharedMemory"
-                                                                : "Lending";
-                         });
+                         testing::Values(Over::kTcp, Over::kSocket, Over::kRings, Over::kLending), NameOf);
 
 // Shared with the stream, which may still be leaving the system call that sent them when the other end has
 // them all.
@@ -265,6 +283,146 @@ TEST_P(DirectStreamTest, AnOwnerIsReleasedWhenItsPayloadHasGoneAndAtTheLatestAtT
   at_client_.Open();
   server_->Close();
   EXPECT_EQ(owner.use_count(), 1);
+}
+
+// A client one of whose callers may receive: its thread has found that there is nothing yet.
+class ReceivingCallerTest : public DirectStreamTest {
+ protected:
+  void StartIdle() {
+    Start();
+    while (!client_->ReceiveUntil([] { return true; }, InAMinute())) std::this_thread::yield();
+  }
+  // Until the client has so many messages. `first`: done when the caller receives, and the thread does not.
+  bool ReceiveUntil(size_t count, std::function<void()> first = nullptr) {
+    return client_->ReceiveUntil(
+        [&] {
+          if (auto now = std::exchange(first, nullptr)) now();
+          return at_client_.messages() >= count;
+        },
+        InAMinute());
+  }
+  static std::chrono::steady_clock::time_point InAMinute() {
+    return std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, ReceivingCallerTest,
+                         testing::Values(Over::kTcp, Over::kSocket, Over::kRings, Over::kLending), NameOf);
+
+TEST_P(ReceivingCallerTest, HasItsAnswersInItsOwnThreadAndTheRestComesInTheStreams) {
+  StartIdle();
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
+  Thread server("server", [&] {
+    ASSERT_EQ(at_server_.Await(1).size(), 1u);
+    server_->Send("values", {&run, 1}, payload);
+    server_->Send("done", {}, nullptr);
+    ASSERT_EQ(at_server_.Await(2).size(), 2u);
+    server_->Send(std::string("later"), {&run, 1}, payload);
+  });
+  EXPECT_TRUE(ReceiveUntil(2, [&] { client_->Send("request", {}, nullptr); }));
+  EXPECT_EQ(at_client_.by(), std::vector<std::thread::id>(2, std::this_thread::get_id()));
+  client_->Send("another", {}, nullptr);
+  const auto got = at_client_.Await(3);
+  ASSERT_EQ(got.size(), 3u);
+  EXPECT_TRUE(got[0].second == TextOf(*payload));
+  EXPECT_EQ(got[2].first, "later");
+  EXPECT_NE(at_client_.by()[2], std::this_thread::get_id());
+}
+
+TEST_P(ReceivingCallerTest, WhatItHasTakenButNotAskedForIsTheStreamsThreads) {
+  StartIdle();
+  EXPECT_TRUE(ReceiveUntil(1, [&] {
+    for (int i = 0; i < 100; ++i) server_->Send("message", {}, nullptr);
+  }));
+  EXPECT_EQ(at_client_.Await(100).size(), 100u);
+}
+
+TEST_P(ReceivingCallerTest, SendsMeanwhileWhatGoesUp) {
+  StartIdle();
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
+  constexpr size_t kMessages = 40;  // more than sockets and rings take
+  Thread server("server", [&] {
+    EXPECT_EQ(at_server_.Await(kMessages).size(), kMessages);
+    for (size_t i = 0; i < kMessages; ++i) server_->Send("down", {&run, 1}, payload);
+  });
+  for (size_t i = 0; i < kMessages; ++i) client_->Send("up", {&run, 1}, payload);
+  while (at_client_.messages() < kMessages && !at_client_.ended()) {
+    if (!ReceiveUntil(kMessages)) std::this_thread::yield();
+  }
+  const auto got = at_client_.Await(kMessages);
+  ASSERT_EQ(got.size(), kMessages);
+  for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
+}
+
+TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedOrItsTimeIsUp) {
+  StartIdle();
+  test::Gate asked;
+  Thread other("other", [&] {
+    EXPECT_TRUE(asked.Wait());
+    client_->Nudge();
+  });
+  const auto deadline = InAMinute();
+  EXPECT_TRUE(ReceiveUntil(1, [&] { asked.Open(); }));
+  EXPECT_LT(std::chrono::steady_clock::now(), deadline);
+  EXPECT_TRUE(client_->ReceiveUntil([] { return false; },
+                                    std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
+  server_->Send("message", {}, nullptr);
+  EXPECT_EQ(at_client_.Await(1).size(), 1u);
+}
+
+TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedAlsoIfSomethingComesAtTheSameTime) {
+  StartIdle();
+  int asked = 0;
+  EXPECT_TRUE(client_->ReceiveUntil(
+      [&] {
+        if (++asked > 1) return true;
+        server_->Send("message", {}, nullptr);
+        client_->Nudge();
+        return false;
+      },
+      InAMinute()));
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(at_client_.Await(1).size(), 1u);
+}
+
+TEST_P(ReceivingCallerTest, OneAtATime) {
+  StartIdle();
+  EXPECT_TRUE(client_->ReceiveUntil(
+      [&] {
+        EXPECT_FALSE(ReceiveUntil(1));
+        return true;
+      },
+      InAMinute()));
+}
+
+TEST_P(ReceivingCallerTest, LearnsThatTheOtherEndHasGone) {
+  StartIdle();
+  Thread server("server", [&] {
+    ASSERT_EQ(at_server_.Await(1).size(), 1u);
+    server_->Close();
+  });
+  EXPECT_FALSE(ReceiveUntil(1, [&] { client_->Send("request", {}, nullptr); }));
+  EXPECT_EQ(at_client_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(ReceiveUntil(1));
+}
+
+TEST_P(ReceivingCallerTest, WhyTheOtherEndEndsItsThreadTells) {
+  StartIdle();
+  at_server_.AnswerWith(absl::InvalidArgumentError("request 3 begins twice"));
+  EXPECT_FALSE(ReceiveUntil(1, [&] { client_->Send("request", {}, nullptr); }));
+  EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
+}
+
+TEST_P(ReceivingCallerTest, GoesWhenTheStreamIsAborted) {
+  StartIdle();
+  test::Gate asked;
+  Thread other("other", [&] {
+    EXPECT_TRUE(asked.Wait());
+    client_->Abort();
+  });
+  EXPECT_FALSE(ReceiveUntil(1, [&] { asked.Open(); }));
+  EXPECT_EQ(at_client_.AwaitEnd().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_P(DirectStreamTest, AnEndThatClosesIsNoticedByTheOther) {

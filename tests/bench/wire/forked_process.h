@@ -1,0 +1,47 @@
+// A process of its own for the far side of what a benchmark measures.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+
+namespace cairn::bench {
+
+// What the child has of the process that made it.
+class Forker {
+ public:
+  Forker(int words, int lifeline) : words_(words), lifeline_(lifeline) {}
+  // Once: what the parent must know to reach this process, at most 4096 bytes. Ends this process where nobody
+  // is left to hear it.
+  void Tell(std::string_view words) const;
+  // Ends this process, and its threads where they stand, when the parent wants no more of it.
+  [[noreturn]] void ExitWhenItIsDone() const;
+
+ private:
+  const int words_, lifeline_;
+};
+
+// Ends with this object, or with this process.
+class ForkedProcess {
+ public:
+  // The child runs `serve`, which tells something and does not return: one that does has failed. Forks, so
+  // before this process has a second thread or uses gRPC.
+  static absl::StatusOr<std::unique_ptr<ForkedProcess>> Start(absl::FunctionRef<void(const Forker&)> serve);
+  ~ForkedProcess();
+
+  pid_t pid() const { return pid_; }
+  const std::string& told() const { return told_; }
+
+ private:
+  ForkedProcess(pid_t pid, int lifeline) : pid_(pid), lifeline_(lifeline) {}
+  const pid_t pid_;
+  const int lifeline_;
+  std::string told_;
+};
+
+}  // namespace cairn::bench
