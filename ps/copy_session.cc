@@ -18,7 +18,7 @@ constexpr size_t kTextOfFrame = size_t{32} << 10;
 
 absl::Status CopySession::OnFrame(const v1::CopyHeader& header, net::Payload payload) {
   absl::Status status = Take(header, payload);
-  if (status.ok() || absl::IsAborted(status)) return status;
+  if (status.ok() || absl::IsAborted(status) || absl::IsCancelled(status)) return status;
   // The sender goes on without a copy when it hears of this, so this must not take its place any more.
   server_.CopyClosed(sink_.get(), /*spoilt=*/true);
   return absl::FailedPreconditionError(status.message());

@@ -24,7 +24,7 @@ class CopySession {
   ~CopySession() { server_.CopyClosed(sink_.get()); }
 
   // What ends the stream, if it is not OK: ABORTED, the copy has taken the place of who sends;
-  // FAILED_PRECONDITION, there is no copy of it here.
+  // FAILED_PRECONDITION, there is no copy of it here; CANCELLED, only this stream has ended.
   absl::Status OnFrame(const v1::CopyHeader& header, net::Payload payload);
 
  private:

@@ -91,7 +91,8 @@ class Server {
   absl::StatusOr<std::shared_ptr<ActiveJob>> OpenCopy(const v1::CopyOrigin& origin,
                                                       std::shared_ptr<CopySink> sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // An item of the stream that `sink` is of: has it, says so, and carries it out. An error ends the stream.
+  // An item of the stream that `sink` is of: has it, says so, and carries it out. An error ends the stream:
+  // ABORTED when the caller's place has been taken, CANCELLED when only its stream keeps no copy any more.
   absl::Status OnCopied(const CopySink* sink, uint64_t number, const v1::CopyBody& body,
                         std::shared_ptr<const AlignedBuffer> floats) ABSL_LOCKS_EXCLUDED(mutex_);
   // `spoilt`: the copy cannot be kept up, and will not take the place.

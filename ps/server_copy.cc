@@ -164,8 +164,12 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
   std::shared_ptr<ActiveJob> job;
   {
     MutexLock lock(mutex_);
-    if (state_ != v1::STATE_COPY || copying_.sink.get() != sink) {
+    if (state_ != v1::STATE_COPY) {
       return absl::AbortedError(absl::StrCat("ps/", place(), " has taken the place of ", name()));
+    }
+    if (copying_.sink.get() != sink) {  // its Close is under way
+      return absl::CancelledError(
+          absl::StrCat("ps/", place(), " keeps no copy of ", name(), "'s part by this stream any more"));
     }
     CAIRN_RETURN_IF_ERROR(Restore(body, floats));
     job = job_;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/copy_session.h"
@@ -17,6 +18,22 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
+
+// Of two servers, each with a copy on the other; leases of 10 s.
+v1::Job CopiedJob(int workers) {
+  v1::Job job;
+  job.set_mode(v1::MODE_SYNC);
+  job.set_ps_replication(1);
+  for (int i = 0; i < workers; ++i) job.add_workers(absl::StrCat("worker/", i));
+  for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
+  job.set_lease_seconds(10);
+  job.mutable_optimizer()->set_name("SGD");
+  return job;
+}
+
+std::unique_ptr<CopyStream> DialNobody(const std::string&, int, CopyStreamHandler&) {
+  return nullptr;
+}
 
 class DeafSink final : public CopySink {
  public:
@@ -38,18 +55,13 @@ class ServerThatTookThePlace : public testing::Test {
                        shard_ = std::move(shard);
                        return port;
                      },
-                 .connect_to_copy = [](const std::string&, int,
-                                       CopyStreamHandler&) -> std::unique_ptr<CopyStream> { return nullptr; },
+                 .connect_to_copy = DialNobody,
                  .copies_by_calls = true},
                 clock_) {
     v1::CopyBody origin, shard, members, whole;
     v1::Job& job = *origin.mutable_origin()->mutable_job();
-    job.set_mode(v1::MODE_SYNC);
-    job.set_ps_replication(1);
-    job.add_workers("worker/0");
-    for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
+    job = CopiedJob(/*workers=*/1);
     job.set_lease_seconds(300);
-    job.mutable_optimizer()->set_name("SGD");
     (*job.mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 5;
     for (const net::Slice& slice : Vectors({{"a", 2}}))
       *origin.mutable_origin()->add_slices() = slice.ToProto();
@@ -128,6 +140,42 @@ TEST_F(ServerThatTookThePlace, DropsThePartWhenThatWorkersLeaseRunsOut) {
   EXPECT_FALSE(server_.ready());
 }
 
+// At its end another item of the stream is on its way.
+class SinkWithOneMore final : public CopySink {
+ public:
+  explicit SinkWithOneMore(Server& server) : server_(server) {}
+  void Answer(const v1::CopyAnswer&) override {}
+  void Close(absl::Status) override {
+    v1::CopyBody body;
+    body.set_echo(1);
+    one_more_ = server_.OnCopied(this, 2, body, nullptr);
+  }
+  const absl::Status& one_more() const { return one_more_; }
+
+ private:
+  Server& server_;
+  absl::Status one_more_;
+};
+
+// ABORTED would make the part's own server drop it.
+TEST(CopyThatIsStopped, DoesNotSayThatItHasTakenThePlace) {
+  test::FakeClock clock;
+  Server server({.index = 0,
+                 .place = 1,
+                 .connect_to_leader = nullptr,
+                 .connect_to_copy = DialNobody,
+                 .copies_by_calls = true},
+                clock);
+  v1::CopyOrigin origin;
+  *origin.mutable_job() = CopiedJob(/*workers=*/1);
+  for (const net::Slice& slice : Vectors({{"a", 2}})) *origin.add_slices() = slice.ToProto();
+  const auto sink = std::make_shared<SinkWithOneMore>(server);
+  ASSERT_EQ(server.OpenCopy(origin, sink).status(), absl::OkStatus());
+  server.Shutdown();
+  EXPECT_EQ(sink->one_more(),
+            absl::CancelledError("ps/1 keeps no copy of ps/0's part by this stream any more"));
+}
+
 // What is sent to the copy.
 class RecordingStream final : public CopyStream {
  public:
@@ -152,13 +200,7 @@ class CopiedServer : public testing::Test {
                  .copies_by_calls = true},
                 clock_) {
     v1::CreateRequest create;
-    v1::Job& job = *create.mutable_job();
-    job.set_mode(v1::MODE_SYNC);
-    job.set_ps_replication(1);
-    for (const char* worker : {"worker/0", "worker/1"}) job.add_workers(worker);
-    for (const char* host : {"host:1", "host:2"}) job.add_servers(host);
-    job.set_lease_seconds(10);
-    job.mutable_optimizer()->set_name("SGD");
+    *create.mutable_job() = CopiedJob(/*workers=*/2);
     for (const net::Slice& slice : Vectors({{"a", 2}})) *create.add_slices() = slice.ToProto();
     uint64_t layout = 0;
     server_.Create(create, [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });
