@@ -34,6 +34,12 @@ class Outbox {
     messages_.insert(before, {std::move(message), rank});
     return messages_.size() == 1;
   }
+  // Likewise, ahead of all that wait: of what has no place among them.
+  bool PushFirst(Message message) {
+    const auto place = messages_.empty() ? messages_.end() : std::next(messages_.begin());
+    messages_.insert(place, {std::move(message), std::nullopt});
+    return messages_.size() == 1;
+  }
   // The front has been written. True: there is a next one to write.
   bool Pop() {
     messages_.pop_front();

@@ -1,6 +1,5 @@
 #include "common/net/direct/peer_memory.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -9,6 +8,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
 #include "common/net/direct/socket.h"
 
 namespace cairn::net {
@@ -30,8 +30,7 @@ absl::Status PeerMemory::Read(absl::Span<const LentRun> runs, uint64_t begin, ab
   const absl::Status copied = Copy(runs, begin, to);
   // After the copy, whatever came of it: who has closed may have given the memory back. A process that has
   // ended closed before another could have its number.
-  pollfd socket = {.fd = socket_, .events = POLLRDHUP, .revents = 0};
-  if (poll(&socket, 1, 0) > 0) return OtherEndClosed();
+  CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_));
   return copied;
 }
 

@@ -1,4 +1,4 @@
-// Chunks of a size that stays in a processor's nearest caches on its way through a socket or a ring.
+// Chunks of a size that goes best through a socket or a ring.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,8 @@ void SendInPieces(DirectStream& stream, const Header& header, FloatSpans payload
   };
   int64_t left = 0;
   for (const auto& run : payload) left += static_cast<int64_t>(run.size());
-  if (left <= DirectStream::kPieceFloats || stream.Lends(payload)) {
+  const int64_t most = stream.PieceOf(payload);
+  if (left <= most || stream.Lends(payload)) {
     stream.Send(header.SerializeAsString(), payload, owner, rank(header));
     return;
   }
@@ -36,7 +37,7 @@ void SendInPieces(DirectStream& stream, const Header& header, FloatSpans payload
   const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;  // in 16 bits
   int64_t count = header.chunk().count();
   while (left > 0) {
-    const int64_t floats = std::min(left, DirectStream::kPieceFloats);
+    const int64_t floats = std::min(left, most);
     const int64_t elements = encoded ? std::min(floats * 2, count) : floats;
     if (encoded) of_piece.mutable_chunk()->set_count(elements);
     absl::InlinedVector<absl::Span<const float>, 4> piece;

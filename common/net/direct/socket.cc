@@ -49,6 +49,11 @@ absl::Status OtherEndClosed() {
   return absl::UnavailableError("the other end closed the stream");
 }
 
+absl::Status CheckOtherEnd(int socket) {
+  pollfd ready = {.fd = socket, .events = POLLRDHUP, .revents = 0};
+  return poll(&ready, 1, 0) > 0 ? OtherEndClosed() : absl::OkStatus();
+}
+
 absl::StatusOr<LocalListener> ListenLocally() {
   char random[16];
   if (getrandom(random, sizeof random, 0) != sizeof random) return SystemFailure("getrandom");

@@ -21,6 +21,8 @@ struct LocalListener {
 absl::Status SystemFailure(absl::string_view what);
 // UNAVAILABLE.
 absl::Status OtherEndClosed();
+// That, when the other end has shut the socket down, whatever of it is still to be read; else OK.
+absl::Status CheckOtherEnd(int socket);
 
 // UNAVAILABLE, saying why, where the system has no such sockets. Nothing below blocks unless it says so.
 absl::StatusOr<LocalListener> ListenLocally();

@@ -13,6 +13,7 @@
 #include "common/core/entropy.h"
 #include "common/core/status.h"
 #include "common/net/direct/socket.h"
+#include "common/net/direct/tcp_socket.h"
 
 namespace cairn::net {
 namespace {
@@ -36,10 +37,12 @@ DirectStream::DirectStream(FileDescriptor socket, bool server, bool shared, cons
       shared_(shared),
       receiver_(receiver),
       socket_(std::move(socket)),
+      within_host_(StaysOnHost(socket_)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       nudge_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       watch_(epoll_create1(EPOLL_CLOEXEC)),
       probe_(DrawRandomBits()),
+      holds_(options.holds),
       in_(kReadAhead),
       progress_(std::chrono::steady_clock::now()),
       greeted_(!server) {}
@@ -92,6 +95,7 @@ DirectStream::~DirectStream() {
 
 absl::Status DirectStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit) {
   CAIRN_RETURN_IF_ERROR(Watch(credit, EPOLLIN));
+  holds_ = false;
   rings_ = std::move(rings);
   credit_ = std::move(credit);
   writer_ = std::make_unique<RingWriter>(*rings_, server_ ? 1 : 0);
@@ -161,8 +165,8 @@ void DirectStream::Run() {
     if (!said.ok()) status = said;
   }
   SayFarewell(status);
-  shutdown(socket_.get(), SHUT_RDWR);  // what is read of ours from now on does not count: it may change
-  Outbox<Message> unsent;              // released outside the lock
+  ShutDown();
+  Outbox<Message> unsent;  // released outside the lock
   std::deque<std::shared_ptr<const void>> unread;
   {
     MutexLock lock(mutex_);
@@ -175,6 +179,7 @@ void DirectStream::Run() {
   unsent.Clear();
   unread.clear();
   // Answers may hold the stream for longer; nobody sends any more.
+  pages_.reset();
   writer_.reset();
   reader_.reset();
   rings_.reset();

@@ -1,19 +1,22 @@
 // Messages, a header and a payload each, between two processes, without gRPC: over a TCP socket, or, on one
 // host, over a Unix socket, payloads in shared memory where both ends have it. Where a receiver can read the
 // sender's memory, large payloads stay there, lent, until it has: they are copied once, to their place, where
-// a ring takes two copies.
+// a ring takes two copies. So are those that go over the socket, where the system lets it refer to the
+// sender's memory instead of a copy: they are held until they have been read.
 //
 //   client ──greeting: which server I mean, [shared memory, the way to say that it is free]──► server
 //   client ◄──greeting: [lend me]───────────────────────────────────────────────────────────── server
 //   client ──[lend me]───────────────────────────────────────────────────────────────────────► server
 //   then both, at the same time: { prologue, header, [payload, or where it lies unless in the ring] }...
-//   and of what was lent: { prologue: so many have been read }...
+//   and of what was lent or held: { prologue: so many have been read }...
 //
 // One thread for each end, which receives, and sends what its callers have queued. A small message is sent by
 // its caller, and a client's caller who waits for an answer may receive it: each spares the waking of another
 // thread, of which a small request would otherwise be mostly made. What the other end says is taken for
 // hostile (shared_ring.h). An end that goes away, however, closes its socket, which the other sees at once.
 #pragma once
+
+#include <sys/uio.h>
 
 #include <atomic>
 #include <chrono>
@@ -33,6 +36,7 @@
 #include "common/core/file_descriptor.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/net/direct/page_pipe.h"
 #include "common/net/direct/peer_memory.h"
 #include "common/net/direct/shared_ring.h"
 #include "common/net/direct/wire.h"
@@ -71,11 +75,13 @@ class DirectStream {
     // Payloads may come lent, where memory is shared; and ours be lent to who takes them so. Both ends must
     // say so.
     bool lends = false;
+    // Large payloads of ours that go over the socket are held.
+    bool holds = true;
   };
   // Of each direction's ring: two pieces, so that both ends work at once in a part of a processor's second
   // cache. Larger ones cost both ends more time for each byte, by what goes to memory and comes back.
   static constexpr size_t kRingBytes = size_t{512} << 10;
-  // How much of a large payload is best sent at a time: pieces.h.
+  // How much of a large payload that is copied is best sent at a time.
   static constexpr int64_t kPieceFloats = int64_t{64} << 10;
 
   // The client's end, when the server has greeted: what the two have agreed on works. Waits for that at most
@@ -94,10 +100,14 @@ class DirectStream {
 
   // Whether such a payload would be lent.
   bool Lends(FloatSpans payload) const;
-  // Queues a message of at most kPieceFloats, or one that is lent; does not block. The payload's memory must
-  // stay unchanged until `owner`, which keeps it alive, is released or, without one, the stream has ended.
-  // Messages go in the order of the calls, or by their rank (Outbox), but what is lent has none. Any thread.
-  // After the end nothing is sent.
+  // How much of such a payload, where it is not lent, is best sent at a time (pieces.h). What the socket
+  // refers to costs least in large pieces; on its way to another host, small ones let what is needed sooner
+  // overtake it.
+  int64_t PieceOf(FloatSpans payload) const;
+  // Queues a message of at most PieceOf() floats, or one that is lent; does not block. The payload's memory
+  // must stay unchanged until `owner`, which keeps it alive, is released or, without one, the stream has
+  // ended. Messages go in the order of the calls, or by their rank (Outbox), but what is lent has none. Any
+  // thread. After the end nothing is sent.
   void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
             std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -130,6 +140,7 @@ class DirectStream {
   enum class Receiving { kNobody, kThread, kCaller };
   static constexpr size_t kLeastLentRun = 4096;  // bytes, on average
   static constexpr size_t kMostLentRuns = kMaxPayloadBytes / kLeastLentRun;
+  static constexpr size_t kMostRuns = 64;  // of one system call
   // Taken from the socket before it is known what it is; the rest of a payload goes to its place at once.
   static constexpr size_t kReadAhead = 4096;
   // How many messages go one way before it is the other's turn.
@@ -155,6 +166,12 @@ class DirectStream {
   // Sends what is queued until something blocks, at most `most` messages. By one thread at a time: pumping_.
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> SendPartOf(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether such a payload goes by reference.
+  bool Holds(FloatSpans payload) const;
+  // Of its prologue, header and payload, what the socket has not taken, at most kMostRuns of it.
+  static absl::InlinedVector<iovec, 8> UnsentOf(const Message& message, bool with_payload);
+  // Of its payload, by reference. 0: the socket has no room, or this cannot be done, and holds_ ends.
+  size_t SendPages(const Message& message);
   absl::StatusOr<Blocked> PutIntoRing(Message& message);
   void Queue(Message message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake();
@@ -173,12 +190,15 @@ class DirectStream {
   void TellBorrowed() ABSL_LOCKS_EXCLUDED(mutex_);
   void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Linger() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The socket's end: what is read of ours from now on does not count, for it may change.
+  void ShutDown() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   const bool server_;
   const bool shared_;
   DirectReceiver& receiver_;
   const FileDescriptor socket_;
+  const bool within_host_;
   FileDescriptor wake_, nudge_;  // eventfds: for the stream's thread, for a caller who receives
   FileDescriptor watch_;         // an epoll, the thread's
   // Constant once the first message is sent or received. credit_: each side says there that its reader has
@@ -187,9 +207,11 @@ class DirectStream {
   FileDescriptor credit_;
   std::unique_ptr<RingWriter> writer_;  // of who pumps
   std::unique_ptr<RingReader> reader_;
+  std::unique_ptr<PagePipe> pages_;   // of who pumps
   const uint64_t probe_;              // for the other end to find in our memory
   std::unique_ptr<PeerMemory> peer_;  // null: nothing may come lent
   std::atomic<bool> lends_{false};    // the other end takes what is lent
+  std::atomic<bool> holds_;           // no ring takes its place, and the system can
 
   // Of who receives: receiving_. What has been received and not taken apart yet: [in_begin_, in_end_) of in_.
   std::vector<char> in_;
@@ -197,7 +219,7 @@ class DirectStream {
   std::vector<char> payload_;  // of a message that comes over the socket, where it has no better place_
   absl::Span<char> place_;
   size_t payload_got_ = 0;
-  uint64_t borrowed_ = 0;  // lent messages read, of which the other end has not been told
+  uint64_t borrowed_ = 0;  // lent and held messages read, of which the other end has not been told
   bool unread_ = true;     // there may be more to receive than the socket says
 
   // The stream's thread's.

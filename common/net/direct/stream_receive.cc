@@ -137,7 +137,8 @@ absl::Status DirectStream::Receive() {
     if (prologue.payload_bytes > kMaxPayloadBytes) {
       return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes"));
     }
-    if (prologue.kind == DirectPrologue::kInline && prologue.payload_bytes > 0) {
+    const bool follows = prologue.kind == DirectPrologue::kInline || prologue.kind == DirectPrologue::kHeld;
+    if (follows && prologue.payload_bytes > 0) {
       // The header stays in in_ until its payload is whole; what follows it there is the payload's beginning.
       if (payload_got_ == 0) FindPlace(prologue, front);
       const size_t here = std::min(in_end_ - in_begin_ - needed, prologue.payload_bytes - payload_got_);
@@ -182,7 +183,11 @@ absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<co
     return absl::OkStatus();
   }
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
-  if (prologue.kind == DirectPrologue::kInline) {
+  if (prologue.kind == DirectPrologue::kInline || prologue.kind == DirectPrologue::kHeld) {
+    if (prologue.kind == DirectPrologue::kHeld) {
+      CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_.get()));  // since then its memory may have changed
+      ++borrowed_;
+    }
     const absl::Span<const char> run = place_.first(prologue.payload_bytes);
     return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
   }

@@ -12,6 +12,7 @@
 #include "common/core/status.h"
 #include "common/net/direct/socket.h"
 #include "common/net/direct/stream.h"
+#include "common/net/direct/tcp_socket.h"
 
 namespace cairn::net {
 namespace {
@@ -22,8 +23,13 @@ constexpr size_t kSmallBytes = size_t{16} << 10;
 // Payloads from here on are lent, if their runs are not too small: telling where one lies, and reading it,
 // costs what copying some hundred bytes does.
 constexpr size_t kLeastLent = size_t{32} << 10;
-constexpr size_t kMostRuns = 64;  // of one sendmsg()
-// For the other end to read why the stream ends, and to close it.
+// Payloads from here on are held where they are not lent: below, the copy costs less than the system calls.
+constexpr size_t kLeastHeld = size_t{128} << 10;
+constexpr size_t kLeastHeldRun = size_t{16} << 10;  // bytes, on average
+// That many are not on the way but to an end that says of none that it has read it: it gets copies.
+constexpr size_t kMostHeld = 256;
+// For the other end to read why the stream ends, and to close it; and for its kernel to hear that it has
+// ended.
 constexpr auto kLinger = std::chrono::seconds(1);
 
 size_t BytesIn(FloatSpans payload) {
@@ -36,6 +42,14 @@ size_t BytesIn(FloatSpans payload) {
 
 bool DirectStream::Lends(FloatSpans payload) const {
   return lends_ && BytesIn(payload) >= std::max(kLeastLent, kLeastLentRun * payload.size());
+}
+
+bool DirectStream::Holds(FloatSpans payload) const {
+  return holds_ && BytesIn(payload) >= std::max(kLeastHeld, kLeastHeldRun * payload.size());
+}
+
+int64_t DirectStream::PieceOf(FloatSpans payload) const {
+  return within_host_ && Holds(payload) ? kMaxPayloadFloats : kPieceFloats;
 }
 
 void DirectStream::Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
@@ -56,7 +70,7 @@ void DirectStream::Send(absl::Span<const char> header, FloatSpans payload, std::
       message.header.append(BytesOf(place).data(), sizeof place);
     }
   } else {
-    CAIRN_CHECK(bytes <= static_cast<size_t>(kPieceFloats) * sizeof(float));
+    CAIRN_CHECK(bytes <= static_cast<size_t>(kMaxPayloadBytes));
     message.payload.assign(payload.begin(), payload.end());
   }
   Queue(std::move(message), rank);
@@ -72,7 +86,12 @@ void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
     send_here = small && outgoing_.empty() && !pumping_ && greeted_;
     const bool thread_knows = !outgoing_.empty();
     if (lent) lent_.push_back(std::move(message.owner));
-    outgoing_.Push(std::move(message), rank);
+    // That something has been read: whoever holds it waits for no payloads of ours.
+    if (message.prologue.kind == DirectPrologue::kBorrowed) {
+      outgoing_.PushFirst(std::move(message));
+    } else {
+      outgoing_.Push(std::move(message), rank);
+    }
     if (thread_knows) return;
   }
   if (!send_here) {
@@ -94,6 +113,11 @@ absl::Status DirectStream::Pump(int most) {
       if (pumping_ || closing_ || outgoing_.empty() || blocked_ != Blocked::kNot) return absl::OkStatus();
       pumping_ = true;
       front = &outgoing_.front();
+      if (front->prologue.kind == DirectPrologue::kInline && front->sent == 0 && lent_.size() < kMostHeld &&
+          Holds(front->payload)) {
+        front->prologue.kind = DirectPrologue::kHeld;
+        lent_.push_back(std::move(front->owner));  // before the other end can say that it has read it
+      }
     }
     absl::StatusOr<Blocked> blocked = SendPartOf(*front);
     released = std::move(front->owner);
@@ -113,6 +137,7 @@ absl::Status DirectStream::Pump(int most) {
 }
 
 absl::StatusOr<DirectStream::Blocked> DirectStream::PutIntoRing(Message& message) {
+  CAIRN_CHECK(message.prologue.payload_bytes <= static_cast<size_t>(kPieceFloats) * sizeof(float));
   const RingWriter::Reserved place = writer_->Reserve(message.prologue.payload_bytes);
   if (place.outcome == RingWriter::Outcome::kFull) return Blocked::kByRing;
   if (place.outcome == RingWriter::Outcome::kBroken) {
@@ -134,31 +159,61 @@ absl::StatusOr<DirectStream::Blocked> DirectStream::SendPartOf(Message& message)
     CAIRN_ASSIGN_OR_RETURN(const Blocked blocked, PutIntoRing(message));
     if (blocked != Blocked::kNot) return blocked;
   }
-  const size_t bytes = sizeof message.prologue + message.header.size() + BytesIn(message.payload);
+  const size_t front = sizeof message.prologue + message.header.size();
+  const size_t bytes = front + BytesIn(message.payload);
   while (message.sent < bytes) {
-    absl::InlinedVector<iovec, 8> runs;
-    size_t skip = message.sent;
-    const auto add = [&](const void* data, size_t count) {
-      if (skip >= count) {
-        skip -= count;
-      } else if (runs.size() < kMostRuns) {
-        runs.push_back({const_cast<char*>(static_cast<const char*>(data)) + skip, count - skip});
-        skip = 0;
-      }
-    };
-    add(&message.prologue, sizeof message.prologue);
-    add(message.header.data(), message.header.size());
-    for (const auto& run : message.payload) add(run.data(), run.size() * sizeof(float));
+    const bool held = message.prologue.kind == DirectPrologue::kHeld && holds_;
+    if (held && message.sent >= front) {
+      const size_t sent = SendPages(message);
+      if (sent == 0 && holds_) return Blocked::kBySocket;
+      message.sent += sent;
+      continue;
+    }
+    auto runs = UnsentOf(message, /*with_payload=*/!held);
     msghdr parts{};
     parts.msg_iov = runs.data();
     parts.msg_iovlen = runs.size();
-    const ssize_t sent = sendmsg(socket_.get(), &parts, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const int more = held ? MSG_MORE : 0;
+    const ssize_t sent = sendmsg(socket_.get(), &parts, MSG_NOSIGNAL | MSG_DONTWAIT | more);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Blocked::kBySocket;
     if (sent < 0) return SystemFailure("sending");
     message.sent += static_cast<size_t>(sent);
   }
   return Blocked::kNot;
+}
+
+absl::InlinedVector<iovec, 8> DirectStream::UnsentOf(const Message& message, bool with_payload) {
+  absl::InlinedVector<iovec, 8> runs;
+  size_t skip = message.sent;
+  const auto add = [&](const void* data, size_t count) {
+    if (skip >= count) {
+      skip -= count;
+    } else if (runs.size() < kMostRuns) {
+      runs.push_back({const_cast<char*>(static_cast<const char*>(data)) + skip, count - skip});
+      skip = 0;
+    }
+  };
+  add(&message.prologue, sizeof message.prologue);
+  add(message.header.data(), message.header.size());
+  if (!with_payload) return runs;
+  for (const auto& run : message.payload) add(run.data(), run.size() * sizeof(float));
+  return runs;
+}
+
+size_t DirectStream::SendPages(const Message& message) {
+  if (pages_ == nullptr) {
+    auto opened = PagePipe::Open();
+    if (opened.ok()) pages_ = *std::move(opened);
+  }
+  if (pages_ != nullptr) {
+    const auto sent = pages_->Send(socket_, UnsentOf(message, /*with_payload=*/true));
+    if (sent.ok()) return *sent;
+  }
+  // As a copy then, from where the socket is. If the fault is the socket's, that tells.
+  pages_.reset();
+  holds_ = false;
+  return 0;
 }
 
 // What ended it, for the other end; as far as that can be said between two messages.
@@ -180,9 +235,7 @@ void DirectStream::SayFarewell(const absl::Status& why) {
 
 // TCP takes the farewell back when the socket is closed while something that has come is unread.
 void DirectStream::Linger() {
-  int domain = AF_UNIX;
-  socklen_t length = sizeof domain;
-  if (getsockopt(socket_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 || domain == AF_UNIX) return;
+  if (!IsTcp(socket_)) return;
   shutdown(socket_.get(), SHUT_WR);
   const auto deadline = std::chrono::steady_clock::now() + kLinger;
   for (;;) {
@@ -198,6 +251,16 @@ void DirectStream::Linger() {
     if (ready[1].revents != 0) (void)!read(wake_.get(), drained, sizeof drained);
     if (ready[0].revents != 0 && recv(socket_.get(), in_.data(), in_.size(), MSG_DONTWAIT) <= 0) return;
   }
+}
+
+// Of a Unix socket the other end sees that at once; a TCP socket's has to hear of it.
+void DirectStream::ShutDown() {
+  shutdown(socket_.get(), SHUT_RDWR);
+  {
+    MutexLock lock(mutex_);
+    if (lent_.empty()) return;
+  }
+  if (IsTcp(socket_)) EndTcp(socket_, kLinger);
 }
 
 }  // namespace cairn::net

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -50,15 +51,19 @@ absl::string_view IpIn(const sockaddr_storage& of) {
 
 // What goes to this host itself meets no congestion: BBR, which measures and paces, only costs time there.
 void TuneConnected(const FileDescriptor& socket) {
-  sockaddr_storage ours{}, theirs{};
-  socklen_t our_length = sizeof ours, their_length = sizeof theirs;
-  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&ours), &our_length) != 0 ||
-      getpeername(socket.get(), reinterpret_cast<sockaddr*>(&theirs), &their_length) != 0 ||
-      ours.ss_family != theirs.ss_family || IpIn(ours) != IpIn(theirs)) {
-    return;
-  }
+  if (!StaysOnHost(socket)) return;
   constexpr absl::string_view kReno = "reno";  // every kernel has it, and lets everyone
   (void)setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
+}
+
+constexpr auto kLookEvery = std::chrono::milliseconds(1);
+
+// The other end's kernel has all that was sent, and that it ends there; or there is none to send to any more.
+bool EndIsKnown(const FileDescriptor& socket) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return true;
+  return info.tcpi_state == TCP_FIN_WAIT2 || info.tcpi_state == TCP_TIME_WAIT || info.tcpi_state == TCP_CLOSE;
 }
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
@@ -164,6 +169,34 @@ FileDescriptor AcceptByTcp(const FileDescriptor& listener) {
     TuneConnected(accepted);
   }
   return accepted;
+}
+
+bool IsTcp(const FileDescriptor& socket) {
+  int domain = AF_UNIX;
+  socklen_t length = sizeof domain;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain != AF_UNIX;
+}
+
+void EndTcp(const FileDescriptor& socket, std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!EndIsKnown(socket)) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      const sockaddr nobody = {.sa_family = AF_UNSPEC, .sa_data = {}};
+      (void)connect(socket.get(), &nobody, sizeof nobody);
+      return;
+    }
+    std::this_thread::sleep_for(kLookEvery);  // it is no event that one could wait for
+  }
+}
+
+bool StaysOnHost(const FileDescriptor& socket) {
+  sockaddr_storage ours{}, theirs{};
+  socklen_t our_length = sizeof ours, their_length = sizeof theirs;
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&ours), &our_length) != 0 ||
+      getpeername(socket.get(), reinterpret_cast<sockaddr*>(&theirs), &their_length) != 0) {
+    return false;
+  }
+  return ours.ss_family == AF_UNIX || (ours.ss_family == theirs.ss_family && IpIn(ours) == IpIn(theirs));
 }
 
 }  // namespace cairn::net

@@ -26,5 +26,13 @@ absl::StatusOr<FileDescriptor> ConnectByTcp(const std::string& host, int port,
                                             std::chrono::milliseconds limit);
 // The next connection that waits; none when there is none, or no descriptor for it. Does not block.
 FileDescriptor AcceptByTcp(const FileDescriptor& listener);
+bool IsTcp(const FileDescriptor& socket);
+// Waits, at most `limit`, until the other end's kernel knows that a socket which has been shut down ends,
+// behind all that was on the way to it. If it takes nothing, what is left is dropped and the connection
+// reset.
+void EndTcp(const FileDescriptor& socket, std::chrono::milliseconds limit);
+// Whether what goes over this socket, which is connected, stays on this host for all that it says: both ends
+// have one address, or it is a Unix socket.
+bool StaysOnHost(const FileDescriptor& socket);
 
 }  // namespace cairn::net

@@ -18,7 +18,7 @@ absl::Span<const char> BytesOf(const T& said) {
 }
 
 struct DirectGreeting {
-  static constexpr uint64_t kMagic = 0x326e726961632d6c;
+  static constexpr uint64_t kMagic = 0x336e726961632d6c;
 
   uint64_t magic = kMagic;
   uint64_t incarnation = 0;  // of the server: both ends must mean the same
@@ -36,8 +36,9 @@ struct DirectPrologue {
     kInRing = 1,    // it is at `position` of the ring
     kFarewell = 2,  // the stream ends: the header is a text, payload_bytes a status code
     kLent = 3,      // the payload is in the sender's memory
-    kBorrowed = 4,  // `position` messages that were lent have been read
+    kBorrowed = 4,  // `position` messages that were lent or held have been read
     kBorrows = 5,   // the client's: it takes what is lent
+    kHeld = 6,      // as kInline; the sender wants to be told when it has been read
   };
 
   uint32_t kind = kInline;

@@ -1,3 +1,5 @@
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -135,7 +137,8 @@ class Receiver final : public DirectReceiver {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-enum class Over { kTcp, kSocket, kRings, kLending };
+// Large payloads go over sockets by reference, but where a stream is told to copy them.
+enum class Over { kTcp, kTcpCopying, kSocket, kSocketCopying, kRings, kLending };
 
 // Some containers keep processes from reading any memory but through their own addresses.
 bool MemoryCanBeRead() {
@@ -152,19 +155,22 @@ class DirectStreamTest : public testing::TestWithParam<Over> {
     if (GetParam() == Over::kLending && !MemoryCanBeRead())
       GTEST_SKIP() << "no memory can be lent on this machine";
   }
-  bool shared() const { return GetParam() > Over::kSocket; }
+  bool shared() const { return GetParam() > Over::kSocketCopying; }
+  static bool holds() { return GetParam() == Over::kTcp || GetParam() == Over::kSocket; }
+  static bool lends() { return GetParam() == Over::kLending; }
   static std::pair<FileDescriptor, FileDescriptor> Pair() {
-    return GetParam() == Over::kTcp ? test::TcpPair() : SocketPair().value();
+    return GetParam() <= Over::kTcpCopying ? test::TcpPair() : SocketPair().value();
   }
   void Start(DirectStream::Options server = {.incarnation = kIncarnation}) {
     auto [one, other] = Pair();
-    server.lends = GetParam() == Over::kLending;
+    server.lends = lends();
+    server.holds = holds();
     server_ = DirectStream::Accept(std::move(one), true, server, at_server_).value();
     server_->Start();
-    client_ = DirectStream::Connect(std::move(other), shared(),
-                                    {.incarnation = kIncarnation, .lends = GetParam() == Over::kLending},
-                                    at_client_)
-                  .value();
+    client_ =
+        DirectStream::Connect(std::move(other), shared(),
+                              {.incarnation = kIncarnation, .lends = lends(), .holds = holds()}, at_client_)
+            .value();
     client_->Start();
   }
   // The client's end is this test itself, which says what it likes.
@@ -181,13 +187,13 @@ class DirectStreamTest : public testing::TestWithParam<Over> {
   std::unique_ptr<DirectStream> server_, client_;
 };
 std::string NameOf(const testing::TestParamInfo<Over>& over) {
-  return over.param == Over::kTcp      ? "Tcp"
-         : over.param == Over::kSocket ? "Socket"
-         : over.param == Over::kRings  ? "SharedMemory"
-                                       : "Lending";
+  constexpr const char* kNames[] = {"Tcp",           "TcpCopying",   "Socket",
+                                    "SocketCopying", "SharedMemory", "Lending"};
+  return kNames[static_cast<size_t>(over.param)];
 }
-INSTANTIATE_TEST_SUITE_P(Over, DirectStreamTest,
-                         testing::Values(Over::kTcp, Over::kSocket, Over::kRings, Over::kLending), NameOf);
+const auto kAllWays = testing::Values(Over::kTcp, Over::kTcpCopying, Over::kSocket, Over::kSocketCopying,
+                                      Over::kRings, Over::kLending);
+INSTANTIATE_TEST_SUITE_P(Over, DirectStreamTest, kAllWays, NameOf);
 
 // Shared with the stream, which may still be leaving the system call that sent them when the other end has
 // them all.
@@ -305,8 +311,7 @@ class ReceivingCallerTest : public DirectStreamTest {
     return std::chrono::steady_clock::now() + std::chrono::minutes(1);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Over, ReceivingCallerTest,
-                         testing::Values(Over::kTcp, Over::kSocket, Over::kRings, Over::kLending), NameOf);
+INSTANTIATE_TEST_SUITE_P(Over, ReceivingCallerTest, kAllWays, NameOf);
 
 TEST_P(ReceivingCallerTest, HasItsAnswersInItsOwnThreadAndTheRestComesInTheStreams) {
   StartIdle();
@@ -499,7 +504,7 @@ TEST_P(DirectStreamTest, AnEndThatTakesNothingIsGivenUp) {
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-TEST_P(DirectStreamTest, WhatIsLentIsKeptUntilItHasBeenRead) {
+TEST_P(DirectStreamTest, WhatIsLentOrHeldIsKeptUntilItHasBeenRead) {
   Start();
   client_->Send("request", {}, nullptr);  // the server knows then what the client takes
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -509,12 +514,151 @@ TEST_P(DirectStreamTest, WhatIsLentIsKeptUntilItHasBeenRead) {
   const absl::Span<const float> run = *owner;
   server_->Send("values", {&run, 1}, owner);
   ASSERT_TRUE(at_client_.AwaitBegun());
-  EXPECT_TRUE(GetParam() != Over::kLending || owner.use_count() > 1);
+  EXPECT_TRUE(owner.use_count() > 1 || !(lends() || holds()));
   at_client_.Open();
   ASSERT_EQ(at_client_.Await(1).size(), 1u);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (owner.use_count() > 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   EXPECT_EQ(owner.use_count(), 1);
+}
+
+// A sender whose memory is read, or taken from the socket, only when its receiver gets to it.
+class NotCopyingTest : public DirectStreamTest {};
+INSTANTIATE_TEST_SUITE_P(Over, NotCopyingTest, testing::Values(Over::kTcp, Over::kSocket, Over::kLending),
+                         NameOf);
+
+TEST_P(NotCopyingTest, AReaderIsNotGivenWhatASenderWritesWhenItHasGone) {
+  Start();
+  at_server_.StandStill();
+  const auto owner =
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DirectStream::kPieceFloats), 1.0f);
+  const std::string sent = TextOf(*owner);
+  const absl::Span<const float> run = *owner;
+  for (int i = 0; i < 40; ++i) client_->Send("gradient", {&run, 1}, owner);
+  ASSERT_TRUE(at_server_.AwaitBegun());
+  client_->Close();
+  std::fill(owner->begin(), owner->end(), 2.0f);
+  at_server_.Open();
+  EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_LT(at_server_.messages(), 40u);
+  for (const auto& message : at_server_.Await(0)) EXPECT_TRUE(message.second == sent);
+}
+
+TEST_P(NotCopyingTest, AllThatWaitedForRoomIsGivenBackWhenItHasBeenRead) {
+  Start();
+  client_->Send("request", {}, nullptr);
+  ASSERT_EQ(at_server_.Await(1).size(), 1u);
+  at_client_.StandStill();
+  const auto owner = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *owner;
+  constexpr size_t kMessages = 80;  // more than sockets take
+  for (size_t i = 0; i < kMessages; ++i) server_->Send(std::string(i * 50, 'h'), {&run, 1}, owner);
+  ASSERT_TRUE(at_client_.AwaitBegun());
+  at_client_.Open();
+  ASSERT_EQ(at_client_.Await(kMessages).size(), kMessages);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (owner.use_count() > 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(owner.use_count(), 1);
+}
+
+TEST_P(NotCopyingTest, ManySmallRunsAreCopied) {
+  Start();
+  client_->Send("request", {}, nullptr);
+  ASSERT_EQ(at_server_.Await(1).size(), 1u);
+  at_client_.StandStill();
+  const auto owner = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  std::vector<absl::Span<const float>> runs;
+  for (size_t at = 0; at < owner->size(); at += 512) runs.push_back(absl::MakeSpan(*owner).subspan(at, 512));
+  server_->Send("values", runs, owner);
+  ASSERT_TRUE(at_client_.AwaitBegun());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (owner.use_count() > 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(owner.use_count(), 1);
+  at_client_.Open();
+  const auto got = at_client_.Await(1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_TRUE(got[0].second == TextOf(*owner));
+}
+
+// The server's end over TCP, to a client that is the test itself and greets.
+class HoldingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto [one, other] = test::TcpPair();
+    server_ = DirectStream::Accept(std::move(one), false, {.incarnation = kIncarnation}, receiver_).value();
+    server_->Start();
+    other_ = std::move(other);
+    const DirectGreeting greeting = {.incarnation = kIncarnation};
+    ASSERT_EQ(send(other_.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
+  }
+  Receiver receiver_;  // outlives the stream
+  std::unique_ptr<DirectStream> server_;
+  FileDescriptor other_;
+};
+
+// A client that reads, and never says so, keeps no more than so many payloads from being given back.
+TEST_F(HoldingTest, AnEndThatNeverSaysWhatItHasReadGetsCopies) {
+  const auto owner = std::make_shared<std::vector<float>>(size_t{32} << 10, 1.0f);  // the least that is held
+  const absl::Span<const float> run = *owner;
+  constexpr size_t kMessages = 300;
+  const size_t bytes =
+      sizeof(DirectGreeting) + kMessages * (sizeof(DirectPrologue) + 1 + run.size() * sizeof(float));
+  for (size_t i = 0; i < kMessages; ++i) server_->Send(std::string("v"), {&run, 1}, owner);
+  std::vector<char> room(size_t{1} << 20);
+  for (size_t read = 0; read < bytes;) {
+    pollfd readable = {.fd = other_.get(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&readable, 1, 60'000), 1);
+    const ssize_t got = recv(other_.get(), room.data(), room.size(), MSG_DONTWAIT);
+    ASSERT_GT(got, 0);
+    read += static_cast<size_t>(got);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (owner.use_count() > 257 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(owner.use_count(), 257);
+}
+
+// The other end takes nothing, and is not there when the stream ends: nothing of ours must go out later.
+TEST_F(HoldingTest, ATcpStreamWhoseOtherEndReadsNothingIsResetWithinItsLimit) {
+  const auto owner =
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DirectStream::kPieceFloats), 1.0f);
+  const absl::Span<const float> run = *owner;
+  for (int i = 0; i < 200; ++i) server_->Send("answer", {&run, 1}, owner);  // more than the socket takes
+  pollfd readable = {.fd = other_.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&readable, 1, 60'000), 1);
+  server_->Close();
+  EXPECT_EQ(owner.use_count(), 1);
+  // Before a byte of it is read, so also while it still lies in the socket.
+  EXPECT_EQ(CheckOtherEnd(other_.get()).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(PagePipe, ASocketThatIsClosedRaisesNoSignal) {
+  auto [one, other] = SocketPair().value();
+  const auto pipe = PagePipe::Open();
+  ASSERT_EQ(pipe.status(), absl::OkStatus());
+  other.Reset();
+  std::vector<char> bytes(size_t{128} << 10);
+  const iovec run = {bytes.data(), bytes.size()};
+  const auto sent = (*pipe)->Send(one, {&run, 1});
+  EXPECT_THAT(sent.status().message(), HasSubstr("Broken pipe"));
+}
+
+TEST(DirectStream, WhereTheSystemRefusesCopiesGoInstead) {
+  auto [one, other] = SocketPair().value();
+  ASSERT_EQ(fcntl(other.get(), F_SETFL, O_NONBLOCK | O_APPEND), 0);  // which splice(2) does not write to
+  Receiver at_server, at_client;
+  const auto server =
+      DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server).value();
+  server->Start();
+  const auto client =
+      DirectStream::Connect(std::move(other), false, {.incarnation = kIncarnation}, at_client).value();
+  client->Start();
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
+  for (int i = 0; i < 3; ++i) client->Send("gradient", {&run, 1}, payload);
+  const auto got = at_server.Await(3);
+  ASSERT_EQ(got.size(), 3u);
+  for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
+  EXPECT_EQ(client->PieceOf({&run, 1}), DirectStream::kPieceFloats);  // nothing is held from then on
 }
 
 class LendingTest : public DirectStreamTest {};

@@ -45,6 +45,16 @@ TEST(Outbox, TheLowestRankGoesFirstButNotBeforeWhatIsBeingWritten) {
   EXPECT_THAT(Drained(outbox), testing::ElementsAre(70, 10, 20, 80, 80, 90));
 }
 
+TEST(Outbox, WhatHasNoPlaceAmongThemGoesBeforeAllThatWait) {
+  Outbox<int> outbox;
+  EXPECT_TRUE(outbox.PushFirst(1));
+  outbox.Push(2);
+  outbox.Push(20, 20);
+  EXPECT_FALSE(outbox.PushFirst(3));
+  outbox.Push(10, 10);
+  EXPECT_THAT(Drained(outbox), testing::ElementsAre(1, 3, 2, 10, 20));
+}
+
 TEST(Outbox, OfEqualRankTheFirstGoesFirst) {
   Outbox<int> outbox;
   outbox.Push(0);
