@@ -87,7 +87,7 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
     plan.ahead = std::min(kForward * input.step_compute * others, plan.pull);
   }
   if (!input.norms && largest >= net::kWorthAhead) {
-    const double last = static_cast<double>(net::PieceAhead(largest)) / static_cast<double>(largest);
+    const double last = static_cast<double>(net::kPieceAhead) / static_cast<double>(largest);
     const double first_answer = kForward * input.step_compute + last * push;
     const double all_up = plan.compute + plan.push;
     plan.update *= last;

@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/net/ahead.h"
-
 namespace cairn::ps {
 UpdateAhead::UpdateAhead(VariableStore& store, Crew* crew, TraceRecorder* trace)
-    : store_(store),
-      crew_(crew),
-      trace_(trace),
-      piece_(net::PieceAhead(store.size())),
-      num_pieces_((store.size() + piece_ - 1) / piece_) {}
+    : store_(store), crew_(crew), trace_(trace), num_pieces_((store.size() + kPiece - 1) / kPiece) {}
 
 UpdateAhead::~UpdateAhead() {
   Close();
@@ -36,8 +30,8 @@ bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send) {
   }
   member->gradient = gradient;
   member->send = std::move(send);
-  member->missing.assign(static_cast<size_t>(num_pieces_), piece_);
-  member->missing.back() = store_.size() - (num_pieces_ - 1) * piece_;
+  member->missing.assign(static_cast<size_t>(num_pieces_), kPiece);
+  member->missing.back() = store_.size() - (num_pieces_ - 1) * kPiece;
   return true;
 }
 
@@ -50,9 +44,9 @@ void UpdateAhead::Arrived(const PushKey& key, const std::shared_ptr<const Aligne
     if (member == nullptr || round_->spoilt) return;
     if (!member->gradient.has_value() || member->gradient->key != key) return;
     member->data = data;
-    for (int64_t piece = begin / piece_; piece * piece_ < end; ++piece) {
+    for (int64_t piece = begin / kPiece; piece * kPiece < end; ++piece) {
       int64_t& missing = member->missing[static_cast<size_t>(piece)];
-      missing -= std::min(end, (piece + 1) * piece_) - std::max(begin, piece * piece_);
+      missing -= std::min(end, (piece + 1) * kPiece) - std::max(begin, piece * kPiece);
       if (missing == 0 && --round_->waits_for[static_cast<size_t>(piece)] == 0) ready.push_back(piece);
     }
     if (ready.empty()) return;
@@ -75,8 +69,10 @@ void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
     last_update = round_->last_update;
   }
   bool well = true;
-  for (const int64_t piece : pieces) {
-    const int64_t begin = piece * piece_, end = std::min(begin + piece_, store_.size());
+  for (size_t first = 0, after; first < pieces.size(); first = after) {
+    for (after = first + 1; after < pieces.size() && pieces[after] == pieces[after - 1] + 1;) ++after;
+    const int64_t begin = pieces[first] * kPiece;
+    const int64_t end = std::min((pieces[after - 1] + 1) * kPiece, store_.size());
     const TraceSpan span(trace_, TraceLane::kReceive, "update",
                          {.index = worker, .bytes = (end - begin) * int64_t{sizeof(float)}});
     const auto values = store_.ApplyAhead({.gradients = gradients, .last = last_update}, begin, end);

@@ -26,6 +26,7 @@
 #include "common/core/crew.h"
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
+#include "common/net/ahead.h"
 #include "ps/policy/policy.h"
 #include "ps/variable_store.h"
 
@@ -69,6 +70,8 @@ class UpdateAhead {
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  static constexpr int64_t kPiece = net::kPieceAhead;
+
   // What of the round is here from one worker.
   struct Member {
     int worker = 0;
@@ -88,7 +91,8 @@ class UpdateAhead {
   };
 
   Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes pieces and sends them; those that `worker` was the last to send. Ends what making_ counts.
+  // Makes pieces and sends them, neighbours together; those that `worker` was the last to send, in their
+  // order. Ends what making_ counts.
   void Make(absl::Span<const int64_t> pieces, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the round when nobody is at work on it.
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -96,7 +100,6 @@ class UpdateAhead {
   VariableStore& store_;
   Crew* const crew_;
   TraceRecorder* const trace_;
-  const int64_t piece_;  // elements
   const int64_t num_pieces_;
 
   Mutex mutex_;

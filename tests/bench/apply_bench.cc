@@ -16,7 +16,7 @@
 
 #include "common/core/aligned_buffer.h"
 #include "common/core/crew.h"
-#include "common/net/ahead.h"
+#include "common/net/frame.h"
 #include "ps/optim/loop.h"
 #include "ps/optim/update.h"
 #include "ps/variable_store.h"
@@ -125,7 +125,7 @@ void BM_Ahead(benchmark::State& state, const OptimizerConfig& config) {
   std::fill(gradient.span().begin(), gradient.span().end(), 0.01f);
   const WeightedGradient one = {gradient.data(), 1};
   const VariableStore::Mean mean = {.gradients = {&one, 1}};
-  const int64_t piece = net::PieceAhead(kCount);
+  const int64_t piece = net::kMaxPayloadFloats;  // within a host
   const auto in_pieces = [&] {
     const auto start = std::chrono::steady_clock::now();
     store.BeginAhead();

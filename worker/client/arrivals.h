@@ -50,7 +50,7 @@ class Arrivals {
   bool intact() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Chunks begin and end with pages of so many elements (net::PieceAhead, net::kMaxPayloadFloats,
+  // Chunks begin and end with pages of so many elements (net::kPieceAhead, net::kMaxPayloadFloats,
   // DirectStream's pieces) or where the arena ends.
   static constexpr int64_t kPage = 1024;
   struct Part {

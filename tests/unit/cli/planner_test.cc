@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/net/ahead.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -70,7 +71,7 @@ TEST(Planner, ValuesComeDownWhileGradientsGoUp) {
   const StepPlan after = PlanStep(input, 1);
   input.norms = false;
   const StepPlan ahead = PlanStep(input, 1);
-  const double last = (256.0 * 1024) / (25600.0 * 976);  // of the values: a piece
+  const double last = static_cast<double>(net::kPieceAhead) / (25600 * 976);  // of the values
   EXPECT_EQ(ahead.push, after.push);
   EXPECT_NEAR(ahead.pull, last * after.pull, 1e-9) << "the last piece's way";
   EXPECT_NEAR(ahead.update, last * after.update, 1e-9);

@@ -23,12 +23,6 @@ using testing::HasSubstr;
 constexpr int64_t kSize = net::kWorthAhead + 1001;  // the last piece is a short one
 constexpr int64_t kChunk = 50'000;                  // ends nowhere near a piece
 
-TEST(PieceAhead, IsAThirtySecondOfTheValuesWithinItsBounds) {
-  EXPECT_EQ(net::PieceAhead(1), net::kLeastPiece);
-  EXPECT_EQ(net::PieceAhead(32 * 100'000), 100'352) << "rounded up to 1024";
-  EXPECT_EQ(net::PieceAhead(int64_t{1} << 40), net::kLargestPiece);
-}
-
 class QuietPort final : public SequencerPort {
  public:
   void ReportStaged(const Gradient&) override {}
@@ -43,7 +37,8 @@ struct Push {
   std::vector<float> values;
   std::unique_ptr<OpenPush> open{};
   std::vector<float> ahead = std::vector<float>(kSize, std::numeric_limits<float>::quiet_NaN());
-  int64_t pieces = 0;
+  int sends = 0;     // to its worker, before the answer
+  int64_t sent = 0;  // elements in them
   std::optional<absl::StatusOr<PushResult>> answer{};
 };
 
@@ -69,13 +64,14 @@ class Side {
                                     int64_t end) {
       MutexLock lock(mutex_);
       std::copy(values->data() + begin, values->data() + end, push.ahead.begin() + begin);
-      push.pieces += 1;
+      ++push.sends;
+      push.sent += end - begin;
       return true;
     };
     push.open = shard_.BeginPush({.gradient = push.gradient, .read_values = true, .send_piece = take});
   }
-  void Chunk(Push& push, int64_t begin) {
-    const int64_t end = std::min(begin + kChunk, kSize);
+  void Chunk(Push& push, int64_t begin) { Chunk(push, begin, std::min(begin + kChunk, kSize)); }
+  void Chunk(Push& push, int64_t begin, int64_t end) {
     EXPECT_EQ(push.open->AddChunk(At(begin), Bytes({push.values.begin() + begin, push.values.begin() + end})),
               absl::OkStatus());
   }
@@ -133,7 +129,7 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
     ahead_.Decide(ApplyOf(1, pushes));
     for (const Push& push : pushes) {
       EXPECT_FALSE((*push.answer)->sent_ahead);
-      EXPECT_EQ(push.pieces, 0);
+      EXPECT_EQ(push.sends, 0);
     }
     Afterwards(1, pushes);
   }
@@ -221,13 +217,29 @@ TEST_P(UpdateAheadTest, IsToTheBitWhatItWouldBeAfterwards) {
   for (int64_t version = 2; version <= 4; ++version) {
     std::vector<Push> pushes = Round(version, 3);
     Interleaved(pushes);
-    for (const Push& push : pushes) EXPECT_EQ(push.pieces, 5) << "before any of them is complete";
+    for (const Push& push : pushes) EXPECT_EQ(push.sent, kSize) << "before any of them is complete";
     for (Push& push : pushes) ahead_.End(push);
     EXPECT_EQ(ahead_.shard().store().current().version, version - 1) << "no version before the decision";
     ahead_.Decide(ApplyOf(version, pushes));
     ExpectAllAhead(pushes);
     Afterwards(version, pushes);
   }
+}
+
+TEST_P(UpdateAheadTest, WhatComesTogetherIsMadeAndSentTogether) {
+  FirstRound(1);
+  std::vector<Push> pushes = Round(2, 1);
+  Push& push = pushes[0];
+  ahead_.Begin(push);
+  constexpr int64_t kCuts[] = {0, net::kPieceAhead + 1, 4 * net::kPieceAhead, kSize};
+  for (int i = 0; i < 3; ++i) {
+    ahead_.Chunk(push, kCuts[i], kCuts[i + 1]);
+    EXPECT_EQ(push.sends, i + 1);
+  }
+  ahead_.End(push);
+  ahead_.Decide(ApplyOf(2, pushes));
+  ExpectAllAhead(pushes);
+  Afterwards(2, pushes);
 }
 
 TEST_P(HelpedUpdateAheadTest, IsToTheBitWhatItWouldBeAfterwardsAndAllOfItHasGoneBeforeTheAnswer) {
@@ -245,7 +257,7 @@ TEST_P(HelpedUpdateAheadTest, IsToTheBitWhatItWouldBeAfterwardsAndAllOfItHasGone
     }
     ahead_.Decide(ApplyOf(version, pushes));
     ExpectAllAhead(pushes);
-    for (const Push& push : pushes) EXPECT_EQ(push.pieces, 5);
+    for (const Push& push : pushes) EXPECT_EQ(push.sent, kSize);
     Afterwards(version, pushes);
   }
 }
