@@ -65,6 +65,12 @@ class LinearOp {
   // dy is the gradient of y and may be overwritten. dx is null when not needed, dbias when there is no bias.
   virtual absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                                 float* dkernel, float* dbias) = 0;
+  // Whether dx is a pass of its own: then Backward() may be told that it is not needed, and BackwardInput()
+  // computes it from the dy that Backward() has left, so that the others can be used meanwhile.
+  virtual bool splits_backward() const { return false; }
+  virtual absl::Status BackwardInput(const float* /*kernel*/, const float* /*dy*/, float* /*dx*/) {
+    return absl::UnimplementedError("the gradient of the input is no pass of its own");
+  }
 };
 
 // kernel [kh, kw, c / groups, filters]. Depthwise: groups = c, and the kernel [kh, kw, c, multiplier] is the

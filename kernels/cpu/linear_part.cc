@@ -64,6 +64,10 @@ absl::Status OnednnLinear::Backward(const float* x, const float* kernel, const f
                                     float* dkernel, float* dbias) {
   if (parts_.relu.has_value()) CAIRN_RETURN_IF_ERROR(parts_.relu->Run({y, dy, dy}));
   CAIRN_RETURN_IF_ERROR(parts_.weights.Run(x, dkernel, dy, dbias));
+  return dx == nullptr ? absl::OkStatus() : BackwardInput(kernel, dy, dx);
+}
+
+absl::Status OnednnLinear::BackwardInput(const float* kernel, const float* dy, float* dx) {
   return parts_.input.has_value() ? parts_.input->Run(dx, kernel, dy, nullptr) : absl::OkStatus();
 }
 

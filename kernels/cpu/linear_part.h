@@ -58,6 +58,8 @@ class OnednnLinear final : public LinearOp {
   absl::Status Forward(const float* x, const float* kernel, const float* bias, float* y) override;
   absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                         float* dkernel, float* dbias) override;
+  bool splits_backward() const override { return parts_.input.has_value(); }
+  absl::Status BackwardInput(const float* kernel, const float* dy, float* dx) override;
 
  private:
   const TensorDesc output_;

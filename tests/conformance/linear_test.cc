@@ -36,6 +36,14 @@ class LinearConformance : public ConformanceTest {
                             dx_memory->data(), dkernel_memory->data(),
                             bias.empty() ? nullptr : dbias_memory->data())
                     .ok());
+    if (op.splits_backward()) {
+      const auto dy_again = Put(dy, y_desc.layout), dx_again = Poisoned(x_desc.num_floats());
+      ASSERT_TRUE(op.Backward(x_memory->data(), kernel_memory->data(), y_memory->data(), dy_again->data(),
+                              nullptr, dkernel_memory->data(), bias.empty() ? nullptr : dbias_memory->data())
+                      .ok());
+      ASSERT_TRUE(op.BackwardInput(kernel_memory->data(), dy_again->data(), dx_again->data()).ok());
+      EXPECT_EQ(Get(*dx_again, x_desc), Get(*dx_memory, x_desc));
+    }
     const auto loss = [&] { return Dot(forward(x, kernel, bias).values, dy.values); };
     {
       SCOPED_TRACE("dx");

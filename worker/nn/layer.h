@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
@@ -54,6 +55,8 @@ class LayerOp {
     float* output_gradient = nullptr;          // may be overwritten
     absl::Span<float* const> input_gradients;  // [input]; null where none is needed
     absl::Span<float* const> gradients;        // [variable]; or, of a statistic, the batch's value
+    // To be called, if at all, once all of `gradients` are there and the input's is still to be computed.
+    std::optional<absl::FunctionRef<absl::Status()>> on_gradients{};
   };
 
   virtual ~LayerOp() = default;

@@ -147,8 +147,8 @@ class Plan {
   absl::Status PlanGradients();
   // For sums of two such runs of memory.
   absl::Status AddAdder(kernels::ElementType type, int64_t floats);
-  // What is left to do for a variable whose gradient is whole.
-  absl::Status Complete(int variable, Values values, Gradients gradients, OnGradient on_gradient);
+  // What is left to do for the variables whose gradients are whole after this step.
+  absl::Status Complete(const Step& step, Values values, Gradients gradients, OnGradient on_gradient);
   // Adds what this step's backward wrote beside the gradients that were there.
   absl::Status AddUp(const Step& step, Gradients gradients);
   // `gradient` may be null: the penalty alone.

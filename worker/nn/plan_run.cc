@@ -1,4 +1,7 @@
 // A plan's runs: forward, the loss, backward, and what is added up on the way.
+#include <optional>
+
+#include "absl/algorithm/container.h"
 #include "common/core/status.h"
 #include "worker/nn/plan.h"
 
@@ -53,39 +56,46 @@ absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gr
       if (step.adds_to_variable[i]) addend += PaddedFloats(variable.shape.num_elements());
     }
     float* output_gradient = GradientOf(step.output);
+    bool completed = false;
+    const auto complete = [&] {
+      completed = true;
+      return Complete(step, values, gradients, on_gradient);
+    };
+    // Before it is added up, or scaled back, nothing is final.
+    const bool final_at_once = scaler_ == nullptr && !absl::c_linear_search(step.adds_to_variable, true);
     if (step.op->is_view()) {
       if (step.adds[0]) step.input_gradient_pointers[0] = output_gradient;
     } else {
       const DeviceWork work(spec_.trace, TraceLane::kBackward, step.name(), device_);
-      const absl::Status status =
-          step.op->Backward({.inputs = step.input_pointers,
-                             .variables = step.variable_pointers,
-                             .output = values_[static_cast<size_t>(step.output)].data,
-                             .output_gradient = output_gradient,
-                             .input_gradients = absl::MakeConstSpan(step.input_gradient_pointers),
-                             .gradients = absl::MakeConstSpan(step.gradient_pointers)});
+      const absl::Status status = step.op->Backward(
+          {.inputs = step.input_pointers,
+           .variables = step.variable_pointers,
+           .output = values_[static_cast<size_t>(step.output)].data,
+           .output_gradient = output_gradient,
+           .input_gradients = absl::MakeConstSpan(step.input_gradient_pointers),
+           .gradients = absl::MakeConstSpan(step.gradient_pointers),
+           .on_gradients =
+               final_at_once ? std::optional<absl::FunctionRef<absl::Status()>>(complete) : std::nullopt});
       if (!status.ok()) return Annotate(status, step.what);
     }
     CAIRN_RETURN_IF_ERROR(AddUp(step, gradients));
-    if (scaler_ != nullptr) continue;  // nothing is final yet
-    for (int variable : step.completes) {
-      CAIRN_RETURN_IF_ERROR(Complete(variable, values, gradients, on_gradient));
-    }
+    if (scaler_ == nullptr && !completed) CAIRN_RETURN_IF_ERROR(complete());
   }
   if (scaler_ == nullptr) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(scaler_->Unscale(gradients.empty() ? nullptr : gradients[0], &finite_));
   for (size_t index = steps_.size(); index-- > 0;) {
-    for (int variable : steps_[index].completes) {
-      CAIRN_RETURN_IF_ERROR(Complete(variable, values, gradients, on_gradient));
-    }
+    CAIRN_RETURN_IF_ERROR(Complete(steps_[index], values, gradients, on_gradient));
   }
   return absl::OkStatus();
 }
 
-absl::Status Plan::Complete(int variable, Values values, Gradients gradients, OnGradient on_gradient) {
-  const auto index = static_cast<size_t>(variable);
-  CAIRN_RETURN_IF_ERROR(Regularize(variable, values[index], gradients[index]));
-  return on_gradient(variable);
+absl::Status Plan::Complete(const Step& step, Values values, Gradients gradients, OnGradient on_gradient) {
+  for (const int variable : step.completes) {
+    const auto index = static_cast<size_t>(variable);
+    CAIRN_RETURN_IF_ERROR(Regularize(variable, values[index], gradients[index]));
+    CAIRN_RETURN_IF_ERROR(on_gradient(variable));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Plan::AddUp(const Step& step, Gradients gradients) {

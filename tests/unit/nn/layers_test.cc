@@ -63,7 +63,7 @@ constexpr char kResidual[] = R"({"class_name": "Functional", "config": {"name": 
      "config": {"keras_history": ["pool", 0, 0]}}], "kwargs": {}}]}
   ], "input_layers": [["image", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
 
-// Two inputs, as Keras 2 writes them, through one layer that both share.
+// Two inputs, as Keras 2 writes them, through layers that both share; the second's input has a gradient.
 constexpr char kShared[] = R"({"class_name": "Functional", "config": {"name": "shared", "layers": [
   {"class_name": "InputLayer", "config": {"name": "left", "batch_input_shape": [null, 6]}, "name": "left",
    "inbound_nodes": []},
@@ -71,10 +71,12 @@ constexpr char kShared[] = R"({"class_name": "Functional", "config": {"name": "s
    "inbound_nodes": []},
   {"class_name": "Dense", "config": {"name": "tower", "units": 4, "activation": "tanh"}, "name": "tower",
    "inbound_nodes": [[["left", 0, 0, {}]], [["right", 0, 0, {}]]]},
+  {"class_name": "Dense", "config": {"name": "roof", "units": 4}, "name": "roof",
+   "inbound_nodes": [[["tower", 0, 0, {}]], [["tower", 1, 0, {}]]]},
   {"class_name": "Concatenate", "config": {"name": "both", "axis": -1}, "name": "both",
-   "inbound_nodes": [[["tower", 0, 0, {}], ["tower", 1, 0, {}]]]},
+   "inbound_nodes": [[["roof", 0, 0, {}], ["roof", 1, 0, {}]]]},
   {"class_name": "Multiply", "config": {"name": "gate"}, "name": "gate",
-   "inbound_nodes": [[["tower", 0, 0, {}], ["tower", 1, 0, {}]]]},
+   "inbound_nodes": [[["roof", 0, 0, {}], ["roof", 1, 0, {}]]]},
   {"class_name": "Concatenate", "config": {"name": "all"}, "name": "all",
    "inbound_nodes": [[["both", 0, 0, {}], ["gate", 0, 0, {}]]]},
   {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "name": "scores",
@@ -130,7 +132,7 @@ const Network kNetworks[] = {
      {5},
      12 + (27 * 8 + 8) + 24 + (72 * 5 + 5)},
     {"Residual", kResidual, {5}, (27 * 16 + 16) + 64 + 9 * 16 * 16 + 85},
-    {"Shared", kShared, {5}, 28 + 65},
+    {"Shared", kShared, {5}, 28 + 20 + 65},
 };
 
 // What the networks run on: the CPU, and the CUDA backend's own kernels on it, which have memory of their

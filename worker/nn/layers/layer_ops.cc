@@ -12,6 +12,17 @@ absl::StatusOr<std::unique_ptr<LayerOp>> ReorderOp::Create(const kernels::Tensor
   return std::make_unique<ReorderOp>(std::move(to), std::move(forward), std::move(backward));
 }
 
+absl::Status LinearLayerOp::Backward(const BackwardArgs& args) {
+  float* const dx = args.input_gradients[0];
+  const bool splits = args.on_gradients.has_value() && dx != nullptr && op_->splits_backward();
+  CAIRN_RETURN_IF_ERROR(op_->Backward(args.inputs[0], args.variables[0], args.output, args.output_gradient,
+                                      splits ? nullptr : dx, args.gradients[0],
+                                      use_bias_ ? args.gradients[1] : nullptr));
+  if (!splits) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR((*args.on_gradients)());
+  return op_->BackwardInput(args.variables[0], args.output_gradient, dx);
+}
+
 absl::StatusOr<std::unique_ptr<LayerOp>> ChainOp::Create(std::vector<Link> links, kernels::Device& device) {
   for (size_t i = 0; i + 1 < links.size(); ++i) {
     const int64_t floats = links[i].op->output().num_floats();
@@ -46,7 +57,8 @@ absl::Status ChainOp::Backward(const BackwardArgs& args) {
                                 .output = last ? args.output : links_[i].output->data(),
                                 .output_gradient = last ? args.output_gradient : links_[i].gradient->data(),
                                 .input_gradients = absl::MakeConstSpan(&input_gradient, 1),
-                                .gradients = Of(i, args.gradients)}));
+                                .gradients = Of(i, args.gradients),
+                                .on_gradients = first ? args.on_gradients : std::nullopt}));
   }
   return absl::OkStatus();
 }

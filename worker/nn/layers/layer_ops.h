@@ -49,10 +49,7 @@ class LinearLayerOp final : public LayerOp {
     return op_->Forward(args.inputs[0], args.variables[0], use_bias_ ? args.variables[1] : nullptr,
                         args.output);
   }
-  absl::Status Backward(const BackwardArgs& args) override {
-    return op_->Backward(args.inputs[0], args.variables[0], args.output, args.output_gradient,
-                         args.input_gradients[0], args.gradients[0], use_bias_ ? args.gradients[1] : nullptr);
-  }
+  absl::Status Backward(const BackwardArgs& args) override;
 
  private:
   const std::unique_ptr<kernels::LinearOp> op_;
