@@ -221,6 +221,23 @@ void AddPeers(Bench& bench, const std::string& transport, Peers peers, Buffers b
   add("naive unary", "pull", [=, &naive = peers.naive] { return naive.Pull(to, size); });
 }
 
+// Half of the bytes by each, at the same time: what several servers' streams stand beside.
+void AddTwoStreams(Bench& bench, const PeerProcess& peer, RawSocket& one, RawSocket& other, Team& two,
+                   Buffers buffers) {
+  const size_t half = buffers.size / 2;
+  const auto add = [&](const char* way, std::function<absl::Status(RawSocket&, size_t begin)> move) {
+    bench.Add({absl::StrCat("raw tcp ", way, ", two streams"),
+               static_cast<double>(2 * half),
+               {peer.pid()},
+               [&one, &other, &two, half, move = std::move(move)] {
+                 return two.Run([&](int i) { return move(i == 0 ? one : other, i == 0 ? 0 : half); });
+               },
+               "tcp"});
+  };
+  add("push", [=](RawSocket& socket, size_t begin) { return socket.Push(buffers.from + begin, half); });
+  add("pull", [=](RawSocket& socket, size_t begin) { return socket.Pull(buffers.to + begin, half); });
+}
+
 // Named after how gradients travel, where that is not in float32. `bytes`: of a worker, one way.
 void AddOurs(Bench& bench, const Ours& ours, const std::string& encoding, double bytes, Team& team) {
   const auto add = [&](const char* way, double ways, absl::Status (WireWorker::*move)()) {
@@ -257,12 +274,13 @@ absl::Status AddPushesAlone(Bench& bench, const KeeperProcess& keeper, const std
 }
 
 // Against the bars. Of contenders that did not run nothing is said.
-void CompareAll(const Bench& bench) {
+void CompareAll(const Bench& bench, int servers) {
   for (const char* way : {" push", " pull"}) {
     const std::string tcp = absl::StrCat("cairn tcp", way), local = absl::StrCat("cairn unix", way),
                       shm = absl::StrCat("cairn shm", way);
     bench.Compare(tcp, absl::StrCat("raw tcp", way), 0.95);
     bench.Compare(tcp, absl::StrCat("raw tcp", way, ", kept"), 0.95);
+    if (servers > 1) bench.Compare(tcp, absl::StrCat("raw tcp", way, ", two streams"), 0.85);
     bench.Compare(tcp, absl::StrCat("gRPC stream tcp", way), 0.95);
     bench.Compare(tcp, absl::StrCat("naive unary tcp", way), 6);
     bench.CompareCpu(tcp, 0.45);
@@ -304,16 +322,18 @@ absl::Status Run(const Options& options) {
   AlignedBuffer from(elements), to(elements);
   std::fill_n(from.data(), elements, 0.5f);
   CAIRN_ASSIGN_OR_RETURN(const auto raw_tcp, RawSocket::Tcp(peer->tcp_port()));
+  CAIRN_ASSIGN_OR_RETURN(const auto other_tcp, RawSocket::Tcp(peer->tcp_port()));
   CAIRN_ASSIGN_OR_RETURN(const auto raw_unix, RawSocket::Unix(peer->unix_name()));
   BareStream stream_tcp(peer->grpc_tcp()), stream_unix(peer->grpc_unix());
   NaiveUnary naive_tcp(peer->grpc_tcp()), naive_unix(peer->grpc_unix());
-  Team team(options.workers);
+  Team team(options.workers), two(2);
 
   Bench bench(absl::StrSplit(options.without, ',', absl::SkipEmpty()));
   AddMemory(bench, from, to);
   const Buffers buffers{reinterpret_cast<const char*>(from.data()), reinterpret_cast<char*>(to.data()),
                         bytes};
   AddPeers(bench, "tcp", {peer->pid(), *raw_tcp, stream_tcp, naive_tcp}, buffers);
+  AddTwoStreams(bench, *peer, *raw_tcp, *other_tcp, two, buffers);
   AddPeers(bench, "unix", {peer->pid(), *raw_unix, stream_unix, naive_unix}, buffers);
   std::vector<std::unique_ptr<PushAlone>> pushes_alone;
   CAIRN_RETURN_IF_ERROR(AddPushesAlone(bench, *keeper, all, from.span(), pushes_alone));
@@ -326,7 +346,7 @@ absl::Status Run(const Options& options) {
               options.workers, options.servers);
   CAIRN_RETURN_IF_ERROR(bench.Run(options.contest));
   if (!options.json.empty()) CAIRN_RETURN_IF_ERROR(bench.Append(options.json, record));
-  CompareAll(bench);
+  CompareAll(bench, options.servers);
   return absl::OkStatus();
 }
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Bytes both ways at once over one TCP connection, and how long that takes: what link_bench.py holds a step against.
+"""Bytes both ways at once over TCP connections, and how long that takes: what link_bench.py holds a step against.
 
-    tests/bench/raw_tcp.py listen BYTES       at one end
-    tests/bench/raw_tcp.py HOST BYTES         at the other, which prints the seconds
+    tests/bench/raw_tcp.py listen BYTES CONNECTIONS   at each end that others connect to
+    tests/bench/raw_tcp.py HOST,HOST... BYTES         at each of the others, which prints the seconds
+
+BYTES go each way over each connection, of which there is one to each HOST. They begin when the listening end has all of its own.
 """
 
+import concurrent.futures
 import socket
 import sys
 import threading
@@ -14,11 +17,13 @@ PORT = 2222
 LIMIT = 120  # seconds, for the other end to come and for all to pass
 
 
-def connection(host):
-    if host == "listen":
-        with socket.create_server(("0.0.0.0", PORT)) as server:
-            server.settimeout(LIMIT)
-            return server.accept()[0]
+def accepted(count):
+    with socket.create_server(("0.0.0.0", PORT), backlog=count) as server:
+        server.settimeout(LIMIT)
+        return [server.accept()[0] for _ in range(count)]
+
+
+def connected(host):
     over = time.monotonic() + LIMIT
     while True:
         try:
@@ -38,27 +43,42 @@ def receive(stream, count):
         count -= got
 
 
+def send(stream, count):
+    data = bytes(min(count, 1 << 20))
+    while count > 0:
+        piece = min(count, len(data))
+        stream.sendall(memoryview(data)[:piece])
+        count -= piece
+
+
+def exchange(stream, count):
+    sender = threading.Thread(target=send, args=(stream, count), daemon=True)
+    sender.start()
+    receive(stream, count)
+    sender.join()
+
+
 def main():
-    host, count = sys.argv[1], int(sys.argv[2])
-    with connection(host) as stream:
+    where, count = sys.argv[1], int(sys.argv[2])
+    listens = where == "listen"
+    streams = accepted(int(sys.argv[3])) if listens else [connected(host) for host in where.split(",")]
+    for stream in streams:
         stream.settimeout(LIMIT)
-        data = bytes(1 << 20)
-
-        def send():
-            left = count
-            while left > 0:
-                stream.sendall(memoryview(data)[:min(left, len(data))])
-                left -= min(left, len(data))
-
-        began = time.monotonic()
-        sender = threading.Thread(target=send, daemon=True)
-        sender.start()
-        receive(stream, count)
-        sender.join()
-        if host == "listen":
+    for stream in streams:  # that all are there
+        if listens:
+            stream.sendall(b"x")
+        else:
+            receive(stream, 1)
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(len(streams)) as pool:
+        for done in [pool.submit(exchange, stream, count) for stream in streams]:
+            done.result()
+    if not listens:
+        print(time.monotonic() - began)
+    for stream in streams:  # nobody closes before the other end has it all
+        if listens:
             receive(stream, 1)
         else:
-            print(time.monotonic() - began)
             stream.sendall(b"x")
 
 
