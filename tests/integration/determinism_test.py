@@ -46,7 +46,7 @@ class DeterminismTest(IntegrationTest):
         self.assertEqual(self.parameters_after("--ps=1", *flags), self.parameters_after("--ps=3", *flags))
 
     def test_a_worker_that_is_slow_at_random_changes_nothing(self):
-        flags = ["--model", CNN, "--sync_replicas", "--batch_size=16", "--train_steps=25", "--summary=summary.json"]
+        flags = ["--model", CNN, "--sync_replicas", "--batch_size=16", "--train_steps=100", "--summary=summary.json"]
         digests = []
         for slow in (False, True):
             cluster = Cluster(self, ps=2, workers=3)
