@@ -17,6 +17,8 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
     target_compile_options(cairn_options INTERFACE -fclang-abi-compat=17)
   endif()
+  # A compiler cache knows a precompiled header again in another build of the same sources.
+  target_compile_options(cairn_options INTERFACE "SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
 if(CAIRN_SANITIZE)
@@ -45,20 +47,28 @@ function(cairn_computes target)
   endif()
 endfunction()
 
-# What nearly every source includes, parsed once: a sanitizer's build is otherwise mostly that. Release builds do
-# without, so that a source that forgets an include is found. After find_package(absl).
-function(cairn_precompile_headers)
+# cairn_precompile_headers(NAME LIBS... [HEADERS more...]): what nearly every source includes, parsed once: a sanitizer's
+# build is otherwise mostly that. Serves the libraries of this folder from here on. Release builds do without, so that a
+# source that forgets an include is found.
+function(cairn_precompile_headers name)
   if(NOT CAIRN_SANITIZE)
     return()
   endif()
-  file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cc "")
-  add_library(cairn_headers OBJECT ${CMAKE_BINARY_DIR}/precompiled.cc)
-  target_link_libraries(cairn_headers PRIVATE cairn_options absl::statusor absl::strings)
-  set_target_properties(cairn_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  target_precompile_headers(cairn_headers PRIVATE
+  cmake_parse_arguments(ARG "" "" "LIBS;HEADERS" ${ARGN})
+  file(WRITE ${CMAKE_BINARY_DIR}/${name}.cc "")
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
+  target_link_libraries(${name} PRIVATE cairn_options ${ARG_LIBS})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_precompile_headers(${name} PRIVATE
     <algorithm> <array> <atomic> <chrono> <cstdint> <functional> <map> <memory> <optional> <string> <utility>
-    <vector> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/types/span.h>)
+    <vector> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/types/span.h> ${ARG_HEADERS})
+  set(CAIRN_HEADERS ${name} PARENT_SCOPE)
 endfunction()
+
+# The messages that half of the sources include, directly or not.
+set(CAIRN_MESSAGE_HEADERS
+  <cairn/v1/inspector.pb.h> <cairn/v1/job.pb.h> <cairn/v1/parameter_server.pb.h> <cairn/v1/replicate.pb.h>
+  <cairn/v1/session.pb.h>)
 
 # cairn_library(NAME SOURCES... [PUBLIC libs...] [PRIVATE libs...] [OWN_OPTIONS])
 # OWN_OPTIONS: it is compiled with others than most, so that precompiled headers do not serve it.
@@ -68,7 +78,7 @@ function(cairn_library name)
   # What we compile with is our own: who links an installed library compiles as they like.
   target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:cairn_options> ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  if(TARGET cairn_headers AND NOT ARG_OWN_OPTIONS)
-    target_precompile_headers(${name} REUSE_FROM cairn_headers)
+  if(CAIRN_HEADERS AND NOT ARG_OWN_OPTIONS)
+    target_precompile_headers(${name} REUSE_FROM ${CAIRN_HEADERS})
   endif()
 endfunction()
