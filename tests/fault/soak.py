@@ -186,6 +186,7 @@ class Faults:
 
 class Soak(IntegrationTest):
     options = None  # of the command line
+    seconds_each = 0.0  # of an epoch that nothing disturbs
     _faults_seen = _kills_seen = _whole_before = _whole_last = 0
     _killed, _calm_since = False, 0.0
 
@@ -228,9 +229,9 @@ class Soak(IntegrationTest):
         """So many that the job lasts longer than the faults."""
         trial = self.run_to_end("cairn", "train", *self.flags(24), "--summary=trial.json")
         self.assert_exit(DONE, trial)
-        seconds_each = read_summary(self.directory / "trial.json")["seconds"] / 24
+        self.seconds_each = read_summary(self.directory / "trial.json")["seconds"] / 24
         share = CALM * (COPIED if self.options.ps_replication else 1)
-        return max(1, int(share * self.options.seconds / seconds_each))
+        return max(1, int(share * self.options.seconds / self.seconds_each))
 
     def start_job(self, epochs):
         (self.directory / "tmp").mkdir()
@@ -320,7 +321,7 @@ class Soak(IntegrationTest):
             used = (left[0] + right[0]) * BATCH
             self.assertEqual(used, SERVERS * BATCH * most - summary["examples_missed"] + summary["examples_repeated"])
             return
-        torn = MOST_TORN * most / summary["seconds"]
+        torn = MOST_TORN * BATCHES * WORKERS / self.seconds_each
         for count in (left[0], right[0]):
             self.assertLessEqual(count, most)
             if not gone:  # what is left of their parts is missing, and told
