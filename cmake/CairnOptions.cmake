@@ -17,7 +17,7 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
     target_compile_options(cairn_options INTERFACE -fclang-abi-compat=17)
   endif()
-  # A compiler cache knows a precompiled header again in another build of the same sources.
+  # Else a compiler cache does not know a precompiled header again when it is made anew, at the same place.
   target_compile_options(cairn_options INTERFACE "SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
@@ -47,7 +47,7 @@ function(cairn_computes target)
   endif()
 endfunction()
 
-# cairn_precompile_headers(NAME LIBS... [HEADERS more...]): what nearly every source includes, parsed once: a sanitizer's
+# cairn_precompile_headers(NAME [LIBS... HEADERS more...]): what nearly every source includes, parsed once: a sanitizer's
 # build is otherwise mostly that. Serves the libraries of this folder from here on. Release builds do without, so that a
 # source that forgets an include is found.
 function(cairn_precompile_headers name)
@@ -57,7 +57,7 @@ function(cairn_precompile_headers name)
   cmake_parse_arguments(ARG "" "" "LIBS;HEADERS" ${ARGN})
   file(WRITE ${CMAKE_BINARY_DIR}/${name}.cc "")
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
-  target_link_libraries(${name} PRIVATE cairn_options ${ARG_LIBS})
+  target_link_libraries(${name} PRIVATE cairn_options absl::statusor absl::strings ${ARG_LIBS})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_precompile_headers(${name} PRIVATE
     <algorithm> <array> <atomic> <chrono> <cstdint> <functional> <map> <memory> <optional> <string> <utility>

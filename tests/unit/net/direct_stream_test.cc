@@ -195,6 +195,14 @@ const auto kAllWays = testing::Values(Over::kTcp, Over::kTcpCopying, Over::kSock
                                       Over::kRings, Over::kLending);
 INSTANTIATE_TEST_SUITE_P(Over, DirectStreamTest, kAllWays, NameOf);
 
+// Whether so many share it, us included, within a minute.
+template <typename T>
+bool AwaitUses(const std::shared_ptr<T>& owner, long count) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (owner.use_count() != count && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return owner.use_count() == count;
+}
+
 // Shared with the stream, which may still be leaving the system call that sent them when the other end has
 // them all.
 std::shared_ptr<const std::vector<float>> Numbers(size_t count, float first) {
@@ -517,9 +525,7 @@ TEST_P(DirectStreamTest, WhatIsLentOrHeldIsKeptUntilItHasBeenRead) {
   EXPECT_TRUE(owner.use_count() > 1 || !(lends() || holds()));
   at_client_.Open();
   ASSERT_EQ(at_client_.Await(1).size(), 1u);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (owner.use_count() > 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_EQ(owner.use_count(), 1);
+  EXPECT_TRUE(AwaitUses(owner, 1));
 }
 
 // A sender whose memory is read, or taken from the socket, only when its receiver gets to it.
@@ -556,9 +562,7 @@ TEST_P(NotCopyingTest, AllThatWaitedForRoomIsGivenBackWhenItHasBeenRead) {
   ASSERT_TRUE(at_client_.AwaitBegun());
   at_client_.Open();
   ASSERT_EQ(at_client_.Await(kMessages).size(), kMessages);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (owner.use_count() > 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_EQ(owner.use_count(), 1);
+  EXPECT_TRUE(AwaitUses(owner, 1));
 }
 
 TEST_P(NotCopyingTest, ManySmallRunsAreCopied) {
@@ -571,9 +575,7 @@ TEST_P(NotCopyingTest, ManySmallRunsAreCopied) {
   for (size_t at = 0; at < owner->size(); at += 512) runs.push_back(absl::MakeSpan(*owner).subspan(at, 512));
   server_->Send("values", runs, owner);
   ASSERT_TRUE(at_client_.AwaitBegun());
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (owner.use_count() > 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_EQ(owner.use_count(), 1);
+  EXPECT_TRUE(AwaitUses(owner, 1));
   at_client_.Open();
   const auto got = at_client_.Await(1);
   ASSERT_EQ(got.size(), 1u);
@@ -612,9 +614,7 @@ TEST_F(HoldingTest, AnEndThatNeverSaysWhatItHasReadGetsCopies) {
     ASSERT_GT(got, 0);
     read += static_cast<size_t>(got);
   }
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (owner.use_count() > 257 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_EQ(owner.use_count(), 257);
+  EXPECT_TRUE(AwaitUses(owner, 257));
 }
 
 // The other end takes nothing, and is not there when the stream ends: nothing of ours must go out later.
