@@ -17,7 +17,7 @@ AlignedBuffer::AlignedBuffer(int64_t count) : size_(count) {
   CAIRN_CHECK(count >= 0);
   if (count == 0) return;
   size_t bytes = static_cast<size_t>(count) * sizeof(float);
-  const bool huge = bytes >= 2 * kHugePage;
+  const bool huge = bytes >= kHugePage;
   const size_t alignment = huge ? kHugePage : bytes >= kPage ? kPage : kAlignment;
   bytes = (bytes + alignment - 1) / alignment * alignment;
   data_ = static_cast<float*>(std::aligned_alloc(alignment, bytes));
