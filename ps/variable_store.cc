@@ -16,6 +16,10 @@ namespace {
 // versions.
 constexpr size_t kIdleBuffers = 16;
 
+// Elements from which on an update writes past the caches: new values and old ones, which are to stay, would
+// hardly fit together.
+constexpr int64_t kStreamedFrom = int64_t{2} << 20;
+
 // Odd numbers from one that is drawn when the process first asks: never 0.
 uint64_t DrawEdition() {
   static std::atomic<uint64_t> next{DrawRandomBits() | 1};
@@ -111,7 +115,11 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<
       .step = {.t = old.version + 1, .learning_rate = learning_rate() / mean.rate_divisor, .last = mean.last},
       .gradients = mean.gradients,
       .parts = parts_,
-      .all = {.count = size(), .old_values = old.data->data(), .slots = slot_data, .new_values = next.data()},
+      .all = {.count = size(),
+              .old_values = old.data->data(),
+              .slots = slot_data,
+              .new_values = next.data(),
+              .streams = size() >= kStreamedFrom},
       .known = known,
       .crew = crew_});
 }

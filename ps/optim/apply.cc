@@ -18,6 +18,9 @@ namespace {
 // which only the mean, 64 KiB, is needed twice. Shorter runs of each stream take longer, since what the
 // processor fetches ahead of a run goes only so far.
 constexpr int64_t kBlock = 16384;
+// Elements that are made at a time where what is written goes past the caches: few, so that several streams
+// are on their way from memory at once, though a block's gradient is looked through first.
+constexpr int64_t kStreamedBlock = 256;
 // Squares are summed in blocks of their own, whose size decides about the last bit.
 constexpr int64_t kSumBlock = 2048;
 static_assert(kSumBlock <= kBlock);
@@ -171,20 +174,68 @@ const float* DecayBlock(const Optimizer& optimizer, const UpdateStep& step, cons
 }
 
 // With use_ema, moves the average behind the block's new values, and puts it in their place when it is time.
-void AverageBlock(const Optimizer& optimizer, const UpdateStep& step, const UpdateRange& range, int64_t begin,
-                  int64_t count, Isa isa) {
+void AverageBlock(const Optimizer& optimizer, const UpdateStep& step, const Slot& average, int64_t count,
+                  Isa isa, float* values) {
   const CommonOptions& options = optimizer.options();
-  if (!options.use_ema) return;
-  const float* average_old = range.slots.back().from + begin;
-  float* average = range.slots.back().to + begin;
-  float* values = range.new_values + begin;
+  const float* from = average.from;
+  float* to = average.to;
   const float momentum = step.t == 1 ? 0 : options.ema_momentum;
   const float one_minus_momentum = 1 - momentum;
   ForEachElement(isa, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-    average[i] = momentum * average_old[i] + one_minus_momentum * values[i];
+    to[i] = momentum * from[i] + one_minus_momentum * values[i];
   });
   const int64_t frequency = options.ema_overwrite_frequency;
-  if (step.last || (frequency > 0 && step.t % frequency == 0)) std::copy_n(average, count, values);
+  if (step.last || (frequency > 0 && step.t % frequency == 0)) std::copy_n(to, count, values);
+}
+
+// A part of an UpdateRange, with its mean gradient.
+struct Block {
+  int64_t count;
+  const float* old_values;
+  const float* gradient;
+  absl::Span<const Slot> slots;
+  float* new_values;
+};
+
+// Weight decay, rule, average; of a layerwise rule the directions alone.
+void UpdateBlock(const Optimizer& optimizer, const UpdateStep& step, const Block& block, Isa isa) {
+  const UpdateRule& rule = optimizer.rule();
+  const bool layerwise = rule.layerwise();
+  const auto size = static_cast<size_t>(block.count);
+  const float* values = block.old_values;
+  if (!layerwise) values = DecayBlock(optimizer, step, values, block.count, isa, block.new_values);
+  const auto slots = block.slots.first(rule.slot_names().size());
+  rule.Update(step, {values, size}, {block.gradient, size}, slots, block.new_values);
+  if (layerwise || !optimizer.options().use_ema) return;
+  AverageBlock(optimizer, step, block.slots.back(), block.count, isa, block.new_values);
+}
+
+// The same of a small block, by way of the first cache: what is written elsewhere than it was read is made
+// there, and goes to its place past the caches.
+void UpdateStreamed(const Optimizer& optimizer, const UpdateStep& step, const Block& block, Isa isa) {
+  CAIRN_CHECK(block.count <= kStreamedBlock);
+  constexpr size_t kMostStreams = 4;  // what else is written goes as ever
+  struct Stream {
+    const float* made;
+    float* to;
+  };
+  alignas(64) float made[kMostStreams * kStreamedBlock];
+  absl::InlinedVector<Stream, kMostStreams> streams;
+  const auto made_for = [&](float* to) {
+    if (streams.size() == kMostStreams) return to;
+    float* const place = made + static_cast<int64_t>(streams.size()) * kStreamedBlock;
+    streams.push_back({place, to});
+    return place;
+  };
+  Block here = block;
+  absl::InlinedVector<Slot, 4> slots(block.slots.begin(), block.slots.end());
+  if (block.new_values != block.old_values) here.new_values = made_for(block.new_values);
+  for (Slot& slot : slots) {
+    if (slot.to != slot.from) slot.to = made_for(slot.to);
+  }
+  here.slots = slots;
+  UpdateBlock(optimizer, step, here, isa);
+  for (const Stream& stream : streams) StreamTo(isa, block.count, stream.made, stream.to);
 }
 
 }  // namespace
@@ -193,26 +244,27 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
                   absl::Span<const WeightedGradient> gradients, const UpdateRange& range, Isa isa) {
   CAIRN_CHECK(!gradients.empty());
   const Mean mean = ReduceWeights(gradients);
-  const UpdateRule& rule = optimizer.rule();
-  const bool layerwise = rule.layerwise();
-  absl::InlinedVector<Slot, 4> slots(rule.slot_names().size());
+  absl::InlinedVector<Slot, 4> slots(range.slots.size());
   alignas(64) float scratch[kBlock];
   // A lone gradient is its own mean, and fetched by what looks for values that are not finite.
-  const int64_t block = mean.terms.size() == 1 ? kBlock / 2 : kBlock;
+  const bool lone = mean.terms.size() == 1;
+  const bool streams = range.streams && lone;  // with more, what is written is the smaller part
+  const int64_t block = streams ? kStreamedBlock : lone ? kBlock / 2 : kBlock;
   for (int64_t begin = 0; begin < range.count; begin += block) {
     const int64_t count = std::min(block, range.count - begin);
-    const size_t size = static_cast<size_t>(count);
     const float* gradient = MeanOfBlock(mean, begin, count, isa, scratch);
     const int64_t non_finite = FirstNonFinite(gradient, count, isa);
     if (non_finite != kAllFinite) return begin + non_finite;
     gradient = ClipBlock(gradient, count, optimizer.options().clipvalue, range.gradient_scale, isa, scratch);
-    const float* values = range.old_values + begin;
-    float* new_values = range.new_values + begin;
-    if (!layerwise) values = DecayBlock(optimizer, step, values, count, isa, new_values);
     for (size_t s = 0; s < slots.size(); ++s) slots[s] = range.slots[s].at(begin);
-    rule.Update(step, {values, size}, {gradient, size}, slots, new_values);
-    if (!layerwise) AverageBlock(optimizer, step, range, begin, count, isa);
+    const Block whole = {count, range.old_values + begin, gradient, slots, range.new_values + begin};
+    if (streams) {
+      UpdateStreamed(optimizer, step, whole, isa);
+    } else {
+      UpdateBlock(optimizer, step, whole, isa);
+    }
   }
+  if (streams) EndStreams();
   return kAllFinite;
 }
 
@@ -294,7 +346,8 @@ void MoveLayer(const Optimizer& optimizer, const UpdateStep& step, const Squares
     float* new_values = range.new_values + begin;
     ForEachElement(isa, count,
                    [=](int64_t i) CAIRN_INLINE_LAMBDA { new_values[i] = values[i] - rate * new_values[i]; });
-    AverageBlock(optimizer, step, range, begin, count, isa);
+    if (!optimizer.options().use_ema) continue;
+    AverageBlock(optimizer, step, range.slots.back().at(begin), count, isa, new_values);
   }
 }
 

@@ -26,6 +26,10 @@ struct UpdateRange {
   absl::Span<const Slot> slots;  // as Optimizer::slot_names()
   float* new_values;             // may equal old_values, unless the rule is layerwise
   float gradient_scale = 1;      // what clipping by a norm leaves of the mean
+  // Where there is one gradient, what is written elsewhere than it was read goes past the caches, which then
+  // neither fetch it first nor lose what else they hold: for updates of more than they have room for. The
+  // bits are the same.
+  bool streams = false;
 };
 
 // What ApplyMean returns when all is well.

@@ -6,9 +6,13 @@
 // same bits.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ps/optim/isa.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define CAIRN_INLINE_LAMBDA __attribute__((always_inline))
 
@@ -58,6 +62,44 @@ void ForEachElement(Isa isa, int64_t count, Element element) {
     CAIRN_INDEPENDENT_ITERATIONS
     for (int64_t i = 0; i < count; ++i) element(i);
   });
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) inline void StreamLinesAvx512(int64_t count, const float* from,
+                                                                 float* to) {
+  for (int64_t i = 0; i < count; i += 16) _mm512_stream_ps(to + i, _mm512_load_ps(from + i));
+}
+
+inline void StreamLines(int64_t count, const float* from, float* to) {
+  for (int64_t i = 0; i < count; i += 4) _mm_stream_ps(to + i, _mm_load_ps(from + i));
+}
+#endif
+
+// Copies `count` elements to `to` past the caches, where the processor can; `from` is 64-byte aligned. Others
+// see them after EndStreams().
+inline void StreamTo(Isa isa, int64_t count, const float* from, float* to) {
+#if defined(__x86_64__)
+  constexpr int64_t kLine = 16;  // elements
+  const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) / sizeof(float)) % kLine;
+  if (past == 0) {
+    const int64_t whole = count / kLine * kLine;
+    if (isa == Isa::kAvx512) {
+      StreamLinesAvx512(whole, from, to);
+    } else {
+      StreamLines(whole, from, to);
+    }
+    std::copy(from + whole, from + count, to + whole);
+    return;
+  }
+#endif
+  (void)isa;
+  std::copy_n(from, count, to);
+}
+
+inline void EndStreams() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
 }
 
 }  // namespace cairn::ps

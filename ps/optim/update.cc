@@ -62,7 +62,8 @@ int64_t ForEachPart(const Update& update, const Window& window, Body body) {
                                     UpdateRange{.count = part.end - part.begin,
                                                 .old_values = all.old_values + part.begin,
                                                 .slots = slots,
-                                                .new_values = all.new_values + part.begin});
+                                                .new_values = all.new_values + part.begin,
+                                                .streams = all.streams});
     if (non_finite != kAllFinite) return part.begin + non_finite;
   }
   return kAllFinite;

@@ -235,6 +235,59 @@ TEST_P(ApplyInPieces, GivesTheSameBitsWithSlotsElsewhere) {
   }
 }
 
+TEST_P(ApplyInPieces, GivesTheSameBitsWhenWhatIsWrittenGoesPastTheCaches) {
+  const int64_t count = 2051;
+  const std::vector<float> a = RandomFloats(count, 11), b = RandomFloats(count, 12);
+  const WeightedGradient gradients[] = {{a.data(), 1}, {b.data(), 2}};
+  for (Isa isa : SupportedIsas()) {
+    for (const size_t contributors : {1, 2}) {
+      for (const int64_t begin : {0, 1, 16}) {  // of a line of memory
+        const auto update = [&](bool streams, std::vector<std::vector<float>>& written) {
+          TrainedVariable variable(GetParam().config, RandomFloats(count, 10), isa);
+          variable.Step(a);
+          const auto from = [&](std::vector<float>& of) { return of.data() + begin; };
+          written.assign(variable.slots().size() + 1, std::vector<float>(a.size() + 16, -7));
+          std::vector<Slot> slots;
+          for (size_t s = 0; s < variable.slots().size(); ++s) {
+            slots.push_back({from(variable.slots()[s]), written[s].data() + begin});
+          }
+          std::vector<WeightedGradient> parts(gradients, gradients + contributors);
+          for (WeightedGradient& part : parts) part.values += begin;
+          EXPECT_EQ(ApplyMean(variable.optimizer(), {2, 0.1f}, parts,
+                              {.count = count - begin,
+                               .old_values = from(variable.values()),
+                               .slots = slots,
+                               .new_values = written.back().data() + begin,
+                               .streams = streams},
+                              isa),
+                    kAllFinite);
+        };
+        std::vector<std::vector<float>> written, streamed;
+        update(false, written);
+        update(true, streamed);
+        for (size_t s = 0; s < written.size(); ++s) {
+          EXPECT_TRUE(SameBits(streamed[s].data(), written[s]))
+              << IsaName(isa) << ", " << contributors << " gradients, from " << begin << ", slot " << s;
+        }
+      }
+    }
+  }
+}
+
+TEST(ApplyMean, FindsWhatIsNotFiniteAlsoWhenItWritesPastTheCaches) {
+  const auto optimizer = MakeOptimizer(kSubtract).value();
+  std::vector<float> gradient(1000, 1.0f), values(1000), next(1000);
+  gradient[777] = std::numeric_limits<float>::quiet_NaN();
+  const WeightedGradient lone = {gradient.data(), 1};
+  EXPECT_EQ(ApplyMean(*optimizer, {1, 1}, {&lone, 1},
+                      {.count = 1000,
+                       .old_values = values.data(),
+                       .slots = {},
+                       .new_values = next.data(),
+                       .streams = true}),
+            777);
+}
+
 INSTANTIATE_TEST_SUITE_P(Rules, ApplyInPieces, EveryRule());
 
 }  // namespace
