@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,6 +35,17 @@ class LentBytes {
   // Copies [begin, begin + to.size()) of them. A failure is the stream's end: UNAVAILABLE when the sender has
   // gone, INVALID_ARGUMENT when they are not where it said; `to` is then unspecified.
   virtual absl::Status Read(size_t begin, absl::Span<char> to) const = 0;
+
+  // The bytes where they are, for whoever wants to use them there, also after the stream's end. The sender
+  // leaves them as they are until it has been told that they were used, by what this message is part of, or
+  // for ever (direct/shared_buffer.h).
+  struct Kept {
+    std::shared_ptr<const void> owner;
+    absl::Span<const char> bytes;
+    absl::Span<const char> around;  // all that may be read
+  };
+  // None where they must be copied.
+  virtual std::optional<Kept> Keep() const { return std::nullopt; }
 };
 
 // A received payload: borrowed byte runs that together are its bytes, or bytes that are lent.

@@ -1,9 +1,11 @@
 // What a client of this host says on its socket after the greeting; the first byte tells whether it shares
-// memory, and whether it lends its own, in which a page may be read.
+// memory, whether it lends its own, in which a page may be read, and whether a page comes with what it says,
+// for a region that it may tell of.
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "common/core/status.h"
 #include "common/net/direct/socket.h"
@@ -20,6 +22,12 @@ class Reader final : public net::DirectReceiver {
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
     std::string lent(payload.lent() != nullptr ? payload.lent()->size() : 0, '\0');
     if (!lent.empty()) CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, lent.data()));
+    const auto kept = payload.lent() != nullptr ? payload.lent()->Keep() : std::nullopt;
+    if (kept.has_value()) {
+      FUZZ_CHECK(kept->bytes.size() == lent.size());
+      FUZZ_CHECK(kept->bytes.begin() >= kept->around.begin() && kept->bytes.end() <= kept->around.end());
+      sum_ += std::count(kept->around.begin(), kept->around.end(), '\0');
+    }
     FUZZ_CHECK(header.size() <= static_cast<size_t>(net::kMaxHeaderBytes));
     FUZZ_CHECK(net::PayloadBytes(payload) <= net::kMaxPayloadBytes);
     for (const auto& run : payload.runs()) sum_ += std::count(run.begin(), run.end(), '\0');
@@ -40,6 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto ends = net::SocketPair();
   auto credit = net::SocketPair();
   if (!ends.ok() || !credit.ok()) return 0;
+  static const auto region = net::SharedMemory::Create(4096, net::SharedMemory::Access::kRead).value();
   static const auto rings = net::SharedRings::Create(net::DirectStream::kRingBytes).value();
   const auto stream =
       net::DirectStream::Accept(std::move(ends->first), true, {.incarnation = 1, .lends = true}, reader)
@@ -50,10 +59,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const net::DirectGreeting greeting = {
       .incarnation = 1,
       .shared = shares ? uint64_t{1} : 0,
-      .probe = {.address = lends ? reinterpret_cast<uint64_t>(&probe) : 0, .value = probe}};
+      .probe = {.address = lends ? reinterpret_cast<uint64_t>(&probe) : 0, .value = probe},
+      .maps = shares ? uint64_t{1} : 0};
   const int passed[] = {rings->descriptor(), credit->second.get()};
   FUZZ_CHECK(net::SendPassing(ends->second, net::BytesOf(greeting), {passed, shares ? size_t{2} : 0}).ok());
-  (void)!send(ends->second.get(), data + 1, size - 1, MSG_NOSIGNAL);
+  const int page[] = {region.descriptor().get()};
+  (void)net::SendPassing(ends->second, {reinterpret_cast<const char*>(data) + 1, size - 1},
+                         {page, (data[0] & 4) != 0 ? size_t{1} : 0});
   shutdown(ends->second.get(), SHUT_WR);  // it comes to the end of this, or ends before
   char answer[64];
   do {

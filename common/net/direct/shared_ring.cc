@@ -1,12 +1,6 @@
 #include "common/net/direct/shared_ring.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -18,62 +12,40 @@ namespace {
 
 constexpr size_t kPage = 4096;  // of each header, so that the two directions share no cache line
 constexpr size_t kAlignment = 64;
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 size_t SizeWith(size_t bytes) {
   return 2 * kPage + 2 * bytes;
-}
-
-absl::Status Failed(absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Create(size_t bytes) {
   CAIRN_CHECK(std::has_single_bit(bytes) && bytes >= kPage && bytes <= kMostBytes);
-  FileDescriptor memory(memfd_create("cairn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  // Allocated now: a page that cannot be had later would end the process that touches it.
-  if (!memory.valid() || fallocate(memory.get(), 0, 0, static_cast<off_t>(SizeWith(bytes))) != 0 ||
-      fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) {
-    return Failed("shared memory");
-  }
-  return Map(std::move(memory), bytes);
+  CAIRN_ASSIGN_OR_RETURN(SharedMemory memory,
+                         SharedMemory::Create(SizeWith(bytes), SharedMemory::Access::kWrite));
+  return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));
 }
 
-absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor memory) {
-  struct stat about;
-  const int seals = fcntl(memory.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & kSeals) != kSeals || fstat(memory.get(), &about) != 0) {
-    return absl::InvalidArgumentError("the shared memory is not sealed");
-  }
-  const auto size = static_cast<size_t>(about.st_size);
+absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor passed) {
+  CAIRN_ASSIGN_OR_RETURN(
+      SharedMemory memory,
+      SharedMemory::Open(std::move(passed), SharedMemory::Access::kWrite, SizeWith(kMostBytes)));
+  const size_t size = memory.size();
   const size_t bytes = size > 2 * kPage ? (size - 2 * kPage) / 2 : 0;
   if (!std::has_single_bit(bytes) || bytes < kPage || bytes > kMostBytes || SizeWith(bytes) != size) {
     return absl::InvalidArgumentError(absl::StrCat("shared memory of ", size, " bytes"));
   }
-  return Map(std::move(memory), bytes);
-}
-
-absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Map(FileDescriptor memory, size_t bytes) {
-  void* const base =
-      mmap(nullptr, SizeWith(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
-  if (base == MAP_FAILED) return Failed("mapping shared memory");
-  return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), static_cast<char*>(base), bytes));
-}
-
-SharedRings::~SharedRings() {
-  munmap(base_, SizeWith(bytes_));
+  return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));
 }
 
 // New memory is zero, which is how both atomics begin; they live there without having been constructed, as
 // objects of implicit lifetime that another process shares can only do.
 SharedRings::Header& SharedRings::header(int ring) const {
-  return *std::launder(reinterpret_cast<Header*>(base_ + static_cast<size_t>(ring) * kPage));
+  return *std::launder(reinterpret_cast<Header*>(memory_.data() + static_cast<size_t>(ring) * kPage));
 }
 
 char* SharedRings::data(int ring) const {
-  return base_ + 2 * kPage + static_cast<size_t>(ring) * bytes_;
+  return memory_.data() + 2 * kPage + static_cast<size_t>(ring) * bytes_;
 }
 
 std::optional<uint64_t> RingWriter::Free() {

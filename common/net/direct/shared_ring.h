@@ -1,9 +1,8 @@
 // Memory that two processes share, as two rings of bytes: one for each direction.
 //
-// One end makes it and passes its descriptor to the other. It has no name, so nothing is left of it when both
-// are gone, however they went. Its size is sealed: neither end can take pages away from under the other. What
-// the other end writes is taken for hostile: a position is copied before it is checked, and what a ring holds
-// is bytes, wherever they came from. Who breaks the rules is told apart from who is slow: kBroken.
+// One end makes it and passes its descriptor to the other. What the other end writes is taken for hostile: a
+// position is copied before it is checked, and what a ring holds is bytes, wherever they came from. Who
+// breaks the rules is told apart from who is slow: kBroken.
 //
 // A writer reserves a run, fills it, and tells its position and length by other means, in order; the reader
 // gives runs back in that order. One thread at each end of a ring.
@@ -18,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/file_descriptor.h"
+#include "common/net/direct/shared_memory.h"
 
 namespace cairn::net {
 
@@ -28,10 +28,8 @@ class SharedRings {
   // What came from another process: INVALID_ARGUMENT when it is not sealed or has another size than Create()
   // gives for some `bytes` up to kMostBytes.
   static absl::StatusOr<std::unique_ptr<SharedRings>> Open(FileDescriptor memory);
-  ~SharedRings();
-
   static constexpr size_t kMostBytes = size_t{16} << 20;
-  int descriptor() const { return memory_.get(); }
+  int descriptor() const { return memory_.descriptor().get(); }
   size_t bytes() const { return bytes_; }
 
   // In shared memory.
@@ -44,14 +42,11 @@ class SharedRings {
  private:
   friend class RingWriter;
   friend class RingReader;
-  SharedRings(FileDescriptor memory, char* base, size_t bytes)
-      : memory_(std::move(memory)), base_(base), bytes_(bytes) {}
-  static absl::StatusOr<std::unique_ptr<SharedRings>> Map(FileDescriptor memory, size_t bytes);
+  SharedRings(SharedMemory memory, size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
   Header& header(int ring) const;
   char* data(int ring) const;
 
-  const FileDescriptor memory_;
-  char* const base_;
+  const SharedMemory memory_;
   const size_t bytes_;
 };
 

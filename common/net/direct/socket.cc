@@ -12,6 +12,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
 
 namespace cairn::net {
 namespace {
@@ -87,22 +88,45 @@ FileDescriptor AcceptLocally(const FileDescriptor& listener) {
   return accepted;
 }
 
+void Passed::Attach(absl::Span<const int> descriptors, msghdr& message) {
+  CAIRN_CHECK(descriptors.size() <= kMostPassed);
+  if (descriptors.empty()) return;
+  std::memset(control_, 0, sizeof control_);
+  message.msg_control = control_;
+  message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+  cmsghdr* const passing = CMSG_FIRSTHDR(&message);
+  passing->cmsg_level = SOL_SOCKET;
+  passing->cmsg_type = SCM_RIGHTS;
+  passing->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(passing), descriptors.data(), descriptors.size() * sizeof(int));
+}
+
+void Passed::MakeRoom(msghdr& message) {
+  message.msg_control = control_;
+  message.msg_controllen = sizeof control_;
+}
+
+bool Passed::Take(msghdr& message, std::vector<FileDescriptor>& passed) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int descriptor;
+      std::memcpy(&descriptor, CMSG_DATA(part) + i * sizeof(int), sizeof descriptor);
+      passed.emplace_back(descriptor);
+    }
+  }
+  return (message.msg_flags & MSG_CTRUNC) == 0;
+}
+
 absl::Status SendPassing(const FileDescriptor& socket, absl::Span<const char> bytes,
                          absl::Span<const int> descriptors) {
-  alignas(cmsghdr) char control[CMSG_SPACE(kMostPassed * sizeof(int))] = {};
   iovec run = {const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_iov = &run;
   message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
-    cmsghdr* const passing = CMSG_FIRSTHDR(&message);
-    passing->cmsg_level = SOL_SOCKET;
-    passing->cmsg_type = SCM_RIGHTS;
-    passing->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
-    std::memcpy(CMSG_DATA(passing), descriptors.data(), descriptors.size() * sizeof(int));
-  }
+  Passed passed;
+  passed.Attach(descriptors, message);
   const ssize_t sent = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   return sent == static_cast<ssize_t>(bytes.size()) ? absl::OkStatus() : SystemFailure("sending");
 }
@@ -118,25 +142,16 @@ absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& 
     if (left.count() <= 0) return absl::DeadlineExceededError("no greeting came");
     pollfd ready = {.fd = socket.get(), .events = POLLIN, .revents = 0};
     if (poll(&ready, 1, static_cast<int>(left.count())) <= 0) continue;
-    alignas(cmsghdr) char control[CMSG_SPACE(kMostPassed * sizeof(int))];
     iovec run = {bytes.data(), bytes.size()};
     msghdr message{};
     message.msg_iov = &run;
     message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    Passed room;
+    room.MakeRoom(message);
     const ssize_t got = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got < 0) return SystemFailure("receiving");
-    for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
-      if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-      const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (size_t i = 0; i < count; ++i) {
-        int descriptor;
-        std::memcpy(&descriptor, CMSG_DATA(part) + i * sizeof(int), sizeof descriptor);
-        passed.emplace_back(descriptor);
-      }
-    }
+    (void)Passed::Take(message, passed);  // who needs them counts them
     if (got == 0) return absl::UnavailableError("the other end has closed");
     bytes.remove_prefix(static_cast<size_t>(got));
   }

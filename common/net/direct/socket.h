@@ -2,6 +2,8 @@
 // gone with the process that listens. Whoever can connect to one is on the same host as its listener.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <string>
 #include <vector>
@@ -30,9 +32,21 @@ absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name);
 // The next connection that waits; none when there is none, or no descriptor for it.
 FileDescriptor AcceptLocally(const FileDescriptor& listener);
 
-// Messages that carry descriptors; the other end gets some of its own for the same things. At most
-// kMostPassed.
-inline constexpr size_t kMostPassed = 4;
+// Descriptors beside what is sent in one call; the other end gets some of its own for the same things. At
+// most kMostPassed. Outlives the call.
+class Passed {
+ public:
+  static constexpr size_t kMostPassed = 4;
+  // For `message`, which is to be sent.
+  void Attach(absl::Span<const int> descriptors, msghdr& message);
+  // For `message`, which is to be received; and what has come with it. False: some could not be had.
+  void MakeRoom(msghdr& message);
+  static bool Take(msghdr& message, std::vector<FileDescriptor>& passed);
+
+ private:
+  alignas(cmsghdr) char control_[CMSG_SPACE(kMostPassed * sizeof(int))];
+};
+
 absl::Status SendPassing(const FileDescriptor& socket, absl::Span<const char> bytes,
                          absl::Span<const int> descriptors);
 // Waits until `bytes` are full, with what came beside them; DEADLINE_EXCEEDED after `timeout`.

@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Connect(FileDescript
     return absl::UnavailableError("another server than was asked for");
   }
   stream->lends_ = shared && answer.borrows != 0;
+  stream->maps_ = greeting.maps != 0 && answer.maps != 0;
   if (stream->CanBorrow(answer)) {
     const DirectPrologue borrows = {.kind = DirectPrologue::kBorrows};
     CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(borrows), {}));
@@ -107,6 +108,7 @@ DirectGreeting DirectStream::OurGreeting() const {
   DirectGreeting greeting = {
       .incarnation = options_.incarnation, .part = options_.part, .shared = shared_ ? uint64_t{1} : 0};
   if (shared_ && options_.lends) {
+    greeting.maps = 1;
     greeting.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
   }
   return greeting;
@@ -183,6 +185,8 @@ void DirectStream::Run() {
   writer_.reset();
   reader_.reset();
   rings_.reset();
+  passed_.clear();
+  regions_.clear();
   receiver_.OnEnd(status);
   ended_ = true;
 }
@@ -205,6 +209,8 @@ absl::Status DirectStream::AwaitGreeting() {
   DirectGreeting answer = OurGreeting();
   answer.shared = greeting.shared;
   answer.borrows = CanBorrow(greeting) ? 1 : 0;
+  if (greeting.shared == 0) answer.maps = 0;
+  maps_ = greeting.maps != 0 && answer.maps != 0;
   CAIRN_RETURN_IF_ERROR(SendPassing(socket_, BytesOf(answer), {}));
   MutexLock lock(mutex_);
   greeted_ = true;

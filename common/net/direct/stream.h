@@ -1,14 +1,16 @@
 // Messages, a header and a payload each, between two processes, without gRPC: over a TCP socket, or, on one
 // host, over a Unix socket, payloads in shared memory where both ends have it. Where a receiver can read the
 // sender's memory, large payloads stay there, lent, until it has: they are copied once, to their place, where
-// a ring takes two copies. So are those that go over the socket, where the system lets it refer to the
-// sender's memory instead of a copy: they are held until they have been read.
+// a ring takes two copies. What lies in a SharedBuffer is not copied at all, if the receiver can use it
+// there: it maps the buffer when it is first sent from. Nor are those that go over the socket, where the
+// system lets it refer to the sender's memory instead of a copy: they are held until they have been read.
 //
 //   client ──greeting: which server I mean, [shared memory, the way to say that it is free]──► server
 //   client ◄──greeting: [lend me]───────────────────────────────────────────────────────────── server
 //   client ──[lend me]───────────────────────────────────────────────────────────────────────► server
 //   then both, at the same time: { prologue, header, [payload, or where it lies unless in the ring] }...
 //   and of what was lent or held: { prologue: so many have been read }...
+//   and of a buffer to map: { prologue, which, its descriptor }; and back: { prologue: it has been }
 //
 // One thread for each end, which receives, and sends what its callers have queued. A small message is sent by
 // its caller, and a client's caller who waits for an answer may receive it: each spares the waking of another
@@ -23,6 +25,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,8 +39,10 @@
 #include "common/core/file_descriptor.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/net/direct/mapped_region.h"
 #include "common/net/direct/page_pipe.h"
 #include "common/net/direct/peer_memory.h"
+#include "common/net/direct/shared_buffer.h"
 #include "common/net/direct/shared_ring.h"
 #include "common/net/direct/wire.h"
 #include "common/net/frame.h"
@@ -99,15 +104,16 @@ class DirectStream {
   void Start();
 
   // Whether such a payload would be lent.
-  bool Lends(FloatSpans payload) const;
+  bool Lends(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_) { return LendingOf(payload).has_value(); }
   // How much of such a payload, where it is not lent, is best sent at a time (pieces.h). What the socket
   // refers to costs least in large pieces; on its way to another host, small ones let what is needed sooner
   // overtake it.
   int64_t PieceOf(FloatSpans payload) const;
   // Queues a message of at most PieceOf() floats, or one that is lent; does not block. The payload's memory
   // must stay unchanged until `owner`, which keeps it alive, is released or, without one, the stream has
-  // ended. Messages go in the order of the calls, or by their rank (Outbox), but what is lent has none. Any
-  // thread. After the end nothing is sent.
+  // ended; in a SharedBuffer for longer, if the receiver keeps it (shared_buffer.h). Messages go in the order
+  // of the calls, or by their rank (Outbox), but what is lent has none. Any thread. After the end nothing is
+  // sent.
   void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
             std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -134,13 +140,16 @@ class DirectStream {
     std::string header{};                                       // and, where the payload is lent, its runs
     absl::InlinedVector<absl::Span<const float>, 2> payload{};  // unless lent, until it is in the ring
     std::shared_ptr<const void> owner{};                        // of `payload`
-    size_t sent = 0;                                            // bytes of all three
+    std::shared_ptr<const SharedRegion> region{};               // whose descriptor goes with it
+    size_t sent = 0;                                            // bytes of prologue, header and payload
   };
   enum class Blocked { kNot, kBySocket, kByRing };
   enum class Receiving { kNobody, kThread, kCaller };
   static constexpr size_t kLeastLentRun = 4096;  // bytes, on average
   static constexpr size_t kMostLentRuns = kMaxPayloadBytes / kLeastLentRun;
   static constexpr size_t kMostRuns = 64;  // of one system call
+  // Of regions that one end maps, for as long as the stream lives: what lies in others is lent as ever.
+  static constexpr size_t kMostRegions = 8;
   // Taken from the socket before it is known what it is; the rest of a payload goes to its place at once.
   static constexpr size_t kReadAhead = 4096;
   // How many messages go one way before it is the other's turn.
@@ -166,6 +175,9 @@ class DirectStream {
   // Sends what is queued until something blocks, at most `most` messages. By one thread at a time: pumping_.
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> SendPartOf(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
+  // How such a payload would be lent: in which region that the other end has mapped, or, where it reads our
+  // memory, 0. None: not. Tells it of a region that it does not know.
+  std::optional<uint64_t> LendingOf(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether such a payload goes by reference.
   bool Holds(FloatSpans payload) const;
   // Of its prologue, header and payload, what the socket has not taken, at most kMostRuns of it.
@@ -186,6 +198,8 @@ class DirectStream {
   void FindPlace(const DirectPrologue& prologue, absl::Span<const char> front);
   absl::Status Deliver(const DirectPrologue& prologue, absl::Span<const char> front);
   absl::Status DeliverLent(const DirectPrologue& prologue, absl::Span<const char> front);
+  absl::Status MapRegion(absl::Span<const char> told) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status HasMapped(uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   void TellBorrowed() ABSL_LOCKS_EXCLUDED(mutex_);
   void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -211,6 +225,7 @@ class DirectStream {
   const uint64_t probe_;              // for the other end to find in our memory
   std::unique_ptr<PeerMemory> peer_;  // null: nothing may come lent
   std::atomic<bool> lends_{false};    // the other end takes what is lent
+  std::atomic<bool> maps_{false};     // it maps regions
   std::atomic<bool> holds_;           // no ring takes its place, and the system can
 
   // Of who receives: receiving_. What has been received and not taken apart yet: [in_begin_, in_end_) of in_.
@@ -221,6 +236,9 @@ class DirectStream {
   size_t payload_got_ = 0;
   uint64_t borrowed_ = 0;  // lent and held messages read, of which the other end has not been told
   bool unread_ = true;     // there may be more to receive than the socket says
+  std::vector<FileDescriptor> passed_;  // for the next kRegions
+  bool passed_all_ = true;              // none was lost on the way, so that each is of its kRegion
+  std::map<uint64_t, std::shared_ptr<const MappedRegion>> regions_;  // [number], the other end's
 
   // The stream's thread's.
   std::chrono::steady_clock::time_point progress_;  // when something of ours was last taken
@@ -233,7 +251,8 @@ class DirectStream {
   CondVar stepped_back_;  // who pumped, or a caller who received
   Outbox<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<const void>> lent_
-      ABSL_GUARDED_BY(mutex_);  // owners of what has not been read yet
+      ABSL_GUARDED_BY(mutex_);                             // owners of what has not been read yet
+  std::map<uint64_t, bool> told_ ABSL_GUARDED_BY(mutex_);  // [number] of our regions: it has been mapped
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   Blocked blocked_ ABSL_GUARDED_BY(mutex_) = Blocked::kNot;

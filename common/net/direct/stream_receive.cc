@@ -90,14 +90,23 @@ void DirectStream::Nudge() {
 // False: there is no more at present.
 absl::StatusOr<bool> DirectStream::ReceiveInto(char* to, size_t count, size_t* got) {
   for (;;) {
-    const ssize_t received = recv(socket_.get(), to, count, MSG_DONTWAIT);
+    iovec run = {to, count};
+    msghdr message{};
+    message.msg_iov = &run;
+    message.msg_iovlen = 1;
+    Passed room;
+    if (rings_ != nullptr) room.MakeRoom(message);
+    const ssize_t received = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (received < 0 && errno == EINTR) continue;
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       unread_ = false;
       return false;
     }
     if (received < 0) return SystemFailure("receiving");
+    if (rings_ != nullptr) passed_all_ = Passed::Take(message, passed_) && passed_all_;
+    if (!passed_all_) passed_.clear();  // nobody knows which is whose
     if (received == 0) return OtherEndClosed();
+    if (passed_.size() > kMostRegions) return absl::InvalidArgumentError("frame: descriptors of no region");
     *got += static_cast<size_t>(received);
     return true;
   }
@@ -176,7 +185,12 @@ void DirectStream::FindPlace(const DirectPrologue& prologue, absl::Span<const ch
 }
 
 absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<const char> front) {
-  if (prologue.kind == DirectPrologue::kLent && peer_ != nullptr) return DeliverLent(prologue, front);
+  const bool lent = prologue.kind == DirectPrologue::kLent;
+  if (lent && (peer_ != nullptr || prologue.position != 0)) return DeliverLent(prologue, front);
+  if (prologue.kind == DirectPrologue::kRegion && rings_ != nullptr && options_.lends) {
+    return MapRegion(front);
+  }
+  if (prologue.kind == DirectPrologue::kMapped) return HasMapped(prologue.position);
   if (prologue.kind == DirectPrologue::kBorrowed) return TakeBack(prologue.position);
   if (prologue.kind == DirectPrologue::kBorrows && server_ && rings_ != nullptr) {
     lends_ = options_.lends;
@@ -214,10 +228,54 @@ absl::Status DirectStream::DeliverLent(const DirectPrologue& prologue, absl::Spa
     return absl::InvalidArgumentError(
         absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes, of which ", bytes, " are lent"));
   }
-  const LentPayload payload(*peer_, runs, bytes);
-  CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(front.subspan(0, prologue.header_bytes), Payload(payload)));
+  const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
+  if (prologue.position == 0) {
+    const LentPayload payload(*peer_, runs, bytes);
+    CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(payload)));
+    ++borrowed_;
+    return payload.status();
+  }
+  const auto region = regions_.find(prologue.position);
+  if (region == regions_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: a payload in region ", prologue.position, ", which has not been told of"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const MappedBytes payload, MappedBytes::Of(region->second, runs, socket_.get()));
+  CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(payload)));
   ++borrowed_;
-  return payload.status();
+  return absl::OkStatus();
+}
+
+// Where it cannot be had nothing is said, and what lies there goes another way.
+absl::Status DirectStream::MapRegion(absl::Span<const char> told) {
+  DirectRegion region;
+  if (told.size() != sizeof region) {
+    return absl::InvalidArgumentError(absl::StrCat("frame: a region in ", told.size(), " bytes"));
+  }
+  std::memcpy(&region, told.data(), sizeof region);
+  if (region.number == 0 || regions_.size() == kMostRegions || regions_.count(region.number) > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: region ", region.number, " beside ", regions_.size(), " others"));
+  }
+  if (passed_.empty()) return absl::OkStatus();
+  auto mapped = MappedRegion::Open(region, std::move(passed_.front()));
+  passed_.erase(passed_.begin());
+  if (absl::IsInvalidArgument(mapped.status())) return mapped.status();
+  if (!mapped.ok()) return absl::OkStatus();
+  regions_[region.number] = *std::move(mapped);
+  Queue({.prologue = {.kind = DirectPrologue::kMapped, .position = region.number}});
+  return absl::OkStatus();
+}
+
+absl::Status DirectStream::HasMapped(uint64_t region) {
+  MutexLock lock(mutex_);
+  const auto told = told_.find(region);
+  if (told == told_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: region ", region, " mapped, of which nothing was told"));
+  }
+  told->second = true;
+  return absl::OkStatus();
 }
 
 absl::Status DirectStream::TakeBack(uint64_t count) {

@@ -40,8 +40,30 @@ size_t BytesIn(FloatSpans payload) {
 
 }  // namespace
 
-bool DirectStream::Lends(FloatSpans payload) const {
-  return lends_ && BytesIn(payload) >= std::max(kLeastLent, kLeastLentRun * payload.size());
+std::optional<uint64_t> DirectStream::LendingOf(FloatSpans payload) {
+  if (BytesIn(payload) < std::max(kLeastLent, kLeastLentRun * payload.size())) return std::nullopt;
+  std::shared_ptr<const SharedRegion> region;
+  if (maps_) region = SharedBuffer::RegionOf(payload);
+  if (region != nullptr) {
+    bool tell = false;
+    {
+      MutexLock lock(mutex_);
+      if (const auto known = told_.find(region->number); known != told_.end()) {
+        if (known->second) return region->number;
+      } else if (told_.size() < kMostRegions) {
+        told_[region->number] = false;
+        tell = true;
+      }
+    }
+    if (tell) {
+      const DirectRegion told = {
+          .number = region->number, .address = region->address, .bytes = region->bytes};
+      Queue({.prologue = {.kind = DirectPrologue::kRegion, .header_bytes = sizeof told},
+             .header = std::string(BytesOf(told).data(), sizeof told),
+             .region = std::move(region)});
+    }
+  }
+  return lends_ ? std::optional<uint64_t>(0) : std::nullopt;
 }
 
 bool DirectStream::Holds(FloatSpans payload) const {
@@ -59,11 +81,12 @@ void DirectStream::Send(absl::Span<const char> header, FloatSpans payload, std::
                                   .payload_bytes = static_cast<uint32_t>(bytes)},
                      .header = std::string(header.begin(), header.end()),
                      .owner = std::move(owner)};
-  if (Lends(payload)) {
+  if (const auto region = LendingOf(payload); region.has_value()) {
     rank.reset();  // they are given back in the order in which they were lent
     CAIRN_CHECK(bytes <= static_cast<size_t>(kMaxPayloadBytes));
     message.prologue.kind = DirectPrologue::kLent;
     message.prologue.runs = static_cast<uint32_t>(payload.size());
+    message.prologue.position = *region;
     for (const auto& run : payload) {
       const LentRun place = {.address = reinterpret_cast<uint64_t>(run.data()),
                              .bytes = run.size() * sizeof(float)};
@@ -173,6 +196,8 @@ absl::StatusOr<DirectStream::Blocked> DirectStream::SendPartOf(Message& message)
     msghdr parts{};
     parts.msg_iov = runs.data();
     parts.msg_iovlen = runs.size();
+    Passed passed;
+    if (message.region != nullptr && message.sent == 0) passed.Attach({message.region->memory.get()}, parts);
     const int more = held ? MSG_MORE : 0;
     const ssize_t sent = sendmsg(socket_.get(), &parts, MSG_NOSIGNAL | MSG_DONTWAIT | more);
     if (sent < 0 && errno == EINTR) continue;

@@ -18,7 +18,7 @@ absl::Span<const char> BytesOf(const T& said) {
 }
 
 struct DirectGreeting {
-  static constexpr uint64_t kMagic = 0x336e726961632d6c;
+  static constexpr uint64_t kMagic = 0x346e726961632d6c;
 
   uint64_t magic = kMagic;
   uint64_t incarnation = 0;  // of the server: both ends must mean the same
@@ -26,6 +26,14 @@ struct DirectGreeting {
   uint64_t shared = 0;       // the client's: it brings shared memory; the server's answer says the same
   PeerMemory::Probe probe{};
   uint64_t borrows = 0;  // the server's: it takes what is lent
+  uint64_t maps = 0;     // it maps regions
+};
+
+// Behind a kRegion's prologue, as its header. The region's descriptor comes with it.
+struct DirectRegion {
+  uint64_t number = 0;
+  uint64_t address = 0;  // in the memory of who tells of it
+  uint64_t bytes = 0;
 };
 
 // Before each message. Behind it come header_bytes of header, then `runs` LentRuns or payload_bytes of
@@ -35,10 +43,12 @@ struct DirectPrologue {
     kInline = 0,    // the payload follows
     kInRing = 1,    // it is at `position` of the ring
     kFarewell = 2,  // the stream ends: the header is a text, payload_bytes a status code
-    kLent = 3,      // the payload is in the sender's memory
+    kLent = 3,      // the payload is in the sender's memory: in region `position`, if it is not 0
     kBorrowed = 4,  // `position` messages that were lent or held have been read
     kBorrows = 5,   // the client's: it takes what is lent
     kHeld = 6,      // as kInline; the sender wants to be told when it has been read
+    kRegion = 7,    // memory to map
+    kMapped = 8,    // region `position` has been mapped
   };
 
   uint32_t kind = kInline;

@@ -1,0 +1,77 @@
+#include "common/net/direct/mapped_region.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/direct/socket.h"
+
+namespace cairn::net {
+
+absl::StatusOr<std::shared_ptr<const MappedRegion>> MappedRegion::Open(const DirectRegion& told,
+                                                                       FileDescriptor memory) {
+  CAIRN_ASSIGN_OR_RETURN(
+      SharedMemory mapped,
+      SharedMemory::Open(std::move(memory), SharedMemory::Access::kRead, /*most_bytes=*/told.bytes));
+  if (mapped.size() != told.bytes || told.bytes == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: a region of ", told.bytes, " bytes, of which there are ", mapped.size()));
+  }
+  (void)mapped.TakeDescriptor();  // the mapping is enough
+  return std::shared_ptr<const MappedRegion>(new MappedRegion(std::move(mapped), told.address));
+}
+
+std::optional<absl::Span<const char>> MappedRegion::Here(const LentRun& run) const {
+  if (run.address < address_) return std::nullopt;
+  const uint64_t begin = run.address - address_;
+  if (begin > memory_.size() || run.bytes > memory_.size() - begin) return std::nullopt;
+  return all().subspan(begin, run.bytes);
+}
+
+absl::StatusOr<MappedBytes> MappedBytes::Of(std::shared_ptr<const MappedRegion> region,
+                                            absl::Span<const LentRun> runs, int socket) {
+  MappedBytes bytes(std::move(region), socket);
+  for (const LentRun& run : runs) {
+    const auto here = bytes.region_->Here(run);
+    if (!here.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("frame: ", run.bytes, " bytes outside the region that they are said to be in"));
+    }
+    bytes.size_ += here->size();
+    auto& known = bytes.runs_;
+    if (!known.empty() && known.back().data() + known.back().size() == here->data()) {
+      known.back() = {known.back().data(), known.back().size() + here->size()};
+    } else {
+      known.push_back(*here);
+    }
+  }
+  return bytes;
+}
+
+absl::Status MappedBytes::Read(size_t begin, absl::Span<char> to) const {
+  size_t copied = 0;
+  for (const auto& run : runs_) {
+    if (copied == to.size()) break;
+    if (begin >= run.size()) {
+      begin -= run.size();
+      continue;
+    }
+    const size_t count = std::min(to.size() - copied, run.size() - begin);
+    std::memcpy(to.data() + copied, run.data() + begin, count);
+    copied += count;
+    begin = 0;
+  }
+  if (copied < to.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(to.size() - copied, " bytes behind what is lent"));
+  }
+  return CheckOtherEnd(socket_);  // after the copy: as PeerMemory::Read()
+}
+
+std::optional<LentBytes::Kept> MappedBytes::Keep() const {
+  if (runs_.size() != 1) return std::nullopt;
+  return Kept{.owner = region_, .bytes = runs_[0], .around = region_->all()};
+}
+
+}  // namespace cairn::net

@@ -1,0 +1,61 @@
+// A region of the other end's memory, mapped here: what it lends from there is used where it lies, or copied
+// without asking the system.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/file_descriptor.h"
+#include "common/net/direct/peer_memory.h"
+#include "common/net/direct/shared_memory.h"
+#include "common/net/direct/wire.h"
+#include "common/net/frame.h"
+
+namespace cairn::net {
+
+class MappedRegion {
+ public:
+  // `memory` came with `told`. INVALID_ARGUMENT when it is not what it is said to be, UNAVAILABLE when it
+  // cannot be mapped.
+  static absl::StatusOr<std::shared_ptr<const MappedRegion>> Open(const DirectRegion& told,
+                                                                  FileDescriptor memory);
+
+  // What `run` of the other end's memory is here; none when it is not all of this region.
+  std::optional<absl::Span<const char>> Here(const LentRun& run) const;
+  absl::Span<const char> all() const { return {memory_.data(), memory_.size()}; }
+
+ private:
+  MappedRegion(SharedMemory memory, uint64_t address) : memory_(std::move(memory)), address_(address) {}
+
+  const SharedMemory memory_;
+  const uint64_t address_;  // in the other end's memory
+};
+
+// A payload that lies in one. `socket`, which the other end closes before it writes there, outlives it.
+class MappedBytes final : public LentBytes {
+ public:
+  // INVALID_ARGUMENT for a run that is not in the region.
+  static absl::StatusOr<MappedBytes> Of(std::shared_ptr<const MappedRegion> region,
+                                        absl::Span<const LentRun> runs, int socket);
+
+  size_t size() const override { return size_; }
+  absl::Status Read(size_t begin, absl::Span<char> to) const override;
+  // None unless all of it is in one piece.
+  std::optional<Kept> Keep() const override;
+
+ private:
+  MappedBytes(std::shared_ptr<const MappedRegion> region, int socket)
+      : region_(std::move(region)), socket_(socket) {}
+
+  std::shared_ptr<const MappedRegion> region_;
+  int socket_;
+  std::vector<absl::Span<const char>> runs_;  // no two of them touch
+  size_t size_ = 0;
+};
+
+}  // namespace cairn::net

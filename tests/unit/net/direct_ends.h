@@ -1,0 +1,219 @@
+// Both ends of a DirectStream in one process, over each way there is, and what they receive.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/core/mutex.h"
+#include "common/core/status.h"
+#include "common/net/direct/socket.h"
+#include "common/net/direct/stream.h"
+#include "gtest/gtest.h"
+#include "tests/support/direct_sockets.h"
+
+namespace cairn::net {
+
+inline constexpr uint64_t kIncarnation = 7;
+
+// Keeps what comes, and may stand still.
+class Receiver final : public DirectReceiver {
+ public:
+  absl::Status OnMessage(absl::Span<const char> header, Payload payload) override {
+    MutexLock lock(mutex_);
+    ++begun_;
+    changed_.NotifyAll();
+    while (!open_) changed_.Wait(mutex_);  // the test opens it
+    std::string bytes(static_cast<size_t>(PayloadBytes(payload)), '\0');
+    if (!place_.empty() && payload.lent() == nullptr && payload.runs().size() == 1 &&
+        payload.runs()[0].data() == place_.data()) {
+      ++in_place_;
+    }
+    CAIRN_RETURN_IF_ERROR(CopyPayload(payload, bytes.data()));
+    if (payload.lent() != nullptr) {
+      ++lent_;
+      if (auto kept = payload.lent()->Keep(); kept.has_value()) kept_.push_back(*std::move(kept));
+    }
+    messages_.emplace_back(std::string(header.begin(), header.end()), std::move(bytes));
+    by_.push_back(std::this_thread::get_id());
+    changed_.NotifyAll();
+    return answer_;
+  }
+  void OnEnd(const absl::Status& status) override {
+    MutexLock lock(mutex_);
+    end_ = status;
+    changed_.NotifyAll();
+  }
+
+  absl::Span<char> PlaceFor(absl::Span<const char>, size_t bytes) override {
+    MutexLock lock(mutex_);
+    return absl::MakeSpan(place_).first(std::min(bytes, place_.size()));
+  }
+
+  // What comes over the socket is to be put here where it has exactly the room that it needs, or more.
+  void Offer(size_t bytes) {
+    MutexLock lock(mutex_);
+    place_.resize(bytes);
+  }
+  bool ended() const {
+    MutexLock lock(mutex_);
+    return end_.has_value();
+  }
+  int in_place() const {
+    MutexLock lock(mutex_);
+    return in_place_;
+  }
+  void StandStill() {
+    MutexLock lock(mutex_);
+    open_ = false;
+  }
+  void Open() {
+    MutexLock lock(mutex_);
+    open_ = true;
+    changed_.NotifyAll();
+  }
+  // Until it has been given one, within a minute.
+  bool AwaitBegun() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    MutexLock lock(mutex_);
+    while (begun_ == 0 && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return begun_ > 0;
+  }
+  size_t messages() const {
+    MutexLock lock(mutex_);
+    return messages_.size();
+  }
+  // For another stream, when one has ended.
+  void Forget() {
+    MutexLock lock(mutex_);
+    end_.reset();
+    messages_.clear();
+  }
+  // Whose thread brought each.
+  std::vector<std::thread::id> by() const {
+    MutexLock lock(mutex_);
+    return by_;
+  }
+  int lent() const {
+    MutexLock lock(mutex_);
+    return lent_;
+  }
+  // What it could have used where it lies.
+  std::vector<LentBytes::Kept> kept() const {
+    MutexLock lock(mutex_);
+    return kept_;
+  }
+  void AnswerWith(absl::Status answer) {
+    MutexLock lock(mutex_);
+    answer_ = std::move(answer);
+  }
+  // Empty when they have not come within a minute.
+  std::vector<std::pair<std::string, std::string>> Await(size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    MutexLock lock(mutex_);
+    while (messages_.size() < count && !end_.has_value() && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return messages_.size() < count ? std::vector<std::pair<std::string, std::string>>() : messages_;
+  }
+  // Likewise DEADLINE_EXCEEDED.
+  absl::Status AwaitEnd() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    MutexLock lock(mutex_);
+    while (!end_.has_value() && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return end_.value_or(absl::DeadlineExceededError("the stream has not ended"));
+  }
+
+ private:
+  mutable Mutex mutex_;
+  CondVar changed_;
+  int begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  int lent_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<LentBytes::Kept> kept_ ABSL_GUARDED_BY(mutex_);
+  int in_place_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<char> place_ ABSL_GUARDED_BY(mutex_);
+  bool open_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::Status answer_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::pair<std::string, std::string>> messages_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread::id> by_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Large payloads go over sockets by reference, but where a stream is told to copy them.
+enum class Over { kTcp, kTcpCopying, kSocket, kSocketCopying, kRings, kLending };
+
+// Some containers keep processes from reading any memory but through their own addresses.
+inline bool MemoryCanBeRead() {
+  static const uint64_t probe = 42;
+  const auto pair = SocketPair().value();
+  return PeerMemory::Open(pair.first.get(),
+                          {.address = reinterpret_cast<uint64_t>(&probe), .value = probe}) != nullptr;
+}
+
+// Both ends of a stream.
+class DirectStreamTest : public testing::TestWithParam<Over> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Over::kLending && !MemoryCanBeRead())
+      GTEST_SKIP() << "no memory can be lent on this machine";
+  }
+  bool shared() const { return GetParam() > Over::kSocketCopying; }
+  static bool holds() { return GetParam() == Over::kTcp || GetParam() == Over::kSocket; }
+  static bool lends() { return GetParam() == Over::kLending; }
+  static std::pair<FileDescriptor, FileDescriptor> Pair() {
+    return GetParam() <= Over::kTcpCopying ? test::TcpPair() : SocketPair().value();
+  }
+  void Start(DirectStream::Options server = {.incarnation = kIncarnation}) {
+    auto [one, other] = Pair();
+    server.lends = lends();
+    server.holds = holds();
+    server_ = DirectStream::Accept(std::move(one), true, server, at_server_).value();
+    server_->Start();
+    client_ =
+        DirectStream::Connect(std::move(other), shared(),
+                              {.incarnation = kIncarnation, .lends = lends(), .holds = holds()}, at_client_)
+            .value();
+    client_->Start();
+  }
+  // The client's end is this test itself, which says what it likes.
+  FileDescriptor StartRaw(bool lends = false) {
+    auto [one, other] = Pair();
+    server_ =
+        DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation, .lends = lends}, at_server_)
+            .value();
+    server_->Start();
+    return std::move(other);
+  }
+
+  Receiver at_server_, at_client_;  // outlive the streams
+  std::unique_ptr<DirectStream> server_, client_;
+};
+// Whether so many share it, us included, within a minute.
+template <typename T>
+bool AwaitUses(const std::shared_ptr<T>& owner, long count) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (owner.use_count() != count && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return owner.use_count() == count;
+}
+
+// Shared with the stream, which may still be leaving the system call that sent them when the other end has
+// them all.
+inline std::shared_ptr<const std::vector<float>> Numbers(size_t count, float first) {
+  const auto numbers = std::make_shared<std::vector<float>>(count);
+  for (size_t i = 0; i < count; ++i) (*numbers)[i] = first + static_cast<float>(i);
+  return numbers;
+}
+
+inline std::string TextOf(absl::Span<const float> floats) {
+  return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
+}
+
+}  // namespace cairn::net

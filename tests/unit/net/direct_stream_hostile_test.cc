@@ -1,0 +1,234 @@
+// A client that is the test itself and says what it likes: the server's end takes it for hostile.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/direct/shared_memory.h"
+#include "common/net/direct/socket.h"
+#include "common/net/direct/stream.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/net/direct_ends.h"
+
+namespace cairn::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+class HostileClientTest : public DirectStreamTest {
+ protected:
+  // Greets with shared memory.
+  void Greet(bool lends) {
+    raw_ = StartRaw(lends);
+    const auto rings = SharedRings::Create(DirectStream::kRingBytes).value();
+    credit_ = SocketPair().value();
+    static const uint64_t probe = 42;
+    const DirectGreeting greeting = {.incarnation = kIncarnation,
+                                     .shared = 1,
+                                     .probe = {.address = reinterpret_cast<uint64_t>(&probe), .value = probe},
+                                     .maps = 1};
+    const int passed[] = {rings->descriptor(), credit_.second.get()};
+    EXPECT_EQ(SendPassing(raw_, BytesOf(greeting), passed), absl::OkStatus());
+  }
+  void Say(const DirectPrologue& prologue, absl::string_view rest, absl::Span<const int> passed = {}) {
+    const std::string said = absl::StrCat(absl::string_view(BytesOf(prologue).data(), sizeof prologue), rest);
+    EXPECT_EQ(SendPassing(raw_, {said.data(), said.size()}, passed), absl::OkStatus());
+  }
+  // Greets, and says one prologue, and of what is lent the places.
+  absl::Status AfterSaying(const DirectPrologue& prologue, bool lends = false,
+                           std::vector<LentRun> runs = {}) {
+    Greet(lends);
+    Say(prologue, {reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(LentRun)});
+    return at_server_.AwaitEnd();
+  }
+
+  static FileDescriptor Memory(size_t bytes = 4096) {
+    return SharedMemory::Create(bytes, SharedMemory::Access::kRead)->TakeDescriptor();
+  }
+  // Tells of a region: of one page and number 1, if not otherwise.
+  void Tell(const FileDescriptor& memory, DirectRegion told = {.number = 1, .address = kPlace, .bytes = 4096},
+            std::optional<uint32_t> header_bytes = std::nullopt) {
+    const int passed[] = {memory.get()};
+    Say({.kind = DirectPrologue::kRegion, .header_bytes = header_bytes.value_or(sizeof told)},
+        {BytesOf(told).data(), header_bytes.value_or(sizeof told)}, {passed, memory.valid() ? size_t{1} : 0});
+  }
+  absl::Status AfterLending(uint64_t region, LentRun run) {
+    Say({.kind = DirectPrologue::kLent,
+         .payload_bytes = static_cast<uint32_t>(run.bytes),
+         .runs = 1,
+         .position = region},
+        {BytesOf(run).data(), sizeof run});
+    return at_server_.AwaitEnd();
+  }
+  static constexpr uint64_t kPlace = uint64_t{1} << 40;  // where the region lies at the client
+
+  FileDescriptor raw_;
+  std::pair<FileDescriptor, FileDescriptor> credit_;
+};
+INSTANTIATE_TEST_SUITE_P(Over, HostileClientTest, testing::Values(Over::kRings));
+class HostileLenderTest : public HostileClientTest {};
+INSTANTIATE_TEST_SUITE_P(Over, HostileLenderTest, testing::Values(Over::kLending));
+
+TEST_P(HostileClientTest, AHeaderBeyondTheLimitEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.header_bytes = 0x80000000}).message(), HasSubstr("header of 2147483648 bytes"));
+}
+TEST_P(HostileClientTest, APayloadBeyondTheLimitEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.payload_bytes = 0xffffffff}).message(), HasSubstr("payload of 4294967295 bytes"));
+}
+TEST_P(HostileClientTest, AnUnknownKindEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = 99}).message(), HasSubstr("kind 99"));
+}
+TEST_P(HostileClientTest, APlaceAcrossTheRingsEndEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kInRing,
+                           .payload_bytes = 1 << 18,
+                           .position = DirectStream::kRingBytes - 64})
+                  .message(),
+              HasSubstr("not in the ring"));
+}
+TEST_P(HostileClientTest, APlaceFarAheadEndsTheStream) {
+  EXPECT_THAT(AfterSaying({1, 0, 64, 0, ~uint64_t{0} - 63}).message(), HasSubstr("not in the ring"));
+}
+TEST_P(HostileLenderTest, MemoryThatItDoesNotHaveEndsTheStream) {
+  const absl::Status end = AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1},
+                                       /*lends=*/true, {{.address = 64, .bytes = 4096}});
+  EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(end.message(), HasSubstr("lent memory: it is not there"));
+}
+TEST_P(HostileLenderTest, AnotherSizeThanIsLentEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
+                          {{.address = 64, .bytes = 8192}})
+                  .message(),
+              HasSubstr("payload of 4096 bytes, of which 8192 are lent"));
+}
+TEST_P(HostileLenderTest, SizesWhoseSumOverflowsEndTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
+                          {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
+                  .message(),
+              HasSubstr("payload of 4096 bytes, of which"));
+}
+TEST_P(HostileLenderTest, TooManyRunsEndTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
+                  .message(),
+              HasSubstr("payload of 257 runs"));
+}
+TEST_P(HostileClientTest, WhatIsLentToWhoDoesNotTakeItEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/false,
+                          {{.address = 64, .bytes = 4096}})
+                  .message(),
+              HasSubstr("kind 3"));
+}
+TEST_P(HostileClientTest, MoreReadThanWasLentEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
+              HasSubstr("1 payloads read, of 0 lent"));
+}
+TEST_P(HostileClientTest, OneThatSharesNoMemoryIsLentNone) {
+  const FileDescriptor raw = StartRaw(/*lends=*/true);
+  const DirectGreeting greeting = {.incarnation = kIncarnation};
+  const DirectPrologue borrows = {.kind = DirectPrologue::kBorrows};
+  const std::string said = absl::StrCat(absl::string_view(BytesOf(greeting).data(), sizeof greeting),
+                                        absl::string_view(BytesOf(borrows).data(), sizeof borrows));
+  ASSERT_EQ(send(raw.get(), said.data(), said.size(), 0), static_cast<ssize_t>(said.size()));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 5"));
+}
+TEST_P(HostileClientTest, NoGreetingEndsTheStream) {
+  const FileDescriptor raw = StartRaw();
+  const std::string nonsense(sizeof(DirectGreeting), 'x');
+  ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), static_cast<ssize_t>(nonsense.size()));
+  EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+}
+TEST_P(HostileClientTest, ASocketInPlaceOfMemoryIsSentAway) {
+  const FileDescriptor raw = StartRaw();
+  const auto pair = SocketPair().value();
+  const DirectGreeting greeting = {.incarnation = kIncarnation, .shared = 1};
+  const int passed[] = {pair.first.get(), pair.second.get()};
+  ASSERT_EQ(SendPassing(raw, BytesOf(greeting), passed), absl::OkStatus());
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
+}
+
+TEST_P(HostileClientTest, ARegionForWhoTakesNothingLentEndsTheStream) {
+  Greet(/*lends=*/false);
+  Tell(Memory());
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 7"));
+}
+TEST_P(HostileClientTest, ARegionWhosePagesItCouldTakeAwayEndsTheStream) {
+  Greet(/*lends=*/true);
+  const FileDescriptor memory(memfd_create("test", MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(memory.get(), 4096), 0);
+  Tell(memory);
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
+}
+TEST_P(HostileClientTest, AFileInPlaceOfARegionEndsTheStream) {
+  Greet(/*lends=*/true);
+  Tell(FileDescriptor(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
+}
+TEST_P(HostileClientTest, ARegionOfAnotherSizeEndsTheStream) {
+  Greet(/*lends=*/true);
+  Tell(Memory(), {.number = 1, .address = kPlace, .bytes = 8192});
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region of 8192 bytes, of which there are 4096"));
+}
+TEST_P(HostileClientTest, ALargerRegionThanItSaysEndsTheStream) {
+  Greet(/*lends=*/true);
+  Tell(Memory(8192));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("shared memory of 8192 bytes"));
+}
+TEST_P(HostileClientTest, ARegionThatIsCutShortEndsTheStream) {
+  Greet(/*lends=*/true);
+  Tell(Memory(), {.number = 1},
+       /*header_bytes=*/8);
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("a region in 8 bytes"));
+}
+TEST_P(HostileClientTest, ARegionThatIsToldTwiceEndsTheStream) {
+  Greet(/*lends=*/true);
+  for (int i = 0; i < 2; ++i) Tell(Memory());
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 1 beside 1 others"));
+}
+TEST_P(HostileClientTest, MoreRegionsThanAreKeptEndTheStream) {
+  Greet(/*lends=*/true);
+  for (uint64_t i = 1; i <= 9; ++i) {
+    Tell(Memory(), {.number = i, .address = kPlace, .bytes = 4096});
+  }
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 9 beside 8 others"));
+}
+TEST_P(HostileClientTest, DescriptorsOfNoRegionEndTheStream) {
+  Greet(/*lends=*/true);
+  const int passed[] = {raw_.get(), raw_.get(), raw_.get()};
+  for (int i = 0; i < 3; ++i) Say({.header_bytes = 1}, "h", passed);
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("descriptors of no region"));
+}
+TEST_P(HostileClientTest, WhatIsLentInARegionThatWasNotToldOfEndsTheStream) {
+  Greet(/*lends=*/true);
+  EXPECT_THAT(AfterLending(1, {.address = kPlace, .bytes = 64}).message(),
+              HasSubstr("region 1, which has not been told of"));
+}
+TEST_P(HostileClientTest, ARegionWithoutItsDescriptorIsNotUsed) {
+  Greet(/*lends=*/true);
+  Tell(FileDescriptor());
+  EXPECT_THAT(AfterLending(1, {.address = kPlace, .bytes = 64}).message(),
+              HasSubstr("region 1, which has not been told of"));
+}
+TEST_P(HostileClientTest, WhatIsLentOutsideItsRegionEndsTheStream) {
+  for (const LentRun& run : {LentRun{kPlace - 4, 64}, LentRun{kPlace + 4096 - 60, 64},
+                             LentRun{kPlace + 4096, 4}, LentRun{~uint64_t{0} - 31, 64}, LentRun{4, 64}}) {
+    Greet(/*lends=*/true);
+    Tell(Memory());
+    EXPECT_THAT(AfterLending(1, run).message(), HasSubstr("outside the region")) << run.address;
+    EXPECT_EQ(at_server_.messages(), 0u);
+    server_.reset();
+    at_server_.Forget();
+  }
+}
+TEST_P(HostileClientTest, ARegionMappedThatWasNotToldOfEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kMapped, .position = 3}, /*lends=*/true).message(),
+              HasSubstr("region 3 mapped, of which nothing was told"));
+}
+
+}  // namespace
+}  // namespace cairn::net
