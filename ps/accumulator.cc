@@ -1,6 +1,8 @@
 #include "ps/accumulator.h"
 
+#include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -38,9 +40,7 @@ absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
   CAIRN_ASSIGN_OR_RETURN(const auto room, FindRoom(offset, count));
   const auto [before, after] = room;
 
-  if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
-  if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
-  CAIRN_RETURN_IF_ERROR(elements.Copy(0, {buffer_->data() + offset, static_cast<size_t>(count)}));
+  if (!Keep(chunk, payload)) CAIRN_RETURN_IF_ERROR(Copy(elements, offset));
   received_ += count;
   last_ = {offset, offset + count};
 
@@ -55,6 +55,41 @@ absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
   }
   runs_[begin] = end;
   return absl::OkStatus();
+}
+
+bool Accumulator::Keep(const v1::Chunk& chunk, net::Payload payload) {
+  if (!keeps_lent_ || buffer_ != nullptr || payload.lent() == nullptr) return false;
+  if (chunk.encoding() != v1::ENCODING_FLOAT32) return false;
+  const auto kept = payload.lent()->Keep();
+  if (!kept.has_value()) return false;
+  // All of the client's elements must be in what is mapped, as they are here.
+  const auto before = static_cast<size_t>(chunk.offset()) * sizeof(float);
+  const auto size = static_cast<size_t>(pool_.buffer_size()) * sizeof(float);
+  const auto begin = static_cast<size_t>(kept->bytes.data() - kept->around.data());
+  if (begin < before || size > kept->around.size() - (begin - before)) return false;
+  const char* const first = kept->bytes.data() - before;
+  if (reinterpret_cast<uintptr_t>(first) % alignof(float) != 0) return false;
+  HeldElements elements = HeldElements::AtClient(
+      std::shared_ptr<const float>(kept->owner, reinterpret_cast<const float*>(first)));
+  if (kept_.none()) kept_ = std::move(elements);
+  return kept_.data() == reinterpret_cast<const float*>(first);
+}
+
+absl::Status Accumulator::Copy(const net::ReceivedElements& elements, int64_t offset) {
+  if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
+  if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
+  CAIRN_RETURN_IF_ERROR(elements.Copy(0, {buffer_->data() + offset, static_cast<size_t>(elements.count())}));
+  if (kept_.none()) return absl::OkStatus();
+  for (const auto& [begin, end] : runs_) {
+    std::copy(kept_.data() + begin, kept_.data() + end, buffer_->data() + begin);
+  }
+  kept_ = HeldElements();
+  return absl::OkStatus();
+}
+
+HeldElements Accumulator::Take() {
+  if (!kept_.none()) return std::exchange(kept_, HeldElements());
+  return HeldElements(std::move(buffer_));
 }
 
 }  // namespace cairn::ps

@@ -2,6 +2,9 @@
 //
 // Owned by the session whose stream brings them; one thread. Nothing of it is visible to others before the
 // shard takes it, so a stream that breaks half-way leaves no trace.
+//
+// A gradient that is lent from a SharedBuffer, where it lies as it does here, is not copied: it is used where
+// the client has it.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +18,19 @@
 #include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
 #include "common/net/frame.h"
+#include "common/net/received_elements.h"
 #include "ps/buffer_pool.h"
+#include "ps/held_elements.h"
 
 namespace cairn::ps {
 
 class Accumulator {
  public:
+  // Whether what is lent may be left where it is: if the client hears when it is not needed any more.
+  enum class Lent { kCopied, kKept };
   // `pool`'s buffers have the size of the server's values.
-  explicit Accumulator(BufferPool& pool) : pool_(pool) {}
+  explicit Accumulator(BufferPool& pool, Lent lent = Lent::kCopied)
+      : pool_(pool), keeps_lent_(lent == Lent::kKept) {}
 
   // INVALID_ARGUMENT, without effect, when the payload is no whole number of elements, lies outside the
   // values, or repeats elements that have already come; RESOURCE_EXHAUSTED when the pool has no buffer.
@@ -32,9 +40,9 @@ class Accumulator {
   // there already. Empty where Add() would refuse it.
   absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count);
 
-  // What the last Add() brought; and where all that has come is.
+  // What the last Add() brought; and where all that has come is, which may be elsewhere after the next.
   const std::pair<int64_t, int64_t>& last() const { return last_; }
-  std::shared_ptr<const AlignedBuffer> buffer() const { return buffer_; }
+  HeldElements elements() const { return kept_.none() ? HeldElements(buffer_) : kept_; }
 
   // Elements received so far.
   int64_t received() const { return received_; }
@@ -42,8 +50,8 @@ class Accumulator {
 
   // Received runs by offset: offset -> end.
   const std::map<int64_t, int64_t>& runs() const { return runs_; }
-  // The elements; only those in runs() mean something. Null when nothing has come.
-  std::shared_ptr<const AlignedBuffer> Take() { return std::move(buffer_); }
+  // The elements; only those in runs() mean something. None when nothing has come.
+  HeldElements Take();
 
  private:
   // The runs before and after [offset, offset + count), of which nothing has come; else an error.
@@ -51,10 +59,16 @@ class Accumulator {
     std::map<int64_t, int64_t>::iterator before, after;
   };
   absl::StatusOr<Neighbours> FindRoom(int64_t offset, int64_t count);
+  // True: the payload, whose elements belong at `offset`, lies beside what has come, and stays there.
+  bool Keep(const v1::Chunk& chunk, net::Payload payload);
+  // Copies elements into buffer_, where all that has been kept goes too.
+  absl::Status Copy(const net::ReceivedElements& elements, int64_t offset);
 
   BufferPool& pool_;
-  std::shared_ptr<AlignedBuffer> buffer_;
-  std::map<int64_t, int64_t> runs_;  // disjoint, not touching
+  const bool keeps_lent_;
+  HeldElements kept_;                      // what has come, unless buffer_ has it
+  std::shared_ptr<AlignedBuffer> buffer_;  // may be there, unused, beside it
+  std::map<int64_t, int64_t> runs_;        // disjoint, not touching
   int64_t received_ = 0;
   std::pair<int64_t, int64_t> last_{};  // elements [first, second)
 };

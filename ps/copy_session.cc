@@ -63,7 +63,8 @@ absl::Status CopySession::OnItem(const v1::CopyItem& item) {
   }
   if (!body.has_origin()) {
     if (job_ == nullptr) return absl::InvalidArgumentError("copy: the origin must come first");
-    return server_.OnCopied(sink_.get(), item.number(), body, floats == nullptr ? nullptr : floats->Take());
+    return server_.OnCopied(sink_.get(), item.number(), body,
+                            floats == nullptr ? nullptr : floats->Take().buffer());
   }
   if (job_ != nullptr) return absl::InvalidArgumentError("copy: a second origin on one stream");
   CAIRN_ASSIGN_OR_RETURN(job_, server_.OpenCopy(body.origin(), sink_));

@@ -58,7 +58,7 @@ absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
   CAIRN_RETURN_IF_ERROR(accumulator_.Add(chunk, payload));
   if (ahead_ != nullptr) {
     const auto [begin, end] = accumulator_.last();
-    ahead_->Arrived(request_.gradient.key, accumulator_.buffer(), begin, end);
+    ahead_->Arrived(request_.gradient.key, accumulator_.elements(), begin, end);
   }
   return absl::OkStatus();
 }
@@ -174,7 +174,7 @@ void Shard::WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteRep
   PendingTask task = [this, data = std::move(data), state, done = std::move(done)](Replies& replies) mutable {
     std::vector<VariableStore::Run> runs;
     for (const auto& [begin, end] : data->runs()) runs.push_back({begin, end});
-    if (const auto values = data->Take(); values != nullptr) {
+    if (const auto values = data->Take().buffer(); values != nullptr) {
       if (state) {
         store_.WriteState(*values);
       } else {

@@ -81,7 +81,7 @@ class OpenPush {
  public:
   // `ahead`: who wants to hear of its elements; may be null.
   OpenPush(const PushRequest& request, BufferPool& pool, bool discard, UpdateAhead* ahead)
-      : request_(request), accumulator_(pool), discard_(discard), ahead_(ahead) {}
+      : request_(request), accumulator_(pool, Accumulator::Lent::kKept), discard_(discard), ahead_(ahead) {}
   ~OpenPush() {
     if (ahead_ != nullptr) ahead_->Abandon(request_.gradient.key);
   }
@@ -210,7 +210,7 @@ class Shard final : public LogSink {
  private:
   struct Staged {
     Gradient gradient;
-    std::shared_ptr<const AlignedBuffer> data;  // null when it has no examples, or has been applied
+    HeldElements data;  // none when it has no examples, or has been applied
     TimePoint came{};
     // Its gradient is in an update, and the answer waits for a Release.
     std::optional<int64_t> applied_staleness{};
@@ -274,7 +274,7 @@ class Shard final : public LogSink {
   TraceRecorder* trace() const { return port_.load() == nullptr ? nullptr : trace_; }
   // The mean of these as a buffer of its own, or the one gradient that it is.
   UpdateMean MeanOf(int64_t version, absl::Span<const WeightedGradient> gradients,
-                    absl::Span<const std::shared_ptr<const AlignedBuffer>> held);
+                    absl::Span<const HeldElements> held);
   // What was collected from when on, and where the pushes of it end.
   void TraceContributors(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -90,7 +90,7 @@ void Shard::Execute(const LogEntry& entry, Replies& replies) {
 absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
                              absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use) {
   std::vector<WeightedGradient> gradients;
-  std::vector<std::shared_ptr<const AlignedBuffer>> held;
+  std::vector<HeldElements> held;
   int64_t staleness = 0;
   for (const Gradient& gradient : contributors) {
     staleness = std::max(staleness, version - 1 - gradient.base_version);
@@ -105,12 +105,12 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
                                                 ", which this server does not hold"));
       }
       held.push_back(found->second.data);
-      if (held.back() == nullptr && gradient.examples != 0 && store_.size() > 0) {
+      if (held.back().none() && gradient.examples != 0 && store_.size() > 0) {
         return absl::InternalError(absl::StrCat("version ", version, " takes the ", Describe(gradient.key),
                                                 ", for one of ", gradient.examples,
                                                 " examples, and it came to this server without any"));
       }
-      gradients.push_back({held.back() == nullptr ? nullptr : held.back()->data(), gradient.examples});
+      gradients.push_back({held.back().data(), gradient.examples});
     }
   }
   Replicator* const replicator = replicator_;
@@ -186,7 +186,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
       Staged& staged = staged_[gradient.key];  // of a copy it is not here
       staged.gradient = gradient;
       staged.applied_staleness = staleness;
-      staged.data.reset();
+      staged.data = HeldElements();
       if (ledger_.Admit(gradient.key).admission == Ledger::Admission::kNew) ledger_.Stage(gradient.key);
     } else {
       Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, made_ahead, replies);
@@ -200,12 +200,12 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
 
 bool Shard::TakeAhead(const Apply& apply) {
   if (ahead_ == nullptr) return false;
-  std::vector<std::shared_ptr<const AlignedBuffer>> data;
+  std::vector<HeldElements> data;
   if (!apply.held) {
     MutexLock lock(mutex_);
     for (const Gradient& gradient : apply.contributors) {
       const auto found = staged_.find(gradient.key);
-      if (found != staged_.end() && found->second.data != nullptr) data.push_back(found->second.data);
+      if (found != staged_.end() && !found->second.data.none()) data.push_back(found->second.data);
     }
   }
   if (data.size() == apply.contributors.size())

@@ -35,8 +35,7 @@ bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send) {
   return true;
 }
 
-void UpdateAhead::Arrived(const PushKey& key, const std::shared_ptr<const AlignedBuffer>& data, int64_t begin,
-                          int64_t end) {
+void UpdateAhead::Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end) {
   std::vector<int64_t> ready;
   {
     MutexLock lock(mutex_);
@@ -58,12 +57,14 @@ void UpdateAhead::Arrived(const PushKey& key, const std::shared_ptr<const Aligne
 
 void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
   std::vector<WeightedGradient> gradients;
+  std::vector<HeldElements> data;  // held here too: a member's may go elsewhere
   std::vector<const SendPiece*> sends;
   bool last_update = false;
   {
     MutexLock lock(mutex_);  // who is in the round stays as it is while this is at work on it
     for (const Member& member : round_->members) {
-      gradients.push_back({member.data->data(), member.gradient->examples});
+      data.push_back(member.data);
+      gradients.push_back({member.data.data(), member.gradient->examples});
       sends.push_back(&member.send);
     }
     last_update = round_->last_update;
@@ -116,8 +117,8 @@ std::optional<UpdateAhead::Round> UpdateAhead::Close() {
   return std::exchange(round_, std::nullopt);
 }
 
-bool UpdateAhead::Take(absl::Span<const Gradient> contributors,
-                       absl::Span<const std::shared_ptr<const AlignedBuffer>> data, bool last_update) {
+bool UpdateAhead::Take(absl::Span<const Gradient> contributors, absl::Span<const HeldElements> data,
+                       bool last_update) {
   const std::optional<Round> round = Close();
   if (!round.has_value()) return false;
   bool guessed = round->made == static_cast<size_t>(num_pieces_) && round->last_update == last_update &&

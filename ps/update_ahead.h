@@ -27,6 +27,7 @@
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
 #include "common/net/ahead.h"
+#include "ps/held_elements.h"
 #include "ps/policy/policy.h"
 #include "ps/variable_store.h"
 
@@ -50,10 +51,9 @@ class UpdateAhead {
   // A push has begun. True: this wants to hear of its elements, and `send` may be called until the push is
   // decided or abandoned.
   bool Begin(const Gradient& gradient, SendPiece send) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Elements [begin, end) of it, for the first time, are in `data`, which is parallel to the values and the
-  // same in every call.
-  void Arrived(const PushKey& key, const std::shared_ptr<const AlignedBuffer>& data, int64_t begin,
-               int64_t end) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Elements [begin, end) of it, for the first time, are in `data`, with all that arrived before.
+  void Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // It will not be complete.
   void Abandon(const PushKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -63,8 +63,7 @@ class UpdateAhead {
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
   // Publishes the update if it is what was guessed: by these, of these data, in their order. All of it has
   // then been sent to those who take part.
-  bool Take(absl::Span<const Gradient> contributors,
-            absl::Span<const std::shared_ptr<const AlignedBuffer>> data, bool last_update)
+  bool Take(absl::Span<const Gradient> contributors, absl::Span<const HeldElements> data, bool last_update)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The store is about to change otherwise.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -78,7 +77,7 @@ class UpdateAhead {
     uint64_t incarnation = 0;
     std::optional<Gradient> gradient{};
     SendPiece send{};
-    std::shared_ptr<const AlignedBuffer> data{};
+    HeldElements data{};
     std::vector<int64_t> missing{};  // [piece] elements
   };
   struct Round {

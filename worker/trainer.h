@@ -15,6 +15,7 @@
 #include "common/core/clock.h"
 #include "common/core/fault_points.h"
 #include "common/core/trace.h"
+#include "common/net/direct/shared_buffer.h"
 #include "worker/board/board.h"
 #include "worker/callbacks.h"
 #include "worker/client/exchange.h"
@@ -125,7 +126,7 @@ class Trainer {
   const Parts parts_;
   const std::string run_id_;
   data::BatchLoader loader_;
-  AlignedBuffer gradients_;  // [num_parameters]
+  net::SharedBuffer gradients_;  // [num_parameters]
   std::unique_ptr<Evaluator> evaluator_;
   std::atomic<bool> stop_{false};
 

@@ -42,8 +42,8 @@ class ServerSession final : private FrameHandler {
   // none are asked for.
   absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, std::unique_ptr<ChunkSink> values, OnDone on_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // `payload`: runs that together are what `chunk` says, at most 1 MiB. Their memory stays unchanged until
-  // the request is done or the session destroyed.
+  // `payload`: runs that together are what `chunk` says, at most 1 MiB. Their memory stays unchanged as
+  // FrameStream::Send() says.
   void SendChunk(uint64_t request_id, const v1::Chunk& chunk, net::FloatSpans payload);
   void SendEnd(uint64_t request_id);
   // Of FrameStream.

@@ -10,6 +10,7 @@
 #include "common/core/status.h"
 #include "common/net/backoff.h"
 #include "common/net/codec.h"
+#include "common/net/direct/shared_buffer.h"
 #include "common/net/gradient/wire_choice.h"
 #include "worker/client/job_end.h"
 #include "worker/client/request.h"
@@ -106,6 +107,7 @@ absl::Status StepPushes::Learn(const LearntJob& job, const std::vector<net::Vari
 void StepPushes::Begin(const Step& step) {
   CAIRN_CHECK(static_cast<int64_t>(step.gradients.size()) == static_cast<int64_t>(step.values.size()));
   step_ = step;
+  unanswered_ = true;
   base_versions_.assign(step.base_versions.begin(), step.base_versions.end());
   step_.base_versions = base_versions_;
   traced_ = Wants(options_.trace);
@@ -320,6 +322,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
       if (unanswered.failed.empty()) {
         std::vector<v1::Done> answers;
         for (const Push& push : pushes_) answers.push_back(**push.done);
+        unanswered_ = false;
         return answers;
       }
     }
@@ -402,8 +405,12 @@ void StepPushes::Settle(absl::Span<const v1::Done> answers) {
 
 void StepPushes::Drop() {
   std::vector<std::unique_ptr<ServerSession>> sessions;  // closed outside the lock
-  MutexLock lock(mutex_);
-  for (Push& push : pushes_) sessions.push_back(std::move(push.session));
+  {
+    MutexLock lock(mutex_);
+    for (Push& push : pushes_) sessions.push_back(std::move(push.session));
+  }
+  sessions.clear();
+  if (std::exchange(unanswered_, false)) net::SharedBuffer::Renew(step_.gradients);
 }
 
 void StepPushes::Wake() {

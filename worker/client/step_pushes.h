@@ -84,6 +84,7 @@ class StepPushes {
   // What AwaitValues() told of is what the answers left; else they are incomplete.
   bool values_intact() const { return arrivals_.intact(); }
   // Ends the streams: nothing of a step is sent or received any more.
+  // Of a SharedBuffer the gradients then lie in other pages (SharedBuffer::Renew).
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Who waits looks anew at Options::failure, and at where the servers' parts are.
@@ -139,6 +140,7 @@ class StepPushes {
   std::vector<v1::Encoding> encodings_;
   std::vector<AlignedBuffer> encoded_;  // [server] gradients on their way in 16 bits
   Step step_;
+  bool unanswered_ = false;  // a server may use step_.gradients where they are
   std::vector<int64_t> base_versions_;
   bool traced_ = false;
   TimePoint deadline_;    // of the answers

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
+#include "common/net/direct/shared_buffer.h"
 #include "worker/client/compressed_gradients.h"
 #include "worker/client/connection.h"
 #include "worker/client/job_setup.h"
@@ -83,7 +84,8 @@ class WireWorker {
   const int worker_;
   const int num_variables_;
   const v1::Encoding encoding_;  // of gradients
-  AlignedBuffer gradient_, values_;
+  net::SharedBuffer gradient_;
+  AlignedBuffer values_;
   std::vector<AlignedBuffer> rooms_;                         // [server] for gradients in 16 bits
   std::unique_ptr<client::CompressedGradients> compressed_;  // null: they travel whole
   uint64_t incarnation_ = 0;

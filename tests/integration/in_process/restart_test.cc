@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/net/direct/shared_buffer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/in_process_cluster.h"
@@ -167,6 +168,27 @@ TEST(ServerRestart, AServerThatDoesNotComeBackIsNamed) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(MessageOf(result.status()),
               AllOf(HasSubstr("ps/1 at host1:2222"), HasSubstr("step 1 of worker/0")));
+}
+
+// The server that is not heard of may use it where it was.
+TEST(ServerRestart, AGradientThatIsGivenUpUnansweredIsWrittenElsewhereFromThenOn) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoVariables(1);
+  toy.step_timeout = std::chrono::milliseconds(300);
+  ToyWorkers workers = StartAll(cluster, toy);
+  net::SharedBuffer gradient(2);
+  const absl::Span<const float> elements = gradient.span();
+  const auto region = [&] { return net::SharedBuffer::RegionOf({&elements, 1}); };
+  const auto first = region();
+  ASSERT_NE(first, nullptr);
+  ASSERT_TRUE(workers[0]->Push(elements).ok());
+  EXPECT_EQ(region(), first);
+  cluster.Kill(1);
+  gradient.data()[0] = 7;
+  EXPECT_EQ(workers[0]->Push(elements).status().code(), absl::StatusCode::kUnavailable);
+  ASSERT_NE(region(), nullptr);
+  EXPECT_NE(region(), first);
+  EXPECT_THAT(gradient.span(), ElementsAre(7, 0));
 }
 
 TEST(ServerRestart, SomeServersWithoutVariablesAndOthersTrainedIsNotPapered) {

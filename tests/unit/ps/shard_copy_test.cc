@@ -1,10 +1,15 @@
 // A shard that is the copy of another, in the middle of an update that takes norms.
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/replicator.h"
 #include "ps/shard.h"
+#include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
 #include "tests/unit/ps/recording_port.h"
 
@@ -197,6 +202,88 @@ TEST_P(StrangeStateTest, IsRefused) {
   EXPECT_THAT(std::string(copy.shard.RestoreCopied(state, std::make_shared<AlignedBuffer>(6)).message()),
               HasSubstr(GetParam().refusal));
   EXPECT_EQ(copy.shard.next_index(), 1);
+}
+
+// What a copy is sent.
+class SentToCopy {
+ public:
+  std::unique_ptr<CopyStream> Dial(CopyStreamHandler& handler) {
+    handler_ = &handler;
+    return std::make_unique<Stream>(*this);
+  }
+  void Hold() {
+    v1::CopyAnswer answer;
+    answer.set_held(last_);
+    answer.set_keeper(1);
+    handler_->OnAnswer(answer);
+  }
+  std::vector<CopyItem>& items() { return items_; }
+
+ private:
+  class Stream final : public CopyStream {
+   public:
+    explicit Stream(SentToCopy& sent) : sent_(sent) {}
+    ~Stream() override { sent_.handler_->OnClosed(absl::CancelledError("closed")); }
+    void Send(uint64_t number, CopyItem item) override {
+      sent_.last_ = number;
+      sent_.items_.push_back(std::move(item));
+    }
+
+   private:
+    SentToCopy& sent_;
+  };
+  CopyStreamHandler* handler_ = nullptr;
+  uint64_t last_ = 0;
+  std::vector<CopyItem> items_;
+};
+
+// The item may be on its way when the push has been answered, and the client writes there again.
+TEST(ShardWithACopy, SendsItACopyOfALoneGradientThatItsClientHas) {
+  SentToCopy sent;
+  test::FakeClock clock;
+  RecordingPort port;
+  Shard shard({.slices = Vectors({{"a", 2}}), .optimizer = Sgd(1)});
+  shard.ConnectTo(&port);
+  Replicator replicator({.part = "ps/0",
+                         .copy = "ps/1 at host:2",
+                         .origin = {},
+                         .dial = [&](CopyStreamHandler& handler) { return sent.Dial(handler); },
+                         .capture =
+                             [&] {
+                               shard.Capture();
+                               replicator.SendState(Replicator::Part::kSequencer, {});
+                               replicator.SendState(Replicator::Part::kMembers, {});
+                             },
+                         .clock = &clock});
+  shard.ReplicateTo(&replicator);
+  replicator.Start();
+  for (int i = 0; i < 2; ++i) {
+    replicator.Step();
+    sent.Hold();
+  }
+  replicator.Step();
+  ASSERT_TRUE(replicator.was_whole());
+
+  std::vector<float> at_client = {6, 8};
+  const Gradient gradient = {
+      .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
+  auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
+  ASSERT_EQ(push->AddChunk(At(0), Lent(at_client, at_client)), absl::OkStatus());
+  std::optional<absl::StatusOr<PushResult>> answer;
+  shard.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) { answer = std::move(result); });
+  shard.Append({shard.next_index(), Apply{.version = 1, .contributors = {gradient}}});
+  shard.Flush();
+  EXPECT_THAT(ToVector(shard.store().current()), ElementsAre(-6, -8));
+
+  at_client = {0, 0};
+  const auto update = std::find_if(sent.items().begin(), sent.items().end(),
+                                   [](const CopyItem& item) { return item.body.has_entry(); });
+  ASSERT_NE(update, sent.items().end());
+  ASSERT_EQ(update->floats.size(), 1u);
+  EXPECT_THAT(update->floats[0]->span(), ElementsAre(6, 8));
+  sent.Hold();
+  EXPECT_TRUE(answer.has_value() && answer->ok());
+  replicator.Stop();
 }
 
 }  // namespace

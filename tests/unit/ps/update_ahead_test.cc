@@ -75,6 +75,12 @@ class Side {
     EXPECT_EQ(push.open->AddChunk(At(begin), Bytes({push.values.begin() + begin, push.values.begin() + end})),
               absl::OkStatus());
   }
+  // The same, which stay in the push's own memory.
+  void LentChunk(Push& push, int64_t begin) {
+    const auto count = static_cast<size_t>(std::min(kChunk, kSize - begin));
+    EXPECT_EQ(push.open->AddChunk(At(begin), Lent({push.values.data() + begin, count}, push.values)),
+              absl::OkStatus());
+  }
   void End(Push& push) {
     shard_.FinishPush(std::move(push.open),
                       [&push](absl::StatusOr<PushResult> result) { push.answer = std::move(result); });
@@ -224,6 +230,39 @@ TEST_P(UpdateAheadTest, IsToTheBitWhatItWouldBeAfterwards) {
     ExpectAllAhead(pushes);
     Afterwards(version, pushes);
   }
+}
+
+TEST_P(UpdateAheadTest, IsTheSameOfGradientsThatStayWhereTheirWorkersHaveThem) {
+  FirstRound(2);
+  for (int64_t version = 2; version <= 5; ++version) {
+    std::vector<Push> pushes = Round(version, 2);
+    ahead_.Begin(pushes[0]);
+    ahead_.Begin(pushes[1]);
+    // One comes another way in the middle, in every other round: then all that came is copied.
+    const int64_t other_way = version % 2 == 0 ? 2 * kChunk : -1;
+    for (int64_t begin = 0; begin < kSize; begin += kChunk) {
+      for (Push& push : pushes) {
+        if (begin == other_way) {
+          ahead_.Chunk(push, begin);
+        } else {
+          ahead_.LentChunk(push, begin);
+        }
+      }
+    }
+    for (Push& push : pushes) ahead_.End(push);
+    ahead_.Decide(ApplyOf(version, pushes));
+    ExpectAllAhead(pushes);
+    Afterwards(version, pushes);
+  }
+}
+
+TEST_P(UpdateAheadTest, OneMadeAfterwardsIsTheSameOfGradientsThatStayWhereTheirWorkersHaveThem) {
+  std::vector<Push> pushes = Round(1, 2);
+  for (Push& push : pushes) {
+    ahead_.Begin(push);
+    for (int64_t begin = 0; begin < kSize; begin += kChunk) ahead_.LentChunk(push, begin);
+  }
+  ExpectMadeAfterwards(1, pushes);
 }
 
 TEST_P(UpdateAheadTest, WhatComesTogetherIsMadeAndSentTogether) {
