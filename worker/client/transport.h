@@ -36,8 +36,8 @@ class FrameStream {
   // Closes, and returns after OnClosed(): no memory that was sent is referred to any more.
   virtual ~FrameStream() = default;
   // Queues a frame; does not block. The payload's memory must stay unchanged until the request is answered or
-  // the stream destroyed; a push's, in a SharedBuffer, until it is answered or the buffer renewed. Any thread.
-  // Frames sent after the end are dropped.
+  // the stream destroyed; a push's, in a SharedBuffer, until it is answered or the buffer renewed. Any
+  // thread. Frames sent after the end are dropped.
   virtual void Send(const v1::ClientHeader& header, net::FloatSpans payload) = 0;
   // Receives in the calling thread, which is spared being woken by another, until `enough`, Nudge() or
   // `deadline`; `enough` is asked between frames. One thread; it holds no lock that the handler takes. False:
