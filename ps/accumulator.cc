@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/received_elements.h"
 
 namespace cairn::ps {
 

@@ -6,12 +6,11 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "common/net/direct/socket.h"
 
 namespace cairn::net {
 namespace {
@@ -25,12 +24,8 @@ constexpr int kCollapse = MADV_COLLAPSE;
 constexpr int kCollapse = 25;  // Linux 6.1; older ones refuse it
 #endif
 
-absl::Status Failed(absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
-
 bool IsLarge(size_t bytes) {
-  return bytes >= 2 * kHugePage;
+  return bytes >= kHugePage;
 }
 
 size_t RoundedUp(size_t bytes) {
@@ -62,11 +57,12 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(size_t bytes, Access others) {
   FileDescriptor memory(memfd_create("cairn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   // Allocated now: a page that cannot be had later would end the process that touches it.
   if (!memory.valid() || fallocate(memory.get(), 0, 0, static_cast<off_t>(size)) != 0) {
-    return Failed("shared memory");
+    return SystemFailure("shared memory");
   }
   CAIRN_ASSIGN_OR_RETURN(SharedMemory mapped, MapAll(std::move(memory), size, Access::kWrite));
   const int seals = others == Access::kRead ? kSeals | F_SEAL_FUTURE_WRITE : kSeals;
-  if (fcntl(mapped.descriptor().get(), F_ADD_SEALS, seals) != 0) return Failed("sealing shared memory");
+  if (fcntl(mapped.descriptor().get(), F_ADD_SEALS, seals) != 0)
+    return SystemFailure("sealing shared memory");
   // Whatever /sys/kernel/mm/transparent_hugepage/shmem_enabled says of those who do not ask. Best effort.
   if (IsLarge(size)) (void)madvise(mapped.data(), size, kCollapse);
   return mapped;
@@ -90,8 +86,9 @@ absl::StatusOr<SharedMemory> SharedMemory::Open(FileDescriptor memory, Access ac
     return absl::InvalidArgumentError("the shared memory is not sealed");
   }
   const auto size = static_cast<size_t>(about.st_size);
-  if (size == 0 || size > most_bytes)
+  if (size == 0 || size != RoundedUp(size) || size > most_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("shared memory of ", size, " bytes"));
+  }
   return MapAll(std::move(memory), size, access);
 }
 
@@ -99,7 +96,7 @@ absl::StatusOr<SharedMemory> SharedMemory::MapAll(FileDescriptor memory, size_t 
   const bool writes = access == Access::kWrite;
   void* const data = Map(size, writes ? PROT_READ | PROT_WRITE : PROT_READ,
                          writes ? MAP_SHARED | MAP_POPULATE : MAP_SHARED, memory.get());
-  if (data == MAP_FAILED) return Failed("mapping shared memory");
+  if (data == MAP_FAILED) return SystemFailure("mapping shared memory");
   return SharedMemory(std::move(memory), static_cast<char*>(data), size);
 }
 

@@ -19,8 +19,8 @@ class SharedMemory {
   static absl::StatusOr<SharedMemory> Create(size_t bytes, Access others);
   // The same without a descriptor, so for this process alone. Aborts when the system has no memory.
   static SharedMemory Alone(size_t bytes);
-  // All of what came from another process. INVALID_ARGUMENT when it is not sealed or has more than so many
-  // bytes.
+  // All of what came from another process. INVALID_ARGUMENT when it is not sealed, or not of whole pages,
+  // at most so many bytes.
   static absl::StatusOr<SharedMemory> Open(FileDescriptor memory, Access access, size_t most_bytes);
 
   ~SharedMemory();
