@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/cores.h"
 #include "common/core/entropy.h"
 #include "common/core/status.h"
 #include "common/net/direct/socket.h"
@@ -22,6 +24,12 @@ namespace {
 // stands still.
 constexpr auto kClientsGreeting = std::chrono::seconds(10);
 constexpr auto kServersGreeting = std::chrono::seconds(5);
+
+// Of this process. The other ends may be on the same processors.
+BusyPollers<>& Pollers() {
+  static BusyPollers<> pollers(UsableCores() / 2);
+  return pollers;
+}
 
 template <typename T>
 absl::Span<char> RoomOf(T& value) {
@@ -44,6 +52,8 @@ DirectStream::DirectStream(FileDescriptor socket, bool server, bool shared, cons
       probe_(DrawRandomBits()),
       holds_(options.holds),
       in_(kReadAhead),
+      caller_waits_(Pollers()),
+      waits_(Pollers()),
       progress_(std::chrono::steady_clock::now()),
       greeted_(!server) {}
 
@@ -249,11 +259,13 @@ absl::Status DirectStream::Wait(bool* receive) {
     if (receiving_ != Receiving::kCaller) {
       receiving_ = unread_ && !resting_ ? Receiving::kThread : Receiving::kNobody;
       if (receiving_ == Receiving::kThread) timeout_ms = 0;
+      if (std::exchange(large_, false)) waits_.Distrust();
     }
     Arm();
   }
   epoll_event events[3];
-  const int ready = epoll_wait(watch_.get(), events, 3, timeout_ms);
+  const int ready = waits_.Wait(
+      timeout_ms, [&](int most_ms) { return epoll_wait(watch_.get(), events, std::size(events), most_ms); });
   if (ready < 0 && errno != EINTR) return SystemFailure("epoll_wait");
 
   uint32_t of_socket = 0;

@@ -39,6 +39,7 @@
 #include "common/core/file_descriptor.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/net/direct/busy_poll.h"
 #include "common/net/direct/mapped_region.h"
 #include "common/net/direct/page_pipe.h"
 #include "common/net/direct/peer_memory.h"
@@ -145,6 +146,10 @@ class DirectStream {
   };
   enum class Blocked { kNot, kBySocket, kByRing };
   enum class Receiving { kNobody, kThread, kCaller };
+  // Payloads up to here go over the socket, with their header: telling of a place costs as much. Messages up
+  // to here, and those whose payload is lent, are sent by their caller, who is spared the way to another
+  // thread.
+  static constexpr size_t kSmallBytes = size_t{16} << 10;
   static constexpr size_t kLeastLentRun = 4096;  // bytes, on average
   static constexpr size_t kMostLentRuns = kMaxPayloadBytes / kLeastLentRun;
   static constexpr size_t kMostRuns = 64;  // of one system call
@@ -236,11 +241,14 @@ class DirectStream {
   size_t payload_got_ = 0;
   uint64_t borrowed_ = 0;  // lent and held messages read, of which the other end has not been told
   bool unread_ = true;     // there may be more to receive than the socket says
+  BusyPoll<> caller_waits_;
+  bool large_ = false;                  // something of more than kSmallBytes has come since the last wait
   std::vector<FileDescriptor> passed_;  // for the next kRegions
   bool passed_all_ = true;              // none was lost on the way, so that each is of its kRegion
   std::map<uint64_t, std::shared_ptr<const MappedRegion>> regions_;  // [number], the other end's
 
   // The stream's thread's.
+  BusyPoll<> waits_;
   std::chrono::steady_clock::time_point progress_;  // when something of ours was last taken
 
   std::atomic<bool> ended_{false};

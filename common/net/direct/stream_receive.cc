@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,8 +63,10 @@ absl::StatusOr<bool> DirectStream::AwaitReadable(std::chrono::steady_clock::time
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   const auto most = std::chrono::milliseconds(std::chrono::hours(1));  // then `enough` is asked again
   pollfd ready[2] = {{socket_.get(), POLLIN, 0}, {nudge_.get(), POLLIN, 0}};
+  if (std::exchange(large_, false)) caller_waits_.Distrust();
   const int found =
-      poll(ready, 2, static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), most).count()));
+      caller_waits_.Wait(static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), most).count()),
+                         [&](int most_ms) { return poll(ready, std::size(ready), most_ms); });
   if (found < 0 && errno != EINTR) return SystemFailure("poll");
   uint64_t nudges;
   if (ready[1].revents != 0) (void)!read(nudge_.get(), &nudges, sizeof nudges);
@@ -167,6 +170,7 @@ absl::Status DirectStream::Receive() {
       }
     }
     CAIRN_RETURN_IF_ERROR(Deliver(prologue, front));
+    large_ = large_ || prologue.payload_bytes > kSmallBytes;
     payload_got_ = 0;
     in_begin_ += needed;
     ++messages;

@@ -17,9 +17,6 @@
 namespace cairn::net {
 namespace {
 
-// Payloads up to here go over the socket, with their header: telling of a place costs as much. Messages up to
-// here, and those whose payload is lent, are sent by their caller, who is spared the way to another thread.
-constexpr size_t kSmallBytes = size_t{16} << 10;
 // Payloads from here on are lent, if their runs are not too small: telling where one lies, and reading it,
 // costs what copying some hundred bytes does.
 constexpr size_t kLeastLent = size_t{32} << 10;

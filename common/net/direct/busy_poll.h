@@ -1,0 +1,102 @@
+// Waits for a message without sleeping where that pays: in an exchange of small messages an answer takes some
+// microseconds, and waking who sleeps takes several times as long, most of all in a virtual machine.
+//
+// Who computes between messages, or receives large ones, sleeps as ever: a processor less would cost more
+// than is won. So the last waits must have been short; nobody else may want the processor; and of those who
+// are in such exchanges at one time all stay awake or none does, since those that are asleep would have to be
+// woken on processors that the others keep.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+namespace cairn::net {
+
+// How many are in such exchanges. Thread-safe.
+template <typename Clock = std::chrono::steady_clock>
+class BusyPollers {
+ public:
+  // After more than `most` at one time none stays awake for so long.
+  static constexpr std::chrono::milliseconds kCrowded{100};
+
+  explicit BusyPollers(int most) : most_(most) {}
+
+  void Add(int more) { count_ += more; }
+  bool MayStayAwake() {
+    const auto now = Clock::now();
+    if (count_ > most_) crowded_until_ = now + kCrowded;
+    return now >= crowded_until_.load();
+  }
+
+ private:
+  const int most_;
+  std::atomic<int> count_{0};
+  std::atomic<typename Clock::time_point> crowded_until_{};
+};
+
+// One thread at a time.
+template <typename Clock = std::chrono::steady_clock>
+class BusyPoll {
+ public:
+  // So many short waits in a row first.
+  static constexpr int kTrusted = 2;
+  // A wait is short if it is over by then, asleep or not, and soon after the last.
+  static constexpr std::chrono::microseconds kShort{100};
+  // How long it is worth while to stay awake.
+  static constexpr std::chrono::microseconds kAwake{50};
+  // What asking once takes at most, if nobody else wants the processor.
+  static constexpr std::chrono::microseconds kAlone{4};
+
+  // `pollers` outlives it.
+  explicit BusyPoll(BusyPollers<Clock>& pollers) : pollers_(pollers) {}
+  ~BusyPoll() { Set(0); }
+  BusyPoll(const BusyPoll&) = delete;
+  BusyPoll& operator=(const BusyPoll&) = delete;
+
+  // What `poll(timeout_ms)`, as poll(2), returns: asked with 0 for as long as this stays awake, and then with
+  // `timeout_ms`.
+  template <typename Poll>
+  int Wait(int timeout_ms, Poll poll) {
+    if (timeout_ms == 0) return poll(0);
+    const auto begin = Clock::now();
+    if (begin - end_ > kShort) Set(0);
+    int ready = 0;
+    if (short_waits_ == kTrusted) ready = pollers_.MayStayAwake() ? StayAwake(begin, poll) : poll(1);
+    if (ready == 0) {
+      Set(std::min(short_waits_, kTrusted - 1));  // who sleeps long keeps nobody from staying awake
+      ready = poll(timeout_ms);
+    }
+    end_ = Clock::now();
+    Set(end_ - begin < kShort ? std::min(short_waits_ + 1, kTrusted) : 0);
+    return ready;
+  }
+
+  // The short waits so far do not count: they were for parts of something large.
+  void Distrust() { Set(0); }
+
+ private:
+  template <typename Poll>
+  static int StayAwake(typename Clock::time_point begin, Poll poll) {
+    for (auto before = begin, now = begin; now - before < kAlone && now - begin < kAwake;) {
+      if (const int ready = poll(0); ready != 0) return ready;
+      sched_yield();
+      before = std::exchange(now, Clock::now());
+    }
+    return 0;
+  }
+
+  void Set(int short_waits) {
+    const int was = std::exchange(short_waits_, short_waits);
+    if ((was == kTrusted) != (short_waits == kTrusted)) pollers_.Add(was == kTrusted ? -1 : 1);
+  }
+
+  BusyPollers<Clock>& pollers_;
+  int short_waits_ = 0;
+  typename Clock::time_point end_{};  // of the last
+};
+
+}  // namespace cairn::net

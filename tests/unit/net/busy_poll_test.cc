@@ -1,0 +1,146 @@
+#include "common/net/direct/busy_poll.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+namespace cairn::net {
+namespace {
+
+using std::chrono::microseconds;
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+struct FakeClock {
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<FakeClock>;
+  static constexpr bool is_steady = true;
+  static time_point now() { return now_; }
+  static inline time_point now_{duration(std::chrono::hours(1))};
+};
+using Poll = BusyPoll<FakeClock>;
+
+constexpr int kTimeoutMs = 5000;
+constexpr microseconds kAsking{1};
+
+// Waits for something that comes after `delay`. What it was asked with.
+std::vector<int> WaitFor(Poll& waits, microseconds delay, microseconds asking = kAsking) {
+  std::vector<int> asked;
+  const auto comes = FakeClock::now() + delay;
+  const int ready = waits.Wait(kTimeoutMs, [&](int timeout_ms) {
+    asked.push_back(timeout_ms);
+    const auto until = FakeClock::now() + (timeout_ms == 0 ? asking : std::chrono::milliseconds(timeout_ms));
+    FakeClock::now_ = std::min(until, std::max(FakeClock::now(), comes));
+    if (timeout_ms == 0) FakeClock::now_ = until;
+    return FakeClock::now() >= comes ? 1 : 0;
+  });
+  EXPECT_EQ(ready, 1);
+  return asked;
+}
+
+void BecomeTrusted(Poll& waits) {
+  for (int i = 0; i < Poll::kTrusted; ++i)
+    EXPECT_THAT(WaitFor(waits, microseconds(60)), ElementsAre(kTimeoutMs));
+}
+
+TEST(BusyPoll, WhoHasWaitedShortlyStaysAwake) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll waits(pollers);
+  BecomeTrusted(waits);
+  const std::vector<int> asked = WaitFor(waits, microseconds(10));
+  EXPECT_EQ(asked.size(), 10u);
+  EXPECT_THAT(asked, Each(0));
+}
+
+TEST(BusyPoll, WhatDoesNotComeSoonIsSleptFor) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll waits(pollers);
+  BecomeTrusted(waits);
+  const auto begin = FakeClock::now();
+  const std::vector<int> asked = WaitFor(waits, std::chrono::seconds(3));
+  EXPECT_EQ(FakeClock::now() - begin, std::chrono::seconds(3));
+  EXPECT_EQ(asked.back(), kTimeoutMs);
+  EXPECT_EQ(asked.size(), Poll::kAwake / kAsking + 1u);
+  EXPECT_THAT(WaitFor(waits, microseconds(10)), ElementsAre(kTimeoutMs)) << "not again at once";
+}
+
+TEST(BusyPoll, WhoComputesBetweenWaitsSleeps) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll waits(pollers);
+  for (int i = 0; i < 10; ++i) {
+    FakeClock::now_ += std::chrono::milliseconds(1);
+    EXPECT_THAT(WaitFor(waits, microseconds(10)), ElementsAre(kTimeoutMs));
+  }
+}
+
+TEST(BusyPoll, WhoReceivesSomethingLargeSleeps) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll waits(pollers);
+  BecomeTrusted(waits);
+  waits.Distrust();
+  EXPECT_THAT(WaitFor(waits, microseconds(10)), ElementsAre(kTimeoutMs));
+}
+
+TEST(BusyPoll, AProcessorThatOthersWantIsLeftToThem) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll waits(pollers);
+  BecomeTrusted(waits);
+  EXPECT_THAT(WaitFor(waits, microseconds(30), /*asking=*/microseconds(20)), ElementsAre(0, kTimeoutMs));
+}
+
+TEST(BusyPoll, OfMoreThanThereIsRoomForNoneStaysAwake) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll one(pollers);
+  BecomeTrusted(one);
+  {
+    Poll other(pollers);
+    BecomeTrusted(other);
+    EXPECT_THAT(WaitFor(other, microseconds(10)), ElementsAre(1)) << "asleep";
+  }
+  Poll third(pollers);
+  BecomeTrusted(third);
+  EXPECT_THAT(WaitFor(third, microseconds(10)), ElementsAre(1)) << "nor soon after";
+}
+
+TEST(BusyPoll, OneAloneStaysAwakeAgainAfterAWhile) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll one(pollers);
+  BecomeTrusted(one);
+  {
+    Poll other(pollers);
+    BecomeTrusted(other);
+    WaitFor(other, microseconds(10));
+  }
+  FakeClock::now_ += BusyPollers<FakeClock>::kCrowded;
+  BecomeTrusted(one);
+  EXPECT_THAT(WaitFor(one, microseconds(10)), Each(0));
+}
+
+TEST(BusyPoll, WhoSleepsLongKeepsNobodyFromStayingAwake) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll one(pollers), other(pollers);
+  BecomeTrusted(one);
+  one.Wait(kTimeoutMs, [&](int timeout_ms) {
+    FakeClock::now_ += timeout_ms == 0 ? kAsking : std::chrono::milliseconds(timeout_ms);
+    if (timeout_ms != kTimeoutMs) return 0;
+    BecomeTrusted(other);
+    EXPECT_THAT(WaitFor(other, microseconds(10)), Each(0));
+    return 1;
+  });
+}
+
+TEST(BusyPoll, WithoutTimeItAsksOnce) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll waits(pollers);
+  BecomeTrusted(waits);
+  std::vector<int> asked;
+  EXPECT_EQ(waits.Wait(0, [&](int timeout_ms) { return asked.push_back(timeout_ms), 0; }), 0);
+  EXPECT_THAT(asked, ElementsAre(0));
+}
+
+}  // namespace
+}  // namespace cairn::net
