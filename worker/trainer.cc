@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/entropy.h"
 #include "common/core/log.h"
@@ -48,7 +47,7 @@ Trainer::Trainer(const Parts& parts)
     : parts_(parts),
       run_id_(DrawRunId()),
       loader_(*parts.data.train, parts.sampler, /*depth=*/2, parts.trace),
-      gradients_(parts.model.num_parameters(), /*shared=*/!absl::StrContains(parts.device, "/gpu")),
+      gradients_(parts.model.num_parameters(), /*shared=*/!parts.replica.pins()),
       metrics_(parts.metrics) {
   if (chief() && parts_.options.validation && parts_.data.validation != nullptr) {
     evaluator_ = std::make_unique<Evaluator>(*parts_.data.validation, parts_.replica, parts_.metrics);

@@ -68,8 +68,8 @@ class TwoDevices : public testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(, TwoDevices, testing::Values("cuda_on_cpu", "two_gpus"),
-                         [](const testing::TestParamInfo<const char*>& info) {
-                           return std::string(info.param);
+                         [](const testing::TestParamInfo<const char*>& kind) {
+                           return std::string(kind.param);
                          });
 
 TEST_P(TwoDevices, SumsOfWholeNumbersAreExact) {

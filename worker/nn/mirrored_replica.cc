@@ -98,6 +98,8 @@ class MirroredReplica final : public Replica {
     return status;
   }
 
+  bool pins() const override { return mirrors_[0].replica->pins(); }
+
   void Unpin() override {
     for (Mirror& mirror : mirrors_) {
       mirror.thread->Run([&] { mirror.replica->Unpin(); });

@@ -185,14 +185,17 @@ std::vector<std::pair<Crossing, int64_t>> Pipeline::ArrivalsOf(int64_t examples)
   return arrivals;
 }
 
-// For the first device with memory of its own; it is the same memory for all that copy from it.
-absl::Status Pipeline::Pin(absl::Span<const float> host) {
+DeviceThread* Pipeline::PinningThread() const {
   const auto thread = std::find_if(threads_.begin(), threads_.end(), [](const DeviceThread* candidate) {
     return !candidate->device().host_memory_is_device_memory();
   });
+  return thread == threads_.end() ? nullptr : *thread;
+}
+
+absl::Status Pipeline::Pin(absl::Span<const float> host) {
   absl::Status status;
-  if (thread == threads_.end()) return status;
-  pinned_by_ = *thread;
+  pinned_by_ = PinningThread();
+  if (pinned_by_ == nullptr) return status;
   pinned_by_->Run([&] {
     auto pinned = pinned_by_->device().Pin(host.data(), static_cast<int64_t>(host.size() * sizeof(float)));
     status = pinned.status();

@@ -81,6 +81,7 @@ class Pipeline {
   // Of Replica.
   absl::Status Pin(absl::Span<const float> host);
   void Unpin();
+  bool pins() const { return PinningThread() != nullptr; }
 
  private:
   // What a batch size needs.
@@ -88,6 +89,10 @@ class Pipeline {
     PipelineCells cells;
     PipelineSchedule training, evaluation;
   };
+
+  // Of the first device with memory of its own; it is the same memory for all that copy from it. Null when
+  // none has.
+  DeviceThread* PinningThread() const;
   // What the others are heard by.
   struct Running {
     PipelineSchedule* schedule;

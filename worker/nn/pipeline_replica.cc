@@ -33,6 +33,7 @@ class PipelineReplica final : public Replica {
   }
 
   absl::Status Pin(absl::Span<const float> host) override { return pipeline_->Pin(host); }
+  bool pins() const override { return pipeline_->pins(); }
   void Unpin() override { pipeline_->Unpin(); }
 
  private:

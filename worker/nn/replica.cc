@@ -118,6 +118,8 @@ class DeviceReplica final : public Replica {
     return absl::OkStatus();
   }
 
+  bool pins() const override { return !device_.host_memory_is_device_memory(); }
+
   void Unpin() override {
     static_cast<void>(device_.Synchronize());  // whoever wants to know has asked
     for (auto& [examples, prepared] : prepared_) {

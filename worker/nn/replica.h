@@ -63,6 +63,8 @@ class Replica {
   virtual absl::Status Pin(absl::Span<const float> host) = 0;
   // Of all of it. Waits until nothing is copied any more.
   virtual void Unpin() = 0;
+  // Whether Pin() does anything, so that what it was given must keep its pages.
+  virtual bool pins() const = 0;
 
   // Loss and outputs without gradients.
   virtual absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters,

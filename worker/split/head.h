@@ -68,6 +68,7 @@ class Head final : public nn::Replica {
   absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters,
                                            const nn::BatchView& batch) override;
   absl::Status Pin(absl::Span<const float> host) override { return pipeline_->Pin(host); }
+  bool pins() const override { return pipeline_->pins(); }
   void Unpin() override { pipeline_->Unpin(); }
 
  private:

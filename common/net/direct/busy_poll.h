@@ -16,7 +16,7 @@
 
 namespace cairn::net {
 
-// How many are in such exchanges. Thread-safe.
+// How many would stay awake at one time. Thread-safe.
 template <typename Clock = std::chrono::steady_clock>
 class BusyPollers {
  public:
@@ -25,12 +25,13 @@ class BusyPollers {
 
   explicit BusyPollers(int most) : most_(most) {}
 
-  void Add(int more) { count_ += more; }
-  bool MayStayAwake() {
+  // One more, until Leave(). Whether it may stay awake.
+  bool Enter() {
     const auto now = Clock::now();
-    if (count_ > most_) crowded_until_ = now + kCrowded;
+    if (++count_ > most_) crowded_until_ = now + kCrowded;
     return now >= crowded_until_.load();
   }
+  void Leave() { --count_; }
 
  private:
   const int most_;
@@ -53,9 +54,6 @@ class BusyPoll {
 
   // `pollers` outlives it.
   explicit BusyPoll(BusyPollers<Clock>& pollers) : pollers_(pollers) {}
-  ~BusyPoll() { Set(0); }
-  BusyPoll(const BusyPoll&) = delete;
-  BusyPoll& operator=(const BusyPoll&) = delete;
 
   // What `poll(timeout_ms)`, as poll(2), returns: asked with 0 for as long as this stays awake, and then with
   // `timeout_ms`.
@@ -63,20 +61,20 @@ class BusyPoll {
   int Wait(int timeout_ms, Poll poll) {
     if (timeout_ms == 0) return poll(0);
     const auto begin = Clock::now();
-    if (begin - end_ > kShort) Set(0);
+    if (begin - end_ > kShort) short_waits_ = 0;
     int ready = 0;
-    if (short_waits_ == kTrusted) ready = pollers_.MayStayAwake() ? StayAwake(begin, poll) : poll(1);
-    if (ready == 0) {
-      Set(std::min(short_waits_, kTrusted - 1));  // who sleeps long keeps nobody from staying awake
-      ready = poll(timeout_ms);
+    if (short_waits_ == kTrusted) {
+      if (pollers_.Enter()) ready = StayAwake(begin, poll);
+      pollers_.Leave();  // who sleeps keeps nobody from staying awake
     }
+    if (ready == 0) ready = poll(timeout_ms);
     end_ = Clock::now();
-    Set(end_ - begin < kShort ? std::min(short_waits_ + 1, kTrusted) : 0);
+    short_waits_ = end_ - begin < kShort ? std::min(short_waits_ + 1, kTrusted) : 0;
     return ready;
   }
 
   // The short waits so far do not count: they were for parts of something large.
-  void Distrust() { Set(0); }
+  void Distrust() { short_waits_ = 0; }
 
  private:
   template <typename Poll>
@@ -87,11 +85,6 @@ class BusyPoll {
       before = std::exchange(now, Clock::now());
     }
     return 0;
-  }
-
-  void Set(int short_waits) {
-    const int was = std::exchange(short_waits_, short_waits);
-    if ((was == kTrusted) != (short_waits == kTrusted)) pollers_.Add(was == kTrusted ? -1 : 1);
   }
 
   BusyPollers<Clock>& pollers_;

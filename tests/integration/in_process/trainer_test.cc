@@ -55,6 +55,7 @@ class WatchedReplica final : public nn::Replica {
   void DropForward() override { replica_.DropForward(); }
   absl::Span<float> device_gradients() override { return absl::MakeSpan(device_gradients_); }
   absl::Status Pin(absl::Span<const float> host) override { return replica_.Pin(host); }
+  bool pins() const override { return replica_.pins(); }
   void Unpin() override { replica_.Unpin(); }
   absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters,
                                            const nn::BatchView& batch) override {

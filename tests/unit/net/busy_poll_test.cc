@@ -44,7 +44,7 @@ std::vector<int> WaitFor(Poll& waits, microseconds delay, microseconds asking = 
 
 void BecomeTrusted(Poll& waits) {
   for (int i = 0; i < Poll::kTrusted; ++i)
-    EXPECT_THAT(WaitFor(waits, microseconds(60)), ElementsAre(kTimeoutMs));
+    EXPECT_THAT(WaitFor(waits, microseconds(20)), ElementsAre(kTimeoutMs));
 }
 
 TEST(BusyPoll, WhoHasWaitedShortlyStaysAwake) {
@@ -92,29 +92,29 @@ TEST(BusyPoll, AProcessorThatOthersWantIsLeftToThem) {
   EXPECT_THAT(WaitFor(waits, microseconds(30), /*asking=*/microseconds(20)), ElementsAre(0, kTimeoutMs));
 }
 
+// Both wait, for some microseconds.
+void WaitTogether(Poll& one, Poll& other) {
+  one.Wait(kTimeoutMs, [&](int) {
+    EXPECT_THAT(WaitFor(other, microseconds(10)), ElementsAre(kTimeoutMs)) << "asleep";
+    return 1;
+  });
+}
+
 TEST(BusyPoll, OfMoreThanThereIsRoomForNoneStaysAwake) {
   BusyPollers<FakeClock> pollers(1);
-  Poll one(pollers);
+  Poll one(pollers), other(pollers);
   BecomeTrusted(one);
-  {
-    Poll other(pollers);
-    BecomeTrusted(other);
-    EXPECT_THAT(WaitFor(other, microseconds(10)), ElementsAre(1)) << "asleep";
-  }
-  Poll third(pollers);
-  BecomeTrusted(third);
-  EXPECT_THAT(WaitFor(third, microseconds(10)), ElementsAre(1)) << "nor soon after";
+  BecomeTrusted(other);
+  WaitTogether(one, other);
+  EXPECT_THAT(WaitFor(one, microseconds(10)), ElementsAre(kTimeoutMs)) << "nor soon after";
 }
 
 TEST(BusyPoll, OneAloneStaysAwakeAgainAfterAWhile) {
   BusyPollers<FakeClock> pollers(1);
-  Poll one(pollers);
+  Poll one(pollers), other(pollers);
   BecomeTrusted(one);
-  {
-    Poll other(pollers);
-    BecomeTrusted(other);
-    WaitFor(other, microseconds(10));
-  }
+  BecomeTrusted(other);
+  WaitTogether(one, other);
   FakeClock::now_ += BusyPollers<FakeClock>::kCrowded;
   BecomeTrusted(one);
   EXPECT_THAT(WaitFor(one, microseconds(10)), Each(0));

@@ -100,6 +100,7 @@ class PeerCompute : public testing::Test {
                return std::make_unique<NamedFarDevice>(absl::StrCat("/gpu:", options.index));
              },
          .make_cpu = &kernels::CreateCpuDevice,
+         .group_gpus = nullptr,
          .peer_gpu = [this](int index) -> absl::StatusOr<std::unique_ptr<kernels::PeerDevice>> {
            asked_.push_back(index);
            if (!fault_.ok()) return fault_;
