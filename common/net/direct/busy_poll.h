@@ -1,10 +1,9 @@
 // Waits for a message without sleeping where that pays: in an exchange of small messages an answer takes some
 // microseconds, and waking who sleeps takes several times as long, most of all in a virtual machine.
 //
-// Who computes between messages, or receives large ones, sleeps as ever: a processor less would cost more
-// than is won. So the last waits must have been short; nobody else may want the processor; and of those who
-// are in such exchanges at one time all stay awake or none does, since those that are asleep would have to be
-// woken on processors that the others keep.
+// Elsewhere a processor less would cost more than is won. So the last waits must have been short; nobody else
+// may want the processor; and of those who wait at one time all stay awake or none does, since those that are
+// asleep would have to be woken on processors that the others keep.
 #pragma once
 
 #include <sched.h>
@@ -45,15 +44,20 @@ class BusyPoll {
  public:
   // So many short waits in a row first.
   static constexpr int kTrusted = 2;
-  // A wait is short if it is over by then, asleep or not, and soon after the last.
-  static constexpr std::chrono::microseconds kShort{100};
-  // How long it is worth while to stay awake.
-  static constexpr std::chrono::microseconds kAwake{50};
   // What asking once takes at most, if nobody else wants the processor.
   static constexpr std::chrono::microseconds kAlone{4};
 
+  struct Options {
+    // A wait is short if it is over by then, asleep or not.
+    std::chrono::microseconds short_wait{100};
+    // How long it is worth while to stay awake.
+    std::chrono::microseconds awake{50};
+    // What was done between two waits, if it took longer than a short one, and what Distrust() is told of,
+    // make one begin anew: for who has to do with many others.
+    bool exchanges_alone = true;
+  };
   // `pollers` outlives it.
-  explicit BusyPoll(BusyPollers<Clock>& pollers) : pollers_(pollers) {}
+  BusyPoll(BusyPollers<Clock>& pollers, const Options& options) : pollers_(pollers), options_(options) {}
 
   // What `poll(timeout_ms)`, as poll(2), returns: asked with 0 for as long as this stays awake, and then with
   // `timeout_ms`.
@@ -61,7 +65,7 @@ class BusyPoll {
   int Wait(int timeout_ms, Poll poll) {
     if (timeout_ms == 0) return poll(0);
     const auto begin = Clock::now();
-    if (begin - end_ > kShort) short_waits_ = 0;
+    if (begin - end_ > options_.short_wait) Distrust();
     int ready = 0;
     if (short_waits_ == kTrusted) {
       if (pollers_.Enter()) ready = StayAwake(begin, poll);
@@ -69,17 +73,19 @@ class BusyPoll {
     }
     if (ready == 0) ready = poll(timeout_ms);
     end_ = Clock::now();
-    short_waits_ = end_ - begin < kShort ? std::min(short_waits_ + 1, kTrusted) : 0;
+    short_waits_ = end_ - begin < options_.short_wait ? std::min(short_waits_ + 1, kTrusted) : 0;
     return ready;
   }
 
   // The short waits so far do not count: they were for parts of something large.
-  void Distrust() { short_waits_ = 0; }
+  void Distrust() {
+    if (options_.exchanges_alone) short_waits_ = 0;
+  }
 
  private:
   template <typename Poll>
-  static int StayAwake(typename Clock::time_point begin, Poll poll) {
-    for (auto before = begin, now = begin; now - before < kAlone && now - begin < kAwake;) {
+  int StayAwake(typename Clock::time_point begin, Poll poll) const {
+    for (auto before = begin, now = begin; now - before < kAlone && now - begin < options_.awake;) {
       if (const int ready = poll(0); ready != 0) return ready;
       sched_yield();
       before = std::exchange(now, Clock::now());
@@ -88,6 +94,7 @@ class BusyPoll {
   }
 
   BusyPollers<Clock>& pollers_;
+  const Options options_;
   int short_waits_ = 0;
   typename Clock::time_point end_{};  // of the last
 };

@@ -31,6 +31,12 @@ BusyPollers<>& Pollers() {
   return pollers;
 }
 
+// Who has called has nothing else to do, and a training step waits for it: also where it has computed before
+// and waits for large values, whose last piece is mostly there soon.
+constexpr BusyPoll<>::Options kCallerWaits = {.short_wait = std::chrono::microseconds(200),
+                                              .awake = std::chrono::microseconds(200),
+                                              .exchanges_alone = false};
+
 template <typename T>
 absl::Span<char> RoomOf(T& value) {
   return {reinterpret_cast<char*>(&value), sizeof value};
@@ -52,8 +58,8 @@ DirectStream::DirectStream(FileDescriptor socket, bool server, bool shared, cons
       probe_(DrawRandomBits()),
       holds_(options.holds),
       in_(kReadAhead),
-      caller_waits_(Pollers()),
-      waits_(Pollers()),
+      caller_waits_(Pollers(), kCallerWaits),
+      waits_(Pollers(), {}),
       progress_(std::chrono::steady_clock::now()),
       greeted_(!server) {}
 

@@ -242,7 +242,7 @@ class DirectStream {
   uint64_t borrowed_ = 0;  // lent and held messages read, of which the other end has not been told
   bool unread_ = true;     // there may be more to receive than the socket says
   BusyPoll<> caller_waits_;
-  bool large_ = false;                  // something of more than kSmallBytes has come since the last wait
+  bool large_ = false;  // something of more than kSmallBytes has come since the thread's last wait
   std::vector<FileDescriptor> passed_;  // for the next kRegions
   bool passed_all_ = true;              // none was lost on the way, so that each is of its kRegion
   std::map<uint64_t, std::shared_ptr<const MappedRegion>> regions_;  // [number], the other end's

@@ -63,7 +63,6 @@ absl::StatusOr<bool> DirectStream::AwaitReadable(std::chrono::steady_clock::time
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   const auto most = std::chrono::milliseconds(std::chrono::hours(1));  // then `enough` is asked again
   pollfd ready[2] = {{socket_.get(), POLLIN, 0}, {nudge_.get(), POLLIN, 0}};
-  if (std::exchange(large_, false)) caller_waits_.Distrust();
   const int found =
       caller_waits_.Wait(static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), most).count()),
                          [&](int most_ms) { return poll(ready, std::size(ready), most_ms); });

@@ -23,6 +23,7 @@ struct FakeClock {
   static inline time_point now_{duration(std::chrono::hours(1))};
 };
 using Poll = BusyPoll<FakeClock>;
+constexpr Poll::Options kInExchanges;
 
 constexpr int kTimeoutMs = 5000;
 constexpr microseconds kAsking{1};
@@ -49,7 +50,7 @@ void BecomeTrusted(Poll& waits) {
 
 TEST(BusyPoll, WhoHasWaitedShortlyStaysAwake) {
   BusyPollers<FakeClock> pollers(1);
-  Poll waits(pollers);
+  Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
   const std::vector<int> asked = WaitFor(waits, microseconds(10));
   EXPECT_EQ(asked.size(), 10u);
@@ -58,19 +59,19 @@ TEST(BusyPoll, WhoHasWaitedShortlyStaysAwake) {
 
 TEST(BusyPoll, WhatDoesNotComeSoonIsSleptFor) {
   BusyPollers<FakeClock> pollers(1);
-  Poll waits(pollers);
+  Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
   const auto begin = FakeClock::now();
   const std::vector<int> asked = WaitFor(waits, std::chrono::seconds(3));
   EXPECT_EQ(FakeClock::now() - begin, std::chrono::seconds(3));
   EXPECT_EQ(asked.back(), kTimeoutMs);
-  EXPECT_EQ(asked.size(), Poll::kAwake / kAsking + 1u);
+  EXPECT_EQ(asked.size(), kInExchanges.awake / kAsking + 1u);
   EXPECT_THAT(WaitFor(waits, microseconds(10)), ElementsAre(kTimeoutMs)) << "not again at once";
 }
 
 TEST(BusyPoll, WhoComputesBetweenWaitsSleeps) {
   BusyPollers<FakeClock> pollers(1);
-  Poll waits(pollers);
+  Poll waits(pollers, kInExchanges);
   for (int i = 0; i < 10; ++i) {
     FakeClock::now_ += std::chrono::milliseconds(1);
     EXPECT_THAT(WaitFor(waits, microseconds(10)), ElementsAre(kTimeoutMs));
@@ -79,15 +80,24 @@ TEST(BusyPoll, WhoComputesBetweenWaitsSleeps) {
 
 TEST(BusyPoll, WhoReceivesSomethingLargeSleeps) {
   BusyPollers<FakeClock> pollers(1);
-  Poll waits(pollers);
+  Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
   waits.Distrust();
   EXPECT_THAT(WaitFor(waits, microseconds(10)), ElementsAre(kTimeoutMs));
 }
 
+TEST(BusyPoll, WhoHasNothingElseToDoStaysAwakeAllTheSame) {
+  BusyPollers<FakeClock> pollers(1);
+  Poll waits(pollers, {.exchanges_alone = false});
+  BecomeTrusted(waits);
+  waits.Distrust();
+  FakeClock::now_ += std::chrono::milliseconds(1);
+  EXPECT_THAT(WaitFor(waits, microseconds(10)), Each(0));
+}
+
 TEST(BusyPoll, AProcessorThatOthersWantIsLeftToThem) {
   BusyPollers<FakeClock> pollers(1);
-  Poll waits(pollers);
+  Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
   EXPECT_THAT(WaitFor(waits, microseconds(30), /*asking=*/microseconds(20)), ElementsAre(0, kTimeoutMs));
 }
@@ -102,7 +112,7 @@ void WaitTogether(Poll& one, Poll& other) {
 
 TEST(BusyPoll, OfMoreThanThereIsRoomForNoneStaysAwake) {
   BusyPollers<FakeClock> pollers(1);
-  Poll one(pollers), other(pollers);
+  Poll one(pollers, kInExchanges), other(pollers, kInExchanges);
   BecomeTrusted(one);
   BecomeTrusted(other);
   WaitTogether(one, other);
@@ -111,7 +121,7 @@ TEST(BusyPoll, OfMoreThanThereIsRoomForNoneStaysAwake) {
 
 TEST(BusyPoll, OneAloneStaysAwakeAgainAfterAWhile) {
   BusyPollers<FakeClock> pollers(1);
-  Poll one(pollers), other(pollers);
+  Poll one(pollers, kInExchanges), other(pollers, kInExchanges);
   BecomeTrusted(one);
   BecomeTrusted(other);
   WaitTogether(one, other);
@@ -122,7 +132,7 @@ TEST(BusyPoll, OneAloneStaysAwakeAgainAfterAWhile) {
 
 TEST(BusyPoll, WhoSleepsLongKeepsNobodyFromStayingAwake) {
   BusyPollers<FakeClock> pollers(1);
-  Poll one(pollers), other(pollers);
+  Poll one(pollers, kInExchanges), other(pollers, kInExchanges);
   BecomeTrusted(one);
   one.Wait(kTimeoutMs, [&](int timeout_ms) {
     FakeClock::now_ += timeout_ms == 0 ? kAsking : std::chrono::milliseconds(timeout_ms);
@@ -135,7 +145,7 @@ TEST(BusyPoll, WhoSleepsLongKeepsNobodyFromStayingAwake) {
 
 TEST(BusyPoll, WithoutTimeItAsksOnce) {
   BusyPollers<FakeClock> pollers(1);
-  Poll waits(pollers);
+  Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
   std::vector<int> asked;
   EXPECT_EQ(waits.Wait(0, [&](int timeout_ms) { return asked.push_back(timeout_ms), 0; }), 0);
