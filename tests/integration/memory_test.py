@@ -45,12 +45,13 @@ class MemoryLimitTest(IntegrationTest):
 
 class StandingStillTest(IntegrationTest):
 
-    STEPS = 300  # so many that they are not over before the task is stopped, however late that is
+    STEPS = 600  # so many that they are not over before the task is stopped, however late that is
 
     def train_with_a_stop(self, stopped, watched, *flags):
         """A training in whose middle the task `stopped` stands still. Returns its summary."""
         tasks = Cluster(self, ps=2, workers=2).start_all("--model", CNN, f"--train_steps={self.STEPS}",
                                                          "--display_every=1", "--summary=summary.json", *flags)
+        self.assert_says(tasks["worker/1"], "joined the job")  # it has read its data
         self.assert_says(tasks["worker/0"], "^ 5/")
         os.kill(tasks[stopped].pid, signal.SIGSTOP)
         before = {name: resident_bytes(tasks[name]) for name in watched}
