@@ -75,7 +75,7 @@ count_tests() {
   if [[ $bad -gt 0 ]]; then failures+=("$stage: $bad of $tests tests"); fi
 }
 
-# Tests that wait more than they compute, labelled so, run beside the others, one at a time.
+# Tests that wait more than they compute, labelled so, run beside the others, one at a time; what they say comes after.
 run_tests() {
   local stage=$1
   say "$stage: testing"
@@ -84,9 +84,10 @@ run_tests() {
     count_tests "$stage" junit
     return
   fi
-  run_ctest "$stage" junit_waits -L waits &
+  run_ctest "$stage" junit_waits -L waits >build/release_waits.log 2>&1 &
   run_ctest "$stage" junit -LE waits -j "$(nproc)"
   wait $!
+  cat build/release_waits.log
   count_tests "$stage" junit
   count_tests "$stage" junit_waits
 }

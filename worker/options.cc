@@ -6,12 +6,10 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/flags.h"
-#include "common/core/status.h"
 #include "common/net/direct/transport.h"
 #include "worker/device_flags.h"
 

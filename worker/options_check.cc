@@ -1,6 +1,4 @@
 // TrainOptions: which of them go together.
-#include <cstdint>
-
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -102,43 +103,42 @@ TEST(BusyPoll, AProcessorThatOthersWantIsLeftToThem) {
   EXPECT_THAT(WaitFor(waits, microseconds(30), /*asking=*/microseconds(20)), ElementsAre(0, kTimeoutMs));
 }
 
-// Both wait, for some microseconds.
-void WaitTogether(Poll& one, Poll& other) {
-  one.Wait(kTimeoutMs, [&](int) {
-    EXPECT_THAT(WaitFor(other, microseconds(10)), ElementsAre(kTimeoutMs)) << "asleep";
-    return 1;
-  });
+// Where one may stay awake.
+class TwoBusyPolls : public testing::Test {
+ protected:
+  // Both wait, for some microseconds.
+  void WaitTogether() {
+    BecomeTrusted(one_);
+    BecomeTrusted(other_);
+    one_.Wait(kTimeoutMs, [&](int) {
+      EXPECT_THAT(WaitFor(other_, microseconds(10)), ElementsAre(kTimeoutMs)) << "asleep";
+      return 1;
+    });
+  }
+
+  BusyPollers<FakeClock> pollers_{1};
+  Poll one_{pollers_, kInExchanges}, other_{pollers_, kInExchanges};
+};
+
+TEST_F(TwoBusyPolls, OfMoreThanThereIsRoomForNoneStaysAwake) {
+  WaitTogether();
+  EXPECT_THAT(WaitFor(one_, microseconds(10)), ElementsAre(kTimeoutMs)) << "nor soon after";
 }
 
-TEST(BusyPoll, OfMoreThanThereIsRoomForNoneStaysAwake) {
-  BusyPollers<FakeClock> pollers(1);
-  Poll one(pollers, kInExchanges), other(pollers, kInExchanges);
-  BecomeTrusted(one);
-  BecomeTrusted(other);
-  WaitTogether(one, other);
-  EXPECT_THAT(WaitFor(one, microseconds(10)), ElementsAre(kTimeoutMs)) << "nor soon after";
-}
-
-TEST(BusyPoll, OneAloneStaysAwakeAgainAfterAWhile) {
-  BusyPollers<FakeClock> pollers(1);
-  Poll one(pollers, kInExchanges), other(pollers, kInExchanges);
-  BecomeTrusted(one);
-  BecomeTrusted(other);
-  WaitTogether(one, other);
+TEST_F(TwoBusyPolls, OneAloneStaysAwakeAgainAfterAWhile) {
+  WaitTogether();
   FakeClock::now_ += BusyPollers<FakeClock>::kCrowded;
-  BecomeTrusted(one);
-  EXPECT_THAT(WaitFor(one, microseconds(10)), Each(0));
+  BecomeTrusted(one_);
+  EXPECT_THAT(WaitFor(one_, microseconds(10)), Each(0));
 }
 
-TEST(BusyPoll, WhoSleepsLongKeepsNobodyFromStayingAwake) {
-  BusyPollers<FakeClock> pollers(1);
-  Poll one(pollers, kInExchanges), other(pollers, kInExchanges);
-  BecomeTrusted(one);
-  one.Wait(kTimeoutMs, [&](int timeout_ms) {
+TEST_F(TwoBusyPolls, WhoSleepsLongKeepsNobodyFromStayingAwake) {
+  BecomeTrusted(one_);
+  one_.Wait(kTimeoutMs, [&](int timeout_ms) {
     FakeClock::now_ += timeout_ms == 0 ? kAsking : std::chrono::milliseconds(timeout_ms);
     if (timeout_ms != kTimeoutMs) return 0;
-    BecomeTrusted(other);
-    EXPECT_THAT(WaitFor(other, microseconds(10)), Each(0));
+    BecomeTrusted(other_);
+    EXPECT_THAT(WaitFor(other_, microseconds(10)), Each(0));
     return 1;
   });
 }
