@@ -8,6 +8,15 @@
 #include "common/core/status.h"
 
 namespace cairn::ps {
+namespace {
+
+// Bytes of a lent chunk's runs, on average, from which on it costs less to go from one to the next than to
+// copy them.
+constexpr size_t kLeastKeptRun = 4096;
+// Runs that are gone through; what would make more of them is copied.
+constexpr size_t kMostPlaces = 1024;
+
+}  // namespace
 
 absl::StatusOr<Accumulator::Neighbours> Accumulator::FindRoom(int64_t offset, int64_t count) {
   if (offset < 0 || offset > pool_.buffer_size() - count) {
@@ -39,7 +48,8 @@ absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
   CAIRN_ASSIGN_OR_RETURN(const auto room, FindRoom(offset, count));
   const auto [before, after] = room;
 
-  if (!Keep(chunk, payload)) CAIRN_RETURN_IF_ERROR(Copy(elements, offset));
+  const int64_t next = after == runs_.end() ? pool_.buffer_size() : after->first;
+  if (!Keep(chunk, payload, next)) CAIRN_RETURN_IF_ERROR(Copy(elements, offset, next));
   received_ += count;
   last_ = {offset, offset + count};
 
@@ -56,39 +66,79 @@ absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
   return absl::OkStatus();
 }
 
-bool Accumulator::Keep(const v1::Chunk& chunk, net::Payload payload) {
-  if (!keeps_lent_ || buffer_ != nullptr || payload.lent() == nullptr) return false;
-  if (chunk.encoding() != v1::ENCODING_FLOAT32) return false;
+bool Accumulator::Keep(const v1::Chunk& chunk, net::Payload payload, int64_t next) {
+  if (!keeps_lent_ || payload.lent() == nullptr || chunk.encoding() != v1::ENCODING_FLOAT32) return false;
   const auto kept = payload.lent()->Keep();
   if (!kept.has_value()) return false;
-  // All of the client's elements must be in what is mapped, as they are here.
-  const auto before = static_cast<size_t>(chunk.offset()) * sizeof(float);
-  const auto size = static_cast<size_t>(pool_.buffer_size()) * sizeof(float);
-  const auto begin = static_cast<size_t>(kept->bytes.data() - kept->around.data());
-  if (begin < before || size > kept->around.size() - (begin - before)) return false;
-  const char* const first = kept->bytes.data() - before;
-  if (reinterpret_cast<uintptr_t>(first) % alignof(float) != 0) return false;
-  HeldElements elements = HeldElements::AtClient(
-      std::shared_ptr<const float>(kept->owner, reinterpret_cast<const float*>(first)));
-  if (kept_.none()) kept_ = std::move(elements);
-  return kept_.data() == reinterpret_cast<const float*>(first);
+  const size_t runs = kept->runs.size();
+  if (runs > 1 && payload.lent()->size() / runs < kLeastKeptRun) return false;
+  if (places_.size() + 2 * runs > kMostPlaces) return false;
+  for (const absl::Span<const char> run : kept->runs) {
+    const auto address = reinterpret_cast<uintptr_t>(run.data());
+    if (address % alignof(float) != 0 || run.size() % sizeof(float) != 0) return false;
+  }
+  if (places_.empty() && received_ > 0) places_.push_back({0, buffer_->data()});
+  int64_t begin = chunk.offset();
+  for (const absl::Span<const char> run : kept->runs) {
+    Place(begin, reinterpret_cast<const float*>(run.data()), next);
+    begin += static_cast<int64_t>(run.size() / sizeof(float));
+  }
+  if (std::find(owners_.begin(), owners_.end(), kept->owner) == owners_.end()) {
+    owners_.push_back(kept->owner);
+    elements_ = HeldElements();
+  }
+  return true;
 }
 
-absl::Status Accumulator::Copy(const net::ReceivedElements& elements, int64_t offset) {
+absl::Status Accumulator::Copy(const net::ReceivedElements& elements, int64_t offset, int64_t next) {
   if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
   if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
-  CAIRN_RETURN_IF_ERROR(elements.Copy(0, {buffer_->data() + offset, static_cast<size_t>(elements.count())}));
-  if (kept_.none()) return absl::OkStatus();
-  for (const auto& [begin, end] : runs_) {
-    std::copy(kept_.data() + begin, kept_.data() + end, buffer_->data() + begin);
-  }
-  kept_ = HeldElements();
+  float* const to = buffer_->data() + offset;
+  CAIRN_RETURN_IF_ERROR(elements.Copy(0, {to, static_cast<size_t>(elements.count())}));
+  if (!places_.empty()) Place(offset, to, next);
   return absl::OkStatus();
 }
 
+void Accumulator::Place(int64_t begin, const float* elements, int64_t next) {
+  // Whether a run that goes on to `to` has its element there.
+  const auto goes_on_to = [](const ElementRun& run, const ElementRun& to) {
+    return reinterpret_cast<uintptr_t>(run.elements) +
+               static_cast<size_t>(to.begin - run.begin) * sizeof(float) ==
+           reinterpret_cast<uintptr_t>(to.elements);
+  };
+  const auto first_behind = [this](int64_t element) {
+    return std::upper_bound(places_.begin(), places_.end(), element,
+                            [](int64_t at, const ElementRun& run) { return at < run.begin; });
+  };
+  std::vector<ElementRun> now = {{begin, elements}};
+  if (next < pool_.buffer_size()) {
+    const ElementRun& there = *std::prev(first_behind(next));
+    const ElementRun rest = {next, there.elements + (next - there.begin)};
+    if (!goes_on_to(now[0], rest)) now.push_back(rest);
+  }
+  const auto from = std::lower_bound(places_.begin(), places_.end(), begin,
+                                     [](const ElementRun& run, int64_t at) { return run.begin < at; });
+  if (from != places_.begin() && goes_on_to(*std::prev(from), now[0])) now.erase(now.begin());
+  const auto to = next < pool_.buffer_size() ? first_behind(next) : places_.end();
+  if (now.empty() && from == to) return;  // as most do
+  places_.insert(places_.erase(from, to), now.begin(), now.end());
+  elements_ = HeldElements();
+}
+
+HeldElements Accumulator::elements() {
+  if (places_.empty()) return HeldElements(buffer_);
+  if (elements_.none()) {
+    std::vector<std::shared_ptr<const void>> owners = owners_;
+    owners.push_back(buffer_);
+    elements_ = HeldElements(places_, std::move(owners));
+  }
+  return elements_;
+}
+
 HeldElements Accumulator::Take() {
-  if (!kept_.none()) return std::exchange(kept_, HeldElements());
-  return HeldElements(std::move(buffer_));
+  HeldElements taken = elements();
+  buffer_.reset();
+  return taken;
 }
 
 }  // namespace cairn::ps

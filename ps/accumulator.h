@@ -3,14 +3,14 @@
 // Owned by the session whose stream brings them; one thread. Nothing of it is visible to others before the
 // shard takes it, so a stream that breaks half-way leaves no trace.
 //
-// A gradient that is lent from a SharedBuffer, where it lies as it does here, is not copied: it is used where
-// the client has it.
+// What is lent from a SharedBuffer is not copied: it is used where the client has it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,9 +40,9 @@ class Accumulator {
   // there already. Empty where Add() would refuse it.
   absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count);
 
-  // What the last Add() brought; and where all that has come is, which may be elsewhere after the next.
+  // What the last Add() brought; and where all that has come is: of elements that have not, it says nothing.
   const std::pair<int64_t, int64_t>& last() const { return last_; }
-  HeldElements elements() const { return kept_.none() ? HeldElements(buffer_) : kept_; }
+  HeldElements elements();
 
   // Elements received so far.
   int64_t received() const { return received_; }
@@ -59,16 +59,21 @@ class Accumulator {
     std::map<int64_t, int64_t>::iterator before, after;
   };
   absl::StatusOr<Neighbours> FindRoom(int64_t offset, int64_t count);
-  // True: the payload, whose elements belong at `offset`, lies beside what has come, and stays there.
-  bool Keep(const v1::Chunk& chunk, net::Payload payload);
-  // Copies elements into buffer_, where all that has been kept goes too.
-  absl::Status Copy(const net::ReceivedElements& elements, int64_t offset);
+  // True: the payload's elements stay where they are. `next` as of Place().
+  bool Keep(const v1::Chunk& chunk, net::Payload payload, int64_t next);
+  // Copies elements into buffer_.
+  absl::Status Copy(const net::ReceivedElements& elements, int64_t offset, int64_t next);
+  // What comes from element `begin` on is at `elements`; from `next` on, the first behind it that has come,
+  // or the end, it is where it was.
+  void Place(int64_t begin, const float* elements, int64_t next);
 
   BufferPool& pool_;
   const bool keeps_lent_;
-  HeldElements kept_;                      // what has come, unless buffer_ has it
-  std::shared_ptr<AlignedBuffer> buffer_;  // may be there, unused, beside it
-  std::map<int64_t, int64_t> runs_;        // disjoint, not touching
+  std::shared_ptr<AlignedBuffer> buffer_;            // may be there unused
+  std::vector<ElementRun> places_;                   // as HeldElements; none while nothing is kept
+  std::vector<std::shared_ptr<const void>> owners_;  // of what is kept
+  HeldElements elements_;                            // of places_; none when they have changed since
+  std::map<int64_t, int64_t> runs_;                  // disjoint, not touching
   int64_t received_ = 0;
   std::pair<int64_t, int64_t> last_{};  // elements [first, second)
 };

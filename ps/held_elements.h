@@ -1,11 +1,15 @@
 // A client's elements, parallel to the server's values: in a buffer of the server's, or still where the
-// client has them, which it leaves as they are until its push has been answered (net::LentBytes::Keep()).
+// client has them, which it leaves as they are until its push has been answered (net::LentBytes::Keep()); or
+// some here and some there. Immutable: copies share what they hold.
 #pragma once
 
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "common/core/aligned_buffer.h"
+#include "ps/optim/update.h"
 
 namespace cairn::ps {
 
@@ -13,26 +17,32 @@ class HeldElements {
  public:
   HeldElements() = default;  // none
   // NOLINTNEXTLINE: a buffer is the common case
-  HeldElements(std::shared_ptr<const AlignedBuffer> buffer)
-      : elements_(buffer == nullptr ? nullptr : std::shared_ptr<const float>(buffer, buffer->data())),
-        buffer_(std::move(buffer)) {}
-  // `elements` owns what it points into.
-  static HeldElements AtClient(std::shared_ptr<const float> elements) {
-    HeldElements held;
-    held.elements_ = std::move(elements);
-    return held;
+  HeldElements(std::shared_ptr<const AlignedBuffer> buffer) {
+    if (buffer == nullptr) return;
+    held_ = std::make_shared<Held>(Held{.runs = {{0, buffer->data()}}, .owners = {}, .buffer = buffer});
   }
+  // `owners`: of what the runs point into. At least one run.
+  HeldElements(std::vector<ElementRun> runs, std::vector<std::shared_ptr<const void>> owners)
+      : held_(std::make_shared<Held>(
+            Held{.runs = std::move(runs), .owners = std::move(owners), .buffer = nullptr})) {}
 
-  bool none() const { return elements_ == nullptr && buffer_ == nullptr; }
-  const float* data() const { return elements_.get(); }
-  // Null when they are not in one.
-  const std::shared_ptr<const AlignedBuffer>& buffer() const { return buffer_; }
+  bool none() const { return held_ == nullptr; }
+  absl::Span<const ElementRun> runs() const {
+    return none() ? absl::Span<const ElementRun>() : absl::MakeConstSpan(held_->runs);
+  }
+  // Null when they are not, or not all, in one.
+  std::shared_ptr<const AlignedBuffer> buffer() const { return none() ? nullptr : held_->buffer; }
 
-  friend bool operator==(const HeldElements&, const HeldElements&) = default;
+  // In the same place.
+  friend bool operator==(const HeldElements& a, const HeldElements& b) { return a.runs() == b.runs(); }
 
  private:
-  std::shared_ptr<const float> elements_;
-  std::shared_ptr<const AlignedBuffer> buffer_;
+  struct Held {
+    const std::vector<ElementRun> runs;
+    const std::vector<std::shared_ptr<const void>> owners;
+    const std::shared_ptr<const AlignedBuffer> buffer;
+  };
+  std::shared_ptr<const Held> held_;
 };
 
 }  // namespace cairn::ps

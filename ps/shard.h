@@ -273,7 +273,7 @@ class Shard final : public LogSink {
   // Null where nothing is recorded: also of a copy, whose updates are those of the server that it follows.
   TraceRecorder* trace() const { return port_.load() == nullptr ? nullptr : trace_; }
   // The mean of these as a buffer of its own, or the one gradient that it is.
-  UpdateMean MeanOf(int64_t version, absl::Span<const WeightedGradient> gradients,
+  UpdateMean MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
                     absl::Span<const HeldElements> held);
   // What was collected from when on, and where the pushes of it end.
   void TraceContributors(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -32,16 +32,16 @@ void Shard::ReportExecuted(int64_t index) {
   });
 }
 
-Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const WeightedGradient> gradients,
+Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
                                 absl::Span<const HeldElements> held) {
   int counted = 0;
   HeldElements only;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    if (gradients[i].examples == 0) continue;
+    if (gradients[i].examples() == 0) continue;
     ++counted;
     only = held[i];
   }
-  // One that a client has is copied: it may be sent on for longer than its push waits for an answer.
+  // What a client has is copied: it may be sent on for longer than its push waits for an answer.
   if (counted <= 1 && (only.none() || only.buffer() != nullptr)) return {version, only.buffer()};
   std::shared_ptr<AlignedBuffer> mean = store_.pool().Acquire();
   WriteMean(gradients, store_.size(), mean->data());

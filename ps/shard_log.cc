@@ -89,7 +89,7 @@ void Shard::Execute(const LogEntry& entry, Replies& replies) {
 
 absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
                              absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use) {
-  std::vector<WeightedGradient> gradients;
+  std::vector<ContributedGradient> gradients;
   std::vector<HeldElements> held;
   int64_t staleness = 0;
   for (const Gradient& gradient : contributors) {
@@ -110,7 +110,7 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
                                                 ", for one of ", gradient.examples,
                                                 " examples, and it came to this server without any"));
       }
-      gradients.push_back({held.back().data(), gradient.examples});
+      gradients.emplace_back(held.back().runs(), gradient.examples);
     }
   }
   Replicator* const replicator = replicator_;
@@ -119,7 +119,7 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
   if (copied) SendEntry(entry, /*with_mean=*/!known);
   if (mean_.has_value() && mean_->version == version) {
     const bool none = mean_->data == nullptr;
-    gradients = {{none ? nullptr : mean_->data->data(), none ? 0 : 1}};
+    gradients = {ContributedGradient(none ? nullptr : mean_->data->data(), none ? 0 : 1)};
   }
   // Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", equation 6.
   const float divisor =

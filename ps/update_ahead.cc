@@ -56,7 +56,7 @@ void UpdateAhead::Arrived(const PushKey& key, const HeldElements& data, int64_t 
 }
 
 void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
-  std::vector<WeightedGradient> gradients;
+  std::vector<ContributedGradient> gradients;
   std::vector<HeldElements> data;  // held here too: a member's may go elsewhere
   std::vector<const SendPiece*> sends;
   bool last_update = false;
@@ -64,7 +64,7 @@ void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
     MutexLock lock(mutex_);  // who is in the round stays as it is while this is at work on it
     for (const Member& member : round_->members) {
       data.push_back(member.data);
-      gradients.push_back({member.data.data(), member.gradient->examples});
+      gradients.emplace_back(data.back().runs(), member.gradient->examples);
       sends.push_back(&member.send);
     }
     last_update = round_->last_update;

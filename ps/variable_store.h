@@ -62,9 +62,9 @@ class VariableStore {
 
   // What an update is made of. One thread at a time measures, applies and writes.
   struct Mean {
-    absl::Span<const WeightedGradient> gradients;  // each of size() elements, in summation order
-    bool last = false;                             // the job's last update
-    float rate_divisor = 1;                        // of the learning rate
+    absl::Span<const ContributedGradient> gradients;  // each of size() elements, in summation order
+    bool last = false;                                // the job's last update
+    float rate_divisor = 1;                           // of the learning rate
     VariableSquares known{};  // over all servers, of the Measure() before; empty at first
   };
   // One of the optimizer's norms, in their order, before ApplyMean() of the same gradients: what this

@@ -32,17 +32,19 @@ class LentBytes {
  public:
   virtual ~LentBytes() = default;
   virtual size_t size() const = 0;
-  // Copies [begin, begin + to.size()) of them. A failure is the stream's end: UNAVAILABLE when the sender has
-  // gone, INVALID_ARGUMENT when they are not where it said; `to` is then unspecified.
-  virtual absl::Status Read(size_t begin, absl::Span<char> to) const = 0;
+  // Copies them, from `begin` on, to one place after another, in one go. A failure is the stream's end:
+  // UNAVAILABLE when the sender has gone, INVALID_ARGUMENT when they are not where it said; what the places
+  // hold is then unspecified.
+  virtual absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const = 0;
+  // To one place.
+  absl::Status Read(size_t begin, absl::Span<char> to) const { return Scatter(begin, {&to, 1}); }
 
   // The bytes where they are, for whoever wants to use them there, also after the stream's end. The sender
   // leaves them as they are until it has been told that they were used, by what this message is part of, or
   // for ever (direct/shared_buffer.h).
   struct Kept {
     std::shared_ptr<const void> owner;
-    absl::Span<const char> bytes;
-    absl::Span<const char> around;  // all that may be read
+    absl::Span<const absl::Span<const char>> runs;  // the list itself as long as this object
   };
   // None where they must be copied.
   virtual std::optional<Kept> Keep() const { return std::nullopt; }

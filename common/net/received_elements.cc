@@ -1,5 +1,6 @@
 #include "common/net/received_elements.h"
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "common/net/codec.h"
@@ -31,6 +32,20 @@ absl::StatusOr<ReceivedElements> ReceivedElements::Of(const v1::Chunk& chunk, Pa
 absl::Status ReceivedElements::Copy(int64_t first, absl::Span<float> to) const {
   if (codec_ == nullptr) return CopyElements(chunk_, payload_, first, to);
   codec_->Decode(cut_, copy_, first, to);
+  return absl::OkStatus();
+}
+
+absl::Status ReceivedElements::Scatter(int64_t first, absl::Span<const absl::Span<float>> to) const {
+  if (chunk_.encoding() == v1::ENCODING_FLOAT32 && payload_.lent() != nullptr) {
+    absl::InlinedVector<absl::Span<char>, 8> places;
+    for (const absl::Span<float>& place : to)
+      places.push_back({reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)});
+    return payload_.lent()->Scatter(static_cast<size_t>(first) * sizeof(float), places);
+  }
+  for (const absl::Span<float>& place : to) {
+    CAIRN_RETURN_IF_ERROR(Copy(first, place));
+    first += static_cast<int64_t>(place.size());
+  }
   return absl::OkStatus();
 }
 

@@ -25,6 +25,8 @@ class ReceivedElements {
   int64_t count() const { return cut_.count; }
   // Elements [first, first + to.size()) of them. Fails as LentBytes::Read().
   absl::Status Copy(int64_t first, absl::Span<float> to) const;
+  // Elements from `first` on, to one place after another. Likewise.
+  absl::Status Scatter(int64_t first, absl::Span<const absl::Span<float>> to) const;
 
  private:
   ReceivedElements(const v1::Chunk& chunk, Payload payload) : chunk_(chunk), payload_(payload) {}

@@ -17,14 +17,49 @@ namespace {
 constexpr int64_t kWorthSharing = int64_t{128} << 10;
 constexpr int64_t kCut = int64_t{4} << 10;
 
+// Elements [begin, end) of all values.
+struct Window {
+  int64_t begin, end;
+};
+
+// Where a gradient has element `begin`, and those behind it up to `end`, as far as it is known.
+struct Place {
+  const float* elements;  // null where it has none
+  int64_t end;
+};
+Place PlaceOf(const ContributedGradient& gradient, const Window& window) {
+  const absl::Span<const ElementRun> runs = gradient.runs();
+  const auto after =
+      std::upper_bound(runs.begin(), runs.end(), window.begin,
+                       [](int64_t element, const ElementRun& run) { return element < run.begin; });
+  CAIRN_CHECK(after != runs.begin());
+  const ElementRun& run = *std::prev(after);
+  return {.elements = run.elements == nullptr ? nullptr : run.elements + (window.begin - run.begin),
+          .end = after == runs.end() ? window.end : std::min(window.end, after->begin)};
+}
+
 using Gradients = absl::InlinedVector<WeightedGradient, 8>;
 
-Gradients Cut(absl::Span<const WeightedGradient> gradients, const UpdatePart& part) {
-  Gradients cut(gradients.begin(), gradients.end());
-  for (WeightedGradient& gradient : cut) {
-    if (gradient.values != nullptr) gradient.values += part.begin;
-  }
+// The gradients' elements of a window in which each of them lies in one piece.
+Gradients Cut(absl::Span<const ContributedGradient> gradients, const Window& window) {
+  Gradients cut;
+  for (const ContributedGradient& gradient : gradients)
+    cut.push_back({PlaceOf(gradient, window).elements, gradient.examples()});
   return cut;
+}
+
+// Calls body(window) for one after another in which each gradient lies in one piece, until it returns
+// something else than kAllFinite; that.
+template <typename Body>
+int64_t ForEachRun(absl::Span<const ContributedGradient> gradients, Window window, Body body) {
+  while (window.begin < window.end) {
+    Window run = window;
+    for (const ContributedGradient& gradient : gradients) run.end = PlaceOf(gradient, run).end;
+    const int64_t non_finite = body(run);
+    if (non_finite != kAllFinite) return non_finite;
+    window.begin = run.end;
+  }
+  return kAllFinite;
 }
 
 // What is left of a gradient of this norm; 1 for a norm that is not finite, which ApplyMean() will report.
@@ -40,11 +75,6 @@ float GradientScale(const Update& update, size_t part) {
   if (options.clipnorm > 0) return ScaleTo(options.clipnorm, update.known.of_part[part].gradient);
   return 1;
 }
-
-// Elements [begin, end) of `all`.
-struct Window {
-  int64_t begin, end;
-};
 
 // Calls body(part, what of it is in the window, its range) until one returns something else than kAllFinite;
 // that, as an index in `all`.
@@ -69,10 +99,11 @@ int64_t ForEachPart(const Update& update, const Window& window, Body body) {
   return kAllFinite;
 }
 
-// The mean, and what its rule makes of it: new values, or directions where the rule is layerwise.
-int64_t ApplyMeansIn(const Update& update, const Window& window) {
+// The mean, and what its rule makes of it: new values, or directions where the rule is layerwise. Of elements
+// that each gradient has in one piece.
+int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
   return ForEachPart(update, window, [&](size_t p, const UpdatePart& part, UpdateRange range) {
-    const Gradients cut = Cut(update.gradients, part);
+    const Gradients cut = Cut(update.gradients, {part.begin, part.end});
     if (part.moving_average_momentum.has_value()) {  // whose slots nobody changes
       for (const Slot& slot : range.slots) {
         if (slot.to != slot.from) std::copy_n(slot.from, range.count, slot.to);
@@ -84,8 +115,34 @@ int64_t ApplyMeansIn(const Update& update, const Window& window) {
   });
 }
 
+// The same of any elements.
+int64_t ApplyMeansIn(const Update& update, const Window& window) {
+  return ForEachRun(update.gradients, window,
+                    [&](const Window& run) { return ApplyMeansOfRun(update, run); });
+}
+
 Window Everything(const Update& update) {
   return {.begin = 0, .end = update.all.count};
+}
+
+// Squares are summed in an order that does not depend on where a gradient lies: what is in several pieces is
+// put together first.
+std::vector<Squares> SquaresOfGradients(const Update& update, const UpdatePart& part) {
+  const Window window = {part.begin, part.end};
+  Gradients cut = Cut(update.gradients, window);
+  std::vector<std::vector<float>> together;
+  for (size_t i = 0; i < cut.size(); ++i) {
+    const absl::Span<const ContributedGradient> gradient = update.gradients.subspan(i, 1);
+    if (PlaceOf(gradient[0], window).end == window.end) continue;
+    std::vector<float>& elements = together.emplace_back();
+    ForEachRun(gradient, window, [&](const Window& run) {
+      const float* const begin = PlaceOf(gradient[0], run).elements;
+      elements.insert(elements.end(), begin, begin + (run.end - run.begin));
+      return kAllFinite;
+    });
+    cut[i].values = elements.data();
+  }
+  return SquaresOfMean(cut, part.end - part.begin, part.band, update.isa);
 }
 
 // Of all elements, with the crew's help.
@@ -118,7 +175,7 @@ MeasuredParts MeasureParts(Norms norms, const Update& update) {
   ForEachPart(update, Everything(update), [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
     if (part.moving_average_momentum.has_value()) return kAllFinite;
     measured.of_part[p] = norms == Norms::kGradient
-                              ? SquaresOfMean(Cut(update.gradients, part), range.count, part.band, update.isa)
+                              ? SquaresOfGradients(update, part)
                               : SquaresOfLayer(update.optimizer, update.step, range, part.band, update.isa);
     return kAllFinite;
   });
@@ -139,6 +196,13 @@ int64_t UpdateParts(const Update& update) {
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {
   CAIRN_CHECK(update.optimizer.norms().empty());
   return ApplyMeansIn(update, {.begin = begin, .end = end});
+}
+
+void WriteMean(absl::Span<const ContributedGradient> gradients, int64_t count, float* mean, Isa isa) {
+  ForEachRun(gradients, {.begin = 0, .end = count}, [&](const Window& run) {
+    WriteMean(Cut(gradients, run), run.end - run.begin, mean + run.begin, isa);
+    return kAllFinite;
+  });
 }
 
 }  // namespace cairn::ps

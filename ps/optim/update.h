@@ -25,6 +25,34 @@ struct UpdatePart {
   int64_t band = 0;
 };
 
+// Elements from `begin` on, to where the next run begins or to the end, lie one after another here.
+struct ElementRun {
+  int64_t begin = 0;
+  const float* elements = nullptr;
+
+  friend bool operator==(const ElementRun&, const ElementRun&) = default;
+};
+
+// A worker's gradient, parallel to all values of a server, wherever its elements lie. Borrowed.
+class ContributedGradient {
+ public:
+  // In one piece. `examples` as in WeightedGradient.
+  ContributedGradient(const float* values, int64_t examples) : whole_{0, values}, examples_(examples) {}
+  // In runs, by rising `begin`, the first of which has element 0; or in none, when it has no examples.
+  ContributedGradient(absl::Span<const ElementRun> runs, int64_t examples)
+      : runs_(runs), examples_(examples) {}
+
+  absl::Span<const ElementRun> runs() const {
+    return runs_.empty() ? absl::MakeConstSpan(&whole_, 1) : runs_;
+  }
+  int64_t examples() const { return examples_; }
+
+ private:
+  absl::Span<const ElementRun> runs_;
+  ElementRun whole_;
+  int64_t examples_;
+};
+
 // What the last MeasureParts() came to over all servers. Empty before the first.
 struct KnownSquares {
   std::vector<Squares> of_part{};  // [part]: of the whole variable that it is of
@@ -35,7 +63,7 @@ struct KnownSquares {
 struct Update {
   const Optimizer& optimizer;
   UpdateStep step;
-  absl::Span<const WeightedGradient> gradients;
+  absl::Span<const ContributedGradient> gradients;
   absl::Span<const UpdatePart> parts;
   UpdateRange all;
   const KnownSquares& known;
@@ -60,5 +88,9 @@ int64_t UpdateParts(const Update& update);
 // Elements [begin, end) of `all` alone, by an optimizer that takes no norms: to the bit as UpdateParts()
 // makes them. Any number of threads, each at elements of its own.
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end);
+
+// WriteMean() of gradients that lie anywhere.
+void WriteMean(absl::Span<const ContributedGradient> gradients, int64_t count, float* mean,
+               Isa isa = WidestIsa());
 
 }  // namespace cairn::ps

@@ -74,7 +74,7 @@ void BM_UpdateParts(benchmark::State& state, const OptimizerConfig& config, int 
   Crew crew(threads);
   const auto optimizer = MakeOptimizer(config).value();
   Streams streams(kGradients, kSlots);
-  std::vector<WeightedGradient> gradients;
+  std::vector<ContributedGradient> gradients;
   for (const AlignedBuffer& gradient : streams.gradients) gradients.push_back({gradient.data(), 32});
   std::vector<Slot> slots;
   for (AlignedBuffer& slot : streams.slots) slots.push_back(InPlace(slot.data()));
@@ -129,7 +129,7 @@ void BM_Ahead(benchmark::State& state, const OptimizerConfig& config) {
   VariableStore store({{"v", Shape({kCount}), 0, kCount, 0}}, optimizer.get());
   AlignedBuffer gradient(kCount);
   std::fill(gradient.span().begin(), gradient.span().end(), 0.01f);
-  const WeightedGradient one = {gradient.data(), 1};
+  const ContributedGradient one = {gradient.data(), 1};
   const VariableStore::Mean mean = {.gradients = {&one, 1}};
   const int64_t piece = net::kMaxPayloadFloats;  // within a host
   const auto in_pieces = [&] {

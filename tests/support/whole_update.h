@@ -10,7 +10,7 @@ namespace cairn::ps {
 
 // Each of `parts` is a whole variable, and they are all there are.
 inline int64_t UpdateWhole(const Optimizer& optimizer, const UpdateStep& step,
-                           absl::Span<const WeightedGradient> gradients, std::vector<UpdatePart> parts,
+                           absl::Span<const ContributedGradient> gradients, std::vector<UpdatePart> parts,
                            const UpdateRange& all, Isa isa = WidestIsa(), Crew* crew = nullptr) {
   for (UpdatePart& part : parts) part.band = part.end - part.begin;
   KnownSquares known;

@@ -177,7 +177,7 @@ absl::StatusOr<Ring::Step> RingExchange::AwaitStep() {
 }
 
 absl::Status RingExchange::Apply(const Ring::Step& step) {
-  const ps::WeightedGradient mean = {step.mean, step.mean == nullptr ? 0 : 1};
+  const ps::ContributedGradient mean = {step.mean, step.mean == nullptr ? 0 : 1};
   ps::VariableStore::Mean update = {.gradients = {&mean, 1},
                                     .last = version() + 1 == options_.job.final_version()};
   for (const ps::Norms norms : optimizer_->norms()) {

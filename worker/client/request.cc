@@ -37,14 +37,22 @@ class ExtentsSink final : public ChunkSink {
       return absl::InvalidArgumentError(absl::StrCat("values at element ", offset));
     }
     const int64_t end = offset + elements.count();
+    absl::InlinedVector<absl::Span<float>, 8> places;  // of neighbours in the arena, up to `done`
+    int64_t begun = offset, done = offset;
     for (auto extent = FirstBehind(offset); extent != extents_.end() && extent->server_offset < end;
          ++extent) {
       const int64_t first = std::max(offset, extent->server_offset);
       const int64_t last = std::min(end, extent->server_offset + extent->count);
       if (last <= first) continue;
-      CAIRN_RETURN_IF_ERROR(elements.Copy(first - offset, Place(*extent, first, last - first)));
+      if (first != done) {
+        CAIRN_RETURN_IF_ERROR(elements.Scatter(begun - offset, places));
+        places.clear();
+        begun = first;
+      }
+      places.push_back(Place(*extent, first, last - first));
+      done = last;
     }
-    return absl::OkStatus();
+    return elements.Scatter(begun - offset, places);
   }
   absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count) override {
     const int64_t offset = chunk.offset();

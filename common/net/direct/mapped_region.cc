@@ -50,28 +50,21 @@ absl::StatusOr<MappedBytes> MappedBytes::Of(std::shared_ptr<const MappedRegion> 
   return bytes;
 }
 
-absl::Status MappedBytes::Read(size_t begin, absl::Span<char> to) const {
-  size_t copied = 0;
-  for (const auto& run : runs_) {
-    if (copied == to.size()) break;
-    if (begin >= run.size()) {
-      begin -= run.size();
-      continue;
+absl::Status MappedBytes::Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const {
+  auto run = runs_.begin();
+  for (absl::Span<char> place : to) {
+    while (!place.empty()) {
+      for (; run != runs_.end() && begin >= run->size(); ++run) begin -= run->size();
+      if (run == runs_.end()) {
+        return absl::InvalidArgumentError(absl::StrCat(place.size(), " bytes behind what is lent"));
+      }
+      const size_t count = std::min(place.size(), run->size() - begin);
+      std::memcpy(place.data(), run->data() + begin, count);
+      place.remove_prefix(count);
+      begin += count;
     }
-    const size_t count = std::min(to.size() - copied, run.size() - begin);
-    std::memcpy(to.data() + copied, run.data() + begin, count);
-    copied += count;
-    begin = 0;
-  }
-  if (copied < to.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(to.size() - copied, " bytes behind what is lent"));
   }
   return CheckOtherEnd(socket_);  // after the copy: as PeerMemory::Read()
-}
-
-std::optional<LentBytes::Kept> MappedBytes::Keep() const {
-  if (runs_.size() != 1) return std::nullopt;
-  return Kept{.owner = region_, .bytes = runs_[0], .around = region_->all()};
 }
 
 }  // namespace cairn::net

@@ -44,9 +44,8 @@ class MappedBytes final : public LentBytes {
                                         absl::Span<const LentRun> runs, int socket);
 
   size_t size() const override { return size_; }
-  absl::Status Read(size_t begin, absl::Span<char> to) const override;
-  // None unless all of it is in one piece.
-  std::optional<Kept> Keep() const override;
+  absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const override;
+  std::optional<Kept> Keep() const override { return Kept{.owner = region_, .runs = runs_}; }
 
  private:
   MappedBytes(std::shared_ptr<const MappedRegion> region, int socket)

@@ -32,15 +32,17 @@ class PeerMemory {
   // Null when that memory cannot be read from here. `socket` outlives it.
   static std::unique_ptr<PeerMemory> Open(int socket, const Probe& probe);
 
-  // Copies bytes [begin, begin + to.size()) of what `runs` are together. What has been copied is what the
-  // other end had lent: it takes its memory back, to write there, only after it has closed the socket, and
-  // what was copied when it may have done so is UNAVAILABLE. INVALID_ARGUMENT for an address that it does not
-  // have.
-  absl::Status Read(absl::Span<const LentRun> runs, uint64_t begin, absl::Span<char> to) const;
+  // Copies what `runs` are together, from byte `begin` on, to one place after another. What has been copied
+  // is what the other end had lent: it takes its memory back, to write there, only after it has closed the
+  // socket, and what was copied when it may have done so is UNAVAILABLE. INVALID_ARGUMENT for an address that
+  // it does not have.
+  absl::Status Read(absl::Span<const LentRun> runs, uint64_t begin,
+                    absl::Span<const absl::Span<char>> to) const;
 
  private:
   PeerMemory(int socket, pid_t process) : socket_(socket), process_(process) {}
-  absl::Status Copy(absl::Span<const LentRun> runs, uint64_t begin, absl::Span<char> to) const;
+  absl::Status Copy(absl::Span<const LentRun> runs, uint64_t begin,
+                    absl::Span<const absl::Span<char>> to) const;
 
   const int socket_;
   const pid_t process_;

@@ -23,7 +23,7 @@ class LentPayload final : public LentBytes {
       : memory_(memory), runs_(runs), size_(size) {}
 
   size_t size() const override { return size_; }
-  absl::Status Read(size_t begin, absl::Span<char> to) const override {
+  absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const override {
     if (status_.ok()) status_ = memory_.Read(runs_, begin, to);
     return status_;
   }

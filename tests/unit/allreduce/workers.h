@@ -40,7 +40,9 @@ class GoneLender final : public net::LentBytes {
  public:
   explicit GoneLender(size_t size) : size_(size) {}
   size_t size() const override { return size_; }
-  absl::Status Read(size_t, absl::Span<char>) const override { return absl::UnavailableError("it has gone"); }
+  absl::Status Scatter(size_t, absl::Span<const absl::Span<char>>) const override {
+    return absl::UnavailableError("it has gone");
+  }
 
  private:
   const size_t size_;

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/lent.h"
 
 namespace cairn::client {
 namespace {
@@ -82,6 +83,23 @@ TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
       deliver(0, chunk_end);
       ASSERT_THAT(buffer, ElementsAre(107, 108, 100, 101, 102, 103, 104, 105, -1, -1))
           << chunk_end << " " << cut;
+    }
+  }
+}
+
+TEST_F(ExtentsTest, WhatIsLentGoesToAllItsPlaces) {
+  std::vector<float> arena(9);
+  std::iota(arena.begin(), arena.end(), 100.0f);
+  for (size_t begin = 0; begin < 9; ++begin) {
+    for (size_t end = begin + 1; end <= 9; ++end) {
+      std::vector<float> buffer(10, -1.0f), wanted(10, -1.0f);
+      const std::unique_ptr<ChunkSink> sink = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
+      const net::Lent lent(absl::MakeConstSpan(arena).subspan(begin, end - begin));
+      ASSERT_EQ(sink->Add(At(static_cast<int64_t>(begin)), lent), absl::OkStatus());
+      for (size_t i = begin; i < end; ++i) {
+        if (i != 6) wanted[i < 6 ? i + 2 : i - 7] = arena[i];  // 6 is unknown
+      }
+      EXPECT_EQ(buffer, wanted) << begin << " " << end;
     }
   }
 }

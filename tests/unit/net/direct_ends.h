@@ -23,6 +23,12 @@ namespace cairn::net {
 
 inline constexpr uint64_t kIncarnation = 7;
 
+// What may be used where it lies.
+struct KeptPiece {
+  std::shared_ptr<const void> owner;
+  absl::Span<const char> bytes;
+};
+
 // Keeps what comes, and may stand still.
 class Receiver final : public DirectReceiver {
  public:
@@ -39,7 +45,8 @@ class Receiver final : public DirectReceiver {
     CAIRN_RETURN_IF_ERROR(CopyPayload(payload, bytes.data()));
     if (payload.lent() != nullptr) {
       ++lent_;
-      if (auto kept = payload.lent()->Keep(); kept.has_value()) kept_.push_back(*std::move(kept));
+      const auto kept = payload.lent()->Keep();
+      if (kept.has_value() && kept->runs.size() == 1) kept_.push_back({kept->owner, kept->runs[0]});
     }
     messages_.emplace_back(std::string(header.begin(), header.end()), std::move(bytes));
     by_.push_back(std::this_thread::get_id());
@@ -106,8 +113,8 @@ class Receiver final : public DirectReceiver {
     MutexLock lock(mutex_);
     return lent_;
   }
-  // What it could have used where it lies.
-  std::vector<LentBytes::Kept> kept() const {
+  // What it could have used where it lies, in one piece.
+  std::vector<KeptPiece> kept() const {
     MutexLock lock(mutex_);
     return kept_;
   }
@@ -137,7 +144,7 @@ class Receiver final : public DirectReceiver {
   CondVar changed_;
   int begun_ ABSL_GUARDED_BY(mutex_) = 0;
   int lent_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<LentBytes::Kept> kept_ ABSL_GUARDED_BY(mutex_);
+  std::vector<KeptPiece> kept_ ABSL_GUARDED_BY(mutex_);
   int in_place_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<char> place_ ABSL_GUARDED_BY(mutex_);
   bool open_ ABSL_GUARDED_BY(mutex_) = true;

@@ -214,17 +214,25 @@ TEST_F(MappedBytesTest, RunsAreReadAsOne) {
   float read[3];
   ASSERT_EQ(bytes.Read(sizeof(float), {reinterpret_cast<char*>(read), sizeof read}), absl::OkStatus());
   EXPECT_THAT(read, testing::ElementsAre(11, 100, 50));
+  float first, others[3];
+  const absl::Span<char> places[] = {
+      {reinterpret_cast<char*>(&first), sizeof first}, {}, {reinterpret_cast<char*>(others), sizeof others}};
+  ASSERT_EQ(bytes.Scatter(sizeof(float), places), absl::OkStatus());
+  EXPECT_EQ(first, 11);
+  EXPECT_THAT(others, testing::ElementsAre(100, 50, 51));
   EXPECT_EQ(bytes.Read(3 * sizeof(float), {reinterpret_cast<char*>(read), sizeof read}).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_FALSE(bytes.Keep().has_value());
 }
 
-TEST_F(MappedBytesTest, RunsThatTouchAreKeptAsOne) {
-  const auto kept = Of({RunOf(10, 2), RunOf(12, 30)}).Keep();
+TEST_F(MappedBytesTest, RunsAreKeptWhereTheyLieThoseThatTouchAsOne) {
+  const MappedBytes bytes = Of({RunOf(10, 2), RunOf(12, 30), RunOf(100, 1)});
+  const auto kept = bytes.Keep();
   ASSERT_TRUE(kept.has_value());
-  EXPECT_EQ(kept->bytes.size(), 32 * sizeof(float));
-  EXPECT_EQ(kept->around.data(), region_->all().data());
-  EXPECT_EQ(kept->bytes.data() - kept->around.data(), 10 * static_cast<int64_t>(sizeof(float)));
+  ASSERT_EQ(kept->runs.size(), 2u);
+  EXPECT_EQ(kept->runs[0].data(), region_->all().data() + 10 * sizeof(float));
+  EXPECT_EQ(kept->runs[0].size(), 32 * sizeof(float));
+  EXPECT_EQ(kept->runs[1].data(), region_->all().data() + 100 * sizeof(float));
+  EXPECT_EQ(kept->runs[1].size(), sizeof(float));
 }
 
 TEST_F(MappedBytesTest, WhatIsReadWhenTheSenderHasGoneDoesNotCount) {
@@ -239,7 +247,7 @@ TEST_F(MappedBytesTest, WhatIsReadWhenTheSenderHasGoneDoesNotCount) {
 class SharedBufferStreamTest : public DirectStreamTest {
  protected:
   // Sends parts of it, until one comes that could be used where it lies.
-  std::optional<LentBytes::Kept> AwaitKept(const SharedBuffer& buffer) {
+  std::optional<KeptPiece> AwaitKept(const SharedBuffer& buffer) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (size_t sent = at_server_.messages(); std::chrono::steady_clock::now() < deadline; ++sent) {
       const absl::Span<const float> part = buffer.span().first(kPart);
@@ -261,7 +269,6 @@ TEST_P(SharedBufferStreamTest, WhatLiesInOneNeedNotBeCopiedAndStaysWhenItsEndIsG
   const auto kept = AwaitKept(buffer);
   ASSERT_TRUE(kept.has_value());
   ASSERT_EQ(kept->bytes.size(), kPart * sizeof(float));
-  EXPECT_EQ(kept->around.size(), 2 * kPart * sizeof(float));
   const absl::Span<const float> there(reinterpret_cast<const float*>(kept->bytes.data()), kPart);
   EXPECT_NE(there.data(), buffer.data());
   EXPECT_TRUE(AllAre(there, 1.0f));
@@ -312,7 +319,7 @@ TEST_P(SharedBufferStreamTest, MoreOfThemThanAreMappedArriveAsEver) {
       ASSERT_EQ(got.size(), sent);
       EXPECT_TRUE(got.back().second == TextOf(part)) << sent;
     }
-    for (const LentBytes::Kept& kept : at_server_.kept()) mapped.insert(kept.around.data());
+    for (const KeptPiece& kept : at_server_.kept()) mapped.insert(kept.bytes.data());
   }
   EXPECT_EQ(mapped.size(), 8u);
 }

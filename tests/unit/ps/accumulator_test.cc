@@ -1,8 +1,11 @@
 #include "ps/accumulator.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -95,43 +98,70 @@ TEST_F(AccumulatorTest, AFloatMayComeInTwoRuns) {
   EXPECT_THAT(accumulator_.Take().buffer()->span().subspan(4, 2), ElementsAre(1.5f, -2.5f));
 }
 
-// Of elements that a client has, 10 of the 14 that are mapped.
+// Elements [begin, end) of what is held.
+std::vector<float> Elements(const HeldElements& held, int64_t begin, int64_t end) {
+  std::vector<float> elements;
+  for (int64_t i = begin; i < end; ++i) {
+    const auto& runs = held.runs();
+    const auto after =
+        std::find_if(runs.begin(), runs.end(), [i](const ElementRun& run) { return run.begin > i; });
+    const ElementRun& run = *std::prev(after);
+    elements.push_back(run.elements[i - run.begin]);
+  }
+  return elements;
+}
+
+// Of elements that a client has, here at first 2 further.
 class LentAccumulatorTest : public testing::Test {
  protected:
   LentAccumulatorTest() {
-    for (size_t i = 0; i < mapped_.size(); ++i) mapped_[i] = static_cast<float>(i) - 2;
+    for (size_t i = 0; i < client_.size(); ++i) client_[i] = static_cast<float>(i) - 2;
   }
   absl::Status Add(int64_t offset, size_t count, int64_t shift = 0) {
-    const absl::Span<const float> elements(mapped_.data() + 2 + offset + shift, count);
-    return accumulator_.Add(At(offset), Lent(elements, mapped_));
+    return accumulator_.Add(At(offset), net::Lent({client_.data() + 2 + offset + shift, count}));
   }
 
-  std::vector<float> mapped_ = std::vector<float>(14);
+  std::vector<float> client_ = std::vector<float>(14);
   BufferPool pool_{/*size=*/10, /*max_idle=*/2};
   Accumulator accumulator_{pool_, Accumulator::Lent::kKept};
 };
 
-TEST_F(LentAccumulatorTest, WhatLiesAtTheClientAsItDoesHereStaysThere) {
+TEST_F(LentAccumulatorTest, WhatLiesAtTheClientAsItDoesHereStaysThereInOnePiece) {
   ASSERT_EQ(Add(6, 4), absl::OkStatus());
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
-  EXPECT_EQ(accumulator_.elements().data(), mapped_.data() + 2);
   ASSERT_EQ(Add(2, 4), absl::OkStatus());
   EXPECT_TRUE(accumulator_.complete());
   const HeldElements held = accumulator_.Take();
-  EXPECT_EQ(held.data(), mapped_.data() + 2);
+  EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, client_.data() + 2}));
   EXPECT_EQ(held.buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, WhatHasComeIsCopiedWhenOtherElementsLieElsewhere) {
+TEST_F(LentAccumulatorTest, WhatLiesElsewhereStaysThereInSeveral) {
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(Add(2, 3, /*shift=*/1), absl::OkStatus());
   const HeldElements held = accumulator_.Take();
-  ASSERT_NE(held.buffer(), nullptr);
-  EXPECT_THAT(held.buffer()->span(), ElementsAre(0, 1, 3, 4, 5, 5, 6, 7, 8, 9));
+  EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, client_.data() + 2}, ElementRun{2, client_.data() + 5},
+                                       ElementRun{5, client_.data() + 7}));
+  EXPECT_EQ(held.buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, WhatHasComeIsCopiedWhenOtherElementsAreHere) {
+TEST_F(LentAccumulatorTest, AChunkInSeveralRunsStaysWhereTheyAreIfTheyAreLong) {
+  const std::vector<float> a(2048, 1), b(1024, 2), c(1024, 3);
+  BufferPool pool(/*size=*/4096, /*max_idle=*/2);
+  Accumulator accumulator(pool, Accumulator::Lent::kKept);
+  ASSERT_EQ(accumulator.Add(
+                At(0), net::Lent({absl::MakeConstSpan(a), absl::MakeConstSpan(b), absl::MakeConstSpan(c)})),
+            absl::OkStatus());
+  EXPECT_THAT(accumulator.Take().runs(),
+              ElementsAre(ElementRun{0, a.data()}, ElementRun{2048, b.data()}, ElementRun{3072, c.data()}));
+  Accumulator copying(pool, Accumulator::Lent::kKept);
+  const absl::Span<const float> part = absl::MakeConstSpan(b).first(1023);
+  ASSERT_EQ(copying.Add(At(0), net::Lent({part, absl::MakeConstSpan(c)})), absl::OkStatus());
+  EXPECT_NE(copying.elements().buffer(), nullptr);
+}
+
+TEST_F(LentAccumulatorTest, SomeMayBeHereAndSomeThere) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(2), Bytes({7, 7, 7})), absl::OkStatus());
   const absl::Span<float> place = accumulator_.PlaceFor(At(0), 2);
@@ -139,32 +169,97 @@ TEST_F(LentAccumulatorTest, WhatHasComeIsCopiedWhenOtherElementsAreHere) {
   place[0] = place[1] = -1;
   const absl::Span<const char> run(reinterpret_cast<const char*>(place.data()), 2 * sizeof(float));
   ASSERT_EQ(accumulator_.Add(At(0), {&run, 1}), absl::OkStatus());
-  EXPECT_THAT(accumulator_.Take().buffer()->span(), ElementsAre(-1, -1, 7, 7, 7, 5, 6, 7, 8, 9));
+  const HeldElements held = accumulator_.Take();
+  EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, place.data()}, ElementRun{5, client_.data() + 7}));
+  EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 7, 7, 7, 5, 6, 7, 8, 9));
+}
+
+TEST_F(LentAccumulatorTest, WhatWasHereBeforeTheFirstThatIsKeptStaysHere) {
+  ASSERT_EQ(accumulator_.Add(At(8), Bytes({7, 7})), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(At(0), Bytes({-1, -1})), absl::OkStatus());
+  ASSERT_EQ(Add(2, 6), absl::OkStatus());
+  const HeldElements held = accumulator_.Take();
+  EXPECT_EQ(held.runs().size(), 3u);
+  EXPECT_EQ(held.buffer(), nullptr) << "not all of them are there";
+  EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 2, 3, 4, 5, 6, 7, 7, 7));
+}
+
+TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreWhereTheyAreSaidToBe) {
+  std::minstd_rand random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    constexpr int64_t kSize = 24;
+    BufferPool pool(kSize, /*max_idle=*/2);
+    Accumulator accumulator(pool, Accumulator::Lent::kKept);
+    std::vector<float> client(3 * kSize);
+    for (size_t i = 0; i < client.size(); ++i) client[i] = static_cast<float>(i);
+    std::vector<std::pair<int64_t, int64_t>> chunks;
+    for (int64_t begin = 0, count; begin < kSize; begin += count) {
+      count = std::min<int64_t>(kSize - begin, 1 + static_cast<int64_t>(random() % 5));
+      chunks.emplace_back(begin, count);
+    }
+    std::shuffle(chunks.begin(), chunks.end(), random);
+    std::vector<float> wanted(kSize, -1);
+    for (const auto& [begin, count] : chunks) {
+      const auto shift = static_cast<int64_t>(random() % 3) * kSize;  // two of them the same as a rule
+      const absl::Span<const float> elements(client.data() + begin + shift, static_cast<size_t>(count));
+      std::copy(elements.begin(), elements.end(), wanted.begin() + begin);
+      const absl::Status added = shift == 0
+                                     ? accumulator.Add(At(begin), Bytes({elements.begin(), elements.end()}))
+                                     : accumulator.Add(At(begin), net::Lent(elements));
+      ASSERT_EQ(added, absl::OkStatus());
+      for (const auto& [from, to] : accumulator.runs()) {
+        ASSERT_EQ(Elements(accumulator.elements(), from, to),
+                  std::vector<float>(wanted.begin() + from, wanted.begin() + to))
+            << "trial " << trial;
+      }
+    }
+    const HeldElements last = accumulator.elements();
+    EXPECT_EQ(last.runs()[0].begin, 0);
+    EXPECT_EQ(accumulator.Take(), last);
+  }
+}
+
+TEST_F(LentAccumulatorTest, WhatIsKeptIsOwnedUntilNobodyHoldsIt) {
+  const net::Lent lent({client_.data() + 2, 10});
+  const int64_t before = lent.owners();
+  HeldElements held;
+  {
+    Accumulator accumulator(pool_, Accumulator::Lent::kKept);
+    ASSERT_EQ(accumulator.Add(At(0), lent), absl::OkStatus());
+    held = accumulator.Take();
+  }
+  EXPECT_GT(lent.owners(), before);
+  held = HeldElements();
+  EXPECT_EQ(lent.owners(), before);
 }
 
 TEST_F(LentAccumulatorTest, APlaceForTheNextChunkMovesNothingByItself) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_FALSE(accumulator_.PlaceFor(At(0), 2).empty());
-  EXPECT_EQ(accumulator_.elements().data(), mapped_.data() + 2);
-}
-
-TEST_F(LentAccumulatorTest, WhatTheClientHasNotAllOfIsCopied) {
-  for (const int64_t shift : {-3, 3}) {
-    Accumulator accumulator(pool_, Accumulator::Lent::kKept);
-    const absl::Span<const float> elements(mapped_.data() + 2 + 4 + shift, 2);
-    ASSERT_EQ(accumulator.Add(At(4), Lent(elements, mapped_)), absl::OkStatus());
-    ASSERT_NE(accumulator.elements().buffer(), nullptr) << shift;
-    EXPECT_EQ(accumulator.elements().data()[4], mapped_[static_cast<size_t>(6 + shift)]);
-  }
+  EXPECT_THAT(accumulator_.elements().runs(), ElementsAre(ElementRun{5, client_.data() + 7}));
 }
 
 TEST_F(LentAccumulatorTest, ElementsAcrossAddressesOfFloatsAreCopied) {
   std::vector<char> bytes(15 * sizeof(float));
   char* const odd = bytes.data() + 1;
-  std::memcpy(odd, mapped_.data(), 14 * sizeof(float));
-  const absl::Span<const float> around(reinterpret_cast<const float*>(odd), 14);
-  ASSERT_EQ(accumulator_.Add(At(0), Lent(around.subspan(2, 10), around)), absl::OkStatus());
+  std::memcpy(odd, client_.data(), 14 * sizeof(float));
+  const absl::Span<const float> elements(reinterpret_cast<const float*>(odd), 14);
+  ASSERT_EQ(accumulator_.Add(At(0), net::Lent(elements.subspan(2, 10))), absl::OkStatus());
   EXPECT_THAT(accumulator_.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+}
+
+TEST_F(LentAccumulatorTest, OfMoreRunsThanItGoesThroughTheRestIsCopied) {
+  constexpr int64_t kSize = 8192;
+  const std::vector<float> forth(kSize, 1), back(kSize, 2);
+  BufferPool pool(kSize, /*max_idle=*/2);
+  Accumulator accumulator(pool, Accumulator::Lent::kKept);
+  for (int64_t i = 0; i < kSize; ++i) {
+    const std::vector<float>& from = i % 2 == 0 ? forth : back;
+    ASSERT_EQ(accumulator.Add(At(i), net::Lent({from.data() + i, 1})), absl::OkStatus());
+  }
+  const HeldElements held = accumulator.Take();
+  EXPECT_LT(held.runs().size(), 2000u);
+  EXPECT_THAT(Elements(held, kSize - 2, kSize), ElementsAre(1, 2));
 }
 
 TEST_F(LentAccumulatorTest, RefusedChunksAndEncodedOnesAreNotKept) {
@@ -173,24 +268,23 @@ TEST_F(LentAccumulatorTest, RefusedChunksAndEncodedOnesAreNotKept) {
   v1::Chunk encoded = At(0);
   encoded.set_encoding(v1::ENCODING_BFLOAT16);
   encoded.set_count(4);
-  const absl::Span<const float> elements(mapped_.data() + 2, 2);
-  ASSERT_EQ(accumulator_.Add(encoded, Lent(elements, mapped_)), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(encoded, net::Lent({client_.data() + 2, 2})), absl::OkStatus());
   EXPECT_NE(accumulator_.elements().buffer(), nullptr);
 }
 
 TEST_F(LentAccumulatorTest, OneThatIsToCopyDoes) {
   Accumulator accumulator(pool_);
-  ASSERT_EQ(accumulator.Add(At(0), Lent({mapped_.data() + 2, 10}, mapped_)), absl::OkStatus());
+  ASSERT_EQ(accumulator.Add(At(0), net::Lent({client_.data() + 2, 10})), absl::OkStatus());
   EXPECT_THAT(accumulator.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
 TEST_F(LentAccumulatorTest, WithoutMemoryForACopyItSaysSo) {
   BufferPool none(/*size=*/10, /*max_idle=*/2, std::make_shared<MemoryBudget>(8));
   Accumulator accumulator(none, Accumulator::Lent::kKept);
-  ASSERT_EQ(accumulator.Add(At(0), Lent({mapped_.data() + 2, 2}, mapped_)), absl::OkStatus());
+  ASSERT_EQ(accumulator.Add(At(0), net::Lent({client_.data() + 2, 2})), absl::OkStatus());
   EXPECT_EQ(accumulator.Add(At(2), Bytes({7})).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(accumulator.received(), 2);
-  EXPECT_EQ(accumulator.elements().data(), mapped_.data() + 2);
+  EXPECT_THAT(accumulator.elements().runs(), ElementsAre(ElementRun{0, client_.data() + 2}));
 }
 
 TEST(AccumulatorOfNothing, IsCompleteAtOnce) {

@@ -13,6 +13,7 @@
 #include "common/net/placement.h"
 #include "ps/optim/optimizer.h"
 #include "ps/variable_store.h"
+#include "tests/support/lent.h"
 
 namespace cairn::ps {
 
@@ -27,32 +28,6 @@ class Bytes {
  private:
   const std::vector<float> values_;
   absl::Span<const char> run_;
-};
-
-// Elements that are lent from a client's memory, of which `around` is mapped.
-class Lent final : public net::LentBytes {
- public:
-  Lent(absl::Span<const float> elements, absl::Span<const float> around)
-      : bytes_(BytesOf(elements)), around_(BytesOf(around)) {}
-  size_t size() const override { return bytes_.size(); }
-  absl::Status Read(size_t begin, absl::Span<char> to) const override {
-    const absl::Span<const char> from = bytes_.subspan(begin, to.size());
-    std::copy(from.begin(), from.end(), to.begin());
-    return absl::OkStatus();
-  }
-  std::optional<Kept> Keep() const override {
-    return Kept{.owner = owner_, .bytes = bytes_, .around = around_};
-  }
-  operator net::Payload() const {  // NOLINT: stands for a payload
-    return net::Payload(static_cast<const net::LentBytes&>(*this));
-  }
-
- private:
-  static absl::Span<const char> BytesOf(absl::Span<const float> floats) {
-    return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
-  }
-  const absl::Span<const char> bytes_, around_;
-  const std::shared_ptr<const int> owner_ = std::make_shared<const int>();
 };
 
 inline v1::Chunk At(int64_t offset) {

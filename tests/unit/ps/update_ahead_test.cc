@@ -78,7 +78,7 @@ class Side {
   // The same, which stay in the push's own memory.
   void LentChunk(Push& push, int64_t begin) {
     const auto count = static_cast<size_t>(std::min(kChunk, kSize - begin));
-    EXPECT_EQ(push.open->AddChunk(At(begin), Lent({push.values.data() + begin, count}, push.values)),
+    EXPECT_EQ(push.open->AddChunk(At(begin), net::Lent({push.values.data() + begin, count})),
               absl::OkStatus());
   }
   void End(Push& push) {
@@ -238,7 +238,7 @@ TEST_P(UpdateAheadTest, IsTheSameOfGradientsThatStayWhereTheirWorkersHaveThem) {
     std::vector<Push> pushes = Round(version, 2);
     ahead_.Begin(pushes[0]);
     ahead_.Begin(pushes[1]);
-    // One comes another way in the middle, in every other round: then all that came is copied.
+    // One comes another way in the middle, in every other round, and is copied.
     const int64_t other_way = version % 2 == 0 ? 2 * kChunk : -1;
     for (int64_t begin = 0; begin < kSize; begin += kChunk) {
       for (Push& push : pushes) {

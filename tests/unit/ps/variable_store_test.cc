@@ -19,7 +19,7 @@ using testing::HasSubstr;
 class VariableStoreTest : public testing::Test {
  protected:
   absl::Status Apply(const std::vector<float>& gradient) {
-    const WeightedGradient weighted = {gradient.data(), 1};
+    const ContributedGradient weighted = {gradient.data(), 1};
     return store_.ApplyMean({.gradients = {&weighted, 1}});
   }
   const std::unique_ptr<Optimizer> sgd_ = Sgd(1);
@@ -65,13 +65,13 @@ TEST_F(VariableStoreTest, AGradientThatIsNotFiniteNamesItsVariableAndPublishesNo
 
 TEST_F(VariableStoreTest, TheMeanWeighsByExamples) {
   const std::vector<float> one = {4, 4, 4}, three = {8, 8, 8};
-  const WeightedGradient gradients[] = {{one.data(), 1}, {three.data(), 3}};
+  const ContributedGradient gradients[] = {{one.data(), 1}, {three.data(), 3}};
   ASSERT_TRUE(store_.ApplyMean({.gradients = gradients}).ok());
   EXPECT_THAT(ToVector(store_.current()), Each(-7));
 }
 
 absl::Status ApplyTo(VariableStore& store, const std::vector<float>& gradient, bool last = false) {
-  const WeightedGradient weighted = {gradient.data(), 1};
+  const ContributedGradient weighted = {gradient.data(), 1};
   return store.ApplyMean({.gradients = {&weighted, 1}, .last = last});
 }
 
@@ -123,7 +123,7 @@ class Servers {
     for (Norms norms : optimizer_->norms()) {
       std::vector<SliceSquares> slices;
       for (size_t server = stores_.size(); server-- > 0;) {  // as they may arrive
-        const WeightedGradient mean = {gradients[server].data(), 1};
+        const ContributedGradient mean = {gradients[server].data(), 1};
         auto measured = store(server).Measure(norms, {.gradients = {&mean, 1}, .known = known}).value();
         for (SliceSquares& slice : measured) slices.push_back(std::move(slice));
       }
@@ -131,7 +131,7 @@ class Servers {
       sums_.push_back(known);
     }
     for (size_t server = 0; server < stores_.size(); ++server) {
-      const WeightedGradient mean = {gradients[server].data(), 1};
+      const ContributedGradient mean = {gradients[server].data(), 1};
       ASSERT_EQ(store(server).ApplyMean({.gradients = {&mean, 1}, .known = known}), absl::OkStatus());
     }
   }
@@ -171,7 +171,7 @@ TEST(VariableStoreNorms, ADirectionThatIsNotFiniteIsNamedWhenItIsMeasured) {
   const auto lamb = MakeOptimizer({"Lamb", {}}).value();
   VariableStore store(Vectors({{"a", 1}, {"b", 1}}), lamb.get());
   const std::vector<float> bad = {1, std::numeric_limits<float>::quiet_NaN()};
-  const WeightedGradient mean = {bad.data(), 1};
+  const ContributedGradient mean = {bad.data(), 1};
   const auto sums = store.Measure(Norms::kLayer, {.gradients = {&mean, 1}});
   EXPECT_EQ(sums.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(sums.status().message()),
@@ -270,7 +270,7 @@ TEST(VariableStoreUpdates, TakeTheRateThatReplacesTheOptimizers) {
 TEST(EmptyVariableStore, CountsVersionsToo) {
   const auto sgd = Sgd(1);
   VariableStore store({}, sgd.get());
-  const WeightedGradient nothing = {nullptr, 1};
+  const ContributedGradient nothing = {nullptr, 1};
   ASSERT_TRUE(store.ApplyMean({.gradients = {&nothing, 1}}).ok());
   EXPECT_EQ(store.current().version, 1);
 }

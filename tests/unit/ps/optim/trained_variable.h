@@ -59,7 +59,7 @@ class TrainedVariable {
     const std::vector<Slot> slots = slots_in_place();
     std::vector<float> next(values_.size());
     const float learning_rate = optimizer_->learning_rate(t_);
-    const WeightedGradient mean = {gradient.data(), 1};
+    const ContributedGradient mean = {gradient.data(), 1};
     const UpdatePart whole = {0, count};
     EXPECT_EQ(UpdateWhole(*optimizer_, {++t_, learning_rate, last}, {&mean, 1}, {whole},
                           {count, values_.data(), slots, next.data()}, isa_),

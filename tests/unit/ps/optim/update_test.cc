@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <vector>
 
+#include "common/core/crew.h"
 #include "common/core/random.h"
 #include "gtest/gtest.h"
 #include "tests/support/whole_update.h"
@@ -16,7 +18,7 @@ namespace {
 
 // Values of 0 after one plain step at rate 1 with the options of `numbers`: minus what was left of the mean.
 std::vector<float> StepFromZero(std::map<std::string, double> numbers, const std::vector<UpdatePart>& parts,
-                                const std::vector<WeightedGradient>& gradients, size_t count) {
+                                const std::vector<ContributedGradient>& gradients, size_t count) {
   numbers["learning_rate"] = 1;
   const auto sgd = MakeOptimizer({"SGD", numbers}).value();
   const std::vector<float> zeros(count);
@@ -130,7 +132,7 @@ TEST(UpdateParts, AMovingAverageKnowsNoOptimizer) {
                              {"ema_overwrite_frequency", 1}}},
                            {8, 8});
   const std::vector<float> gradient = {1, 16};
-  const WeightedGradient mean = {gradient.data(), 1};
+  const ContributedGradient mean = {gradient.data(), 1};
   const std::vector<UpdatePart> parts = {{0, 1}, {1, 2, 0.5f}};
   const std::vector<Slot> slots = variable.slots_in_place();
   std::vector<float> next(2);
@@ -148,14 +150,14 @@ TEST(UpdateParts, TheFirstBadElementIsCountedInTheWhole) {
   for (const char* clip : {"clipvalue", "clipnorm", "global_clipnorm"}) {
     const auto sgd = MakeOptimizer({"SGD", {{clip, 1}}}).value();
     const std::vector<float> gradient = {1, 2, 3, nan, nan}, zeros(5);
-    const WeightedGradient mean = {gradient.data(), 1};
+    const ContributedGradient mean = {gradient.data(), 1};
     const std::vector<UpdatePart> parts = {{0, 2}, {2, 5}};
     std::vector<float> next(5);
     EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, {&mean, 1}, parts, {5, zeros.data(), {}, next.data()}), 3) << clip;
   }
   const auto sgd = MakeOptimizer({"SGD", {}}).value();
   const std::vector<float> gradient = {1, nan}, zeros(2);
-  const WeightedGradient mean = {gradient.data(), 1};
+  const ContributedGradient mean = {gradient.data(), 1};
   const std::vector<UpdatePart> parts = {{0, 1}, {1, 2, 0.5f}};
   std::vector<float> next(2);
   EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, {&mean, 1}, parts, {2, zeros.data(), {}, next.data()}), 1)
@@ -188,6 +190,76 @@ INSTANTIATE_TEST_SUITE_P(Norms, EveryIsa,
                                          OptimizerConfig{"SGD", {{"global_clipnorm", 0.1}, {"use_ema", 1}}},
                                          OptimizerConfig{"Lamb", {{"weight_decay", 0.1}, {"use_ema", 1}}}));
 
+// A gradient, in one piece and in runs that lie apart.
+struct InRuns {
+  InRuns(int64_t count, Random& random) {
+    for (int64_t i = 0; i < count; ++i) whole.push_back(random.NextNormal());
+    for (int64_t begin = 0, size; begin < count; begin += size) {
+      size = std::min<int64_t>(count - begin, 1 + static_cast<int64_t>(random.NextBelow(1500)));
+      pieces.emplace_back(whole.begin() + begin, whole.begin() + begin + size);
+      runs.push_back({begin, pieces.back().data()});
+    }
+  }
+  std::vector<float> whole;
+  std::deque<std::vector<float>> pieces;
+  std::vector<ElementRun> runs;
+};
+
+class UpdateOfRuns : public testing::TestWithParam<OptimizerConfig> {};
+
+TEST_P(UpdateOfRuns, GivesTheSameBits) {
+  constexpr int64_t kCount = 300'001;  // enough for a crew
+  Random random(5, "update_test");
+  std::deque<InRuns> workers;
+  std::vector<ContributedGradient> whole, in_runs;
+  for (int64_t examples : {3, 1, 2}) {
+    const InRuns& gradient = workers.emplace_back(kCount, random);
+    ASSERT_GT(gradient.runs.size(), 100u);
+    whole.emplace_back(gradient.whole.data(), examples);
+    in_runs.emplace_back(gradient.runs, examples);
+  }
+  in_runs[1] = whole[1];
+  const std::vector<float> zeros(kCount);
+  const std::vector<UpdatePart> parts = {{0, 1'000}, {1'000, 9'000, 0.5f}, {9'000, kCount}};
+  Crew crew(2);
+  std::vector<std::vector<float>> results;
+  for (const auto& gradients : {whole, in_runs}) {
+    TrainedVariable variable(GetParam(), zeros);
+    const std::vector<Slot> slots = variable.slots_in_place();
+    std::vector<float>& next = results.emplace_back(kCount);
+    ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 0.1f}, gradients, parts,
+                          {kCount, variable.values().data(), slots, next.data()}, WidestIsa(), &crew),
+              kAllFinite);
+    for (const std::vector<float>& slot : variable.slots()) next.insert(next.end(), slot.begin(), slot.end());
+    std::vector<float> mean(kCount);
+    WriteMean(gradients, kCount, mean.data());
+    next.insert(next.end(), mean.begin(), mean.end());
+  }
+  EXPECT_EQ(std::memcmp(results[0].data(), results[1].data(), results[0].size() * sizeof(float)), 0);
+}
+
+TEST_P(UpdateOfRuns, CountsTheFirstBadElementInTheWhole) {
+  Random random(6, "update_test");
+  InRuns gradient(10'000, random);
+  ASSERT_GT(gradient.runs.size(), 5u);
+  gradient.pieces[4][0] = std::numeric_limits<float>::infinity();
+  const std::vector<float> zeros(10'000);
+  TrainedVariable variable(GetParam(), zeros);
+  const std::vector<Slot> slots = variable.slots_in_place();
+  std::vector<float> next(10'000);
+  const ContributedGradient mean(gradient.runs, 1);
+  EXPECT_EQ(UpdateWhole(variable.optimizer(), {1, 0.1f}, {&mean, 1}, {{0, 10'000}},
+                        {10'000, variable.values().data(), slots, next.data()}),
+            gradient.runs[4].begin);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, UpdateOfRuns,
+                         testing::Values(OptimizerConfig{"Adam", {}},
+                                         OptimizerConfig{"SGD", {{"clipvalue", 0.5}}},
+                                         OptimizerConfig{"Adam", {{"clipnorm", 0.1}}},
+                                         OptimizerConfig{"SGD", {{"global_clipnorm", 0.1}, {"use_ema", 1}}},
+                                         OptimizerConfig{"Lamb", {{"weight_decay", 0.1}, {"use_ema", 1}}}));
+
 // Two halves of a variable, each with sums of its own, as on two servers.
 TEST_P(EveryIsa, APartThatKnowsTheWholeVariablesSumsMovesAsInTheWhole) {
   constexpr int64_t kCount = 4096, kHalf = kCount / 2;
@@ -199,7 +271,7 @@ TEST_P(EveryIsa, APartThatKnowsTheWholeVariablesSumsMovesAsInTheWhole) {
   }
   TrainedVariable whole(GetParam(), values), halves(GetParam(), values);
   whole.Step(gradient);
-  const WeightedGradient mean = {gradient.data(), 1};
+  const ContributedGradient mean = {gradient.data(), 1};
   const UpdatePart parts[] = {{0, kHalf, {}, kHalf}, {kHalf, kCount, {}, kHalf}};
   std::vector<float> next(kCount);
   const std::vector<Slot> slots = halves.slots_in_place();

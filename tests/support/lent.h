@@ -1,0 +1,49 @@
+// A payload that still lies where its sender has it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/net/frame.h"
+
+namespace cairn::net {
+
+// Elements that are lent from a client's memory, which is mapped, in one run or in several.
+class Lent final : public LentBytes {
+ public:
+  explicit Lent(absl::Span<const float> elements) : Lent({elements}) {}
+  explicit Lent(std::initializer_list<absl::Span<const float>> runs) {
+    for (const auto& run : runs) {
+      runs_.push_back({reinterpret_cast<const char*>(run.data()), run.size() * sizeof(float)});
+      bytes_.insert(bytes_.end(), runs_.back().begin(), runs_.back().end());
+    }
+  }
+  size_t size() const override { return bytes_.size(); }
+  absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const override {
+    auto from = bytes_.begin() + static_cast<std::ptrdiff_t>(begin);
+    for (const absl::Span<char>& place : to) {
+      std::copy_n(from, place.size(), place.begin());
+      from += static_cast<std::ptrdiff_t>(place.size());
+    }
+    return absl::OkStatus();
+  }
+  std::optional<Kept> Keep() const override { return Kept{.owner = owner_, .runs = runs_}; }
+  // Who may still look at them, this one too.
+  int64_t owners() const { return owner_.use_count(); }
+  operator Payload() const {  // NOLINT: stands for a payload
+    return Payload(static_cast<const LentBytes&>(*this));
+  }
+
+ private:
+  std::vector<absl::Span<const char>> runs_;
+  std::vector<char> bytes_;
+  const std::shared_ptr<const int> owner_ = std::make_shared<const int>();
+};
+
+}  // namespace cairn::net
