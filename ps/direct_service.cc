@@ -54,6 +54,8 @@ class DirectSession final : public SessionSink, public net::DirectReceiver {
     net::SendInPieces(*stream_, header, payload, owner, /*ranked=*/true);
   }
 
+  void Allow(uint64_t bytes) override { stream_->Allow(bytes); }
+
   absl::Status OnGreeting(int64_t part) override {
     Server* server = &parts_.own();
     if (part != net::DirectStream::kOwnPart) {

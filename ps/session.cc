@@ -207,6 +207,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
       return bytes.ok();
     };
   }
+  request.allow = [sink = sink_](uint64_t bytes) { sink->Allow(bytes); };
   open.push = open.job->shard().BeginPush(request);
   open.worker = begin.worker();
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <variant>
@@ -32,6 +33,10 @@ class SessionSink {
                          const std::shared_ptr<const void>& owner) {
     Send(header, payload, owner);
   }
+  // The client may send so many more bytes of payloads, or as many as it likes (kNoLimit), as
+  // net::DirectStream::Allow(); where the stream cannot tell it so, nothing is told.
+  static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+  virtual void Allow(uint64_t /*bytes*/) {}
 };
 
 class Session {

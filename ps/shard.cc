@@ -69,12 +69,14 @@ absl::Span<float> OpenPush::PlaceFor(const v1::Chunk& chunk, int64_t count) {
 
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
   Pass("push");
-  bool discard = request.gradient.examples == 0;
+  bool seen;
   {
     MutexLock lock(mutex_);
-    discard |= ledger_.Admit(request.gradient.key).admission != Ledger::Admission::kNew;
+    seen = ledger_.Admit(request.gradient.key).admission != Ledger::Admission::kNew;
   }
-  const bool ahead = ahead_ != nullptr && !discard && ahead_->Begin(request.gradient, request.send_piece);
+  const bool ahead =
+      ahead_ != nullptr && !seen && ahead_->Begin(request.gradient, request.send_piece, request.allow);
+  const bool discard = seen || request.gradient.examples == 0;
   return std::make_unique<OpenPush>(request, store_.pool(), discard, ahead ? ahead_.get() : nullptr);
 }
 

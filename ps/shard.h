@@ -61,6 +61,8 @@ struct PushRequest {
   // May take pieces of these values before the decision, any of which may be void (PushResult::sent_ahead).
   // Null: not wanted.
   UpdateAhead::SendPiece send_piece{};
+  // Lets the worker send so many more bytes of it, if that can be told. Null: it need not hear of that.
+  UpdateAhead::Allow allow{};
 };
 
 struct PushResult {

@@ -19,38 +19,82 @@ UpdateAhead::Member* UpdateAhead::Find(const PushKey& key) {
   return nullptr;
 }
 
-bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send) {
-  MutexLock lock(mutex_);
-  Member* const member = Find(gradient.key);
-  if (member == nullptr || round_->spoilt) return false;
-  if (member->gradient.has_value() || gradient.base_version != round_->base_version ||
-      gradient.examples <= 0) {
-    round_->spoilt = true;
-    return false;
+void UpdateAhead::Tell(const Told& told) {
+  for (const auto& [allow, bytes] : told) {
+    if (allow != nullptr) allow(bytes);
   }
-  member->gradient = gradient;
-  member->send = std::move(send);
-  member->missing.assign(static_cast<size_t>(num_pieces_), kPiece);
-  member->missing.back() = store_.size() - (num_pieces_ - 1) * kPiece;
-  return true;
+}
+
+UpdateAhead::Told UpdateAhead::Advance(const Member& member, int64_t elements) {
+  Told told;
+  const auto index = static_cast<size_t>(&member - round_->members.data());
+  for (const RoundPace::Allowance& allowance : round_->pace.Advance(index, elements)) {
+    const Member& other = round_->members[allowance.member];
+    const int64_t more = std::max<int64_t>(0, allowance.elements - other.received);
+    told.emplace_back(other.allow, static_cast<uint64_t>(more) * sizeof(float));
+  }
+  return told;
+}
+
+UpdateAhead::Told UpdateAhead::Spoil() {
+  Told told;
+  if (std::exchange(round_->spoilt, true)) return told;
+  for (const Member& member : round_->members) {
+    if (member.gradient.has_value() && member.received < store_.size())
+      told.emplace_back(member.allow, kNoLimit);
+  }
+  return told;
+}
+
+bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send, Allow allow) {
+  Told told;
+  bool joins = false;
+  {
+    MutexLock lock(mutex_);
+    Member* const member = Find(gradient.key);
+    if (member != nullptr && !round_->spoilt) {
+      joins = !member->gradient.has_value() && gradient.base_version == round_->base_version &&
+              gradient.examples > 0;
+      if (!joins) told = Spoil();
+    }
+    if (joins) {
+      member->gradient = gradient;
+      member->send = std::move(send);
+      member->allow = allow;
+      member->missing.assign(static_cast<size_t>(num_pieces_), kPiece);
+      member->missing.back() = store_.size() - (num_pieces_ - 1) * kPiece;
+      const auto index = static_cast<size_t>(member - round_->members.data());
+      const int64_t elements = round_->pace.Begin(index);
+      const bool all = elements == store_.size();
+      told.emplace_back(std::move(allow), all ? kNoLimit : static_cast<uint64_t>(elements) * sizeof(float));
+    } else {
+      told.emplace_back(std::move(allow), kNoLimit);
+    }
+  }
+  Tell(told);
+  return joins;
 }
 
 void UpdateAhead::Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end) {
   std::vector<int64_t> ready;
+  Told told;
   {
     MutexLock lock(mutex_);
     Member* const member = Find(key);
     if (member == nullptr || round_->spoilt) return;
     if (!member->gradient.has_value() || member->gradient->key != key) return;
     member->data = data;
+    member->received += end - begin;
+    told = Advance(*member, end - begin);
     for (int64_t piece = begin / kPiece; piece * kPiece < end; ++piece) {
       int64_t& missing = member->missing[static_cast<size_t>(piece)];
       missing -= std::min(end, (piece + 1) * kPiece) - std::max(begin, piece * kPiece);
       if (missing == 0 && --round_->waits_for[static_cast<size_t>(piece)] == 0) ready.push_back(piece);
     }
-    if (ready.empty()) return;
-    ++making_;
+    if (!ready.empty()) ++making_;
   }
+  Tell(told);
+  if (ready.empty()) return;
   if (crew_ != nullptr && crew_->Take([this, ready, worker = key.worker] { Make(ready, worker); })) return;
   Make(ready, key.worker);
 }
@@ -82,26 +126,35 @@ void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
       well = *sends[i] == nullptr || (*sends[i])(values, begin, end);
     if (!well) break;
   }
-  MutexLock lock(mutex_);
-  if (well) {
-    round_->made += pieces.size();
-  } else {
-    round_->spoilt = true;
+  Told told;
+  {
+    MutexLock lock(mutex_);
+    if (well) {
+      round_->made += pieces.size();
+    } else {
+      told = Spoil();
+    }
+    if (--making_ == 0) idle_.NotifyAll();
   }
-  if (--making_ == 0) idle_.NotifyAll();
+  Tell(told);
 }
 
 void UpdateAhead::Abandon(const PushKey& key) {
-  MutexLock lock(mutex_);
-  const Member* const member = Find(key);
-  if (member != nullptr && member->gradient.has_value() && member->gradient->key == key)
-    round_->spoilt = true;
+  Told told;
+  {
+    MutexLock lock(mutex_);
+    const Member* const member = Find(key);
+    if (member != nullptr && member->gradient.has_value() && member->gradient->key == key) told = Spoil();
+  }
+  Tell(told);
 }
 
 void UpdateAhead::Expect(absl::Span<const Gradient> last, bool last_update) {
   Drop();
   store_.BeginAhead();
-  Round round = {.base_version = store_.current().version, .last_update = last_update};
+  Round round = {.base_version = store_.current().version,
+                 .last_update = last_update,
+                 .pace = RoundPace(last.size(), store_.size())};
   for (const Gradient& gradient : last) {
     round.members.push_back({.worker = gradient.key.worker, .incarnation = gradient.key.incarnation});
   }
@@ -111,10 +164,16 @@ void UpdateAhead::Expect(absl::Span<const Gradient> last, bool last_update) {
 }
 
 std::optional<UpdateAhead::Round> UpdateAhead::Close() {
-  MutexLock lock(mutex_);
-  if (round_.has_value()) round_->spoilt = true;  // nobody begins
-  while (making_ > 0) idle_.Wait(mutex_);         // a few pieces' arithmetic
-  return std::exchange(round_, std::nullopt);
+  Told told;
+  std::optional<Round> round;
+  {
+    MutexLock lock(mutex_);
+    if (round_.has_value()) told = Spoil();  // nobody begins
+    while (making_ > 0) idle_.Wait(mutex_);  // a few pieces' arithmetic
+    round = std::exchange(round_, std::nullopt);
+  }
+  Tell(told);
+  return round;
 }
 
 bool UpdateAhead::Take(absl::Span<const Gradient> contributors, absl::Span<const HeldElements> data,

@@ -17,8 +17,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -29,6 +31,7 @@
 #include "common/net/ahead.h"
 #include "ps/held_elements.h"
 #include "ps/policy/policy.h"
+#include "ps/round_pace.h"
 #include "ps/variable_store.h"
 
 namespace cairn::ps {
@@ -40,6 +43,11 @@ class UpdateAhead {
   using SendPiece =
       std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
 
+  // Lets a worker send so many more bytes of its gradient, or, with kNoLimit, all of it. Any thread; must not
+  // block.
+  using Allow = std::function<void(uint64_t bytes)>;
+  static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
   // `store` has an optimizer that takes no norms. `crew`, which may be null, outlives it. `trace`, which may
   // be null, hears of the pieces, as parts of what is received.
   explicit UpdateAhead(VariableStore& store, Crew* crew = nullptr, TraceRecorder* trace = nullptr);
@@ -49,8 +57,9 @@ class UpdateAhead {
   // --- Streams' threads ---
 
   // A push has begun. True: this wants to hear of its elements, and `send` may be called until the push is
-  // decided or abandoned.
-  bool Begin(const Gradient& gradient, SendPiece send) ABSL_LOCKS_EXCLUDED(mutex_);
+  // decided or abandoned. `allow`, if it is not null, is called now, and perhaps later: the workers of a
+  // round are kept in step (round_pace.h).
+  bool Begin(const Gradient& gradient, SendPiece send, Allow allow) ABSL_LOCKS_EXCLUDED(mutex_);
   // Elements [begin, end) of it, for the first time, are in `data`, with all that arrived before.
   void Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -77,7 +86,9 @@ class UpdateAhead {
     uint64_t incarnation = 0;
     std::optional<Gradient> gradient{};
     SendPiece send{};
+    Allow allow{};
     HeldElements data{};
+    int64_t received = 0;            // elements
     std::vector<int64_t> missing{};  // [piece] elements
   };
   struct Round {
@@ -85,11 +96,20 @@ class UpdateAhead {
     bool last_update = false;
     bool spoilt = false;  // it cannot be as guessed any more
     std::vector<Member> members{};
+    RoundPace pace;
     std::vector<size_t> waits_for{};  // [piece] members
     size_t made = 0;                  // pieces
   };
 
+  // What workers are to be told when the lock is free.
+  using Told = std::vector<std::pair<Allow, uint64_t>>;
+  static void Tell(const Told& told);
+
   Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // So many elements more of a member's are here: who may go on.
+  Told Advance(const Member& member, int64_t elements) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It cannot be as guessed any more: nobody waits for anybody.
+  Told Spoil() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes pieces and sends them, neighbours together; those that `worker` was the last to send, in their
   // order. Ends what making_ counts.
   void Make(absl::Span<const int64_t> pieces, int worker) ABSL_LOCKS_EXCLUDED(mutex_);

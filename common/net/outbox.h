@@ -40,6 +40,8 @@ class Outbox {
     messages_.insert(place, {std::move(message), std::nullopt});
     return messages_.size() == 1;
   }
+  // Likewise, ahead of the front too, which must not be begun.
+  void PushFront(Message message) { messages_.push_front({std::move(message), std::nullopt}); }
   // The front has been written. True: there is a next one to write.
   bool Pop() {
     messages_.pop_front();

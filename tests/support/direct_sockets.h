@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "common/net/direct/listeners.h"
@@ -12,10 +13,11 @@ inline net::DirectListeners Listeners() {
   return net::DirectListeners(net::ListenLocally().value(), net::ListenByTcp("127.0.0.1", 0).value());
 }
 
-// Two connected ends.
-inline std::pair<FileDescriptor, FileDescriptor> TcpPair() {
-  const net::TcpListener listener = net::ListenByTcp("127.0.0.1", 0).value();
-  FileDescriptor one = net::ConnectByTcp("127.0.0.1", listener.port, std::chrono::seconds(60)).value();
+// Two connected ends, of which the second listened on `host`. Of 127.0.0.2 they have addresses of their own,
+// as on two hosts.
+inline std::pair<FileDescriptor, FileDescriptor> TcpPair(const std::string& host = "127.0.0.1") {
+  const net::TcpListener listener = net::ListenByTcp(host, 0).value();
+  FileDescriptor one = net::ConnectByTcp(host, listener.port, std::chrono::seconds(60)).value();
   return {std::move(one), net::AcceptByTcp(listener.socket)};
 }
 

@@ -261,6 +261,10 @@ absl::Status DirectStream::Wait(bool* receive) {
       if (now - progress_ > options_.stall_limit) {
         return absl::UnavailableError("the other end has taken nothing for too long");
       }
+      if (blocked_ == Blocked::kByAllowance) {
+        const auto until = allowance_.WaitsUntil(now).value_or(now);
+        timeout_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(until - now).count());
+      }
     }
     if (receiving_ != Receiving::kCaller) {
       receiving_ = unread_ && !resting_ ? Receiving::kThread : Receiving::kNobody;
@@ -297,7 +301,7 @@ absl::Status DirectStream::Wait(bool* receive) {
   }
   *receive = receiving_ == Receiving::kThread;
   if ((blocked_ == Blocked::kBySocket && (of_socket & EPOLLOUT) != 0) ||
-      (blocked_ == Blocked::kByRing && credited)) {
+      (blocked_ == Blocked::kByRing && credited) || (blocked_ == Blocked::kByAllowance && !FrontWaits())) {
     blocked_ = Blocked::kNot;
   }
   return absl::OkStatus();

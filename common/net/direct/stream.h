@@ -11,6 +11,7 @@
 //   then both, at the same time: { prologue, header, [payload, or where it lies unless in the ring] }...
 //   and of what was lent or held: { prologue: so many have been read }...
 //   and of a buffer to map: { prologue, which, its descriptor }; and back: { prologue: it has been }
+//   client ◄──{ prologue: so much you may send }... ────────────────────────────────────────── server
 //
 // One thread for each end, which receives, and sends what its callers have queued. A small message is sent by
 // its caller, and a client's caller who waits for an answer may receive it: each spares the waking of another
@@ -39,6 +40,7 @@
 #include "common/core/file_descriptor.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
+#include "common/net/direct/allowance.h"
 #include "common/net/direct/busy_poll.h"
 #include "common/net/direct/mapped_region.h"
 #include "common/net/direct/page_pipe.h"
@@ -127,6 +129,12 @@ class DirectStream {
   // Who is in ReceiveUntil() returns soon. Any thread.
   void Nudge() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The server's end: the client may send so many more bytes of payloads than have come, and what is on its
+  // way in a round trip; then it waits, for a while, to be allowed more (allowance.h). kNoLimit: all it
+  // likes. Of no effect within a host. Any thread.
+  static constexpr uint64_t kNoLimit = Allowance::kNoLimit;
+  void Allow(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Ends the stream, and returns after OnEnd(): no memory that was sent is referred to any more. Not from its
   // callbacks.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -144,7 +152,7 @@ class DirectStream {
     std::shared_ptr<const SharedRegion> region{};               // whose descriptor goes with it
     size_t sent = 0;                                            // bytes of prologue, header and payload
   };
-  enum class Blocked { kNot, kBySocket, kByRing };
+  enum class Blocked { kNot, kBySocket, kByRing, kByAllowance };
   enum class Receiving { kNobody, kThread, kCaller };
   // Payloads up to here go over the socket, with their header: telling of a place costs as much. Messages up
   // to here, and those whose payload is lent, are sent by their caller, who is spared the way to another
@@ -206,6 +214,9 @@ class DirectStream {
   absl::Status MapRegion(absl::Span<const char> told) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status HasMapped(uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeAllowance(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The front, which is not begun, must wait for an allowance.
+  bool FrontWaits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellBorrowed() ABSL_LOCKS_EXCLUDED(mutex_);
   void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Linger() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -254,6 +265,7 @@ class DirectStream {
   std::atomic<bool> ended_{false};
   std::atomic<bool> greeted_;
   std::atomic<bool> progressed_{false};
+  std::atomic<uint64_t> payload_bytes_{0};  // that have come
 
   Mutex mutex_;
   CondVar stepped_back_;  // who pumped, or a caller who received
@@ -261,6 +273,7 @@ class DirectStream {
   std::deque<std::shared_ptr<const void>> lent_
       ABSL_GUARDED_BY(mutex_);                             // owners of what has not been read yet
   std::map<uint64_t, bool> told_ ABSL_GUARDED_BY(mutex_);  // [number] of our regions: it has been mapped
+  Allowance allowance_ ABSL_GUARDED_BY(mutex_);
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   Blocked blocked_ ABSL_GUARDED_BY(mutex_) = Blocked::kNot;

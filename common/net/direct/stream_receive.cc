@@ -188,10 +188,15 @@ void DirectStream::FindPlace(const DirectPrologue& prologue, absl::Span<const ch
 }
 
 absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<const char> front) {
+  payload_bytes_ += prologue.payload_bytes;
   const bool lent = prologue.kind == DirectPrologue::kLent;
   if (lent && (peer_ != nullptr || prologue.position != 0)) return DeliverLent(prologue, front);
   if (prologue.kind == DirectPrologue::kRegion && rings_ != nullptr && options_.lends) {
     return MapRegion(front);
+  }
+  if (prologue.kind == DirectPrologue::kAllowed && !server_) {
+    TakeAllowance(prologue.position);
+    return absl::OkStatus();
   }
   if (prologue.kind == DirectPrologue::kMapped) return HasMapped(prologue.position);
   if (prologue.kind == DirectPrologue::kBorrowed) return TakeBack(prologue.position);
@@ -291,6 +296,14 @@ absl::Status DirectStream::TakeBack(uint64_t count) {
   for (; count > 0; --count, lent_.pop_front()) released.push_back(std::move(lent_.front()));
   progressed_ = true;
   return absl::OkStatus();
+}
+
+void DirectStream::TakeAllowance(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  allowance_.Set(bytes);
+  if (blocked_ != Blocked::kByAllowance || FrontWaits()) return;
+  blocked_ = Blocked::kNot;
+  if (receiving_ == Receiving::kCaller) Wake();  // else it is the thread that has heard
 }
 
 void DirectStream::TellBorrowed() {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "common/net/direct/round_trip.h"
 #include "common/net/direct/socket.h"
 #include "common/net/direct/stream.h"
 #include "common/net/direct/tcp_socket.h"
@@ -25,6 +26,8 @@ constexpr size_t kLeastHeld = size_t{128} << 10;
 constexpr size_t kLeastHeldRun = size_t{16} << 10;  // bytes, on average
 // That many are not on the way but to an end that says of none that it has read it: it gets copies.
 constexpr size_t kMostHeld = 256;
+// 10 Gbit/s: what an allowance adds for each microsecond of a round trip, so that a long way is kept busy.
+constexpr uint64_t kBytesPerMicrosecond = 1250;
 // For the other end to read why the stream ends, and to close it; and for its kernel to hear that it has
 // ended.
 constexpr auto kLinger = std::chrono::seconds(1);
@@ -96,18 +99,38 @@ void DirectStream::Send(absl::Span<const char> header, FloatSpans payload, std::
   Queue(std::move(message), rank);
 }
 
+void DirectStream::Allow(uint64_t bytes) {
+  if (within_host_) return;
+  const uint64_t come =
+      payload_bytes_ + kBytesPerMicrosecond * static_cast<uint64_t>(LeastRoundTrip(socket_).count());
+  const uint64_t all = bytes > kNoLimit - come ? kNoLimit : come + bytes;
+  Queue({.prologue = {.kind = DirectPrologue::kAllowed, .position = all}});
+}
+
+bool DirectStream::FrontWaits() {
+  const Message& front = outgoing_.front();
+  if (front.sent > 0 || front.prologue.payload_bytes <= kSmallBytes) return false;
+  return allowance_.WaitsUntil(std::chrono::steady_clock::now()).has_value();
+}
+
 void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
   const bool lent = message.prologue.kind == DirectPrologue::kLent;
   const bool small = lent || message.prologue.payload_bytes <= kSmallBytes;
-  bool send_here;
+  // Whoever waits for these waits for no payloads of ours.
+  const bool first =
+      message.prologue.kind == DirectPrologue::kBorrowed || message.prologue.kind == DirectPrologue::kAllowed;
+  bool send_here, overtakes;
   {
     MutexLock lock(mutex_);
     if (closing_) return;
-    send_here = small && outgoing_.empty() && !pumping_ && greeted_;
-    const bool thread_knows = !outgoing_.empty();
+    overtakes = first && blocked_ == Blocked::kByAllowance;  // then nobody pumps
+    if (overtakes) blocked_ = Blocked::kNot;
+    send_here = small && (outgoing_.empty() || overtakes) && !pumping_ && greeted_;
+    const bool thread_knows = !outgoing_.empty() && !overtakes;
     if (lent) lent_.push_back(std::move(message.owner));
-    // That something has been read: whoever holds it waits for no payloads of ours.
-    if (message.prologue.kind == DirectPrologue::kBorrowed) {
+    if (overtakes) {
+      outgoing_.PushFront(std::move(message));
+    } else if (first) {
       outgoing_.PushFirst(std::move(message));
     } else {
       outgoing_.Push(std::move(message), rank);
@@ -118,10 +141,11 @@ void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
     Wake();
     return;
   }
-  const absl::Status status = Pump(1);
+  const absl::Status status = Pump(overtakes ? 2 : 1);  // what it has overtaken goes on waiting
   MutexLock lock(mutex_);
   if (!status.ok()) failure_ = status;
-  if (!outgoing_.empty() || !status.ok()) Wake();  // the thread goes on with it
+  const bool waits = outgoing_.empty() || blocked_ == Blocked::kByAllowance;
+  if (!waits || !status.ok()) Wake();  // the thread goes on with it
 }
 
 absl::Status DirectStream::Pump(int most) {
@@ -131,8 +155,13 @@ absl::Status DirectStream::Pump(int most) {
     {
       MutexLock lock(mutex_);
       if (pumping_ || closing_ || outgoing_.empty() || blocked_ != Blocked::kNot) return absl::OkStatus();
-      pumping_ = true;
       front = &outgoing_.front();
+      if (FrontWaits()) {
+        blocked_ = Blocked::kByAllowance;
+        return absl::OkStatus();
+      }
+      pumping_ = true;
+      if (front->sent == 0) allowance_.Add(front->prologue.payload_bytes);
       if (front->prologue.kind == DirectPrologue::kInline && front->sent == 0 && lent_.size() < kMostHeld &&
           Holds(front->payload)) {
         front->prologue.kind = DirectPrologue::kHeld;

@@ -18,7 +18,7 @@ absl::Span<const char> BytesOf(const T& said) {
 }
 
 struct DirectGreeting {
-  static constexpr uint64_t kMagic = 0x346e726961632d6c;
+  static constexpr uint64_t kMagic = 0x356e726961632d6c;
 
   uint64_t magic = kMagic;
   uint64_t incarnation = 0;  // of the server: both ends must mean the same
@@ -49,6 +49,7 @@ struct DirectPrologue {
     kHeld = 6,      // as kInline; the sender wants to be told when it has been read
     kRegion = 7,    // memory to map
     kMapped = 8,    // region `position` has been mapped
+    kAllowed = 9,   // the server's: `position` bytes of payloads may have been sent in all (allowance.h)
   };
 
   uint32_t kind = kInline;

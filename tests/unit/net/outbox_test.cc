@@ -55,6 +55,14 @@ TEST(Outbox, WhatHasNoPlaceAmongThemGoesBeforeAllThatWait) {
   EXPECT_THAT(Drained(outbox), testing::ElementsAre(1, 3, 2, 10, 20));
 }
 
+TEST(Outbox, WhatIsNotBegunCanBeOvertakenAtTheFrontToo) {
+  Outbox<int> outbox;
+  outbox.Push(10, 10);
+  outbox.Push(20, 20);
+  outbox.PushFront(1);
+  EXPECT_THAT(Drained(outbox), testing::ElementsAre(1, 10, 20));
+}
+
 TEST(Outbox, OfEqualRankTheFirstGoesFirst) {
   Outbox<int> outbox;
   outbox.Push(0);

@@ -18,7 +18,9 @@
 namespace cairn::ps {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr int64_t kSize = net::kWorthAhead + 1001;  // the last piece is a short one
 constexpr int64_t kChunk = 50'000;                  // ends nowhere near a piece
@@ -37,8 +39,9 @@ struct Push {
   std::vector<float> values;
   std::unique_ptr<OpenPush> open{};
   std::vector<float> ahead = std::vector<float>(kSize, std::numeric_limits<float>::quiet_NaN());
-  int sends = 0;     // to its worker, before the answer
-  int64_t sent = 0;  // elements in them
+  int sends = 0;                    // to its worker, before the answer
+  int64_t sent = 0;                 // elements in them
+  std::vector<uint64_t> allowed{};  // bytes, as its worker was told
   std::optional<absl::StatusOr<PushResult>> answer{};
 };
 
@@ -68,7 +71,12 @@ class Side {
       push.sent += end - begin;
       return true;
     };
-    push.open = shard_.BeginPush({.gradient = push.gradient, .read_values = true, .send_piece = take});
+    const auto allow = [this, &push](uint64_t bytes) {
+      MutexLock lock(mutex_);
+      push.allowed.push_back(bytes);
+    };
+    push.open = shard_.BeginPush(
+        {.gradient = push.gradient, .read_values = true, .send_piece = take, .allow = allow});
   }
   void Chunk(Push& push, int64_t begin) { Chunk(push, begin, std::min(begin + kChunk, kSize)); }
   void Chunk(Push& push, int64_t begin, int64_t end) {
@@ -263,6 +271,69 @@ TEST_P(UpdateAheadTest, OneMadeAfterwardsIsTheSameOfGradientsThatStayWhereTheirW
     for (int64_t begin = 0; begin < kSize; begin += kChunk) ahead_.LentChunk(push, begin);
   }
   ExpectMadeAfterwards(1, pushes);
+}
+
+constexpr uint64_t kNoLimit = UpdateAhead::kNoLimit;
+
+TEST_P(UpdateAheadTest, TheWorkersOfARoundAreKeptInStep) {
+  constexpr int64_t kLead = RoundPace::kOnTheWay / 3;
+  FirstRound(3);
+  std::vector<Push> pushes = Round(2, 3);
+  for (Push& push : pushes) {
+    ahead_.Begin(push);
+    EXPECT_THAT(push.allowed, ElementsAre(kLead * sizeof(float)));
+    push.allowed.clear();
+  }
+  ahead_.Chunk(pushes[0], 0);
+  ahead_.Chunk(pushes[1], 0);
+  for (const Push& push : pushes) EXPECT_THAT(push.allowed, IsEmpty());
+  ahead_.Chunk(pushes[2], 0);
+  for (Push& push : pushes) EXPECT_THAT(push.allowed, ElementsAre(kLead * sizeof(float)));
+  for (int64_t begin = kChunk; begin < kSize; begin += kChunk) {
+    for (Push& push : pushes) ahead_.Chunk(push, begin);
+  }
+  EndAndDecide(2, pushes);
+  ExpectAllAhead(pushes);
+  Afterwards(2, pushes);
+}
+
+TEST_P(UpdateAheadTest, OneWorkerAloneSendsAllItLikes) {
+  FirstRound(1);
+  std::vector<Push> pushes = Round(2, 1);
+  ahead_.Begin(pushes[0]);
+  EXPECT_THAT(pushes[0].allowed, ElementsAre(kNoLimit));
+}
+
+TEST_P(UpdateAheadTest, NobodyWaitsForTheOthersOfARoundThatIsNotWhatWasGuessed) {
+  FirstRound(3);
+  std::vector<Push> pushes = Round(2, 3);
+  ahead_.Begin(pushes[0]);
+  ahead_.Begin(pushes[1]);
+  pushes[1].open.reset();  // its stream broke
+  EXPECT_EQ(pushes[0].allowed.back(), kNoLimit);
+  ahead_.Begin(pushes[2]);
+  EXPECT_THAT(pushes[2].allowed, ElementsAre(kNoLimit));
+}
+
+TEST_P(UpdateAheadTest, NobodyWaitsForAWorkerWithoutExamples) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  pushes[1].gradient.examples = 0;
+  ahead_.Begin(pushes[0]);
+  ahead_.Begin(pushes[1]);
+  EXPECT_EQ(pushes[0].allowed.back(), kNoLimit);
+}
+
+TEST_P(UpdateAheadTest, NobodyWaitsWhenTheDecisionComesWithoutHim) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  ahead_.Begin(pushes[0]);
+  for (int64_t begin = 0; begin < kSize; begin += kChunk) ahead_.Chunk(pushes[0], begin);
+  ahead_.Begin(pushes[1]);
+  ahead_.End(pushes[0]);
+  ahead_.Decide(Apply{.version = 2, .contributors = {pushes[0].gradient}});
+  EXPECT_NE(pushes[0].allowed.back(), kNoLimit) << "it has sent all";
+  EXPECT_EQ(pushes[1].allowed.back(), kNoLimit);
 }
 
 TEST_P(UpdateAheadTest, WhatComesTogetherIsMadeAndSentTogether) {
