@@ -1,6 +1,14 @@
 #include "common/net/direct/allowance.h"
 
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/net/direct/stream.h"
 #include "gtest/gtest.h"
+#include "tests/support/direct_sockets.h"
+#include "tests/unit/net/direct_ends.h"
 
 namespace cairn::net {
 namespace {
@@ -76,6 +84,92 @@ TEST_F(AllowanceTest, EachThatAllowsMoreIsWaitedForAnew) {
   allowance_.Set(500);  // which is no more
   now_ += milliseconds(1);
   EXPECT_TRUE(Sends(100));
+}
+
+// Of ends that have addresses of their own, so that one may hold the other back.
+class AllowanceStreamTest : public testing::Test {
+ protected:
+  AllowanceStreamTest() {
+    auto [one, other] = test::TcpPair("127.0.0.2");
+    server_ =
+        DirectStream::Accept(std::move(other), false, {.incarnation = kIncarnation}, at_server_).value();
+    server_->Start();
+    client_ = DirectStream::Connect(std::move(one), false, {.incarnation = kIncarnation}, at_client_).value();
+    client_->Start();
+  }
+  // The client has heard of it.
+  void Allow(uint64_t bytes) {
+    server_->Allow(bytes);
+    server_->Send("and", {}, nullptr);
+    at_client_.Await(++told_);
+  }
+  void SendPiece() {
+    const absl::Span<const float> run = *piece_;
+    client_->Send("piece", {&run, 1}, piece_);
+  }
+  static constexpr uint64_t kPieceBytes = sizeof(float) * DirectStream::kPieceFloats;
+  const std::shared_ptr<const std::vector<float>> piece_ =
+      Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  Receiver at_server_, at_client_;  // outlive the streams
+  std::unique_ptr<DirectStream> server_, client_;
+  size_t told_ = 0;
+};
+
+TEST_F(AllowanceStreamTest, WhatIsBeyondWaitsAndGoesAfterAWhileAllTheSame) {
+  SendPiece();
+  at_server_.Await(1);
+  // A round trip here allows less than another piece, unless the machine stood still.
+  Allow(1);
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i) SendPiece();
+  ASSERT_EQ(at_server_.Await(5).size(), 5u);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, Allowance::kPatience);
+}
+
+TEST_F(AllowanceStreamTest, SmallMessagesDoNotWait) {
+  Allow(0);
+  const auto numbers = Numbers(100, 1);
+  const absl::Span<const float> run = *numbers;
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) client_->Send("small", {&run, 1}, numbers);
+  EXPECT_EQ(at_server_.Await(100).size(), 100u);
+  EXPECT_GT(begun + std::chrono::minutes(1), std::chrono::steady_clock::now());
+}
+
+// Of many tries at least one is over before the patience is: what is allowed need not wait for that.
+TEST_F(AllowanceStreamTest, WhoIsAllowedMoreGoesOnAtOnce) {
+  bool at_once = false;
+  for (size_t sent = 0; sent < 200 && !at_once; sent += 2) {
+    Allow(1);
+    SendPiece();
+    SendPiece();
+    at_server_.Await(sent + 1);
+    const bool waited = at_server_.messages() == sent + 1;
+    const auto begun = std::chrono::steady_clock::now();
+    server_->Allow(2 * kPieceBytes);
+    at_server_.Await(sent + 2);
+    at_once = waited && std::chrono::steady_clock::now() - begun < Allowance::kPatience / 2;
+  }
+  EXPECT_TRUE(at_once);
+}
+
+// That the other end's payloads have been read.
+TEST_F(AllowanceStreamTest, WhatTheOtherEndWaitsForOvertakesWhatMustWait) {
+  bool overtook = false;
+  for (size_t sent = 0; sent < 40 && !overtook; sent += 2) {
+    Allow(1);
+    SendPiece();
+    SendPiece();
+    at_server_.Await(sent + 1);
+    const auto values = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 7);
+    const absl::Span<const float> run = *values;
+    server_->Send("values", {&run, 1}, values);
+    at_client_.Await(++told_);
+    ASSERT_TRUE(AwaitUses(values, 1));
+    overtook = at_server_.messages() == sent + 1;
+    at_server_.Await(sent + 2);
+  }
+  EXPECT_TRUE(overtook);
 }
 
 }  // namespace

@@ -157,6 +157,14 @@ class Receiver final : public DirectReceiver {
 // Large payloads go over sockets by reference, but where a stream is told to copy them.
 enum class Over { kTcp, kTcpCopying, kSocket, kSocketCopying, kRings, kLending };
 
+inline std::string NameOf(const testing::TestParamInfo<Over>& over) {
+  constexpr const char* kNames[] = {"Tcp",           "TcpCopying",   "Socket",
+                                    "SocketCopying", "SharedMemory", "Lending"};
+  return kNames[static_cast<size_t>(over.param)];
+}
+inline const auto kAllWays = testing::Values(Over::kTcp, Over::kTcpCopying, Over::kSocket,
+                                             Over::kSocketCopying, Over::kRings, Over::kLending);
+
 // Some containers keep processes from reading any memory but through their own addresses.
 inline bool MemoryCanBeRead() {
   static const uint64_t probe = 42;

@@ -4,21 +4,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/core/thread.h"
 #include "common/net/direct/socket.h"
 #include "common/net/direct/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/gate.h"
 #include "tests/unit/net/direct_ends.h"
 
 namespace cairn::net {
@@ -26,13 +22,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string NameOf(const testing::TestParamInfo<Over>& over) {
-  constexpr const char* kNames[] = {"Tcp",           "TcpCopying",   "Socket",
-                                    "SocketCopying", "SharedMemory", "Lending"};
-  return kNames[static_cast<size_t>(over.param)];
-}
-const auto kAllWays = testing::Values(Over::kTcp, Over::kTcpCopying, Over::kSocket, Over::kSocketCopying,
-                                      Over::kRings, Over::kLending);
 INSTANTIATE_TEST_SUITE_P(Over, DirectStreamTest, kAllWays, NameOf);
 
 TEST_P(DirectStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
@@ -117,145 +106,6 @@ TEST_P(DirectStreamTest, AnOwnerIsReleasedWhenItsPayloadHasGoneAndAtTheLatestAtT
   at_client_.Open();
   server_->Close();
   EXPECT_EQ(owner.use_count(), 1);
-}
-
-// A client one of whose callers may receive: its thread has found that there is nothing yet.
-class ReceivingCallerTest : public DirectStreamTest {
- protected:
-  void StartIdle() {
-    Start();
-    while (!client_->ReceiveUntil([] { return true; }, InAMinute())) std::this_thread::yield();
-  }
-  // Until the client has so many messages. `first`: done when the caller receives, and the thread does not.
-  bool ReceiveUntil(size_t count, std::function<void()> first = nullptr) {
-    return client_->ReceiveUntil(
-        [&] {
-          if (auto now = std::exchange(first, nullptr)) now();
-          return at_client_.messages() >= count;
-        },
-        InAMinute());
-  }
-  static std::chrono::steady_clock::time_point InAMinute() {
-    return std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Over, ReceivingCallerTest, kAllWays, NameOf);
-
-TEST_P(ReceivingCallerTest, HasItsAnswersInItsOwnThreadAndTheRestComesInTheStreams) {
-  StartIdle();
-  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
-  const absl::Span<const float> run = *payload;
-  Thread server("server", [&] {
-    ASSERT_EQ(at_server_.Await(1).size(), 1u);
-    server_->Send("values", {&run, 1}, payload);
-    server_->Send("done", {}, nullptr);
-    ASSERT_EQ(at_server_.Await(2).size(), 2u);
-    server_->Send(std::string("later"), {&run, 1}, payload);
-  });
-  EXPECT_TRUE(ReceiveUntil(2, [&] { client_->Send("request", {}, nullptr); }));
-  EXPECT_EQ(at_client_.by(), std::vector<std::thread::id>(2, std::this_thread::get_id()));
-  client_->Send("another", {}, nullptr);
-  const auto got = at_client_.Await(3);
-  ASSERT_EQ(got.size(), 3u);
-  EXPECT_TRUE(got[0].second == TextOf(*payload));
-  EXPECT_EQ(got[2].first, "later");
-  EXPECT_NE(at_client_.by()[2], std::this_thread::get_id());
-}
-
-TEST_P(ReceivingCallerTest, WhatItHasTakenButNotAskedForIsTheStreamsThreads) {
-  StartIdle();
-  EXPECT_TRUE(ReceiveUntil(1, [&] {
-    for (int i = 0; i < 100; ++i) server_->Send("message", {}, nullptr);
-  }));
-  EXPECT_EQ(at_client_.Await(100).size(), 100u);
-}
-
-TEST_P(ReceivingCallerTest, SendsMeanwhileWhatGoesUp) {
-  StartIdle();
-  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
-  const absl::Span<const float> run = *payload;
-  constexpr size_t kMessages = 40;  // more than sockets and rings take
-  Thread server("server", [&] {
-    EXPECT_EQ(at_server_.Await(kMessages).size(), kMessages);
-    for (size_t i = 0; i < kMessages; ++i) server_->Send("down", {&run, 1}, payload);
-  });
-  for (size_t i = 0; i < kMessages; ++i) client_->Send("up", {&run, 1}, payload);
-  while (at_client_.messages() < kMessages && !at_client_.ended()) {
-    if (!ReceiveUntil(kMessages)) std::this_thread::yield();
-  }
-  const auto got = at_client_.Await(kMessages);
-  ASSERT_EQ(got.size(), kMessages);
-  for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
-}
-
-TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedOrItsTimeIsUp) {
-  StartIdle();
-  test::Gate asked;
-  Thread other("other", [&] {
-    EXPECT_TRUE(asked.Wait());
-    client_->Nudge();
-  });
-  const auto deadline = InAMinute();
-  EXPECT_TRUE(ReceiveUntil(1, [&] { asked.Open(); }));
-  EXPECT_LT(std::chrono::steady_clock::now(), deadline);
-  EXPECT_TRUE(client_->ReceiveUntil([] { return false; },
-                                    std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
-  server_->Send("message", {}, nullptr);
-  EXPECT_EQ(at_client_.Await(1).size(), 1u);
-}
-
-TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedAlsoIfSomethingComesAtTheSameTime) {
-  StartIdle();
-  int asked = 0;
-  EXPECT_TRUE(client_->ReceiveUntil(
-      [&] {
-        if (++asked > 1) return true;
-        server_->Send("message", {}, nullptr);
-        client_->Nudge();
-        return false;
-      },
-      InAMinute()));
-  EXPECT_EQ(asked, 1);
-  EXPECT_EQ(at_client_.Await(1).size(), 1u);
-}
-
-TEST_P(ReceivingCallerTest, OneAtATime) {
-  StartIdle();
-  EXPECT_TRUE(client_->ReceiveUntil(
-      [&] {
-        EXPECT_FALSE(ReceiveUntil(1));
-        return true;
-      },
-      InAMinute()));
-}
-
-TEST_P(ReceivingCallerTest, LearnsThatTheOtherEndHasGone) {
-  StartIdle();
-  Thread server("server", [&] {
-    ASSERT_EQ(at_server_.Await(1).size(), 1u);
-    server_->Close();
-  });
-  EXPECT_FALSE(ReceiveUntil(1, [&] { client_->Send("request", {}, nullptr); }));
-  EXPECT_EQ(at_client_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
-  EXPECT_FALSE(ReceiveUntil(1));
-}
-
-TEST_P(ReceivingCallerTest, WhyTheOtherEndEndsItsThreadTells) {
-  StartIdle();
-  at_server_.AnswerWith(absl::InvalidArgumentError("request 3 begins twice"));
-  EXPECT_FALSE(ReceiveUntil(1, [&] { client_->Send("request", {}, nullptr); }));
-  EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
-}
-
-TEST_P(ReceivingCallerTest, GoesWhenTheStreamIsAborted) {
-  StartIdle();
-  test::Gate asked;
-  Thread other("other", [&] {
-    EXPECT_TRUE(asked.Wait());
-    client_->Abort();
-  });
-  EXPECT_FALSE(ReceiveUntil(1, [&] { asked.Open(); }));
-  EXPECT_EQ(at_client_.AwaitEnd().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_P(DirectStreamTest, AnEndThatClosesIsNoticedByTheOther) {
@@ -496,127 +346,6 @@ TEST_P(LendingTest, AReaderIsToldThatTheSenderHasGoneAndNotGivenWhatItFinds) {
   at_server_.Open();
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(at_server_.Await(0), testing::IsEmpty());
-}
-
-// Of ends that have addresses of their own, so that one may hold the other back.
-class AllowanceStreamTest : public testing::Test {
- protected:
-  AllowanceStreamTest() {
-    auto [one, other] = test::TcpPair("127.0.0.2");
-    server_ =
-        DirectStream::Accept(std::move(other), false, {.incarnation = kIncarnation}, at_server_).value();
-    server_->Start();
-    client_ = DirectStream::Connect(std::move(one), false, {.incarnation = kIncarnation}, at_client_).value();
-    client_->Start();
-  }
-  // The client has heard of it.
-  void Allow(uint64_t bytes) {
-    server_->Allow(bytes);
-    server_->Send("and", {}, nullptr);
-    at_client_.Await(++told_);
-  }
-  void SendPiece() {
-    const absl::Span<const float> run = *piece_;
-    client_->Send("piece", {&run, 1}, piece_);
-  }
-  static constexpr uint64_t kPieceBytes = sizeof(float) * DirectStream::kPieceFloats;
-  const std::shared_ptr<const std::vector<float>> piece_ =
-      Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
-  Receiver at_server_, at_client_;  // outlive the streams
-  std::unique_ptr<DirectStream> server_, client_;
-  size_t told_ = 0;
-};
-
-TEST_F(AllowanceStreamTest, WhatIsBeyondWaitsAndGoesAfterAWhileAllTheSame) {
-  SendPiece();
-  at_server_.Await(1);
-  // A round trip here allows less than another piece, unless the machine stood still.
-  Allow(1);
-  const auto begun = std::chrono::steady_clock::now();
-  for (int i = 0; i < 4; ++i) SendPiece();
-  ASSERT_EQ(at_server_.Await(5).size(), 5u);
-  EXPECT_GE(std::chrono::steady_clock::now() - begun, Allowance::kPatience);
-}
-
-TEST_F(AllowanceStreamTest, SmallMessagesDoNotWait) {
-  Allow(0);
-  const auto numbers = Numbers(100, 1);
-  const absl::Span<const float> run = *numbers;
-  const auto begun = std::chrono::steady_clock::now();
-  for (int i = 0; i < 100; ++i) client_->Send("small", {&run, 1}, numbers);
-  EXPECT_EQ(at_server_.Await(100).size(), 100u);
-  EXPECT_GT(begun + std::chrono::minutes(1), std::chrono::steady_clock::now());
-}
-
-// Of many tries at least one is over before the patience is: what is allowed need not wait for that.
-TEST_F(AllowanceStreamTest, WhoIsAllowedMoreGoesOnAtOnce) {
-  bool at_once = false;
-  for (size_t sent = 0; sent < 200 && !at_once; sent += 2) {
-    Allow(1);
-    SendPiece();
-    SendPiece();
-    at_server_.Await(sent + 1);
-    const bool waited = at_server_.messages() == sent + 1;
-    const auto begun = std::chrono::steady_clock::now();
-    server_->Allow(2 * kPieceBytes);
-    at_server_.Await(sent + 2);
-    at_once = waited && std::chrono::steady_clock::now() - begun < Allowance::kPatience / 2;
-  }
-  EXPECT_TRUE(at_once);
-}
-
-// That the other end's payloads have been read.
-TEST_F(AllowanceStreamTest, WhatTheOtherEndWaitsForOvertakesWhatMustWait) {
-  bool overtook = false;
-  for (size_t sent = 0; sent < 40 && !overtook; sent += 2) {
-    Allow(1);
-    SendPiece();
-    SendPiece();
-    at_server_.Await(sent + 1);
-    const auto values = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 7);
-    const absl::Span<const float> run = *values;
-    server_->Send("values", {&run, 1}, values);
-    at_client_.Await(++told_);
-    ASSERT_TRUE(AwaitUses(values, 1));
-    overtook = at_server_.messages() == sent + 1;
-    at_server_.Await(sent + 2);
-  }
-  EXPECT_TRUE(overtook);
-}
-
-// Of this process, in which both ends are.
-class PeerMemoryTest : public testing::Test {
- protected:
-  std::pair<FileDescriptor, FileDescriptor> ends_ = SocketPair().value();
-  const uint64_t probe_ = 42;
-  const std::unique_ptr<PeerMemory> memory_ =
-      PeerMemory::Open(ends_.first.get(), {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_});
-};
-
-TEST_F(PeerMemoryTest, ThatIsGoneWithItsEndIsNoFault) {
-  ASSERT_NE(memory_, nullptr);
-  const LentRun gone = {.address = 64, .bytes = 8};
-  char to[8];
-  const absl::Span<char> place = to;
-  EXPECT_EQ(memory_->Read({&gone, 1}, 0, {&place, 1}).code(), absl::StatusCode::kInvalidArgument);
-  shutdown(ends_.second.get(), SHUT_RDWR);
-  EXPECT_EQ(memory_->Read({&gone, 1}, 0, {&place, 1}).code(), absl::StatusCode::kUnavailable);
-}
-
-TEST_F(PeerMemoryTest, ManyRunsAreReadToManyPlaces) {
-  ASSERT_NE(memory_, nullptr);
-  std::vector<char> lent(10'000);
-  for (size_t i = 0; i < lent.size(); ++i) lent[i] = static_cast<char>(i % 101);
-  const auto address = reinterpret_cast<uint64_t>(lent.data());
-  const LentRun runs[] = {{address + 5'000, 5'000}, {address, 5'000}};
-  std::vector<char> read(9'990);
-  std::vector<absl::Span<char>> places;  // more than the system takes at once
-  for (size_t begin = 0; begin < read.size(); begin += 3) places.push_back({read.data() + begin, 3});
-  ASSERT_EQ(memory_->Read(runs, 7, places), absl::OkStatus());
-  EXPECT_TRUE(std::equal(read.begin(), read.begin() + 4'993, lent.begin() + 5'007));
-  EXPECT_TRUE(std::equal(read.begin() + 4'993, read.end(), lent.begin()));
-  places.push_back({read.data(), 4});
-  EXPECT_EQ(memory_->Read(runs, 7, places).code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,0 +1,160 @@
+// A client's caller who receives in its own thread: DirectStream::ReceiveUntil().
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/core/thread.h"
+#include "common/net/direct/stream.h"
+#include "gtest/gtest.h"
+#include "tests/support/gate.h"
+#include "tests/unit/net/direct_ends.h"
+
+namespace cairn::net {
+namespace {
+
+// A client one of whose callers may receive: its thread has found that there is nothing yet.
+class ReceivingCallerTest : public DirectStreamTest {
+ protected:
+  void StartIdle() {
+    Start();
+    while (!client_->ReceiveUntil([] { return true; }, InAMinute())) std::this_thread::yield();
+  }
+  // Until the client has so many messages. `first`: done when the caller receives, and the thread does not.
+  bool ReceiveUntil(size_t count, std::function<void()> first = nullptr) {
+    return client_->ReceiveUntil(
+        [&] {
+          if (auto now = std::exchange(first, nullptr)) now();
+          return at_client_.messages() >= count;
+        },
+        InAMinute());
+  }
+  static std::chrono::steady_clock::time_point InAMinute() {
+    return std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, ReceivingCallerTest, kAllWays, NameOf);
+
+TEST_P(ReceivingCallerTest, HasItsAnswersInItsOwnThreadAndTheRestComesInTheStreams) {
+  StartIdle();
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
+  Thread server("server", [&] {
+    ASSERT_EQ(at_server_.Await(1).size(), 1u);
+    server_->Send("values", {&run, 1}, payload);
+    server_->Send("done", {}, nullptr);
+    ASSERT_EQ(at_server_.Await(2).size(), 2u);
+    server_->Send(std::string("later"), {&run, 1}, payload);
+  });
+  EXPECT_TRUE(ReceiveUntil(2, [&] { client_->Send("request", {}, nullptr); }));
+  EXPECT_EQ(at_client_.by(), std::vector<std::thread::id>(2, std::this_thread::get_id()));
+  client_->Send("another", {}, nullptr);
+  const auto got = at_client_.Await(3);
+  ASSERT_EQ(got.size(), 3u);
+  EXPECT_TRUE(got[0].second == TextOf(*payload));
+  EXPECT_EQ(got[2].first, "later");
+  EXPECT_NE(at_client_.by()[2], std::this_thread::get_id());
+}
+
+TEST_P(ReceivingCallerTest, WhatItHasTakenButNotAskedForIsTheStreamsThreads) {
+  StartIdle();
+  EXPECT_TRUE(ReceiveUntil(1, [&] {
+    for (int i = 0; i < 100; ++i) server_->Send("message", {}, nullptr);
+  }));
+  EXPECT_EQ(at_client_.Await(100).size(), 100u);
+}
+
+TEST_P(ReceivingCallerTest, SendsMeanwhileWhatGoesUp) {
+  StartIdle();
+  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const absl::Span<const float> run = *payload;
+  constexpr size_t kMessages = 40;  // more than sockets and rings take
+  Thread server("server", [&] {
+    EXPECT_EQ(at_server_.Await(kMessages).size(), kMessages);
+    for (size_t i = 0; i < kMessages; ++i) server_->Send("down", {&run, 1}, payload);
+  });
+  for (size_t i = 0; i < kMessages; ++i) client_->Send("up", {&run, 1}, payload);
+  while (at_client_.messages() < kMessages && !at_client_.ended()) {
+    if (!ReceiveUntil(kMessages)) std::this_thread::yield();
+  }
+  const auto got = at_client_.Await(kMessages);
+  ASSERT_EQ(got.size(), kMessages);
+  for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
+}
+
+TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedOrItsTimeIsUp) {
+  StartIdle();
+  test::Gate asked;
+  Thread other("other", [&] {
+    EXPECT_TRUE(asked.Wait());
+    client_->Nudge();
+  });
+  const auto deadline = InAMinute();
+  EXPECT_TRUE(ReceiveUntil(1, [&] { asked.Open(); }));
+  EXPECT_LT(std::chrono::steady_clock::now(), deadline);
+  EXPECT_TRUE(client_->ReceiveUntil([] { return false; },
+                                    std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
+  server_->Send("message", {}, nullptr);
+  EXPECT_EQ(at_client_.Await(1).size(), 1u);
+}
+
+TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedAlsoIfSomethingComesAtTheSameTime) {
+  StartIdle();
+  int asked = 0;
+  EXPECT_TRUE(client_->ReceiveUntil(
+      [&] {
+        if (++asked > 1) return true;
+        server_->Send("message", {}, nullptr);
+        client_->Nudge();
+        return false;
+      },
+      InAMinute()));
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(at_client_.Await(1).size(), 1u);
+}
+
+TEST_P(ReceivingCallerTest, OneAtATime) {
+  StartIdle();
+  EXPECT_TRUE(client_->ReceiveUntil(
+      [&] {
+        EXPECT_FALSE(ReceiveUntil(1));
+        return true;
+      },
+      InAMinute()));
+}
+
+TEST_P(ReceivingCallerTest, LearnsThatTheOtherEndHasGone) {
+  StartIdle();
+  Thread server("server", [&] {
+    ASSERT_EQ(at_server_.Await(1).size(), 1u);
+    server_->Close();
+  });
+  EXPECT_FALSE(ReceiveUntil(1, [&] { client_->Send("request", {}, nullptr); }));
+  EXPECT_EQ(at_client_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(ReceiveUntil(1));
+}
+
+TEST_P(ReceivingCallerTest, WhyTheOtherEndEndsItsThreadTells) {
+  StartIdle();
+  at_server_.AnswerWith(absl::InvalidArgumentError("request 3 begins twice"));
+  EXPECT_FALSE(ReceiveUntil(1, [&] { client_->Send("request", {}, nullptr); }));
+  EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
+}
+
+TEST_P(ReceivingCallerTest, GoesWhenTheStreamIsAborted) {
+  StartIdle();
+  test::Gate asked;
+  Thread other("other", [&] {
+    EXPECT_TRUE(asked.Wait());
+    client_->Abort();
+  });
+  EXPECT_FALSE(ReceiveUntil(1, [&] { asked.Open(); }));
+  EXPECT_EQ(at_client_.AwaitEnd().code(), absl::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace cairn::net
