@@ -19,7 +19,7 @@ struct FakeClock {
   using rep = duration::rep;
   using period = duration::period;
   using time_point = std::chrono::time_point<FakeClock>;
-  static constexpr bool is_steady = true;
+  [[maybe_unused]] static constexpr bool is_steady = true;
   static time_point now() { return now_; }
   static inline time_point now_{duration(std::chrono::hours(1))};
 };

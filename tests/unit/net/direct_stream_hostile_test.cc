@@ -128,6 +128,9 @@ TEST_P(HostileClientTest, MoreReadThanWasLentEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
               HasSubstr("1 payloads read, of 0 lent"));
 }
+TEST_P(HostileClientTest, OneThatHoldsTheServerBackEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kAllowed, .position = 1}).message(), HasSubstr("kind 9"));
+}
 TEST_P(HostileClientTest, OneThatSharesNoMemoryIsLentNone) {
   const FileDescriptor raw = StartRaw(/*lends=*/true);
   const DirectGreeting greeting = {.incarnation = kIncarnation};

@@ -37,12 +37,12 @@ class QuietPort final : public SequencerPort {
 struct Push {
   Gradient gradient;
   std::vector<float> values;
-  std::unique_ptr<OpenPush> open{};
   std::vector<float> ahead = std::vector<float>(kSize, std::numeric_limits<float>::quiet_NaN());
   int sends = 0;                    // to its worker, before the answer
   int64_t sent = 0;                 // elements in them
   std::vector<uint64_t> allowed{};  // bytes, as its worker was told
   std::optional<absl::StatusOr<PushResult>> answer{};
+  std::unique_ptr<OpenPush> open{};  // which at its end may still tell
 };
 
 // The last is a moving average, as BatchNormalization has them; none ends with a piece.
