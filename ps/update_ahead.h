@@ -43,8 +43,8 @@ class UpdateAhead {
   using SendPiece =
       std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
 
-  // Lets a worker send so many more bytes of its gradient, or, with kNoLimit, all of it. Any thread; must not
-  // block.
+  // Lets a worker send so many more bytes of its gradient, or, with kNoLimit, all of it. They are float32's:
+  // where it travels in fewer the lead is as much longer. Any thread; must not block.
   using Allow = std::function<void(uint64_t bytes)>;
   static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
