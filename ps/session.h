@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <variant>
@@ -33,9 +32,8 @@ class SessionSink {
                          const std::shared_ptr<const void>& owner) {
     Send(header, payload, owner);
   }
-  // The client may send so many more bytes of payloads, or as many as it likes (kNoLimit), as
-  // net::DirectStream::Allow(); where the stream cannot tell it so, nothing is told.
-  static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+  // The client may send so many more bytes of payloads, as net::DirectStream::Allow(); where the stream cannot
+  // tell it so, nothing is told.
   virtual void Allow(uint64_t /*bytes*/) {}
 };
 

@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -29,6 +28,7 @@
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
 #include "common/net/ahead.h"
+#include "common/net/direct/allowance.h"
 #include "ps/held_elements.h"
 #include "ps/policy/policy.h"
 #include "ps/round_pace.h"
@@ -46,7 +46,7 @@ class UpdateAhead {
   // Lets a worker send so many more bytes of its gradient, or, with kNoLimit, all of it. They are float32's:
   // where it travels in fewer the lead is as much longer. Any thread; must not block.
   using Allow = std::function<void(uint64_t bytes)>;
-  static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+  static constexpr uint64_t kNoLimit = net::Allowance::kNoLimit;
 
   // `store` has an optimizer that takes no norms. `crew`, which may be null, outlives it. `trace`, which may
   // be null, hears of the pieces, as parts of what is received.
