@@ -32,8 +32,8 @@ class SessionSink {
                          const std::shared_ptr<const void>& owner) {
     Send(header, payload, owner);
   }
-  // The client may send so many more bytes of payloads, as net::DirectStream::Allow(); where the stream cannot
-  // tell it so, nothing is told.
+  // The client may send so many more bytes of payloads, as net::DirectStream::Allow(); where the stream
+  // cannot tell it so, nothing is told.
   virtual void Allow(uint64_t /*bytes*/) {}
 };
 
