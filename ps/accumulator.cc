@@ -125,9 +125,11 @@ void Accumulator::Place(int64_t begin, const float* elements, int64_t next) {
   elements_ = HeldElements();
 }
 
-HeldElements Accumulator::elements() {
-  if (places_.empty()) return HeldElements(buffer_);
-  if (elements_.none()) {
+const HeldElements& Accumulator::elements() {
+  if (!elements_.none()) return elements_;
+  if (places_.empty()) {
+    elements_ = HeldElements(buffer_);
+  } else {
     std::vector<std::shared_ptr<const void>> owners = owners_;
     owners.push_back(buffer_);
     elements_ = HeldElements(places_, std::move(owners));
@@ -136,9 +138,10 @@ HeldElements Accumulator::elements() {
 }
 
 HeldElements Accumulator::Take() {
-  HeldElements taken = elements();
+  (void)elements();
+  owners_.clear();
   buffer_.reset();
-  return taken;
+  return std::exchange(elements_, HeldElements());
 }
 
 }  // namespace cairn::ps

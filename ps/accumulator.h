@@ -42,7 +42,7 @@ class Accumulator {
 
   // What the last Add() brought; and where all that has come is: of elements that have not, it says nothing.
   const std::pair<int64_t, int64_t>& last() const { return last_; }
-  HeldElements elements();
+  const HeldElements& elements();
 
   // Elements received so far.
   int64_t received() const { return received_; }
@@ -50,7 +50,8 @@ class Accumulator {
 
   // Received runs by offset: offset -> end.
   const std::map<int64_t, int64_t>& runs() const { return runs_; }
-  // The elements; only those in runs() mean something. None when nothing has come.
+  // The elements; only those in runs() mean something. None when nothing has come. Once, at the end: nothing
+  // here holds them any more.
   HeldElements Take();
 
  private:
@@ -72,7 +73,7 @@ class Accumulator {
   std::shared_ptr<AlignedBuffer> buffer_;            // may be there unused
   std::vector<ElementRun> places_;                   // as HeldElements; none while nothing is kept
   std::vector<std::shared_ptr<const void>> owners_;  // of what is kept
-  HeldElements elements_;                            // of places_; none when they have changed since
+  HeldElements elements_;                            // none when what they are made of has changed since
   std::map<int64_t, int64_t> runs_;                  // disjoint, not touching
   int64_t received_ = 0;
   std::pair<int64_t, int64_t> last_{};  // elements [first, second)

@@ -38,7 +38,7 @@ std::vector<RoundPace::Allowance> RoundPace::Advance(size_t member, int64_t elem
     Member& other = members_[i];
     if (!other.received.has_value() || other.allowed >= allowed) continue;
     other.allowed = allowed;
-    allowances.push_back({i, allowed});
+    allowances.push_back({i, std::max<int64_t>(0, allowed - *other.received)});
   }
   return allowances;
 }

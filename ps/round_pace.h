@@ -30,22 +30,26 @@ class RoundPace {
   // `size`: elements of a gradient.
   RoundPace(size_t members, int64_t size);
 
-  // So much of its gradient, from its beginning, a member may have sent now.
+  // A member may send so many more elements than have come of its gradient.
   struct Allowance {
     size_t member = 0;
-    int64_t elements = 0;
+    int64_t more = 0;
 
     friend bool operator==(const Allowance&, const Allowance&) = default;
   };
-  // Its push has begun: it may have sent so many elements.
+  // Its push has begun: it may send so many elements.
   int64_t Begin(size_t member);
   // So many more of its elements are here: who may go further now.
   std::vector<Allowance> Advance(size_t member, int64_t elements);
+  // Its push has begun, and not all of it is here.
+  bool IsUnderWay(size_t member) const {
+    return members_[member].received.has_value() && *members_[member].received < size_;
+  }
 
  private:
   struct Member {
     std::optional<int64_t> received{};  // none: it has not begun
-    int64_t allowed = 0;
+    int64_t allowed = 0;                // from the gradient's beginning
   };
   // The least that has come of a member for which others wait.
   int64_t Least() const;

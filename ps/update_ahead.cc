@@ -29,9 +29,8 @@ UpdateAhead::Told UpdateAhead::Advance(const Member& member, int64_t elements) {
   Told told;
   const auto index = static_cast<size_t>(&member - round_->members.data());
   for (const RoundPace::Allowance& allowance : round_->pace.Advance(index, elements)) {
-    const Member& other = round_->members[allowance.member];
-    const int64_t more = std::max<int64_t>(0, allowance.elements - other.received);
-    told.emplace_back(other.allow, static_cast<uint64_t>(more) * sizeof(float));
+    told.emplace_back(round_->members[allowance.member].allow,
+                      static_cast<uint64_t>(allowance.more) * sizeof(float));
   }
   return told;
 }
@@ -39,9 +38,8 @@ UpdateAhead::Told UpdateAhead::Advance(const Member& member, int64_t elements) {
 UpdateAhead::Told UpdateAhead::Spoil() {
   Told told;
   if (std::exchange(round_->spoilt, true)) return told;
-  for (const Member& member : round_->members) {
-    if (member.gradient.has_value() && member.received < store_.size())
-      told.emplace_back(member.allow, kNoLimit);
+  for (size_t i = 0; i < round_->members.size(); ++i) {
+    if (round_->pace.IsUnderWay(i)) told.emplace_back(round_->members[i].allow, kNoLimit);
   }
   return told;
 }
@@ -65,7 +63,7 @@ bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send, Allow allow) {
       member->missing.back() = store_.size() - (num_pieces_ - 1) * kPiece;
       const auto index = static_cast<size_t>(member - round_->members.data());
       const int64_t elements = round_->pace.Begin(index);
-      const bool all = elements == store_.size();
+      const bool all = elements == store_.size();  // then the next push need not wait for its own word
       told.emplace_back(std::move(allow), all ? kNoLimit : static_cast<uint64_t>(elements) * sizeof(float));
     } else {
       told.emplace_back(std::move(allow), kNoLimit);
@@ -84,7 +82,6 @@ void UpdateAhead::Arrived(const PushKey& key, const HeldElements& data, int64_t 
     if (member == nullptr || round_->spoilt) return;
     if (!member->gradient.has_value() || member->gradient->key != key) return;
     member->data = data;
-    member->received += end - begin;
     told = Advance(*member, end - begin);
     for (int64_t piece = begin / kPiece; piece * kPiece < end; ++piece) {
       int64_t& missing = member->missing[static_cast<size_t>(piece)];

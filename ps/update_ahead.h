@@ -88,7 +88,6 @@ class UpdateAhead {
     SendPiece send{};
     Allow allow{};
     HeldElements data{};
-    int64_t received = 0;            // elements
     std::vector<int64_t> missing{};  // [piece] elements
   };
   struct Round {

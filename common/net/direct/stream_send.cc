@@ -100,6 +100,7 @@ void DirectStream::Send(absl::Span<const char> header, FloatSpans payload, std::
 }
 
 void DirectStream::Allow(uint64_t bytes) {
+  CAIRN_CHECK(server_);
   if (within_host_) return;
   const uint64_t come =
       payload_bytes_ + kBytesPerMicrosecond * static_cast<uint64_t>(LeastRoundTrip(socket_).count());

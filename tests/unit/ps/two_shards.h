@@ -1,0 +1,206 @@
+// The same pushes to a shard that makes updates while their gradients arrive and to one that does not.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "common/net/ahead.h"
+#include "gtest/gtest.h"
+#include "ps/shard.h"
+#include "tests/support/lent.h"
+#include "tests/unit/ps/pieces.h"
+
+namespace cairn::ps {
+
+inline constexpr int64_t kSize = net::kWorthAhead + 1001;  // the last piece is a short one
+inline constexpr int64_t kChunk = 50'000;                  // ends nowhere near a piece
+
+class QuietPort final : public SequencerPort {
+ public:
+  void ReportStaged(const Gradient&) override {}
+  void ReportSums(Sums) override {}
+  void ReportExecuted(int64_t) override {}
+  void ReportWaiting(int64_t) override {}
+};
+
+// A worker's push to one shard, and what came back for it.
+struct Push {
+  Gradient gradient;
+  std::vector<float> values;
+  std::vector<float> ahead = std::vector<float>(kSize, std::numeric_limits<float>::quiet_NaN());
+  int sends = 0;                    // to its worker, before the answer
+  int64_t sent = 0;                 // elements in them
+  std::vector<uint64_t> allowed{};  // bytes, as its worker was told
+  std::optional<absl::StatusOr<PushResult>> answer{};
+  std::unique_ptr<OpenPush> open{};  // which at its end may still tell
+};
+
+// The last is a moving average, as BatchNormalization has them; none ends with a piece.
+inline std::vector<net::Slice> SlicesOfTwoShards() {
+  std::vector<net::Slice> slices = Vectors({{"a", 1000}, {"b", kSize - 3000}, {"c", 2000}});
+  slices.back().moving_average_momentum = 0.9f;
+  return slices;
+}
+
+class Side {
+ public:
+  Side(bool ahead, const OptimizerConfig& optimizer, Crew* crew = nullptr)
+      : shard_({.slices = SlicesOfTwoShards(),
+                .optimizer = MakeOptimizer(optimizer).value(),
+                .update_ahead = ahead,
+                .crew = crew}) {
+    shard_.ConnectTo(&port_);
+  }
+
+  void Begin(Push& push) {
+    const auto take = [this, &push](const std::shared_ptr<const AlignedBuffer>& values, int64_t begin,
+                                    int64_t end) {
+      MutexLock lock(mutex_);
+      std::copy(values->data() + begin, values->data() + end, push.ahead.begin() + begin);
+      ++push.sends;
+      push.sent += end - begin;
+      return true;
+    };
+    const auto allow = [this, &push](uint64_t bytes) {
+      MutexLock lock(mutex_);
+      push.allowed.push_back(bytes);
+    };
+    push.open = shard_.BeginPush(
+        {.gradient = push.gradient, .read_values = true, .send_piece = take, .allow = allow});
+  }
+  void Chunk(Push& push, int64_t begin) { Chunk(push, begin, std::min(begin + kChunk, kSize)); }
+  void Chunk(Push& push, int64_t begin, int64_t end) {
+    EXPECT_EQ(push.open->AddChunk(At(begin), Bytes({push.values.begin() + begin, push.values.begin() + end})),
+              absl::OkStatus());
+  }
+  // The same, which stay in the push's own memory.
+  void LentChunk(Push& push, int64_t begin) {
+    const auto count = static_cast<size_t>(std::min(kChunk, kSize - begin));
+    EXPECT_EQ(push.open->AddChunk(At(begin), net::Lent({push.values.data() + begin, count})),
+              absl::OkStatus());
+  }
+  void End(Push& push) {
+    shard_.FinishPush(std::move(push.open),
+                      [&push](absl::StatusOr<PushResult> result) { push.answer = std::move(result); });
+  }
+  void Whole(Push& push) {
+    Begin(push);
+    for (int64_t begin = 0; begin < kSize; begin += kChunk) Chunk(push, begin);
+    End(push);
+  }
+  void Decide(LogEntry::What what) {
+    shard_.Append({shard_.next_index(), std::move(what)});
+    shard_.Flush();
+  }
+  std::vector<float> values() { return ToVector(shard_.store().current()); }
+  std::vector<float> slots() {
+    const auto slots = shard_.store().CopySlots().value();
+    return slots == nullptr ? std::vector<float>()
+                            : std::vector<float>(slots->span().begin(), slots->span().end());
+  }
+  Shard& shard() { return shard_; }
+
+ private:
+  Mutex mutex_;  // pieces come by any thread
+  QuietPort port_;
+  Shard shard_;
+};
+
+// The same pushes to a shard that makes updates ahead and to one that does not.
+class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
+ protected:
+  explicit UpdateAheadTest(int crew = 1)
+      : crew_(crew), ahead_(true, GetParam(), &crew_), after_(false, GetParam()) {}
+
+  Push Of(int worker, int64_t version, int64_t examples = 2) {
+    Push push = {.gradient = {.key = {.worker = worker, .incarnation = 7, .step = version},
+                              .base_version = version - 1,
+                              .examples = examples},
+                 .values = std::vector<float>(kSize)};
+    for (float& value : push.values) value = std::uniform_real_distribution<float>(-1, 1)(random_);
+    return push;
+  }
+  static Apply ApplyOf(int64_t version, const std::vector<Push>& pushes) {
+    Apply apply = {.version = version, .contributors = {}};
+    for (const Push& push : pushes) apply.contributors.push_back(push.gradient);
+    return apply;
+  }
+  // The first round: nobody knows yet who takes part.
+  void FirstRound(int workers) {
+    std::vector<Push> pushes;
+    for (int worker = 0; worker < workers; ++worker) pushes.push_back(Of(worker, 1));
+    for (Push& push : pushes) ahead_.Whole(push);
+    ahead_.Decide(ApplyOf(1, pushes));
+    for (const Push& push : pushes) {
+      EXPECT_FALSE((*push.answer)->sent_ahead);
+      EXPECT_EQ(push.sends, 0);
+    }
+    Afterwards(1, pushes);
+  }
+  // The same on the other side; both are the same then.
+  void Afterwards(int64_t version, std::vector<Push>& pushes) {
+    for (Push& push : pushes) after_.Whole(push);
+    after_.Decide(ApplyOf(version, pushes));
+    ExpectSame();
+  }
+  void ExpectSame() {
+    EXPECT_EQ(ahead_.values(), after_.values());
+    EXPECT_EQ(ahead_.slots(), after_.slots());
+    EXPECT_EQ(ahead_.shard().store().current().version, after_.shard().store().current().version);
+  }
+  // All chunks of all of them, in an order of chance.
+  void Interleaved(std::vector<Push>& pushes) {
+    std::vector<std::pair<size_t, int64_t>> chunks;
+    for (size_t i = 0; i < pushes.size(); ++i) {
+      ahead_.Begin(pushes[i]);
+      for (int64_t begin = 0; begin < kSize; begin += kChunk) chunks.emplace_back(i, begin);
+    }
+    std::shuffle(chunks.begin(), chunks.end(), random_);
+    for (const auto& [i, begin] : chunks) ahead_.Chunk(pushes[i], begin);
+  }
+  std::vector<Push> Round(int64_t version, int workers) {
+    std::vector<Push> pushes;
+    for (int worker = 0; worker < workers; ++worker) pushes.push_back(Of(worker, version, 1 + worker));
+    return pushes;
+  }
+  void ExpectAllAhead(const std::vector<Push>& pushes) {
+    for (const Push& push : pushes) {
+      ASSERT_TRUE(push.answer.has_value() && push.answer->ok());
+      EXPECT_EQ((*push.answer)->outcome, v1::OUTCOME_ACCEPTED);
+      EXPECT_TRUE((*push.answer)->sent_ahead);
+      EXPECT_EQ((*push.answer)->values.data, nullptr);
+      EXPECT_EQ(push.ahead, ahead_.values());
+    }
+  }
+  void ExpectNoneAhead(const std::vector<Push>& pushes) {
+    for (const Push& push : pushes) {
+      ASSERT_TRUE(push.answer.has_value() && push.answer->ok());
+      EXPECT_FALSE((*push.answer)->sent_ahead);
+      ASSERT_NE((*push.answer)->values.data, nullptr);
+      EXPECT_EQ(ToVector((*push.answer)->values), ahead_.values());
+    }
+  }
+
+  void EndAndDecide(int64_t version, std::vector<Push>& pushes) {
+    for (Push& push : pushes) ahead_.End(push);
+    ahead_.Decide(ApplyOf(version, pushes));
+  }
+  // The end of a round whose guess was wrong.
+  void ExpectMadeAfterwards(int64_t version, std::vector<Push>& pushes) {
+    EndAndDecide(version, pushes);
+    ExpectNoneAhead(pushes);
+    Afterwards(version, pushes);
+  }
+
+  std::mt19937 random_{42};
+  Crew crew_;
+  Side ahead_, after_;
+};
+
+}  // namespace cairn::ps
