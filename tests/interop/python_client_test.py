@@ -7,6 +7,7 @@ Needs gRPC and NumPy (Debian: python3-grpcio, python3-numpy); skipped, aloud, wh
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,8 @@ except ImportError:
 
 import cairn  # noqa: E402
 import harness  # noqa: E402
-from cairn import protocol  # noqa: E402
+from cairn import arrays, cluster, protocol  # noqa: E402
+from cairn.optimizer import optimizer_message  # noqa: E402
 from harness import BIN_DIR, DONE, Cluster, IntegrationTest  # noqa: E402
 
 LIMIT = harness.TIME_LIMIT
@@ -79,12 +81,136 @@ class ProtocolTest(unittest.TestCase):
 
     def test_what_is_encoded_is_decoded(self):
         job = {"run_id": "ü", "mode": 2, "workers": ["a", "b"], "max_staleness": -1, "lease_seconds": 0.5,
-               "optimizer": {"name": "SGD", "hyperparameters": {"learning_rate": 0.25}}}
+               "optimizer": {"name": "SGD", "hyperparameters": {"momentum": 0.25},
+                             "learning_rate_schedule": {"name": "X", "numbers": {}, "boundaries": [1.5], "values": []}}}
         decoded = protocol.decode("Job", protocol.encode("Job", job))
         self.assertEqual({key: decoded[key] for key in job}, job)
         self.assertEqual(decoded["servers"], [])
         packed = protocol.decode("VariableSlice", b"\x12\x03\x01\xac\x02")  # as C++ writes repeated numbers
         self.assertEqual(packed["shape"], [1, 300])
+        packed = protocol.decode("LearningRateSchedule", b"\x1a\x10" + struct.pack("<2d", 1.5, -2))
+        self.assertEqual(packed["boundaries"], [1.5, -2])
+
+
+class TfConfigTest(unittest.TestCase):
+    """The rules of common/net/cluster_resolver.cc."""
+
+    PS, WORKERS = ["p:1"], ["a:1", "b:1"]
+
+    def described(self, jobs, job, index, key="cluster"):
+        text = harness.json.dumps({key: jobs, "task": {"type": job, "index": index}})
+        found = cluster.from_tf_config(text)
+        self.assertEqual(found.servers, self.PS)
+        return found.trainers[found.worker], found.trainers
+
+    def test_the_chief_is_the_first_worker_under_either_name(self):
+        for name in ("chief", "master"):
+            jobs = {"ps": self.PS, name: ["c:1"], "worker": self.WORKERS}
+            everybody = ["chief/0", "worker/0", "worker/1"]
+            self.assertEqual(self.described(jobs, name, 0), ("chief/0", everybody))
+            self.assertEqual(self.described(jobs, "worker", "1"), ("worker/1", everybody))
+
+    def test_a_sparse_cluster_keeps_its_indices(self):
+        jobs = {"ps": self.PS, "worker": {"7": "a:1", "1": "b:1"}}
+        for key in ("cluster", "sparseCluster"):
+            self.assertEqual(self.described(jobs, "worker", 7, key), ("worker/7", ["worker/1", "worker/7"]))
+
+    def test_other_jobs_and_empty_lists_are_ignored(self):
+        jobs = {"ps": self.PS, "chief": None, "worker": self.WORKERS, "evaluator": ["e:1"], "tensorboard": ["t:1"]}
+        self.assertEqual(self.described(jobs, "worker", 0), ("worker/0", ["worker/0", "worker/1"]))
+
+    def test_the_faulty_entry_is_named(self):
+        jobs = {"ps": self.PS, "worker": self.WORKERS}
+        task = {"type": "worker", "index": 0}
+        for config, fault in (({"cluster": jobs}, "does not say which task"),
+                              ({"task": task}, '"cluster" must be an object, found null'),
+                              ({"cluster": jobs, "sparseCluster": jobs, "task": task}, "has both"),
+                              ({"cluster": {"worker": self.WORKERS}, "task": task}, 'no "ps"'),
+                              ({"cluster": {"ps": {"1": "p:1"}, "worker": self.WORKERS}, "task": task}, "ps/0 is missing"),
+                              ({"cluster": jobs, "task": {"type": "worker", "index": 2}}, "worker/2.*: 0, 1"),
+                              ({"cluster": jobs, "task": {"type": "worker", "index": -1}}, "task.index is -1"),
+                              ({"cluster": jobs, "task": {"type": "ps", "index": 0}}, "ps/0, which computes no gradients"),
+                              ({"cluster": jobs, "task": {"type": "wroker", "index": 0}}, 'task.type is "wroker"'),
+                              ({"cluster": {**jobs, "worker": ["a:1", "p:1"]}, "task": task}, "p:1 is already the address"),
+                              ({"cluster": {**jobs, "worker": [5]}, "task": task}, "worker/0: the address"),
+                              ({"cluster": {**jobs, "worker": "a:1"}, "task": task}, "cluster.worker must be a list"),
+                              ([], "must be an object, found a list")):
+            with self.assertRaisesRegex(ValueError, fault):
+                cluster.from_tf_config(harness.json.dumps(config))
+        with self.assertRaisesRegex(ValueError, "TF_CONFIG is not JSON"):
+            cluster.from_tf_config("{")
+
+
+class OptimizerTest(unittest.TestCase):
+
+    def test_every_kind_of_number_is_taken(self):
+        for rate in (0.5, np.float32(0.5), np.array(0.5), np.float64(0.5), "0.5"):
+            message = optimizer_message({"class_name": "SGD", "config": {"learning_rate": rate, "momentum": None}})
+            self.assertEqual(message, {"name": "SGD", "hyperparameters": {"learning_rate": 0.5}})
+        self.assertEqual(optimizer_message({"class_name": "SGD", "config": {"nesterov": np.True_, "name": "SGD"}}),
+                         {"name": "SGD", "hyperparameters": {"nesterov": 1.0}})
+        self.assertEqual(optimizer_message("Adam"), {"name": "Adam", "hyperparameters": {}})
+
+    def test_a_schedule_goes_to_the_servers(self):
+        config = {"boundaries": [2, np.int64(4)], "values": (1, 0.5, 0.25), "name": None}
+        schedule = {"class_name": "PiecewiseConstantDecay", "config": config, "module": "keras.optimizers.schedules"}
+        self.assertEqual(optimizer_message({"class_name": "SGD", "config": {"learning_rate": schedule, "momentum": 0.5}}),
+                         {"name": "SGD", "hyperparameters": {"momentum": 0.5},
+                          "learning_rate_schedule": {"name": "PiecewiseConstantDecay", "numbers": {},
+                                                     "boundaries": [2, 4], "values": [1, 0.5, 0.25]}})
+
+    def test_an_object_of_keras_describes_itself(self):
+        class Momentum:
+            def get_config(self):
+                return {"name": "momentum", "learning_rate": np.float32(0.25)}
+
+        self.assertEqual(optimizer_message(Momentum()), {"name": "Momentum", "hyperparameters": {"learning_rate": 0.25}})
+
+    def test_what_is_no_number_is_refused_by_name(self):
+        for optimizer, fault in (({"class_name": "SGD", "config": {"learning_rate": "fast"}}, "learning_rate is 'fast'"),
+                                 ({"class_name": "SGD", "config": {"learning_rate": lambda step: 0.5}}, "is a function"),
+                                 ({"class_name": "SGD", "config": {"learning_rate": [0.5]}}, "learning_rate is a list"),
+                                 ({"class_name": "SGD", "config": {"momentum": 1j}}, "momentum is 1j"),
+                                 ({"class_name": "SGD", "learning_rate": 0.5}, "unknown key 'learning_rate'"),
+                                 ({"learning_rate": 0.5}, "expected a name or"),
+                                 (None, "expected a name or")):
+            with self.assertRaisesRegex(ValueError, fault):
+                optimizer_message(optimizer)
+
+
+class ArraysTest(unittest.TestCase):
+
+    def test_a_hundred_thousand_variables_are_placed_in_order_and_balanced(self):
+        shapes = {f"layer_{i}/kernel": (1 + i % 7, 3) for i in range(100_000)}
+        begun = time.process_time()
+        placed = arrays.place(shapes, 8)
+        self.assertLess(time.process_time() - begun, 20)  # 1 s; a quadratic placement took a minute
+        loads = [sum(arrays.elements(s) for s in slices) for slices in placed]
+        self.assertLessEqual(max(loads) - min(loads), 21)
+        position = {name: i for i, name in enumerate(shapes)}
+        for slices in placed:
+            self.assertEqual(slices, sorted(slices, key=lambda s: position[s["name"]]))
+        self.assertEqual(sum(map(len, placed)), len(shapes))
+
+    def test_what_float32_cannot_hold_is_refused(self):
+        for value, fault in ((1 + 2j, "w: numbers of type complex128"), ("text", "numbers of type <U4"),
+                             ([None], "numbers of type object"), ([1.0, 1e39], "1e.39 is too large for float32")):
+            with self.assertRaisesRegex(ValueError, fault):
+                arrays.float32(value, "w")
+        self.assertTrue(np.isinf(arrays.float32(np.inf, "w")))
+
+    def test_rows_must_fit_their_variable(self):
+        for ids, values, fault in (([0, 1], [[-1, -1]], r"values have shape \(1, 2\), must be \(2, 2\) for 2 ids"),
+                                   ([0, 1], -1, r"values have shape \(\)"),
+                                   ([0], [[1, 2, 3]], r"values have shape \(1, 3\), must be \(1, 2\)"),
+                                   (0, [[1, 2]], r"ids must be integers of shape \(n,\)"),
+                                   ([0.0], [[1, 2]], "found float64"),
+                                   ([True], [[1, 2]], "found bool"),
+                                   ([-1], [[1, 2]], "rows -1 to -1 of 'w', which has 3"),
+                                   ([3], [[1, 2]], "rows 3 to 3 of 'w', which has 3")):
+            with self.assertRaisesRegex(ValueError, fault):
+                arrays.dense_gradient("w", cairn.Rows(ids, values), (3, 2))
+        np.testing.assert_array_equal(arrays.dense_gradient("w", cairn.Rows([], np.zeros((0, 2))), (3, 2)), np.zeros((3, 2)))
 
 
 class ClientTest(IntegrationTest):
@@ -200,6 +326,50 @@ class ClientTest(IntegrationTest):
         self.assertEqual((client.worker, client.workers), (1, 2))
         client.close()
 
+    def test_a_learning_rate_schedule_is_followed(self):
+        client = self.connect(self.servers(1))
+        schedule = {"class_name": "PiecewiseConstantDecay", "config": {"boundaries": [1], "values": [0.5, 0.25]}}
+        client.init({"w": np.zeros(1)}, optimizer={"class_name": "SGD", "config": {"learning_rate": schedule}})
+        steps = [client.push({"w": [1]}).values["w"][0] for _ in range(4)]
+        np.testing.assert_array_equal(np.diff(steps, prepend=0), [-0.5, -0.5, -0.25, -0.25])
+        client.close()
+
+    def test_scalars_and_empty_variables_keep_their_shapes(self):
+        client = self.connect(self.servers(2))
+        first = {"scalar": np.float32(1), "none": np.zeros((0, 3)), "thin": np.zeros((2, 0)), "w": np.ones(2)}
+        values = client.init(first, optimizer=SGD)
+        self.assertEqual({name: value.shape for name, value in values.items()},
+                         {"scalar": (), "none": (0, 3), "thin": (2, 0), "w": (2,)})
+        values = client.push({"scalar": 4, "none": np.zeros((0, 3)), "w": [2, 4]}).values
+        np.testing.assert_array_equal(values["scalar"], -1)
+        np.testing.assert_array_equal(values["w"], [0, -1])
+        client.close()
+
+    def test_a_server_that_was_restarted_ends_the_step_and_is_named(self):
+        servers = self.servers(2)
+        client = self.connect(servers)
+        client.init({"a": np.zeros(2), "b": np.zeros(2)})
+        self.tasks[1].signal(harness.signal.SIGKILL)
+        self.assert_exit(-harness.signal.SIGKILL, self.tasks[1])
+        self.assert_says(self.cluster.start("ps", 1), "Started server with target")
+        with self.assertRaisesRegex(cairn.Error, f"ps/1 at {servers[1]} has been restarted") as caught:
+            client.push({"a": np.zeros(2)})
+        self.assertEqual(caught.exception.code, grpc.StatusCode.ABORTED)
+
+    def test_an_exception_in_any_server_s_thread_is_raised(self):
+        client = self.connect(self.servers(2))
+        client.init({"a": np.zeros(2), "b": np.zeros(2)})
+        request = client._request  # pylint: disable=protected-access
+
+        def broken(server, *arguments, **options):
+            if server == 1:
+                raise MemoryError("of the test")
+            return request(server, *arguments, **options)
+
+        client._request = broken  # pylint: disable=protected-access
+        with self.assertRaisesRegex(MemoryError, "of the test"):
+            client.pull()
+
     def test_traffic_is_encrypted_with_the_servers_certificates(self):
         certs = self.directory / "certs"
         subprocess.run([SOURCE / "deploy/make-certs.sh", certs, "localhost"], check=True, timeout=LIMIT, capture_output=True)
@@ -218,9 +388,17 @@ class ClientTest(IntegrationTest):
         client.init({"w": np.zeros((2, 3))})
         for gradients, fault in (({"w": np.zeros(6)}, r"'w': shape \(6,\), registered \(2, 3\)"),
                                  ({"v": 1}, "no such variable: v"),
-                                 ({"w": cairn.Rows([2], np.zeros((1, 3)))}, "rows 2 to 2 of 'w', which has 2")):
+                                 ({"w": cairn.Rows([2], np.zeros((1, 3)))}, "rows 2 to 2 of 'w', which has 2"),
+                                 ({"w": np.zeros((2, 3), "c8")}, "gradient of 'w': numbers of type complex64")):
             with self.assertRaisesRegex(cairn.Error, fault):
                 client.push(gradients)
+        for examples in (-1, 1.5, None):
+            with self.assertRaisesRegex(cairn.Error, "examples is"):
+                client.push({}, examples)
+        with self.assertRaisesRegex(cairn.Error, "worker is 2, must be 0 to 1"):
+            cairn.connect("localhost:1", worker=2, workers=2)
+        with self.assertRaisesRegex(cairn.Error, "mode is 'synchronous', must be one of sync, async, ssp"):
+            client.init({"w": np.zeros((2, 3))}, mode="synchronous")
         other = cairn.connect(client._addresses, worker=1, workers=2, timeout=LIMIT)  # pylint: disable=protected-access
         with self.assertRaisesRegex(cairn.Error, r"variable 'w' has shape \(5,\) here and \(2, 3\) on the servers"):
             other.init({"w": np.zeros(5)})

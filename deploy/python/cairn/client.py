@@ -1,4 +1,4 @@
-"""A worker's side of training, for models that are not Cairn's: NumPy arrays in, NumPy arrays out.
+"""A worker's side of training for models that are not Cairn's: NumPy arrays in, NumPy arrays out.
 
     client = cairn.connect("ps0:2222,ps1:2222", worker=0, workers=2)
     values = client.init({"w": w0}, optimizer={"class_name": "Adam", "config": {"learning_rate": 1e-3}})
@@ -11,7 +11,7 @@ Calls come from one thread and block, each with a limit. Every failure is a cair
 
 import collections
 import contextlib
-import json
+import numbers
 import os
 import pathlib
 import threading
@@ -21,22 +21,20 @@ import uuid
 import grpc
 import numpy as np
 
-from cairn import protocol
+from cairn import arrays, cluster, protocol
+from cairn.optimizer import optimizer_message
 
 _READY, _FINISHED, _FAILED = 3, 4, 5
 _MODES = {"sync": 2, "async": 3, "ssp": 4}
 _OUTCOMES = {1: "accepted", 2: "stale", 3: "finished", 4: "rejected"}
 _LEFT_FINISHED, _LEFT_FAILED = 1, 3
 _CALL_SECONDS = 10
-_SMALLEST_SPLIT = 256 << 10  # bytes
-_MOST_BANDS = 256
-_CHUNK = protocol.MAX_PAYLOAD // 4  # elements
+_TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
-# What became of a push, and the values that it left. `outcome`: accepted, stale (computed from too old a version) or
-# finished; `staleness`: versions between the values it was computed from and its turn.
+# The outcome of a push, and the values after it. `outcome`: accepted, stale (computed from too old a version) or
+# finished; `staleness`: versions between the values that it was computed from and its update.
 Result = collections.namedtuple("Result", "outcome version staleness values")
-# Rows of a variable whose first axis is long: a gradient that is zero elsewhere. Rows that come twice are added up.
-Rows = collections.namedtuple("Rows", "ids values")
+Rows = arrays.Rows
 
 
 class Error(Exception):
@@ -45,31 +43,54 @@ class Error(Exception):
         self.code = code
 
 
-def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeout=600, tls=None):
-    """A client of the servers, which may still be starting: at most `timeout` seconds are waited for them.
+@contextlib.contextmanager
+def _refusing():
+    """A ValueError about the caller's arguments becomes an Error INVALID_ARGUMENT."""
+    try:
+        yield
+    except ValueError as error:
+        raise Error(str(error), grpc.StatusCode.INVALID_ARGUMENT) from None
 
-    `servers`: "ps0:2222,ps1:2222", in the order of their index. Without it TF_CONFIG says who the servers and the
-    workers are, and which of them this is. `tls`: (certificate, key, CA), three paths in PEM.
+
+def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeout=600, tls=None):
+    """A client of the servers, which may still be starting: waits at most `timeout` seconds for them.
+
+    `servers`: "ps0:2222,ps1:2222", in the order of their index; this is then worker `worker` (default 0) of `workers`
+    (default 1). Without `servers`, TF_CONFIG names the servers, the workers, and this task. `tls`: (certificate, key,
+    CA), three paths of PEM files.
     """
     if servers is None:
-        config = json.loads(os.environ["TF_CONFIG"])
-        cluster, task = config["cluster"], config["task"]
-        trainers = [(job, i) for job in ("chief", "worker") for i in range(len(cluster.get(job) or []))]
-        servers, workers = cluster["ps"], len(trainers)
-        worker = trainers.index((task["type"], int(task["index"])))
-    elif isinstance(servers, str):
-        servers = servers.split(",")
-    return Client(servers, worker or 0, workers or 1, timeout, step_timeout, tls)
+        text = os.environ.get("TF_CONFIG")
+        if text is None:
+            raise Error("connect() needs servers, or TF_CONFIG in the environment", grpc.StatusCode.INVALID_ARGUMENT)
+        if worker is not None or workers is not None:
+            raise Error("connect() takes worker and workers from TF_CONFIG: give servers too, or neither",
+                        grpc.StatusCode.INVALID_ARGUMENT)
+        with _refusing():
+            described = cluster.from_tf_config(text)
+        return Client(described.servers, described.worker, described.trainers, timeout, step_timeout, tls)
+    servers = servers.split(",") if isinstance(servers, str) else list(servers)
+    worker, workers = 0 if worker is None else worker, 1 if workers is None else workers
+    if not servers or not all(servers):
+        raise Error(f"servers: {','.join(servers)!r} names no server, or an empty one", grpc.StatusCode.INVALID_ARGUMENT)
+    if not 0 <= worker < workers:
+        raise Error(f"worker is {worker}, must be 0 to {workers - 1}: workers is {workers}", grpc.StatusCode.INVALID_ARGUMENT)
+    return Client(servers, worker, [f"worker/{i}" for i in range(workers)], timeout, step_timeout, tls)
 
 
 class Client:
 
-    def __init__(self, servers, worker, workers, timeout, step_timeout, tls):
-        self.worker, self.workers, self.timeout, self.step_timeout = worker, workers, timeout, step_timeout
-        self.task = f"worker/{worker}"
+    def __init__(self, servers, worker, tasks, timeout, step_timeout, tls):
+        """`tasks`: the names of all workers, of which this is number `worker`."""
+        self.worker, self.workers, self.timeout, self.step_timeout = worker, len(tasks), timeout, step_timeout
+        self.task, self._tasks = tasks[worker], tasks
         self._addresses, self._incarnation, self._step, self._reads = servers, 0, 0, 0
-        self._failure, self._closing = None, threading.Event()
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._failure = None  # guarded by _lock: why the job cannot be continued
+        self._streams = set()  # guarded by _lock: open requests, which a failure cancels
         self._shapes = {}
+        self._waiting_for = ""
         options = [("grpc.max_receive_message_length", 2 * protocol.MAX_PAYLOAD), ("grpc.keepalive_time_ms", 5000),
                    ("grpc.keepalive_timeout_ms", 10000), ("grpc.http2.max_pings_without_data", 0),
                    ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)]
@@ -95,35 +116,56 @@ class Client:
             raise Error(f"{self._name(to)}: {error.details()}", error.code()) from None
 
     def _persist(self, attempt, seconds):
-        """Repeats what may be repeated while a server cannot be reached or has no memory for it."""
-        codes = grpc.StatusCode
+        """Repeats a call that may be repeated while a server cannot be reached or lacks memory for it."""
         deadline, pause = time.monotonic() + seconds, 0.02
         while True:
+            self._raise_failure()
             try:
                 return attempt()
             except Error as error:
-                passing = error.code in (codes.UNAVAILABLE, codes.DEADLINE_EXCEEDED, codes.RESOURCE_EXHAUSTED)
-                if not passing or time.monotonic() >= deadline:
+                self._raise_failure()
+                if error.code not in _TRANSIENT or time.monotonic() >= deadline:
                     raise
-            if self._failure:
-                raise self._failure
             time.sleep(pause)
             pause = min(2 * pause, 0.5)
+
+    def _fail(self, error):
+        """The job cannot be continued: ends every open request. The first failure counts."""
+        with self._lock:
+            self._failure = self._failure or error
+            streams = list(self._streams)
+        for stream in streams:
+            stream.cancel()
+
+    def _raise_failure(self):
+        with self._lock:
+            failure = self._failure
+        if failure:
+            raise failure
 
     def _handshake(self, server):
         return self._call(server, "Connect", protocol=protocol.VERSION, server=server, client=self.task)
 
     def _describe(self):
-        described = []
-        for server, before in enumerate(self._handshakes):
-            now = self._persist(lambda s=server: self._handshake(s), self.timeout)
-            if now["incarnation"] != before["incarnation"]:
-                raise Error(f"{self._name(server)} has been restarted and has lost its variables", grpc.StatusCode.ABORTED)
-            described.append(now)
+        return [self._same_server(s, self._persist(lambda s=s: self._handshake(s), self.timeout))
+                for s in range(len(self._channels))]
+
+    def _same_server(self, server, described):
+        if described["incarnation"] != self._handshakes[server]["incarnation"]:
+            raise Error(f"{self._name(server)} has been restarted and has lost its variables", grpc.StatusCode.ABORTED)
         return described
 
+    def _look_for_restarts(self):
+        """Fails the job if a server that answers now is not the process that it was."""
+        for server in range(len(self._channels)):
+            try:
+                self._same_server(server, self._handshake(server))
+            except Error as error:
+                if error.code == grpc.StatusCode.ABORTED:
+                    self._fail(error)
+
     def _request(self, server, header, chunks=(), arena=None):
-        """One request on a stream of its own: sends chunks (offset, elements), puts answered values into `arena`."""
+        """One request on a stream of its own: sends chunks (offset, elements), stores the reply's values in `arena`."""
         answered = threading.Event()
         kind = next(iter(header))
 
@@ -136,6 +178,8 @@ class Client:
             answered.wait(self.step_timeout)  # the server ends a stream that its client closes
 
         stream = self._channels[server].stream_stream(f"/{protocol.SERVICE}/Session")(frames(), timeout=self.step_timeout)
+        with self._lock:
+            self._streams.add(stream)
         try:
             for data in stream:
                 answer, payload = protocol.unframe(data)
@@ -150,6 +194,8 @@ class Client:
             raise Error(f"{kind}: {self._name(server)}: {error.details()}{waits}", error.code()) from None
         finally:
             answered.set()
+            with self._lock:
+                self._streams.discard(stream)
             stream.cancel()
         done = answer["done"]
         if done["code"]:
@@ -158,23 +204,26 @@ class Client:
         return done
 
     def _on_all(self, call):
-        """call(server) for all servers at the same time; the first failure is raised."""
-        results = [None] * len(self._channels)
+        """call(server) for all servers at the same time. A server that has been restarted is found at once, and ends
+        the other calls; then, and else, the first failure is raised, of whatever kind."""
+        results, failures = [None] * len(self._channels), [None] * len(self._channels)
 
         def keep(server):
             try:
                 results[server] = call(server)
-            except Error as error:
-                results[server] = error
+            except BaseException as error:  # pylint: disable=broad-except  # raised below, in the caller's thread
+                failures[server] = error
+                if isinstance(error, Error):
+                    self._look_for_restarts()
         threads = [threading.Thread(target=keep, args=(s,)) for s in range(1, len(results))]
         for thread in threads:
             thread.start()
         keep(0)
         for thread in threads:
             thread.join()
-        for result in results:
-            if isinstance(result, Error):
-                raise result
+        self._raise_failure()
+        for failure in filter(None, failures):
+            raise failure
         return results
 
     # --- Before training ---
@@ -185,7 +234,10 @@ class Client:
         Worker 0 gives servers that are empty `values`, {name: array}, and the optimizer, Keras' object or its name;
         the others wait for it, and give values for their shapes alone. `mode`: sync, async or ssp.
         """
-        values = {name: np.ascontiguousarray(value, "<f4") for name, value in values.items()}
+        if mode not in _MODES:
+            raise Error(f"mode is {mode!r}, must be one of {', '.join(_MODES)}", grpc.StatusCode.INVALID_ARGUMENT)
+        with _refusing():
+            values = {name: arrays.float32(value, f"variable '{name}'") for name, value in values.items()}
         self._shapes = {name: value.shape for name, value in values.items()}
         if self.worker == 0 and any(d["state"] != _READY for d in self._describe()):
             self._create(values, optimizer, mode, max_staleness, lease)
@@ -194,7 +246,7 @@ class Client:
         described = self._describe()
         self._job, self._layouts = described[0]["job"], [d["layout"] for d in described]
         self._slices = [d["slices"] for d in described]
-        self._sizes = [sum(_elements(s) for s in slices) for slices in self._slices]
+        self._sizes = [sum(arrays.elements(s) for s in slices) for slices in self._slices]
         self._check()
         self._one_log = self._job["mode"] != _MODES["async"] or not described[-1]["sequences"]
         joined = {"worker": self.worker, "task": self.task}
@@ -202,26 +254,23 @@ class Client:
             joined["incarnation"] = self._persist(lambda s=server: self._call(s, "Join", **joined),
                                                   self.timeout)["incarnation"]
         self._incarnation = joined["incarnation"]
-        self._waiting_for = ""
         threading.Thread(target=self._heartbeats, name="heartbeats", daemon=True).start()
         return self.pull()
 
     def _create(self, values, optimizer, mode, max_staleness, lease):
-        if isinstance(optimizer, str):
-            optimizer = {"class_name": optimizer}
-        numbers = {k: float(v) for k, v in (optimizer.get("config") or {}).items() if isinstance(v, (int, float))}
-        job = {"run_id": uuid.uuid4().hex, "mode": _MODES[mode], "model_sha256": "python",
-               "workers": [f"worker/{i}" for i in range(self.workers)], "replicas_to_aggregate": self.workers,
-               "optimizer": {"name": optimizer["class_name"], "hyperparameters": numbers}, "lease_seconds": lease,
+        with _refusing():
+            described = optimizer_message(optimizer)
+        job = {"run_id": uuid.uuid4().hex, "mode": _MODES[mode], "model_sha256": "python", "workers": self._tasks,
+               "replicas_to_aggregate": self.workers, "optimizer": described, "lease_seconds": lease,
                "servers": self._addresses}
         if max_staleness is not None:
             job["max_staleness"] = max_staleness
-        placed = _place(self._shapes, len(self._channels))
+        placed = arrays.place(self._shapes, len(self._channels))
         for server, slices in enumerate(placed):
             self._call(server, "Create", job=job, slices=slices)
         layouts = [d["layout"] for d in self._describe()]
         self._on_all(lambda s: self._request(s, {"write": {"layout": layouts[s], "initialise": 1}},
-                                             _chunks(_gather(values, placed[s]))))
+                                             _chunks(arrays.gather(values, placed[s]))))
 
     def _await(self, server, **condition):
         deadline = time.monotonic() + self.timeout
@@ -241,18 +290,25 @@ class Client:
                             f"{theirs.get(name, 'none')} on the servers", grpc.StatusCode.FAILED_PRECONDITION)
 
     def _heartbeats(self):
-        while not self._closing.wait(self._job["lease_seconds"] / 4):
-            for server in range(len(self._channels)):
-                try:
-                    answer = self._call(server, "Heartbeat", worker=self.worker, incarnation=self._incarnation,
-                                        step=self._step)
-                    if answer["state"] == _FAILED:
-                        raise Error(f"the job has failed: {answer['failure']}", grpc.StatusCode.ABORTED)
-                    if server == 0:
-                        self._waiting_for = answer["waiting_for"]
-                except Error as error:
-                    if error.code == grpc.StatusCode.ABORTED:
-                        self._failure = error
+        try:
+            while not self._closing.wait(self._job["lease_seconds"] / 4):
+                for server in range(len(self._channels)):
+                    self._heartbeat(server)
+        except Exception as error:  # pylint: disable=broad-except  # nobody joins this thread
+            self._fail(Error(f"heartbeats ended: {error!r}", grpc.StatusCode.INTERNAL))
+
+    def _heartbeat(self, server):
+        try:
+            answer = self._call(server, "Heartbeat", worker=self.worker, incarnation=self._incarnation, step=self._step)
+        except Error as error:
+            if error.code == grpc.StatusCode.ABORTED and not self._closing.is_set():
+                self._look_for_restarts()  # the better reason, if there is one
+                self._fail(error)
+            return
+        if answer["state"] == _FAILED:
+            self._fail(Error(f"the job has failed: {answer['failure']}", grpc.StatusCode.ABORTED))
+        elif server == 0:
+            self._waiting_for = answer["waiting_for"]
 
     # --- Training ---
 
@@ -267,16 +323,19 @@ class Client:
             arenas = [np.empty(size, "<f4") for size in self._sizes]
             self._versions = [d["version"] for d in self._on_all(
                 lambda s: self._request(s, {"read": {"layout": self._layouts[s], "mark": mark}}, arena=arenas[s]))]
-            return self._scatter(arenas)
+            return arrays.scatter(arenas, self._slices, self._shapes)
         return self._persist(attempt, self.step_timeout)
 
     def push(self, gradients, examples=1):
-        """Gives a gradient, {name: array or Rows}, of so many examples, computed from the last values, and waits for
-        the update it goes into. What is not given is zero."""
+        """Pushes a gradient, {name: array or Rows}, of `examples` examples, computed from the last values, and waits for
+        its update. The gradient of a variable that is absent is zero."""
         unknown = gradients.keys() - self._shapes.keys()
         if unknown:
             raise Error(f"no such variable: {', '.join(sorted(unknown))}", grpc.StatusCode.INVALID_ARGUMENT)
-        dense = {name: self._dense(name, gradients.get(name)) for name in self._shapes}
+        if not isinstance(examples, numbers.Integral) or examples < 0:
+            raise Error(f"examples is {examples!r}, must be a whole number of at least 0", grpc.StatusCode.INVALID_ARGUMENT)
+        with _refusing():
+            dense = {name: arrays.dense_gradient(name, gradients.get(name), shape) for name, shape in self._shapes.items()}
         self._step += 1
         begin = {"worker": self.worker, "incarnation": self._incarnation, "step": self._step, "examples": examples,
                  "read_values": 1, "position": self._step}
@@ -285,14 +344,15 @@ class Client:
 
         def attempt(server):  # repeated, it counts once
             header = {"push": {"layout": self._layouts[server], "base_version": bases[server], **begin}}
-            return self._request(server, header, _chunks(_gather(dense, self._slices[server])), arenas[server])
+            return self._request(server, header, _chunks(arrays.gather(dense, self._slices[server])), arenas[server])
 
         done = self._on_all(lambda s: self._persist(lambda: attempt(s), self.step_timeout))
         if any(d["outcome"] == 4 for d in done):
-            raise self._failure or Error("this worker has lost its place: init() again", grpc.StatusCode.ABORTED)
+            self._raise_failure()
+            raise Error("this worker is no longer a member of the job: init() again", grpc.StatusCode.ABORTED)
         self._versions = [d["version"] for d in done]
         whole = all(d["has_values"] for d in done) and (not self._one_log or len(set(self._versions)) == 1)
-        values = self._scatter(arenas) if whole else self.pull()
+        values = arrays.scatter(arenas, self._slices, self._shapes) if whole else self.pull()
         outcome = next((d["outcome"] for d in done if d["outcome"] == 2), done[0]["outcome"])
         return Result(_OUTCOMES[outcome], self._versions[0], max(d["staleness"] for d in done), values)
 
@@ -300,49 +360,30 @@ class Client:
         """push() of rows of one variable."""
         return self.push({name: Rows(ids, rows)}, examples)
 
-    def _dense(self, name, gradient):
-        shape = self._shapes[name]
-        if gradient is None:
-            return np.zeros(shape, "<f4")
-        if isinstance(gradient, Rows):
-            dense, ids = np.zeros(shape, "<f4"), np.asarray(gradient.ids)
-            if ids.size and not (0 <= ids.min() and ids.max() < shape[0]):
-                raise Error(f"rows {ids.min()} to {ids.max()} of '{name}', which has {shape[0]}",
-                            grpc.StatusCode.INVALID_ARGUMENT)
-            np.add.at(dense, ids, np.asarray(gradient.values, "<f4"))
-            return dense
-        dense = np.ascontiguousarray(gradient, "<f4")
-        if dense.shape != shape:
-            raise Error(f"gradient of '{name}': shape {dense.shape}, registered {shape}", grpc.StatusCode.INVALID_ARGUMENT)
-        return dense
-
-    def _scatter(self, arenas):
-        values = {name: np.empty(shape, "<f4") for name, shape in self._shapes.items()}
-        for arena, slices in zip(arenas, self._slices):
-            for s in slices:
-                rows = values[s["name"]].reshape(_rows(s["shape"]), -1)[s["row_begin"]:s["row_end"]]
-                rows[...] = arena[s["offset"]:s["offset"] + rows.size].reshape(rows.shape)
-        return values
-
     # --- The end ---
 
     def close(self, error=None, wait=True):
-        """Leaves the job. With `error`, a text, the job fails for all. Worker 0 then waits until the others have left,
-        and ends the servers, unless told not to."""
+        """Leaves the job. With `error`, a text, the job fails for all workers. Without, worker 0 waits until the others
+        have left, and ends the servers; `wait=False` leaves both undone."""
         self._closing.set()
-        if self._incarnation:
-            reason = _LEFT_FAILED if error else _LEFT_FINISHED
-            if self.worker == 0 and not error and wait:
-                self._await(0, condition=2, worker=0)
-            for server in range(len(self._channels)):
-                with contextlib.suppress(Error):  # it notices by itself, when the lease is over
-                    self._call(server, "Leave", worker=self.worker, incarnation=self._incarnation, reason=reason,
-                               message=str(error or ""))
-            if self.worker == 0 and not error and wait:
-                for server in range(len(self._channels)):
-                    self._call(server, "Finish")
-        for channel in self._channels:
-            channel.close()
+        try:
+            if self._incarnation:
+                self._leave(error, ends_job=self.worker == 0 and not error and wait)
+        finally:
+            for channel in self._channels:
+                channel.close()
+
+    def _leave(self, error, ends_job):
+        servers = range(len(self._channels))
+        if ends_job:
+            self._await(0, condition=2, worker=0)
+        for server in servers:
+            with contextlib.suppress(Error):  # the server notices when the lease expires
+                self._call(server, "Leave", worker=self.worker, incarnation=self._incarnation,
+                           reason=_LEFT_FAILED if error else _LEFT_FINISHED, message=str(error or ""))
+        if ends_job:
+            for server in servers:
+                self._call(server, "Finish")
 
     def __enter__(self):
         return self
@@ -351,42 +392,6 @@ class Client:
         self.close(error and f"{self.task}: {error!r}")
 
 
-def _rows(shape):
-    return shape[0] if shape else 1
-
-
-def _elements(piece):
-    return int(np.prod(piece["shape"][1:], dtype=np.int64)) * (piece["row_end"] - piece["row_begin"])
-
-
-def _gather(values, slices):
-    pieces = [values[s["name"]].reshape(_rows(s["shape"]), -1)[s["row_begin"]:s["row_end"]].ravel() for s in slices]
-    return np.concatenate(pieces) if pieces else np.empty(0, "<f4")
-
-
 def _chunks(arena):
-    return [(at, arena[at:at + _CHUNK]) for at in range(0, len(arena), _CHUNK)]
-
-
-def _place(shapes, servers):
-    """[server] -> slices, balanced by bytes. Large variables are split, between bands of rows alone: a norm is a sum
-    over bands, and so the same however a variable splits."""
-    total = 4 * sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes.values())
-    limit = max(_SMALLEST_SPLIT, -(-total // servers))
-    parts = []
-    for name, shape in shapes.items():
-        rows = _rows(shape)
-        band = max(1, -(-rows // _MOST_BANDS))
-        bands = -(-rows // band)
-        count = max(1, min(-(-4 * int(np.prod(shape, dtype=np.int64)) // limit), bands, servers))
-        edges = [min(rows, bands * i // count * band) for i in range(count + 1)]
-        parts += [{"name": name, "shape": list(shape), "row_begin": a, "row_end": b} for a, b in zip(edges, edges[1:])]
-    placed, load = [[] for _ in range(servers)], [0] * servers
-    for part in sorted(parts, key=_elements, reverse=True):
-        lightest = load.index(min(load))
-        load[lightest] += _elements(part)
-        placed[lightest].append(part)
-    order = list(shapes)
-    for slices in placed:
-        slices.sort(key=lambda s: (order.index(s["name"]), s["row_begin"]))
-    return placed
+    size = protocol.MAX_PAYLOAD // 4  # elements
+    return [(at, arena[at:at + size]) for at in range(0, len(arena), size)]

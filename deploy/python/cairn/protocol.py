@@ -34,7 +34,10 @@ MESSAGES = {
     "Job": {1: ("run_id", "string"), 2: ("mode", "int"), 3: ("model_sha256", "string"), 4: ("workers", ["string"]),
             5: ("replicas_to_aggregate", "int"), 6: ("max_staleness", "int"), 8: ("optimizer", "OptimizerConfig"),
             12: ("lease_seconds", "double"), 13: ("servers", ["string"])},
-    "OptimizerConfig": {1: ("name", "string"), 2: ("hyperparameters", "map")},
+    "OptimizerConfig": {1: ("name", "string"), 2: ("hyperparameters", "map"),
+                        3: ("learning_rate_schedule", "LearningRateSchedule")},
+    "LearningRateSchedule": {1: ("name", "string"), 2: ("numbers", "map"), 3: ("boundaries", ["double"]),
+                             4: ("values", ["double"])},
     "VariableSlice": {1: ("name", "string"), 2: ("shape", ["int"]), 3: ("row_begin", "int"), 4: ("row_end", "int"),
                       5: ("offset", "int")},
     "ClientHeader": {1: ("request_id", "uint"), 2: ("push", "PushBegin"), 3: ("write", "WriteBegin"),
@@ -87,18 +90,18 @@ def _encode_field(number, kind, value):
 def encode(message, values):
     """Bytes of a message; what `values` lacks is left unset."""
     fields = _MAP_ENTRY if message == "entry" else MESSAGES[message]
-    out = b""
+    parts = []
     for number, (name, kind) in fields.items():
         if name not in values:
             continue
         value = values[name]
         if kind == "map":
-            out += b"".join(_encode_field(number, "entry", {"key": k, "value": v}) for k, v in value.items())
+            parts += [_encode_field(number, "entry", {"key": k, "value": v}) for k, v in value.items()]
         elif isinstance(kind, list):
-            out += b"".join(_encode_field(number, kind[0], item) for item in value)
+            parts += [_encode_field(number, kind[0], item) for item in value]
         else:
-            out += _encode_field(number, kind, value)
-    return out
+            parts.append(_encode_field(number, kind, value))
+    return b"".join(parts)
 
 
 def _default(kind):
@@ -136,6 +139,8 @@ def decode(message, data):
             values[name][entry["key"]] = entry["value"]
         elif not isinstance(kind, list):
             values[name] = _decode_value(kind, wire, field)
+        elif wire == 2 and kind[0] in _FIXED:  # packed
+            values[name] += [number for number, in struct.iter_unpack(_FIXED[kind[0]][1], field)]
         elif wire == 2 and kind[0] in ("int", "uint"):  # packed
             inner = 0
             while inner < len(field):

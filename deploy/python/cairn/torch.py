@@ -55,11 +55,15 @@ class DistributedOptimizer:
 
 
 def _array(tensor):
-    return tensor.detach().to("cpu", torch.float32).numpy()
+    tensor = tensor.detach().cpu()
+    # NumPy has no bfloat16; what else float32 cannot hold, as complex numbers, the client refuses by name.
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).resolve_conj().resolve_neg().numpy()
 
 
 def _gradient(gradient):
     if not gradient.is_sparse:
         return _array(gradient)
     gradient = gradient.coalesce()
+    if gradient.sparse_dim() != 1:
+        return _array(gradient.to_dense())
     return Rows(np.asarray(gradient.indices()[0].cpu()), _array(gradient.values()))
