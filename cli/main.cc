@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "common/core/flags.h"
+#include "worker/data/mapped_file.h"
 
 namespace cairn::cli {
 namespace {
@@ -48,6 +49,7 @@ int Main(int argc, char** argv) {
     commands.back().second->Declare(*subcommand);
   }
   if (const auto code = ParseCommandLine(app, argc, argv)) return static_cast<int>(*code);
+  data::ExplainTruncatedFiles();
   for (const auto& [subcommand, command] : commands) {
     if (subcommand->parsed()) return command->Run(*subcommand);
   }

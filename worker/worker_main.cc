@@ -35,6 +35,7 @@
 #include "worker/client/grpc_transport.h"
 #include "worker/client/training_client.h"
 #include "worker/compute.h"
+#include "worker/data/mapped_file.h"
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
 #include "worker/division.h"
@@ -447,6 +448,7 @@ int Main(int argc, char** argv) {
   UseVisibleDevices(options.visible_devices);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level), LogFormatOf(options.log_format));
   FaultPoints faults(fault);
+  data::ExplainTruncatedFiles();
   return Run(options, *cluster, tls, listen, watched, traced, signals, faults);
 }
 

@@ -25,8 +25,14 @@ std::string SiblingOf(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a FIFO would wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return SystemError("cannot open", path);
+  struct stat info;
+  if (fstat(fd, &info) != 0 || !(S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) {
+    close(fd);
+    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": is not a regular file"));
+  }
   std::string contents;
   char chunk[1 << 16];
   for (;;) {

@@ -1,5 +1,7 @@
 #include "worker/data/dataset.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +44,10 @@ absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
   const std::string& path = options.path;
   if (path.empty()) return absl::InvalidArgumentError("the data directory is not given");
   if (!FileExists(path)) return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) && !std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file or a directory"));
+  }
   std::string looked_for;
   for (const Format& format : kFormats) {
     CAIRN_ASSIGN_OR_RETURN(auto splits, format.load(options));

@@ -5,7 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
+
+#include "common/core/mutex.h"
 
 namespace cairn::data {
 namespace {
@@ -22,19 +26,95 @@ absl::StatusOr<absl::Span<const uint8_t>> Map(int fd) {
   return absl::MakeConstSpan(static_cast<const uint8_t*>(address), size);
 }
 
+// What is mapped, for the handler of SIGBUS: a signal's handler can be given nothing, so that this is global.
+// Entries are reused and never freed; the handler reads them without a lock, of its own thread's mapping,
+// which exists.
+struct Mapping {
+  std::atomic<const uint8_t*> begin = nullptr;  // null: free
+  size_t size = 0;
+  std::string path{};
+  Mapping* next = nullptr;
+};
+std::atomic<Mapping*> mappings = nullptr;
+Mutex mappings_mutex;  // of all who change them
+
+void Register(absl::Span<const uint8_t> bytes, const std::string& path) {
+  if (bytes.empty()) return;
+  MutexLock lock(mappings_mutex);
+  Mapping* entry = mappings.load();
+  while (entry != nullptr && entry->begin.load() != nullptr) entry = entry->next;
+  if (entry == nullptr) {
+    entry = new Mapping{.next = mappings.load()};
+    mappings.store(entry);
+  }
+  entry->size = bytes.size();
+  entry->path = path;
+  entry->begin.store(bytes.data());
+}
+
+void Unregister(absl::Span<const uint8_t> bytes) {
+  MutexLock lock(mappings_mutex);
+  for (Mapping* entry = mappings.load(); entry != nullptr; entry = entry->next) {
+    if (entry->begin.load() == bytes.data()) entry->begin.store(nullptr);
+  }
+}
+
+void Say(const char* text, size_t size) {
+  if (write(STDERR_FILENO, text, size) < 0) return;  // nobody is left to hear of it
+}
+
+// Calls nothing that is not async-signal-safe (signal-safety(7)).
+void OnBusError(int signal, siginfo_t* info, void*) {
+  const auto* address = static_cast<const uint8_t*>(info->si_addr);
+  for (const Mapping* entry = mappings.load(); entry != nullptr; entry = entry->next) {
+    const uint8_t* begin = entry->begin.load();
+    if (begin == nullptr || address < begin || address >= begin + entry->size) continue;
+    constexpr char kBefore[] = "error: ", kAfter[] = ": was cut short while it was in use\n";
+    Say(kBefore, sizeof(kBefore) - 1);
+    Say(entry->path.data(), entry->path.size());
+    Say(kAfter, sizeof(kAfter) - 1);
+    _exit(1);
+  }
+  // Of something else: as without a handler, when the instruction is tried again.
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  sigaction(signal, &standard, nullptr);
+}
+
 }  // namespace
 
+void ExplainTruncatedFiles() {
+  struct sigaction action = {};
+  action.sa_sigaction = OnBusError;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+absl::Status CheckRegularFile(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, "cannot be opened");
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError("is not a regular file");
+  return absl::OkStatus();
+}
+
+MappedFile::MappedFile(absl::Span<const uint8_t> bytes, const std::string& path) : bytes_(bytes) {
+  Register(bytes, path);
+}
+
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // of a FIFO too
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot be opened");
   const auto bytes = Map(fd);
   close(fd);  // the mapping keeps the file
   if (!bytes.ok()) return bytes.status();
-  return std::shared_ptr<const MappedFile>(new MappedFile(*bytes));
+  return std::shared_ptr<const MappedFile>(new MappedFile(*bytes, path));
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  Unregister(bytes_);
+  munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace cairn::data

@@ -1,6 +1,7 @@
 // A file's bytes where the page cache has them: nothing is copied, and what is not looked at takes no memory.
 //
-// The file must stay as it is while it is mapped: one that is cut short meanwhile ends the process (SIGBUS).
+// The file must stay as it is while it is mapped. One that is cut short meanwhile raises SIGBUS in whoever
+// reads what is gone, which ends the process: see ExplainTruncatedFiles().
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,9 @@ namespace cairn::data {
 // Immutable; read from any thread.
 class MappedFile {
  public:
-  // NOT_FOUND or PERMISSION_DENIED with the system's reason; only regular files. Errors do not name the file:
-  // callers add it. Shared, because arrays and rows keep the file that they lie in.
+  // NOT_FOUND or PERMISSION_DENIED with the system's reason; only regular files: others are INVALID_ARGUMENT,
+  // and a FIFO is not waited for. Errors do not name the file: callers add it. Shared, because arrays and
+  // rows keep the file that they lie in.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -27,9 +29,17 @@ class MappedFile {
   absl::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
 
  private:
-  explicit MappedFile(absl::Span<const uint8_t> bytes) : bytes_(bytes) {}
+  MappedFile(absl::Span<const uint8_t> bytes, const std::string& path);
 
   const absl::Span<const uint8_t> bytes_;
 };
+
+// From now on a process that reads a mapped file beyond its present end says so, by the file's name, to
+// stderr and exits with code 1, instead of the bare SIGBUS. Call it once, in main().
+void ExplainTruncatedFiles();
+
+// INVALID_ARGUMENT unless `path` is a regular file, NOT_FOUND where there is none; for libraries that open
+// files by themselves and would wait for a FIFO's writer. The error does not name the file.
+absl::Status CheckRegularFile(const std::string& path);
 
 }  // namespace cairn::data

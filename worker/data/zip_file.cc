@@ -3,6 +3,8 @@
 #include <zip.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/data/mapped_file.h"
 
 namespace cairn::data {
 namespace {
@@ -42,6 +44,8 @@ void ZipFile::Discard::operator()(zip* archive) const {
 }
 
 absl::StatusOr<ZipFile> ZipFile::Open(const std::string& path) {
+  const absl::Status regular = CheckRegularFile(path);
+  if (absl::IsInvalidArgument(regular)) return Annotate(regular, path);
   int code = 0;
   zip_t* archive = zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code);
   if (archive != nullptr) return ZipFile(archive);
