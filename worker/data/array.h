@@ -1,6 +1,7 @@
 // A whole array as it came from a file. Bytes stay bytes: MNIST's images take 47 MB, not the 188 of floats.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -13,7 +14,21 @@
 
 namespace cairn::data {
 
-enum class ElementType { kUint8, kInt8, kInt16, kInt32, kInt64, kFloat32, kFloat64 };
+// The integers first.
+enum class ElementType {
+  kUint8,
+  kBool,  // one byte, 0 or 1
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kUint64,
+  kInt64,
+  kFloat16,
+  kFloat32,
+  kFloat64
+};
 
 int64_t SizeOf(ElementType type);            // bytes of one element
 absl::string_view NameOf(ElementType type);  // "uint8"
@@ -21,20 +36,45 @@ inline bool IsInteger(ElementType type) {
   return type <= ElementType::kInt64;
 }
 
+// A float16 (IEEE 754 binary16) as it is stored.
+struct Half {
+  uint16_t bits = 0;
+  operator float() const {  // NOLINT(google-explicit-constructor): every float16 is a float
+    const int exponent = bits >> 10 & 0x1F;
+    const int fraction = bits & 0x3FF;
+    const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
+    if (exponent == 0) {
+      const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+      return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
+    }
+    const uint32_t biased = exponent == 0x1F ? 0xFF : static_cast<uint32_t>(exponent) + 127 - 15;
+    return std::bit_cast<float>(sign | biased << 23 | static_cast<uint32_t>(fraction) << 13);
+  }
+};
+
 // Calls `body(T{})` with T the C++ type of `type`.
 template <typename Body>
 auto WithType(ElementType type, Body body) {
   switch (type) {
     case ElementType::kUint8:
+    case ElementType::kBool:
       return body(uint8_t{});
     case ElementType::kInt8:
       return body(int8_t{});
+    case ElementType::kUint16:
+      return body(uint16_t{});
     case ElementType::kInt16:
       return body(int16_t{});
+    case ElementType::kUint32:
+      return body(uint32_t{});
     case ElementType::kInt32:
       return body(int32_t{});
+    case ElementType::kUint64:
+      return body(uint64_t{});
     case ElementType::kInt64:
       return body(int64_t{});
+    case ElementType::kFloat16:
+      return body(Half{});
     case ElementType::kFloat32:
       return body(float{});
     case ElementType::kFloat64:

@@ -1,10 +1,12 @@
 #include "worker/data/npy.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -24,31 +26,58 @@ constexpr int kMaxRank = 8;
 struct NpyHeader {
   ElementType type = ElementType::kUint8;
   ByteOrder order = ByteOrder::kLittle;
+  bool fortran_order = false;  // the first axis is contiguous, not the last
   Shape shape;
 };
+
+// The name of a type that is not read, for the message that says so: "complex64" of "c8".
+std::string NameOfOther(absl::string_view kind) {
+  if (kind.empty()) return "unknown";
+  int64_t bytes = 0;
+  const bool sized = absl::SimpleAtoi(kind.substr(1), &bytes);
+  switch (kind[0]) {
+    case 'c':
+      return sized ? absl::StrCat("complex", 8 * bytes) : "complex";
+    case 'f':
+      return sized ? absl::StrCat("float", 8 * bytes) : "float";
+    case 'U':
+    case 'S':
+      return "a string";
+    case 'M':
+      return "datetime64";
+    case 'm':
+      return "timedelta64";
+    case 'V':
+      return "void: raw bytes, such as bfloat16";
+    default:
+      return "unknown";
+  }
+}
 
 absl::Status DescribeType(absl::string_view descr, NpyHeader& header) {
   struct Row {
     const char* kind;
     ElementType type;
   };
-  constexpr Row kRows[] = {{"u1", ElementType::kUint8},   {"b1", ElementType::kUint8},
-                           {"i1", ElementType::kInt8},    {"i2", ElementType::kInt16},
-                           {"i4", ElementType::kInt32},   {"i8", ElementType::kInt64},
-                           {"f4", ElementType::kFloat32}, {"f8", ElementType::kFloat64}};
+  constexpr Row kRows[] = {
+      {"u1", ElementType::kUint8},   {"b1", ElementType::kBool},    {"i1", ElementType::kInt8},
+      {"u2", ElementType::kUint16},  {"i2", ElementType::kInt16},   {"u4", ElementType::kUint32},
+      {"i4", ElementType::kInt32},   {"u8", ElementType::kUint64},  {"i8", ElementType::kInt64},
+      {"f2", ElementType::kFloat16}, {"f4", ElementType::kFloat32}, {"f8", ElementType::kFloat64}};
   if (absl::EndsWith(descr, "O")) {
     return absl::InvalidArgumentError("holds pickled Python objects (dtype object), which are not read");
   }
-  if (descr.size() == 3 && absl::StrContains("<>|=", descr.substr(0, 1))) {
-    for (const Row& row : kRows) {
-      if (descr.substr(1) != row.kind) continue;
-      header.type = row.type;
-      header.order = descr[0] == '>' ? ByteOrder::kBig : ByteOrder::kLittle;
-      return absl::OkStatus();
-    }
+  const bool ordered = !descr.empty() && absl::StrContains("<>|=", descr.substr(0, 1));
+  const absl::string_view kind = ordered ? descr.substr(1) : descr;
+  for (const Row& row : kRows) {
+    if (!ordered || kind != row.kind) continue;
+    header.type = row.type;
+    header.order = descr[0] == '>' ? ByteOrder::kBig : ByteOrder::kLittle;
+    return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("has dtype '", absl::CHexEscape(descr),
-                                                 "'; supported are uint8, int8 to int64, float32, float64"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("has dtype '", absl::CHexEscape(descr), "' (", NameOfOther(kind),
+                   "), which is not read; bool, integers, float16, float32 and float64 are"));
 }
 
 // Reads the few forms of Python that NumPy writes here, front to back:
@@ -72,16 +101,16 @@ class HeaderParser {
       if (seen == nullptr) return Malformed(absl::StrCat("unknown key '", absl::CHexEscape(*key), "'"));
       if (std::exchange(*seen, true)) return Malformed(absl::StrCat("'", *key, "' stands twice"));
       if (*key == "descr") {
-        if (Take("["))
+        if (Take("[")) {
           return absl::InvalidArgumentError("holds structures (a record dtype), which are not read");
+        }
         const auto descr = TakeString();
         if (!descr) return Malformed("descr is no string");
         CAIRN_RETURN_IF_ERROR(DescribeType(*descr, header));
       } else if (*key == "fortran_order") {
-        if (Take("True")) {
-          return absl::InvalidArgumentError("is in Fortran order; save it with numpy.ascontiguousarray");
-        }
-        if (!Take("False")) return Malformed("fortran_order is neither True nor False");
+        header.fortran_order = Take("True");
+        if (!header.fortran_order && !Take("False"))
+          return Malformed("fortran_order is neither True nor False");
       } else {
         CAIRN_ASSIGN_OR_RETURN(header.shape, TakeShape());
       }
@@ -138,6 +167,44 @@ class HeaderParser {
   absl::string_view text_;
 };
 
+// The elements of `shape` in Fortran order, of `size` bytes each, in C order. Blocks of the first axis, which
+// is contiguous in the source, are copied together.
+std::vector<uint8_t> ToRowMajor(const SharedBytes& source, const Shape& shape, int64_t size) {
+  constexpr int64_t kBlock = 64;
+  const int64_t rows = shape[0], row_elements = shape.row_elements();
+  std::vector<uint8_t> result(source.size());
+  for (int64_t first = 0; first < rows; first += kBlock) {
+    const int64_t count = std::min(kBlock, rows - first);
+    std::vector<int64_t> position(static_cast<size_t>(shape.rank()), 0);  // of axes 1 and up
+    for (int64_t i = 0; i < row_elements; ++i) {
+      int64_t target = 0;  // position within a row
+      for (int axis = 1; axis < shape.rank(); ++axis) {
+        target = target * shape[axis] + position[static_cast<size_t>(axis)];
+      }
+      for (int64_t row = first; row < first + count; ++row) {
+        std::memcpy(result.data() + (row * row_elements + target) * size,
+                    source.data() + (i * rows + row) * size, static_cast<size_t>(size));
+      }
+      for (int axis = 1; axis < shape.rank() && ++position[static_cast<size_t>(axis)] == shape[axis];
+           ++axis) {
+        position[static_cast<size_t>(axis)] = 0;
+      }
+    }
+  }
+  return result;
+}
+
+absl::Status MakeRowMajor(Array& array) {
+  if (array.shape.rank() < 2 || array.bytes.size() == 0) return absl::OkStatus();
+  if (static_cast<int64_t>(array.bytes.size()) > kMaxArrayBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("is in Fortran order and has ", array.bytes.size(),
+                                                   " bytes, more than the limit of ", kMaxArrayBytes,
+                                                   "; save it with numpy.ascontiguousarray"));
+  }
+  array.bytes = SharedBytes(ToRowMajor(array.bytes, array.shape, SizeOf(array.type)));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
@@ -161,7 +228,9 @@ absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
   CAIRN_RETURN_IF_ERROR(
       ReadExactly(reader, {reinterpret_cast<uint8_t*>(text.data()), text.size()}, "its npy header"));
   CAIRN_ASSIGN_OR_RETURN(const NpyHeader header, HeaderParser(text).Parse());
-  return ReadElements(reader, header.type, header.shape, header.order);
+  CAIRN_ASSIGN_OR_RETURN(Array array, ReadElements(reader, header.type, header.shape, header.order));
+  if (header.fortran_order) CAIRN_RETURN_IF_ERROR(MakeRowMajor(array));
+  return array;
 }
 
 absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<const float> values) {

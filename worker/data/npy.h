@@ -1,7 +1,7 @@
 // NumPy's .npy: one array behind a header in Python's syntax (numpy/lib/format.py).
 //
-// Read: headers of versions 1 to 3; uint8, bool (as uint8), int8 to int64, float32 and float64, of either
-// byte order. Refused by name: pickled objects, structures, Fortran order, other types.
+// Read: headers of versions 1 to 3; bool, integers of 8 to 64 bits, float16, float32 and float64, of either
+// byte order, in C or Fortran order. Refused by name: pickled objects, structures, other types.
 #pragma once
 
 #include <string>

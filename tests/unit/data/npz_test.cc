@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "tests/unit/data/examples.h"
 #include "tests/unit/data/npz_files.h"
 #include "worker/data/dataset.h"
@@ -63,6 +67,52 @@ TEST(NpzFile, ReadsTheZip64MembersOfNumPy) {
   EXPECT_THAT(array->bytes, ElementsAre(7, 8, 9));
 }
 
+TEST(Half, IsTheFloatOfItsBits) {
+  const std::pair<uint16_t, float> values[] = {{0x0000, 0.0f},
+                                               {0x3C00, 1.0f},
+                                               {0xC500, -5.0f},
+                                               {0x3555, 0.333251953125f},
+                                               {0x7BFF, 65504.0f},
+                                               {0x0400, 0x1p-14f},
+                                               {0x03FF, 1023 * 0x1p-24f},
+                                               {0x8001, -0x1p-24f},
+                                               {0xFC00, -std::numeric_limits<float>::infinity()}};
+  for (const auto& [bits, value] : values) EXPECT_EQ(static_cast<float>(Half{bits}), value) << bits;
+  EXPECT_TRUE(std::signbit(static_cast<float>(Half{0x8000})));
+  EXPECT_TRUE(std::isnan(static_cast<float>(Half{0x7E00})));
+}
+
+TEST(NpzFile, ArraysInFortranOrderAreTransposed) {
+  const auto read = [](const std::string& shape, const std::string& descr, const std::string& data) {
+    auto array = ReadX(NpyWithHeader(
+        absl::StrCat("{'descr': '", descr, "', 'fortran_order': True, 'shape': ", shape, "}"), data));
+    EXPECT_TRUE(array.ok()) << array.status();
+    return *array;
+  };
+  // Element [i,j] of [2,3] lies at i + 2 j, element [i,j,k] of [2,2,3] at i + 2 j + 4 k.
+  EXPECT_THAT(read("(2, 3)", "|u1", Bytes({0, 10, 1, 11, 2, 12})).bytes, ElementsAre(0, 1, 2, 10, 11, 12));
+  EXPECT_THAT(Elements<int16_t>(read("(2, 2)", ">i2", Bytes({0, 1, 0, 3, 0, 2, 0, 4}))),
+              ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(read("(2, 2, 3)", "|u1", Bytes({0, 100, 10, 110, 1, 101, 11, 111, 2, 102, 12, 112})).bytes,
+              ElementsAre(0, 1, 2, 10, 11, 12, 100, 101, 102, 110, 111, 112));
+  EXPECT_THAT(read("(3,)", "|u1", Bytes({1, 2, 3})).bytes, ElementsAre(1, 2, 3));
+}
+
+TEST(NpzFile, MoreRowsThanABlockInFortranOrderAreTransposed) {
+  constexpr int kRows = 150;
+  std::string data(2 * kRows, '\0');
+  for (int i = 0; i < kRows; ++i) {
+    data[static_cast<size_t>(i)] = static_cast<char>(i);
+    data[static_cast<size_t>(kRows + i)] = static_cast<char>(255 - i);
+  }
+  const auto array = ReadX(NpyWithHeader("{'descr': '|u1', 'fortran_order': True, 'shape': (150, 2)}", data));
+  ASSERT_TRUE(array.ok()) << array.status();
+  for (size_t i = 0; i < kRows; ++i) {
+    EXPECT_EQ(array->bytes.data()[2 * i], i);
+    EXPECT_EQ(array->bytes.data()[2 * i + 1], 255 - i);
+  }
+}
+
 TEST(NpzFile, ReadsEveryTypeOfEitherByteOrder) {
   const auto read = [](const std::string& descr, const std::string& data) {
     auto array = ReadX(Npy(descr, "(1,)", data));
@@ -77,6 +127,11 @@ TEST(NpzFile, ReadsEveryTypeOfEitherByteOrder) {
   EXPECT_THAT(Elements<int32_t>(read("<i4", Bytes({254, 255, 255, 255}))), ElementsAre(-2));
   EXPECT_THAT(Elements<int64_t>(read("<i8", Bytes({7, 0, 0, 0, 1, 0, 0, 0}))),
               ElementsAre((int64_t{1} << 32) + 7));
+  EXPECT_THAT(Elements<uint16_t>(read("<u2", Bytes({1, 255}))), ElementsAre(0xFF01));
+  EXPECT_THAT(Elements<uint16_t>(read(">u2", Bytes({1, 255}))), ElementsAre(0x01FF));
+  EXPECT_THAT(Elements<uint32_t>(read("<u4", Bytes({0, 0, 0, 128}))), ElementsAre(0x80000000u));
+  EXPECT_THAT(Elements<uint64_t>(read("<u8", Bytes({1, 0, 0, 0, 0, 0, 0, 128}))),
+              ElementsAre((uint64_t{1} << 63) + 1));
   EXPECT_THAT(Elements<float>(read("<f4", Bytes({0, 0, 0xC0, 0x3F}))), ElementsAre(1.5f));
   EXPECT_THAT(Elements<float>(read(">f4", Bytes({0x3F, 0xC0, 0, 0}))), ElementsAre(1.5f));
   EXPECT_THAT(Elements<double>(read("<f8", Bytes({0, 0, 0, 0, 0, 0, 0x04, 0xC0}))), ElementsAre(-2.5));
@@ -119,12 +174,14 @@ TEST(NpzFile, BrokenArraysAreRefusedByName) {
        "is cut short: its header promises uint8 [2,3] = 6 bytes, 5 are there"},
       {good + "g", "its header promises uint8 [2,3] = 6 bytes, but more bytes follow"},
       {Npy("|O", "(1,)", "x"), "holds pickled Python objects (dtype object), which are not read"},
-      {Npy("<U4", "(1,)", "x"), "has dtype '<U4'; supported are uint8"},
-      {Npy("<u8", "(1,)", "x"), "has dtype '<u8'; supported are uint8"},
-      {Npy("<f2", "(1,)", "x"), "has dtype '<f2'; supported are uint8"},
-      {Npy("", "(1,)", "x"), "has dtype ''; supported are uint8"},
+      {Npy("<U4", "(1,)", "x"), "has dtype '<U4' (a string), which is not read; bool, integers, float16"},
+      {Npy("<c8", "(1,)", "x"), "has dtype '<c8' (complex64), which is not read"},
+      {Npy("<f16", "(1,)", "x"), "has dtype '<f16' (float128), which is not read"},
+      {Npy("<M8[ns]", "(1,)", "x"), "has dtype '<M8[ns]' (datetime64), which is not read"},
+      {Npy("|V2", "(1,)", "x"), "has dtype '|V2' (void: raw bytes, such as bfloat16), which is not read"},
+      {Npy("<u3", "(1,)", "x"), "has dtype '<u3' (unknown), which is not read"},
+      {Npy("", "(1,)", "x"), "has dtype '' (unknown), which is not read"},
       {headed("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}"), "holds structures"},
-      {headed("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3)}"), "is in Fortran order"},
       {headed("{'descr': '|u1', 'fortran_order': 0, 'shape': (2, 3)}"),
        "fortran_order is neither True nor False"},
       {headed("['descr']"), "it is no dictionary"},
@@ -313,6 +370,20 @@ TEST(LoadTrainingDataFromNpy, BigEndianNumbersAreTurnedRound) {
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1.5f, -2.0f));
   EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(3));
+}
+
+TEST(LoadTrainingDataFromNpz, EveryTypeOfInputBecomesFloats) {
+  const TemporaryDirectory dir;
+  const auto load = [&](const std::string& x) {
+    WriteNpz(dir / "a.npz", {{"x_train.npy", x}, {"y_train.npy", Npy("|b1", "(1,)", Bytes({1}))}});
+    auto data = LoadTrainingData({.path = dir / "a.npz"});
+    EXPECT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(data->train->num_classes(), 2) << "True is class 1";
+    return ReadExample(*data->train, 0).inputs;
+  };
+  EXPECT_THAT(load(Npy("<f2", "(1, 2)", Bytes({0, 0x3C, 0, 0xC5}))), ElementsAre(1, -5));
+  EXPECT_THAT(load(Npy("<u2", "(1, 2)", Bytes({0xFF, 0xFF, 1, 0}))), ElementsAre(65535, 1));
+  EXPECT_THAT(load(Npy("|b1", "(1, 2)", Bytes({1, 0}))), ElementsAre(1, 0)) << "bool is not divided by 255";
 }
 
 }  // namespace
