@@ -45,7 +45,9 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
     if (dataset == nullptr) continue;
     const nn::TargetsInfo targets = {.num_targets = dataset->num_targets(),
-                                     .num_classes = dataset->num_classes()};
+                                     .num_classes = dataset->num_classes(),
+                                     .position_classes = dataset->position_classes(),
+                                     .shape = dataset->target_shape()};
     const absl::Status status = CheckTargets(loss, model.output_shape(), targets);
     if (!status.ok()) {
       return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");

@@ -28,9 +28,11 @@ absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& 
     return absl::InvalidArgumentError(
         absl::StrCat(request.targets->size(), " labels for ", request.inputs.size(), " examples"));
   }
-  return CheckTargets(
-      loss, request.model.output_shape(),
-      {.num_targets = request.targets->per_example, .num_classes = request.targets->num_classes});
+  return CheckTargets(loss, request.model.output_shape(),
+                      {.num_targets = request.targets->per_example,
+                       .num_classes = request.targets->num_classes,
+                       .position_classes = request.targets->position_classes,
+                       .shape = request.targets->shape});
 }
 
 }  // namespace

@@ -26,6 +26,11 @@ class Dataset {
   // Largest class index + 1, also of examples beyond DataOptions::limit; 0 where targets are no class
   // indices.
   virtual int64_t num_classes() const = 0;
+  // Where an example has several integers, none negative, as its target: the largest + 1, as if they were
+  // class indices of positions; 0 for other targets.
+  virtual int64_t position_classes() const { return 0; }
+  // The shape of one example's target, of num_targets() elements: [] or [n], or a mask's [height,width].
+  virtual Shape target_shape() const { return {num_targets()}; }
   // False: every example weighs 1.
   virtual bool weighted() const { return false; }
   // How the loader varies examples before it hands them out; valid for example_shape().

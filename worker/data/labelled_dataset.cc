@@ -44,10 +44,18 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
       options.example_shape.num_elements() == dataset->example_shape_.num_elements()) {
     dataset->example_shape_ = options.example_shape;
   }
+  if (dataset->targets_.shape.num_elements() != dataset->targets_.per_example) {
+    dataset->targets_.shape = {dataset->targets_.per_example};
+  }
   if (use == Use::kTraining) {
     CAIRN_RETURN_IF_ERROR(dataset->ApplyClassWeights(options.class_weights, targets_name));
     const absl::Status suits = Validate(options.augmentation, dataset->example_shape_);
     if (!suits.ok()) return Annotate(suits, inputs_name);
+    if (!options.augmentation.empty() && dataset->targets_.shape.rank() > 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          targets_name, ": targets have the shape ", dataset->targets_.shape.ToString(),
+          " and would not be varied with the images: --augment is for targets without positions"));
+    }
     dataset->augmentation_ = options.augmentation;
   }
   return dataset;

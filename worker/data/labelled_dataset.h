@@ -26,6 +26,8 @@ class LabelledDataset final : public Dataset {
   const Shape& example_shape() const override { return example_shape_; }
   int64_t num_targets() const override { return targets_.per_example; }
   int64_t num_classes() const override { return targets_.num_classes; }
+  int64_t position_classes() const override { return targets_.position_classes; }
+  Shape target_shape() const override { return targets_.shape; }
   bool weighted() const override { return !weights_.empty(); }
   Augmentation augmentation() const override { return augmentation_; }
   void Prefetch(absl::Span<const uint32_t> examples) const override;

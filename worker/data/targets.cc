@@ -43,13 +43,16 @@ absl::StatusOr<int64_t> CountClasses(const Array& array, const std::string& name
 
 absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name) {
   const Shape& shape = array.shape;
-  if (shape.rank() < 1 || shape.rank() > 2 || shape.row_elements() == 0) {
+  if (shape.rank() < 1 || shape.row_elements() == 0) {
     return Refusal(name, "targets have the shape ", shape.ToString(),
-                   "; it must be [examples] or [examples, targets]");
+                   "; it must be [examples], or [examples, ...] with the targets of an example");
   }
-  Targets targets{.per_example = shape.row_elements()};
-  if (IsInteger(array.type) && targets.per_example == 1) {
-    CAIRN_ASSIGN_OR_RETURN(targets.num_classes, CountClasses(array, name));
+  Targets targets{.per_example = shape.row_elements(), .shape = Shape(shape.dims().subspan(1))};
+  if (IsInteger(array.type)) {
+    const auto classes = CountClasses(array, name);
+    // Several integers may be numbers too, of any sign.
+    if (!classes.ok() && targets.per_example == 1) return classes.status();
+    (targets.per_example == 1 ? targets.num_classes : targets.position_classes) = classes.value_or(0);
   }
   targets.values = ToFloats(array);
   const auto bad = std::find_if_not(targets.values.begin(), targets.values.end(),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/core/shape.h"
 #include "worker/data/array.h"
 
 namespace cairn::data {
@@ -13,7 +14,11 @@ namespace cairn::data {
 struct Targets {
   std::vector<float> values{};  // [examples, per_example]
   int64_t per_example = 1;
+  Shape shape{};            // of one example's target, of per_example elements; of one number it may be []
   int64_t num_classes = 0;  // largest class index + 1; 0 where the values are no class indices
+  // Of several integers per example, none negative, which may be class indices of positions (a mask) or
+  // numbers (one-hot vectors): the largest + 1. Else 0.
+  int64_t position_classes = 0;
 
   int64_t size() const { return static_cast<int64_t>(values.size()) / per_example; }
 };
@@ -21,9 +26,10 @@ struct Targets {
 // The largest class index: floats hold every whole number up to here.
 inline constexpr int64_t kLargestLabel = int64_t{1} << 24;
 
-// Integers [examples] or [examples,1] are class indices; integers [examples,k] and floats [examples] or
-// [examples,k] are k numbers (one-hot vectors, several labels, values to regress to). INVALID_ARGUMENT naming
-// `name` for other shapes, negative class indices, and numbers that are not finite.
+// Integers [examples] or [examples,1] are class indices. Integers of more axes or elements are class indices
+// for each position where none of them is negative, and numbers as well (one-hot vectors, several labels);
+// what they are the loss decides. Floats are numbers. INVALID_ARGUMENT naming `name` for empty shapes, class
+// indices [examples] that are negative, and numbers that are not finite.
 absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name);
 
 // Weights [examples] or [examples,1]. INVALID_ARGUMENT naming `name` for one that is negative or not finite.

@@ -64,6 +64,19 @@ absl::Status Refuse(const LossSpec& loss, const Shape& output, absl::string_view
       absl::StrCat("loss ", ClassName(loss.kind), ": the model's output ", output.ToString(), " ", fault));
 }
 
+Shape WithoutLastAxis(const Shape& shape) {
+  return Shape(shape.dims().subspan(0, static_cast<size_t>(std::max(shape.rank() - 1, 0))));
+}
+
+// Axes of extent 1 may be added or missing: a mask is [height,width] or [height,width,1].
+Shape WithoutOnes(const Shape& shape) {
+  Shape result;
+  for (const int64_t extent : shape.dims()) {
+    if (extent != 1) result.Append(extent);
+  }
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss) {
@@ -135,7 +148,8 @@ absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const Targe
   const kernels::LossParams params = MakeLossParams(loss, output, 1);
   const int64_t needed = params.targets_per_example();
   const bool sparse = loss.kind == LossKind::kSparseCategoricalCrossentropy;
-  if (sparse && data.num_classes == 0) {
+  const int64_t classes = std::max(data.num_classes, data.position_classes);
+  if (sparse && classes == 0) {
     return Refuse(
         loss, output,
         absl::StrCat("needs class indices, the data has ", data.num_targets, " numbers per example"));
@@ -148,9 +162,15 @@ absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const Targe
             data.num_targets,
             !sparse && data.num_classes > 0 ? "; class indices go with SparseCategoricalCrossentropy" : ""));
   }
-  if (sparse && data.num_classes > params.width) {
+  const Shape needed_shape = sparse ? WithoutLastAxis(output) : output;
+  if (data.shape.rank() > 1 && WithoutOnes(data.shape) != WithoutOnes(needed_shape)) {
     return Refuse(loss, output,
-                  absl::StrCat("has ", params.width, " classes, labels go up to ", data.num_classes - 1));
+                  absl::StrCat("needs targets of the shape ", needed_shape.ToString(), ", the data has ",
+                               data.shape.ToString()));
+  }
+  if (sparse && classes > params.width) {
+    return Refuse(loss, output,
+                  absl::StrCat("has ", params.width, " classes, labels go up to ", classes - 1));
   }
   if (loss.kind == LossKind::kBinaryCrossentropy && data.num_classes > 2) {
     return Refuse(loss, output,

@@ -40,8 +40,10 @@ absl::Status CheckOutput(const LossSpec& loss, const Shape& output);
 
 // What a data set offers as targets.
 struct TargetsInfo {
-  int64_t num_targets = 1;  // floats per example
-  int64_t num_classes = 0;  // of class indices; 0 where targets are none
+  int64_t num_targets = 1;       // floats per example
+  int64_t num_classes = 0;       // of class indices; 0 where targets are none
+  int64_t position_classes = 0;  // the same of several integers per example, which may be class indices
+  Shape shape{};                 // of one example's target; rank 0 and 1: flat, of num_targets
 };
 // INVALID_ARGUMENT naming the loss, the model's output and what the data set has instead of what it needs.
 absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const TargetsInfo& data);

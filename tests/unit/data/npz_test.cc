@@ -386,5 +386,29 @@ TEST(LoadTrainingDataFromNpz, EveryTypeOfInputBecomesFloats) {
   EXPECT_THAT(load(Npy("|b1", "(1, 2)", Bytes({1, 0}))), ElementsAre(1, 0)) << "bool is not divided by 255";
 }
 
+TEST(LoadTrainingDataFromNpz, TargetsMayHaveAPositionForEachPixel) {
+  const TemporaryDirectory dir;
+  const std::string x = Npy("|u1", "(1, 2, 2, 1)", Bytes({1, 2, 3, 4}));
+  const auto load = [&](const std::string& y, const DataOptions& options = {}) {
+    WriteNpz(dir / "a.npz", {{"x_train.npy", x}, {"y_train.npy", y}});
+    DataOptions full = options;
+    full.path = dir / "a.npz";
+    return LoadTrainingData(full);
+  };
+  const auto mask = load(Npy("|u1", "(1, 2, 2)", Bytes({0, 2, 1, 0})));
+  ASSERT_TRUE(mask.ok()) << mask.status();
+  EXPECT_EQ(mask->train->target_shape(), Shape({2, 2}));
+  EXPECT_EQ(mask->train->position_classes(), 3);
+  EXPECT_EQ(mask->train->num_classes(), 0);
+  EXPECT_THAT(ReadExample(*mask->train, 0).target, ElementsAre(0, 2, 1, 0));
+  const auto signs = load(Npy("|i1", "(1, 2, 2)", Bytes({0, 255, 1, 0})));
+  ASSERT_TRUE(signs.ok()) << signs.status();
+  EXPECT_EQ(signs->train->position_classes(), 0) << "-1 is no class";
+  EXPECT_THAT(std::string(load(Npy("|u1", "(1, 2, 2)", Bytes({0, 2, 1, 0})), {.augmentation = {.flip = true}})
+                              .status()
+                              .message()),
+              HasSubstr("targets have the shape [2,2] and would not be varied with the images"));
+}
+
 }  // namespace
 }  // namespace cairn::data

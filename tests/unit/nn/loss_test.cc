@@ -89,6 +89,26 @@ TEST(CheckTargets, WhatFitsIsAccepted) {
   EXPECT_TRUE(CheckTargets({.kind = LossKind::kHuber}, {3, 2}, {.num_targets = 6}).ok());
 }
 
+TEST(CheckTargets, ClassIndicesAndNumbersMayHavePositions) {
+  const LossSpec sparse = {.kind = LossKind::kSparseCategoricalCrossentropy};
+  const TargetsInfo mask = {.num_targets = 6, .position_classes = 3, .shape = {2, 3}};
+  EXPECT_EQ(CheckTargets(sparse, {2, 3, 3}, mask), absl::OkStatus());
+  EXPECT_EQ(CheckTargets(sparse, {2, 3, 3}, {.num_targets = 6, .position_classes = 3, .shape = {2, 3, 1}}),
+            absl::OkStatus());
+  EXPECT_EQ(CheckTargets(sparse, {2, 3, 3}, {.num_targets = 6, .position_classes = 3, .shape = {6}}),
+            absl::OkStatus());
+  EXPECT_THAT(std::string(CheckTargets(sparse, {3, 2, 3}, mask).message()),
+              HasSubstr("output [3,2,3] needs targets of the shape [3,2], the data has [2,3]"));
+  EXPECT_THAT(std::string(CheckTargets(sparse, {2, 3, 2}, mask).message()),
+              HasSubstr("has 2 classes, labels go up to 2"));
+  EXPECT_THAT(std::string(CheckTargets(sparse, {2, 3, 3}, {.num_targets = 6, .shape = {2, 3}}).message()),
+              HasSubstr("needs class indices, the data has 6 numbers per example"));
+  const LossSpec error = {.kind = LossKind::kMeanSquaredError};
+  EXPECT_EQ(CheckTargets(error, {2, 3, 1}, {.num_targets = 6, .shape = {2, 3}}), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckTargets(error, {2, 3, 1}, {.num_targets = 6, .shape = {3, 2, 1}}).message()),
+              HasSubstr("needs targets of the shape [2,3,1], the data has [3,2,1]"));
+}
+
 TEST(CheckTargets, WhatDoesNotIsNamedWithLossOutputAndData) {
   const std::vector<std::tuple<LossKind, Shape, TargetsInfo, const char*>> faults = {
       {LossKind::kSparseCategoricalCrossentropy,
