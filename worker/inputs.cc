@@ -34,6 +34,7 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
                                                             .feature_columns = options.feature_columns,
                                                             .missing_value = options.missing_value,
                                                             .max_bad_rows = options.max_bad_rows,
+                                                            .csv_separator = options.csv_separator,
                                                             .class_weights = options.class_weights,
                                                             .augmentation = options.augmentation}));
   const data::Dataset& train = *data.train;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/core/flags.h"
 #include "common/net/direct/transport.h"
+#include "worker/data/csv_schema.h"
 #include "worker/device_flags.h"
 
 namespace cairn::worker {
@@ -99,6 +100,10 @@ void AddData(CLI::App& app, TrainOptions& options) {
       ->check(WholeNumberFrom(0))
       ->capture_default_str()
       ->type_name("N")
+      ->group(group);
+  AddParsed(app, "csv_separator", options.csv_separator, &data::ParseCsvSeparator,
+            "CSV: comma, semicolon, tab, space or a character [as the first lines show]")
+      ->type_name("NAME|C")
       ->group(group);
   AddParsed(app, "class_weight", options.class_weights, &ParseClassWeights,
             "How much each class counts in training, as 0:1,1:2.5 [1]")

@@ -31,6 +31,7 @@ struct TrainOptions {
   int64_t limit_examples = 0;                   // --limit_examples: use only so many of each set; 0 is all
 
   // How the data is read.
+  char csv_separator = 0;    // --csv_separator: 0: comma, semicolon or tab, as the first file shows
   std::string label_column;  // --label_column: of CSV and TFRecord; empty: label, y, target, ...
   std::vector<std::string>
       feature_columns;                     // --feature_column A,B: of the same; empty: all, or image, x, ...

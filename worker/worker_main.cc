@@ -35,6 +35,7 @@
 #include "worker/client/grpc_transport.h"
 #include "worker/client/training_client.h"
 #include "worker/compute.h"
+#include "worker/data/class_names.h"
 #include "worker/data/mapped_file.h"
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
@@ -128,8 +129,11 @@ absl::Status Publish(const Summary& summary, const TrainOptions& options) {
 
 // --export_dir, of the job's end.
 absl::Status Export(const Summary& summary, const TrainOptions& options, const nn::Model& model,
-                    absl::Span<const float> parameters) {
+                    absl::Span<const float> parameters, absl::Span<const std::string> class_names) {
   if (options.export_dir.empty()) return absl::OkStatus();
+  if (!class_names.empty()) {
+    CAIRN_RETURN_IF_ERROR(Annotate(data::WriteClassNames(options.export_dir, class_names), "--export_dir"));
+  }
   CAIRN_RETURN_IF_ERROR(Annotate(WriteModelDirectory(options.export_dir, model, parameters,
                                                      {{"global_step", absl::StrCat(summary.global_step)}}),
                                  "--export_dir"));
@@ -286,6 +290,12 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     auto made = Snapshots::Create(options, model, *job, clock, &faults, &meters, trace.recorder());
     if (!made.ok()) return Failure(made.status());
     snapshots = *std::move(made);
+    if (!options.train_dir.empty() && !data.class_names.empty()) {
+      const absl::Status status = data::KeepClassNames(options.train_dir, data.class_names,
+                                                       /*may_replace=*/options.resume == "never");
+      if (!status.ok()) return Fault(absl::StrCat("--train_dir: ", status.message()));
+    }
+    for (const std::string& note : data.notes) LogInfo(note);
   }
 
   for (const std::string& remark : data.remarks) LogWarning(remark);
@@ -368,8 +378,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                    .callbacks = chief ? &*callbacks : nullptr,
                    .snapshots = snapshots.get(),
                    .publish =
-                       [&options, &trained = model, &client](const Summary& summary) {
-                         absl::Status status = Export(summary, options, trained, client.parameters());
+                       [&options, &trained = model, &known = data, &client](const Summary& summary) {
+                         absl::Status status =
+                             Export(summary, options, trained, client.parameters(), known.class_names);
                          status.Update(Publish(summary, options));
                          return status;
                        },

@@ -6,12 +6,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
 
 namespace cairn::data {
 
-CsvReader::CsvReader(absl::string_view text) : rest_(text) {
+CsvReader::CsvReader(absl::string_view text, char separator) : separator_(separator), rest_(text) {
   absl::ConsumePrefix(&rest_, "\xEF\xBB\xBF");
 }
 
@@ -22,7 +23,8 @@ bool CsvReader::TakeLineEnd() {
 }
 
 absl::string_view CsvReader::TakePlain() {
-  const absl::string_view field = rest_.substr(0, rest_.find_first_of(",\n"));
+  const char ends[] = {separator_, '\n', '\0'};
+  const absl::string_view field = rest_.substr(0, rest_.find_first_of(ends));
   rest_.remove_prefix(field.size());
   return absl::StripAsciiWhitespace(field);  // the CR of a CRLF too
 }
@@ -42,12 +44,27 @@ absl::StatusOr<absl::string_view> CsvReader::TakeQuoted() {
   return unquoted_.emplace_back(absl::StrReplaceAll(inside, {{"\"\"", "\""}}));
 }
 
+void CsvReader::TakeComment(std::vector<absl::string_view>& fields) {
+  absl::string_view line = rest_.substr(0, rest_.find('\n'));
+  rest_.remove_prefix(line.size());
+  TakeLineEnd();
+  line.remove_prefix(1);
+  for (const absl::string_view field : absl::StrSplit(line, separator_)) {
+    fields.push_back(absl::StripAsciiWhitespace(field));
+  }
+}
+
 absl::StatusOr<bool> CsvReader::Next(std::vector<absl::string_view>& fields) {
   fields.clear();
   unquoted_.clear();
   while (TakeLineEnd()) continue;
   line_ = next_line_;
   if (rest_.empty()) return false;
+  comment_ = rest_.front() == '#';
+  if (comment_) {
+    TakeComment(fields);
+    return true;
+  }
   for (;;) {
     if (absl::StartsWith(rest_, "\"")) {
       CAIRN_ASSIGN_OR_RETURN(const absl::string_view field, TakeQuoted());
@@ -61,7 +78,7 @@ absl::StatusOr<bool> CsvReader::Next(std::vector<absl::string_view>& fields) {
     } else {
       fields.push_back(TakePlain());
     }
-    if (absl::ConsumePrefix(&rest_, ",")) continue;
+    if (absl::ConsumePrefix(&rest_, absl::string_view(&separator_, 1))) continue;
     TakeLineEnd();
     return true;
   }

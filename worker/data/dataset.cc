@@ -25,7 +25,8 @@ constexpr Format kFormats[] = {
     {"mnist.npz, or a .npz file itself (with x_train, y_train, x_test, y_test)", &LoadNpz, false},
     {"x_train.npy, y_train.npy, x_test.npy, y_test.npy", &LoadNpyDirectory, false},
     {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
-    {"train.csv and test.csv or validation.csv, or a .csv file itself", &LoadCsv, true},
+    {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv", &LoadCsv,
+     true},
     {"train*.tfrecord[s][.gz] and test*... or validation*..., or such a file itself", &LoadTfRecords, true},
 };
 
@@ -34,6 +35,7 @@ absl::Status CheckColumnOptions(const DataOptions& options) {
                       : !options.feature_columns.empty() ? "feature columns"
                       : options.missing_value            ? "a number for missing values"
                       : options.max_bad_rows > 0         ? "a number of bad rows"
+                      : options.csv_separator != 0       ? "a separator"
                                                          : nullptr;
   if (given == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -86,8 +88,11 @@ absl::Status CheckAlike(const Dataset& train, const Dataset& validation, const s
 absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(Splits splits, LoadSplits(options));
   TrainingData data;
+  data.class_names = splits.train.class_names;
   for (const Split* split : {&splits.train, splits.validation ? &*splits.validation : nullptr}) {
-    if (split != nullptr && !split->remark.empty()) data.remarks.push_back(split->remark);
+    if (split == nullptr) continue;
+    if (!split->remark.empty()) data.remarks.push_back(split->remark);
+    data.notes.insert(data.notes.end(), split->notes.begin(), split->notes.end());
   }
   CAIRN_ASSIGN_OR_RETURN(
       data.train, LabelledDataset::Create(std::move(splits.train), options, LabelledDataset::Use::kTraining));

@@ -62,6 +62,12 @@ struct DataOptions {
   std::vector<std::string> feature_columns{};  // in the order of the inputs; empty: see the format
   std::optional<float> missing_value{};  // what an empty field of CSV stands for; otherwise it is a fault
   int64_t max_bad_rows = 0;              // so many faulty rows of each set are left out and counted
+  char csv_separator = 0;                // of CSV; 0: comma, semicolon or tab, as the first file shows
+
+  // For prediction, LoadExamples().
+  bool labels_optional = false;  // files without labels are good too
+  std::vector<std::string>
+      class_names{};  // what labels that are words stand for, in the order of their indices
 
   // Of the training set alone.
   std::map<int64_t, float> class_weights{};  // multiply the weights of the examples of a class; otherwise 1
@@ -70,8 +76,10 @@ struct DataOptions {
 
 struct TrainingData {
   std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> validation;  // null when there is none
-  std::vector<std::string> remarks;     // for the log: rows that were left out
+  std::unique_ptr<Dataset> validation;   // null when there is none
+  std::vector<std::string> class_names;  // [class]; empty where labels are not words or folders
+  std::vector<std::string> remarks;      // warnings for the log: rows that were left out
+  std::vector<std::string> notes;        // for the log: how the files were read
 };
 
 // NOT_FOUND listing the names that were looked for, or INVALID_ARGUMENT naming the file and its fault.

@@ -23,6 +23,8 @@ struct Split {
   std::string inputs_name;     // where they came from, for messages: "mnist.npz: x_train"
   std::string targets_name;
   std::string weights_name;
+  std::vector<std::string> class_names{};  // [class]; empty where labels are not words or folders
+  std::vector<std::string> notes{};        // how the files were read, for the log
   std::string remark;  // what is missing from the files and the user should know of; empty: nothing
 };
 

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/data/class_names.h"
 #include "worker/data/npz.h"
 #include "worker/export/keras_weights.h"
 #include "worker/job.h"
@@ -69,6 +70,11 @@ absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
     });
   }
   return arrays;
+}
+
+std::string FolderOf(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
 }
 
 // The newest of a train_dir that is whole, or the one whose directory is given.
@@ -149,7 +155,8 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std
     }
     CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(model_file.empty() ? path : model_file));
     CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(path, model));
-    return TrainedModel{std::move(model), std::move(parameters), std::nullopt};
+    CAIRN_ASSIGN_OR_RETURN(auto class_names, data::ReadClassNames(FolderOf(path)));
+    return TrainedModel{std::move(model), std::move(parameters), std::nullopt, std::move(class_names)};
   }
   CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
   auto model = model_file.empty() ? nn::Model::FromJson(checkpoint.model_json(),
@@ -157,7 +164,12 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std
                                   : nn::Model::FromFile(model_file);
   CAIRN_RETURN_IF_ERROR(model);
   CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(checkpoint, *model));
-  return TrainedModel{*std::move(model), std::move(parameters), checkpoint.run().global_step};
+  CAIRN_ASSIGN_OR_RETURN(auto class_names, data::ReadClassNames(path));
+  if (class_names.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(class_names, data::ReadClassNames(FolderOf(checkpoint.directory())));
+  }
+  return TrainedModel{*std::move(model), std::move(parameters), checkpoint.run().global_step,
+                      std::move(class_names)};
 }
 
 }  // namespace cairn::worker

@@ -41,8 +41,9 @@ absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn
 
 struct TrainedModel {
   nn::Model model;
-  std::vector<float> parameters;       // in the model's flat order
-  std::optional<int64_t> global_step;  // where a checkpoint says so
+  std::vector<float> parameters;         // in the model's flat order
+  std::optional<int64_t> global_step;    // where a checkpoint says so
+  std::vector<std::string> class_names;  // [class], of the class_names.txt beside `path`; empty: none
 };
 
 // `path` as LoadWeights() takes it, of the model in `model_file`; where that is empty, of the one that the

@@ -209,7 +209,7 @@ TEST(BrokenFiles, CsvIsRefusedByFileAndLine) {
       {"a new word",
        {{"train.csv", "a,label\n1,cat\n"}, {"test.csv", "a,label\n1,cow\n"}},
        "test.csv: line 2: ",
-       "the label 'cow' is none of the training set's"},
+       "is 'cow', which is none of the training set's classes"},
   });
 }
 

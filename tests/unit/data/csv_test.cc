@@ -3,20 +3,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/examples.h"
+#include "worker/data/class_names.h"
+#include "worker/data/csv_schema.h"
 #include "worker/data/dataset.h"
+#include "worker/data/decimal.h"
 
 namespace cairn::data {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using Record = std::vector<std::string>;
 
-std::vector<Record> RecordsOf(absl::string_view text) {
-  CsvReader reader(text);
+std::vector<Record> RecordsOf(absl::string_view text, char separator = ',') {
+  CsvReader reader(text, separator);
   std::vector<Record> records;
   std::vector<absl::string_view> fields;
   for (;;) {
@@ -58,6 +63,87 @@ TEST(CsvReader, GoesOnBehindABrokenRecordButNotBehindAnOpenQuote) {
   EXPECT_THAT(fields, ElementsAre("d", "e"));
   EXPECT_EQ(reader.Next(fields).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(reader.line(), 3);
+}
+
+TEST(CsvReader, SplitsAtTheSeparatorAlone) {
+  EXPECT_THAT(RecordsOf("a;b,c;\"d;e\"\n", ';'), ElementsAre(Record{"a", "b,c", "d;e"}));
+  EXPECT_THAT(RecordsOf("a\t b\t\tc\r\n", '\t'), ElementsAre(Record{"a", "b", "", "c"}));
+}
+
+TEST(CsvReader, ALineThatBeginsWithANumberSignIsAComment) {
+  CsvReader reader("# it's a \"b, c\nd,#e\n");
+  std::vector<absl::string_view> fields;
+  ASSERT_TRUE(*reader.Next(fields));
+  EXPECT_TRUE(reader.comment());
+  EXPECT_THAT(fields, ElementsAre("it's a \"b", "c"));
+  ASSERT_TRUE(*reader.Next(fields));
+  EXPECT_FALSE(reader.comment());
+  EXPECT_THAT(fields, ElementsAre("d", "#e"));
+  EXPECT_EQ(reader.line(), 2);
+}
+
+TEST(DetectCsvSeparator, IsTheOneThatMakesColumnsOfNumbers) {
+  EXPECT_EQ(DetectCsvSeparator("a,b;c,label\n1,2,0\n"), ',');
+  EXPECT_EQ(DetectCsvSeparator("a;b;label\n1;2;0\n"), ';');
+  EXPECT_EQ(DetectCsvSeparator("a\tb\tlabel\n1\t2\t0\n"), '\t');
+  EXPECT_EQ(DetectCsvSeparator("1,5;2,25;0\n2,5;3,75;1\n"), ';') << "decimal commas";
+  EXPECT_EQ(DetectCsvSeparator("1.5,2.5,x;y\n2.5,3.5,z;w\n"), ',') << "semicolons in labels";
+  EXPECT_EQ(DetectCsvSeparator("# a;b;c;d\n1,2\n"), ',') << "comments do not count";
+  EXPECT_EQ(DetectCsvSeparator("1\n2\n"), ',');
+}
+
+TEST(ParseDecimal, TakesPlainDecimalNumbersOnly) {
+  const std::pair<const char*, double> good[] = {{"0", 0},       {"-1.5", -1.5}, {"+2", 2},      {".5", 0.5},
+                                                 {"7.", 7},      {"1e5", 1e5},   {"1E-2", 0.01}, {" 3 ", 3},
+                                                 {"1.5e+1", 15}, {"-0", 0},      {"007", 7}};
+  for (const auto& [text, value] : good) {
+    const auto decimal = ParseDecimal(text, false);
+    ASSERT_TRUE(decimal.has_value()) << text;
+    EXPECT_EQ(decimal->value, value) << text;
+  }
+  for (const char* text : {"",
+                           "0x10",
+                           "0X1p3",
+                           "inf",
+                           "-Infinity",
+                           "nan",
+                           "1_000",
+                           "1,5",
+                           "1 000",
+                           "1e",
+                           "e5",
+                           ".",
+                           "-",
+                           "+-1",
+                           "--1",
+                           "1.2.3",
+                           "1d5",
+                           "1f",
+                           "1e400",
+                           "1e39",
+                           "0b11",
+                           "\xC2\xA0"
+                           "1",
+                           "1%",
+                           "$1",
+                           "1e5.5",
+                           "(1)",
+                           "1.5.",
+                           "\xD9\xA1"}) {
+    EXPECT_FALSE(ParseDecimal(text, false).has_value()) << text;
+  }
+}
+
+TEST(ParseDecimal, ACommaIsADecimalMarkOnlyWhereItMayBeOne) {
+  EXPECT_EQ(ParseDecimal("-0,25", true)->value, -0.25);
+  EXPECT_EQ(ParseDecimal("1,5e2", true)->value, 150);
+  EXPECT_FALSE(ParseDecimal("-0,25", false).has_value());
+  for (const char* text : {"1.234,5", "1,234.5", "1,234,567", ","}) {
+    EXPECT_FALSE(ParseDecimal(text, true).has_value()) << text;
+  }
+  EXPECT_TRUE(ParseDecimal("1,500", true)->maybe_thousands);
+  EXPECT_FALSE(ParseDecimal("0,500", true)->maybe_thousands);
+  EXPECT_FALSE(ParseDecimal("1,50", true)->maybe_thousands);
 }
 
 absl::StatusOr<TrainingData> Load(const std::string& text, DataOptions options = {}) {
@@ -180,7 +266,125 @@ TEST(LoadTrainingDataFromCsv, SeveralFilesAreOneSetAndValidationHasTheTrainingSe
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(1));
   WriteText(dir / "validation.csv", "a,y\n4,cow\n");
   EXPECT_THAT(std::string(LoadTrainingData({.path = dir.path()}).status().message()),
-              HasSubstr("validation.csv: line 2: the label 'cow' is none of the training set's"));
+              HasSubstr("validation.csv: line 2: the label in column 'y' is 'cow', which is none of the "
+                        "training set's classes"));
+}
+
+TEST(LoadTrainingDataFromCsv, SemicolonsAndTabsSeparateToo) {
+  for (const char* text :
+       {"a;b;label\n1.5;2;0\n-3;4;1\n", "a\tb\tlabel\n1.5\t2\t0\n-3\t4\t1\n", "1,5;2;0\r\n-3;4;1\r\n",
+        "\xEF\xBB\xBF"
+        "a;b;label\r\n1,50;2,0;0\r\n-3;4;1"}) {
+    const auto data = Load(text);
+    ASSERT_TRUE(data.ok()) << data.status();
+    ASSERT_EQ(data->train->size(), 2) << text;
+    EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1.5f, 2));
+    EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(-3, 4));
+    EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(1));
+  }
+  const auto told = Load("a;label\n1,5;0\n");
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_THAT(
+      told->notes,
+      ElementsAre(HasSubstr("a.csv: separator ';', decimal comma, label column 'label' (class indices)")));
+}
+
+TEST(LoadTrainingDataFromCsv, AGivenSeparatorIsNotGuessed) {
+  const auto data = Load("1|2|0\n3|4|1\n", {.csv_separator = '|'});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(3, 4));
+  EXPECT_THAT(RefusalOf("1|2|0\n"), HasSubstr("has one column"));
+  EXPECT_THAT(RefusalOf("a,label\n1,0\n", {.csv_separator = ';'}), HasSubstr("has one column"));
+}
+
+TEST(LoadTrainingDataFromCsv, DecimalMarksThatDifferOrCouldBeThousandsAreRefused) {
+  EXPECT_THAT(RefusalOf("a;label\n1,5;0\n2.5;1\n"),
+              HasSubstr("line 3: column 'a' holds '2.5'; earlier numbers have ',' as the decimal mark"));
+  EXPECT_THAT(RefusalOf("a;label\n1.234,5;0\n"), HasSubstr("holds '1.234,5', no number"));
+  EXPECT_THAT(RefusalOf("a,b\n\"1,5\",0\n"), HasSubstr("holds '1,5', no number"));
+  EXPECT_THAT(RefusalOf("a\tlabel\n1,500\t0\n12,250\t1\n"),
+              HasSubstr("its commas could be decimal marks or separate thousands"));
+}
+
+TEST(LoadTrainingDataFromCsv, WhatIsNoDecimalNumberIsRefused) {
+  for (const char* field : {"0x10", "inf", "1_000", "1e99", "1 2"}) {
+    EXPECT_THAT(RefusalOf(absl::StrCat("a,b,label\n", field, ",1,0\n1,1,1\n")),
+                HasSubstr(absl::StrCat("a.csv: line 2: column 'a' holds '", field, "', no number")));
+  }
+  EXPECT_THAT(RefusalOf("a,label\n1,0x0\n2,0x1\n"), HasSubstr("is '0x0', a hexadecimal number"));
+  EXPECT_THAT(RefusalOf("\xFF\xFE"
+                        "1,2"),
+              HasSubstr("is UTF-16"));
+}
+
+TEST(LoadTrainingDataFromCsv, IntegralLabelsAreClassIndicesHoweverTheyAreWritten) {
+  const auto data = Load("x,y\n1,1.0\n2,0.0\n3,2\n4,1.000000000000000000e+00\n");
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->num_classes(), 3);
+  EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(1));
+  EXPECT_THAT(ReadExample(*data->train, 3).target, ElementsAre(1));
+}
+
+TEST(LoadTrainingDataFromCsv, TheOrderOfWordsIsTold) {
+  const auto data = Load("x,y\n1,dog\n2,cat\n");
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(data->class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(data->notes, ElementsAre(HasSubstr("label column 'y' (2 classes: 0 'cat', 1 'dog')")));
+}
+
+TEST(LoadTrainingDataFromCsv, WordsAndNumbersAmongTheLabelsAreRefusedInEitherOrder) {
+  EXPECT_THAT(RefusalOf("x,y\n1,?\n2,1\n"), HasSubstr("is '1', a number, where other labels are words"));
+  EXPECT_THAT(RefusalOf("x,y\n1,1\n2,?\n"), HasSubstr("is '?', no class index"));
+}
+
+TEST(LoadTrainingDataFromCsv, CommentsAreSkippedAndCounted) {
+  const auto data = Load("# made by x\na,b,label\n1,2,0\n# 3,4,1\n5,6,1\n");
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->train->size(), 2);
+  EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(5, 6));
+  EXPECT_THAT(data->notes, ElementsAre(HasSubstr("2 comments skipped")));
+}
+
+// As numpy.savetxt() writes a header.
+TEST(LoadTrainingDataFromCsv, ACommentBeforeTheFirstRecordMayNameTheColumns) {
+  const auto data = Load("# label,a,b\n2.0e+00,1.5e+00,3.0e+00\n");
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->train->size(), 1);
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1.5f, 3));
+  EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(2));
+}
+
+TEST(LoadTrainingDataFromCsv, ARowWhoseWordBeginsWithANumberSignIsNotTakenForAComment) {
+  EXPECT_THAT(RefusalOf("label,a\nred,1\n#blue,2\n"), HasSubstr("a.csv: line 3: begins with '#'"));
+  const auto quoted = Load("label,a\nred,1\n\"#blue\",2\n");
+  ASSERT_TRUE(quoted.ok()) << quoted.status();
+  EXPECT_EQ(quoted->train->size(), 2);
+}
+
+TEST(LoadTrainingDataFromCsv, ColumnsOfOneNameAreRefusedWhereThatMatters) {
+  EXPECT_THAT(RefusalOf("a,label,Label\n1,0,1\n"),
+              HasSubstr("columns 'label' and 'Label' could both be the label"));
+  EXPECT_THAT(RefusalOf("a,a,y\n1,2,0\n", {.feature_columns = {"a"}}), HasSubstr("more than one column 'a'"));
+}
+
+TEST(ClassNames, TheyAreKeptAndMayNotChange) {
+  const TemporaryDirectory dir;
+  const std::vector<std::string> names = {"cat", "dog"}, others = {"ant", "cat"};
+  EXPECT_EQ(KeepClassNames(dir.path(), names, false), absl::OkStatus());
+  EXPECT_EQ(KeepClassNames(dir.path(), names, false), absl::OkStatus());
+  EXPECT_THAT(
+      std::string(KeepClassNames(dir.path(), others, false).message()),
+      HasSubstr("class_names.txt: has 2 classes: 0 'cat', 1 'dog'; the training set has 2 classes: 0 'ant'"));
+  EXPECT_EQ(KeepClassNames(dir.path(), others, true), absl::OkStatus());
+  EXPECT_EQ(*ReadClassNames(dir.path()), others);
+}
+
+TEST(ClassNames, AreReadAsTheyWereWritten) {
+  const TemporaryDirectory dir;
+  const std::vector<std::string> names = {"", "a\\nb", "line\nend\r", "z\xE9"};
+  ASSERT_TRUE(WriteClassNames(dir.path(), names).ok());
+  EXPECT_EQ(*ReadClassNames(dir.path()), names);
+  EXPECT_TRUE(ReadClassNames(dir / "none")->empty());
 }
 
 // Whole numbers in a small validation set do not make classes of what training regresses to.

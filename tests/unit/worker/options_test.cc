@@ -40,6 +40,7 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
                                                                   {"feature_column", "a,b"},
                                                                   {"missing_value", "-1"},
                                                                   {"max_bad_rows", "3"},
+                                                                  {"csv_separator", "tab"},
                                                                   {"class_weight", "0:1,2:2.5"},
                                                                   {"augment", "flip,crop:4,shift:0.25"},
                                                                   {"batch_size", "8"},
@@ -117,6 +118,7 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
     EXPECT_THAT(options.feature_columns, ElementsAre("a", "b"));
     EXPECT_EQ(options.missing_value, -1.0f);
     EXPECT_EQ(options.max_bad_rows, 3);
+    EXPECT_EQ(options.csv_separator, '\t');
     EXPECT_THAT(options.class_weights, ElementsAre(Pair(0, 1.0f), Pair(2, 2.5f)));
     EXPECT_TRUE(options.augmentation.flip);
     EXPECT_EQ(options.augmentation.crop, 4);

@@ -1,0 +1,30 @@
+// The names of classes in the order of their indices, where labels are words or folders, as a file beside a
+// trained model: one name a line; a backslash, LF and CR within a name are written as \\, \n and \r.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace cairn::data {
+
+inline constexpr char kClassNamesFile[] = "class_names.txt";
+
+// "2 classes: 0 'cat', 1 'dog'"; of many classes only the first are listed.
+std::string DescribeClasses(absl::Span<const std::string> names);
+
+// Writes `directory`/class_names.txt. Errors name the file.
+absl::Status WriteClassNames(const std::string& directory, absl::Span<const std::string> names);
+
+// The same, where the directory has no such file or one with these names. With others: replaces them if
+// `may_replace`, or else INVALID_ARGUMENT with both lists, because what was trained there has another order.
+absl::Status KeepClassNames(const std::string& directory, absl::Span<const std::string> names,
+                            bool may_replace);
+
+// Reads `directory`/class_names.txt; empty where there is none.
+absl::StatusOr<std::vector<std::string>> ReadClassNames(const std::string& directory);
+
+}  // namespace cairn::data

@@ -1,0 +1,183 @@
+#include "worker/data/csv_schema.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "worker/data/csv.h"
+
+namespace cairn::data {
+namespace {
+
+constexpr const char* kLabelNames[] = {"label", "target", "class"};
+
+bool IsLabelName(absl::string_view name) {
+  return std::any_of(std::begin(kLabelNames), std::end(kLabelNames),
+                     [&](const char* known) { return absl::EqualsIgnoreCase(name, known); });
+}
+
+bool IsNumber(absl::string_view field, char separator) {
+  return ParseDecimal(field, separator != ',').has_value();
+}
+
+// "3": a column by its number, from 0.
+std::optional<size_t> ToColumnIndex(absl::string_view key) {
+  size_t index = 0;
+  if (key.find_first_not_of("0123456789") != absl::string_view::npos || !absl::SimpleAtoi(key, &index)) {
+    return std::nullopt;
+  }
+  return index;
+}
+
+// By name, or where no column has it, by index.
+absl::StatusOr<size_t> FindColumn(const std::vector<std::string>& columns, const std::string& key) {
+  const auto found = std::find(columns.begin(), columns.end(), key);
+  if (found != columns.end()) {
+    if (std::find(found + 1, columns.end(), key) != columns.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("has more than one column '", key, "'"));
+    }
+    return static_cast<size_t>(found - columns.begin());
+  }
+  const auto index = ToColumnIndex(key);
+  if (index && *index < columns.size()) return *index;
+  constexpr size_t kMaxShown = 20;
+  const auto shown = absl::MakeConstSpan(columns).subspan(0, kMaxShown);
+  return absl::InvalidArgumentError(absl::StrCat("has no column '", key,
+                                                 "'; it has: ", absl::StrJoin(shown, ", "),
+                                                 columns.size() > kMaxShown ? ", ..." : ""));
+}
+
+// The label's column where no option names it: the one with a label's name, or else the last. Where labels
+// are optional, the last column is the label only if it is one more than the model has inputs.
+absl::StatusOr<std::optional<size_t>> FindLabel(const std::vector<std::string>& columns,
+                                                const DataOptions& options) {
+  std::optional<size_t> label;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (!IsLabelName(columns[i])) continue;
+    if (label) {
+      return absl::InvalidArgumentError(absl::StrCat("columns '", columns[*label], "' and '", columns[i],
+                                                     "' could both be the label; --label_column decides"));
+    }
+    label = i;
+  }
+  if (label) return label;
+  if (options.labels_optional &&
+      (!options.feature_columns.empty() ||
+       static_cast<int64_t>(columns.size()) != options.example_shape.num_elements() + 1)) {
+    return std::nullopt;
+  }
+  return columns.size() - 1;
+}
+
+// How badly `separator` suits the first records of `text`: the number of fields that are no numbers, and of
+// records that have another number of fields than the first. nullopt where the first record is a single
+// field.
+std::optional<int64_t> Misfits(absl::string_view text, char separator) {
+  constexpr int kMaxRecords = 20;
+  CsvReader reader(text, separator);
+  size_t columns = 0;
+  int64_t misfits = 0;
+  CsvFields fields;
+  for (int records = 0; records < kMaxRecords;) {
+    const auto more = reader.Next(fields);
+    if (more.ok() ? !*more : absl::IsDataLoss(more.status())) break;
+    if (more.ok() && reader.comment()) continue;
+    ++records;
+    if (columns == 0) columns = fields.size();
+    if (columns < 2) return std::nullopt;
+    if (!more.ok() || fields.size() != columns) ++misfits;
+    misfits += std::count_if(fields.begin(), fields.end(), [separator](absl::string_view field) {
+      return !IsNumber(field, separator) && !IsMissing(field);
+    });
+  }
+  if (columns < 2) return std::nullopt;
+  return misfits;
+}
+
+}  // namespace
+
+char DetectCsvSeparator(absl::string_view text) {
+  char best = ',';
+  std::optional<int64_t> fewest;
+  for (const char separator : {',', ';', '\t'}) {
+    const auto misfits = Misfits(text, separator);
+    if (!misfits || (fewest && *misfits >= *fewest)) continue;
+    best = separator;
+    fewest = misfits;
+  }
+  return best;
+}
+
+absl::StatusOr<char> ParseCsvSeparator(absl::string_view text) {
+  constexpr std::pair<const char*, char> kNames[] = {
+      {"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}, {"\\t", '\t'}, {"space", ' '}};
+  for (const auto& [name, separator] : kNames) {
+    if (text == name) return separator;
+  }
+  constexpr absl::string_view kNever = "\"'#+-.\r\n\0";
+  if (text.size() != 1 || absl::ascii_isalnum(static_cast<unsigned char>(text[0])) ||
+      !absl::ascii_isascii(static_cast<unsigned char>(text[0])) || absl::StrContains(kNever, text)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "' separates no fields: comma, semicolon, tab, space, or one such character does"));
+  }
+  return text[0];
+}
+
+bool IsMissing(absl::string_view field) {
+  for (const char* word : {"", "NA", "N/A", "nan", "null"}) {
+    if (absl::EqualsIgnoreCase(field, word)) return true;
+  }
+  return false;
+}
+
+bool IsCsvHeader(const CsvFields& fields, const DataOptions& options) {
+  const bool named = !options.label_column.empty() && !ToColumnIndex(options.label_column);
+  for (const absl::string_view field : fields) {
+    if (named ? field == options.label_column : IsLabelName(field)) return true;
+  }
+  return std::none_of(fields.begin(), fields.end(), [](absl::string_view field) {
+    return IsNumber(field, ';') || IsHexadecimal(field) || (!field.empty() && IsMissing(field));
+  });
+}
+
+absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header, char separator,
+                                        const DataOptions& options) {
+  CsvSchema schema = {
+      .separator = separator, .has_header = has_header, .decimals = DecimalReader(separator != ',')};
+  for (const absl::string_view field : first) {
+    schema.columns.push_back(has_header ? std::string(field) : absl::StrCat(schema.columns.size()));
+  }
+  const auto& columns = schema.columns;
+  if (!options.label_column.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(schema.label, FindColumn(columns, options.label_column));
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(schema.label, FindLabel(columns, options));
+  }
+  std::vector<std::string> features = options.feature_columns;
+  if (features.empty() && options.input_names.size() > 1 &&
+      std::find(columns.begin(), columns.end(), options.input_names.front()) != columns.end()) {
+    features = options.input_names;
+  }
+  for (const std::string& feature : features) {
+    CAIRN_ASSIGN_OR_RETURN(schema.features.emplace_back(), FindColumn(columns, feature));
+  }
+  if (features.empty()) {
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (schema.label != i) schema.features.push_back(i);
+    }
+  }
+  if (schema.features.empty()) {
+    return absl::InvalidArgumentError(
+        "has one column, which is the label's; fields are separated by comma, semicolon or tab, or by what "
+        "--csv_separator says");
+  }
+  return schema;
+}
+
+}  // namespace cairn::data

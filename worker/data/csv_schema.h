@@ -1,0 +1,48 @@
+// The columns of CSV files, as the first file of the training set shows them: how fields are separated,
+// whether the first record is a header, and which columns are the label and the inputs.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "worker/data/dataset.h"
+#include "worker/data/decimal.h"
+
+namespace cairn::data {
+
+using CsvFields = std::vector<absl::string_view>;
+
+struct CsvSchema {
+  char separator = ',';
+  bool has_header = false;
+  std::vector<std::string> columns{};  // names; without a header their numbers, from 0
+  std::optional<size_t> label{};       // index into columns; nullopt where examples have no label
+  std::vector<size_t> features{};      // likewise, in the order of the inputs
+  DecimalReader decimals{false};       // reads the numbers of all files of the data set
+};
+
+// The separator of `text`: of comma, semicolon and tab the one that splits its first records into the same
+// number of fields, at least two, most of them numbers; comma where none does.
+char DetectCsvSeparator(absl::string_view text);
+
+// A separator by name (comma, semicolon, tab, space) or as one character. INVALID_ARGUMENT for what cannot be
+// one: letters, digits, quotes, signs, points and '#'.
+absl::StatusOr<char> ParseCsvSeparator(absl::string_view text);
+
+// An empty field, or what pandas and R write for a missing value.
+bool IsMissing(absl::string_view field);
+
+// True if the record names columns: it has the label column's name, or else none of its fields is a number.
+bool IsCsvHeader(const CsvFields& fields, const DataOptions& options);
+
+// `first`: the first record, or, with `has_header`, the one that names the columns. INVALID_ARGUMENT for
+// columns that are not there, or there twice.
+absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header, char separator,
+                                        const DataOptions& options);
+
+}  // namespace cairn::data

@@ -1,0 +1,45 @@
+// Numbers as people write them in text files, read strictly: what is not plainly a decimal number is none.
+#pragma once
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace cairn::data {
+
+struct Decimal {
+  double value = 0;
+  char mark = 0;  // '.' or ','; 0 where the number has none
+  // "1,500" or "12,345,678" without the last group's fraction: the comma could separate thousands.
+  bool maybe_thousands = false;
+};
+
+// [+-] digits, a mark and more digits, an exponent; blanks around it are ignored. A comma is a decimal mark
+// only with `comma_allowed`. nullopt for everything else, among it hexadecimal numbers, "inf", "nan",
+// "1_000", digits in groups, and numbers that float32 cannot hold.
+std::optional<Decimal> ParseDecimal(absl::string_view text, bool comma_allowed);
+
+// Reads the numbers of one set of files, which must agree in their decimal mark. One thread.
+class DecimalReader {
+ public:
+  explicit DecimalReader(bool comma_allowed) : comma_allowed_(comma_allowed) {}
+
+  // As ParseDecimal(). INVALID_ARGUMENT for a decimal mark that differs from that of an earlier number.
+  absl::StatusOr<std::optional<double>> Read(absl::string_view text);
+
+  bool comma_allowed() const { return comma_allowed_; }
+  char mark() const { return mark_; }  // 0 before the first number that has one
+  // Whether every comma so far could separate thousands as well.
+  bool ambiguous() const { return mark_ == ',' && !certain_; }
+
+ private:
+  bool comma_allowed_;
+  char mark_ = 0;
+  bool certain_ = false;
+};
+
+// "0x1F": a hexadecimal number, which no format here admits.
+bool IsHexadecimal(absl::string_view text);
+
+}  // namespace cairn::data
