@@ -26,6 +26,7 @@ absl::StatusOr<nn::MetricValues> Evaluator::Run(absl::Span<const float> paramete
   for (int64_t first = 0; first < dataset_.size(); first += kBatch) {
     if (stop()) return absl::CancelledError("stopped");
     const nn::BatchView batch = Read(first, std::min(kBatch, dataset_.size() - first));
+    CAIRN_RETURN_IF_ERROR(dataset_.status());
     CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result, replica_.Evaluate(parameters, batch));
     metrics_.Update(batch, result);
   }

@@ -61,6 +61,7 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
       request.inputs.Read(first + i, inputs.span().subspan(static_cast<size_t>(i * inputs_each),
                                                            static_cast<size_t>(inputs_each)));
     }
+    CAIRN_RETURN_IF_ERROR(request.inputs.status());
     if (request.targets != nullptr) {
       std::copy_n(request.targets->values.begin() + first * targets_each, count * targets_each,
                   targets.span().begin());

@@ -252,6 +252,7 @@ absl::Status Trainer::TrainStep() {
   TraceSpan input(parts_.trace, TraceLane::kStep, "input");
   const data::Batch& batch = NextBatch();
   input.End();
+  CAIRN_RETURN_IF_ERROR(parts_.data.train->status());
   const TimePoint loaded = parts_.clock.Now();
   // Nothing to say, and nobody waits for it.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();

@@ -66,6 +66,11 @@ class JoinedRows final : public RowSource {
     }
   }
 
+  absl::Status status() const override {
+    for (const auto& part : parts_) CAIRN_RETURN_IF_ERROR(part->status());
+    return absl::OkStatus();
+  }
+
  private:
   const std::vector<std::unique_ptr<RowSource>> parts_;
   Shape row_shape_;

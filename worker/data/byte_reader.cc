@@ -51,6 +51,47 @@ class GzipReader final : public ByteReader {
   const int64_t max_bytes_;
 };
 
+// Of one zlib stream in memory, which must outlive it.
+class ZlibReader final : public ByteReader {
+ public:
+  explicit ZlibReader(absl::Span<const uint8_t> packed) : rest_(packed) { state_ = inflateInit(&stream_); }
+  ~ZlibReader() override { inflateEnd(&stream_); }
+  ZlibReader(const ZlibReader&) = delete;
+  ZlibReader& operator=(const ZlibReader&) = delete;
+
+  absl::StatusOr<size_t> Read(absl::Span<uint8_t> to) override {
+    constexpr size_t kMaxAtOnce = size_t{1} << 30;  // zlib counts in unsigned int
+    size_t done = 0;
+    while (done < to.size() && state_ == Z_OK) {
+      const size_t offered = std::min(rest_.size(), kMaxAtOnce),
+                   wanted = std::min(to.size() - done, kMaxAtOnce);
+      stream_.next_in = const_cast<uint8_t*>(rest_.data());
+      stream_.avail_in = static_cast<unsigned>(offered);
+      stream_.next_out = to.data() + done;
+      stream_.avail_out = static_cast<unsigned>(wanted);
+      state_ = inflate(&stream_, Z_NO_FLUSH);
+      rest_.remove_prefix(offered - stream_.avail_in);
+      done += wanted - stream_.avail_out;
+    }
+    if (state_ == Z_BUF_ERROR) return absl::InvalidArgumentError("the compressed data is cut short");
+    if (state_ != Z_OK && state_ != Z_STREAM_END) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot be unpacked: ", stream_.msg == nullptr ? zError(state_) : stream_.msg));
+    }
+    if (state_ == Z_STREAM_END && !rest_.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(rest_.size(), " bytes follow the compressed data"));
+    }
+    return done;
+  }
+
+  int64_t max_bytes() const override { return kMaxArrayBytes; }
+
+ private:
+  absl::Span<const uint8_t> rest_;
+  z_stream stream_{};
+  int state_;
+};
+
 class MappedReader final : public ByteReader {
  public:
   explicit MappedReader(std::shared_ptr<const MappedFile> file)
@@ -132,6 +173,11 @@ absl::StatusOr<SharedBytes> ReadFileBytes(const std::string& path) {
   auto bytes = (*reader)->mapped() ? (*reader)->Take((*reader)->max_bytes()) : Unpack(**reader);
   if (!bytes.ok()) return Annotate(bytes.status(), path);
   return bytes;
+}
+
+absl::StatusOr<SharedBytes> InflateZlib(absl::Span<const uint8_t> packed) {
+  ZlibReader reader(packed);
+  return Unpack(reader);
 }
 
 absl::StatusOr<Array> ReadElements(ByteReader& reader, ElementType type, const Shape& shape,

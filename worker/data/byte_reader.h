@@ -46,6 +46,10 @@ absl::Status ReadExactly(ByteReader& reader, absl::Span<uint8_t> to, absl::strin
 // A whole file: mapped, or unpacked up to kMaxArrayBytes. Errors name it.
 absl::StatusOr<SharedBytes> ReadFileBytes(const std::string& path);
 
+// What zlib (RFC 1950) has packed, of at most kMaxArrayBytes. INVALID_ARGUMENT where it is damaged or cut
+// short.
+absl::StatusOr<SharedBytes> InflateZlib(absl::Span<const uint8_t> packed);
+
 // Reads the elements of an array and makes sure that nothing follows them. Of a mapped file they stay where
 // they are, unless they are in the other byte order.
 enum class ByteOrder { kLittle, kBig };

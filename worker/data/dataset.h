@@ -40,6 +40,9 @@ class Dataset {
   // Writes example `index`: its inputs, scaled, to `inputs` [example_shape().num_elements()], its target to
   // `target` [num_targets()]. Returns its weight.
   virtual float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const = 0;
+  // The first error that Read() met, naming the file: examples since then may be wrong. Ask after reading,
+  // before anything is made of the examples.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 struct DataOptions {

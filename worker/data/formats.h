@@ -42,5 +42,6 @@ LoadedSplits LoadNpyDirectory(const DataOptions& options);
 LoadedSplits LoadCifar(const DataOptions& options);
 LoadedSplits LoadCsv(const DataOptions& options);
 LoadedSplits LoadTfRecords(const DataOptions& options);
+LoadedSplits LoadImageDirectory(const DataOptions& options);
 
 }  // namespace cairn::data

@@ -28,6 +28,7 @@ class LabelledDataset final : public Dataset {
   int64_t num_classes() const override { return targets_.num_classes; }
   int64_t position_classes() const override { return targets_.position_classes; }
   Shape target_shape() const override { return targets_.shape; }
+  absl::Status status() const override { return inputs_->status(); }
   bool weighted() const override { return !weights_.empty(); }
   Augmentation augmentation() const override { return augmentation_; }
   void Prefetch(absl::Span<const uint32_t> examples) const override;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 
@@ -19,8 +20,11 @@ class RowSource {
   // Says that row `index` is about to be read, so that it is fetched from the disk while others are. Does not
   // wait.
   virtual void Prefetch(int64_t index) const = 0;
-  // Writes row `index`, scaled, to `to` [row_shape().num_elements()].
+  // Writes row `index`, scaled, to `to` [row_shape().num_elements()]. A row that cannot be read becomes zeros
+  // and makes status() an error.
   virtual void Read(int64_t index, absl::Span<float> to) const = 0;
+  // The first error that Read() met, naming the file. Rows that are checked at loading have none.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 // value * factor / divisor: (1, 255) gives Keras' `x / 255` to the bit, which a factor of 1/255 does not.

@@ -207,6 +207,17 @@ void ReadValues(const Feature& feature, absl::Span<float> to) {
   }
 }
 
+std::optional<absl::Span<const uint8_t>> OneString(const Feature& feature) {
+  int64_t count = 0;
+  Span last;
+  if (feature.kind != Feature::Kind::kBytes) return std::nullopt;
+  const bool sound = ForEachString(feature.list, [&](Span bytes) {
+    ++count;
+    last = bytes;
+  });
+  return sound && count == 1 ? std::optional(last) : std::nullopt;
+}
+
 std::optional<int64_t> OneInteger(const Feature& feature) {
   int64_t count = 0, last = 0;
   if (feature.kind != Feature::Kind::kIntegers) return std::nullopt;

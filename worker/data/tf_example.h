@@ -39,6 +39,9 @@ absl::StatusOr<int64_t> CountValues(const Feature& feature);
 // Where there are fewer after all, the rest is left as it is.
 void ReadValues(const Feature& feature, absl::Span<float> to);
 
+// The string of a bytes_list that holds just one; nullopt of any other feature.
+std::optional<absl::Span<const uint8_t>> OneString(const Feature& feature);
+
 // The value of an int64_list that holds just one; nullopt of any other feature.
 std::optional<int64_t> OneInteger(const Feature& feature);
 

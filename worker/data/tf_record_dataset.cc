@@ -1,8 +1,8 @@
-// TFRecord files of tf.Example: train*.tfrecord and test*.tfrecord or validation*.tfrecord, each perhaps in
-// pieces (train-00000-of-00004.tfrecord, train.tfrecord-00000-of-00004), or one file; plain ones are mapped,
-// .gz unpacked into memory.
+// TFRecord files of tf.Example (tf_record_files.h), or one file; plain ones are mapped, those packed by gzip
+// or zlib unpacked into memory.
 //
-// Every record is checked once, at loading; then an example's features are read from where they lie.
+// Every record is checked once, at loading; then an example's features are read from where they lie. Of a PNG
+// or JPEG loading checks the header; it is decoded whenever it is read.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -13,31 +13,33 @@
 #include "common/core/status.h"
 #include "worker/data/bad_rows.h"
 #include "worker/data/byte_reader.h"
-#include "worker/data/file_sets.h"
+#include "worker/data/first_error.h"
 #include "worker/data/formats.h"
+#include "worker/data/image.h"
 #include "worker/data/read_ahead.h"
 #include "worker/data/tf_example.h"
 #include "worker/data/tf_record.h"
+#include "worker/data/tf_record_files.h"
 
 namespace cairn::data {
 namespace {
 
-constexpr const char* kSuffixes[] = {".tfrecord", ".tfrecords"};
-// Looked for in this order, where the options do not name them.
-constexpr const char* kInputNames[] = {"image", "image_raw", "x", "features", "inputs"};
-constexpr const char* kLabelNames[] = {"label", "y", "target", "class"};
+// Looked for in this order, where the options do not name them. Those with a slash are TF-slim's.
+constexpr const char* kInputNames[] = {"image", "image_raw", "x", "features", "inputs", "image/encoded"};
+constexpr const char* kLabelNames[] = {"label", "y", "target", "class", "image/class/label"};
 
 // A feature that every example must have, in the form that the first one gave it.
 struct Column {
   std::string name;
   Feature::Kind kind = Feature::Kind::kNone;
-  int64_t values = 0;
+  int64_t values = 0;  // numbers that it gives to the inputs
+  Shape image{};       // [height, width, channels] of a PNG or JPEG; rank 0: the values themselves
 };
 
 // What the training set's first example says, and every other one must.
 struct Schema {
   std::vector<Column> inputs;
-  Column label;
+  std::optional<Column> label;  // nullopt where examples have none
 };
 
 const Feature* Find(const std::vector<NamedFeature>& features, absl::string_view name) {
@@ -64,6 +66,21 @@ absl::StatusOr<Column> MakeColumn(const std::vector<NamedFeature>& features, con
   return Column{name, feature->kind, *values};
 }
 
+// Makes a column of images out of one whose first example is a PNG or JPEG. Bytes that are as many as the
+// model takes numbers are pixels, whatever they begin with. `input`: what the model takes; rank 0: unknown.
+absl::Status DetectImage(const Feature& feature, const Shape& input, Column& column) {
+  const auto bytes = OneString(feature);
+  if (!bytes || ImageFormatOf(*bytes).empty()) return absl::OkStatus();
+  const auto header = ReadImageHeader(*bytes);
+  if (!header.ok()) {
+    const bool pixels = input.rank() > 0 && column.values == input.num_elements();
+    return pixels ? absl::OkStatus() : Annotate(header.status(), absl::StrCat("'", column.name, "'"));
+  }
+  column.image = PixelShapeFor(*header, input);
+  column.values = column.image.num_elements();
+  return absl::OkStatus();
+}
+
 // The first of `names` that is there.
 absl::StatusOr<std::string> FirstName(const std::vector<NamedFeature>& features,
                                       absl::Span<const char* const> names) {
@@ -80,15 +97,20 @@ absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, con
   if (names.empty()) {
     CAIRN_ASSIGN_OR_RETURN(names.emplace_back(), FirstName(features, kInputNames));
   }
+  const Shape input = names.size() == 1 ? options.example_shape : Shape();
   for (const std::string& name : names) {
-    CAIRN_ASSIGN_OR_RETURN(schema.inputs.emplace_back(), MakeColumn(features, name));
+    Column& column = schema.inputs.emplace_back();
+    CAIRN_ASSIGN_OR_RETURN(column, MakeColumn(features, name));
+    CAIRN_RETURN_IF_ERROR(DetectImage(*Find(features, name), input, column));
   }
   std::string label = options.label_column;
   if (label.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(label, FirstName(features, kLabelNames));
+    auto found = FirstName(features, kLabelNames);
+    if (!found.ok() && options.labels_optional) return schema;
+    CAIRN_ASSIGN_OR_RETURN(label, std::move(found));
   }
   CAIRN_ASSIGN_OR_RETURN(schema.label, MakeColumn(features, label));
-  if (schema.label.kind == Feature::Kind::kBytes) {
+  if (schema.label->kind == Feature::Kind::kBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", label, "': the label is a bytes_list; it must be an int64_list or a float_list"));
   }
@@ -101,6 +123,14 @@ absl::StatusOr<Feature> Take(const std::vector<NamedFeature>& features, const Co
     return absl::StrCat(NameOf(kind), " of ", values, kind == Feature::Kind::kBytes ? " bytes" : " values");
   };
   CAIRN_ASSIGN_OR_RETURN(const Column found, MakeColumn(features, column.name));
+  if (column.image.rank() > 0) {
+    const Feature& feature = *Find(features, column.name);
+    const auto bytes = OneString(feature);
+    const auto header = ReadImageHeader(bytes.value_or(absl::Span<const uint8_t>()));
+    const absl::Status fits = header.ok() ? CheckFits(*header, column.image) : header.status();
+    if (!fits.ok()) return Annotate(fits, absl::StrCat("'", column.name, "'"));
+    return feature;
+  }
   if (found.kind != column.kind || found.values != column.values) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", column.name, "': is a ", describe(found.kind, found.values), ", not a ",
@@ -109,21 +139,34 @@ absl::StatusOr<Feature> Take(const std::vector<NamedFeature>& features, const Co
   return *Find(features, column.name);
 }
 
+// Which record of which file an example is.
+struct Origin {
+  int32_t file = 0;
+  int64_t record = 0;
+};
+
+// A set's records as they were checked.
+struct Records {
+  std::vector<std::string> paths;                // [file]
+  std::vector<SharedBytes> files;                // [file], keep what lists shows
+  std::vector<Origin> origins;                   // [example]
+  std::vector<absl::Span<const uint8_t>> lists;  // [example, column], encoded
+};
+
 class RecordRows final : public RowSource {
  public:
-  RecordRows(const std::vector<Column>& columns, float input_scale, std::vector<SharedBytes> files,
-             std::vector<absl::Span<const uint8_t>> lists)
+  RecordRows(const std::vector<Column>& columns, float input_scale, Records records)
       : columns_(columns),
         input_scale_(input_scale),
-        files_(std::move(files)),
-        read_ahead_(files_),
-        lists_(std::move(lists)) {
+        records_(std::move(records)),
+        read_ahead_(records_.files) {
     int64_t values = 0;
     for (const Column& column : columns_) values += column.values;
     row_shape_ = {values};
+    if (columns_.size() == 1 && columns_[0].image.rank() > 0) row_shape_ = columns_[0].image;
   }
 
-  int64_t size() const override { return static_cast<int64_t>(lists_.size() / columns_.size()); }
+  int64_t size() const override { return static_cast<int64_t>(records_.origins.size()); }
   const Shape& row_shape() const override { return row_shape_; }
   void Prefetch(int64_t index) const override {
     for (const absl::Span<const uint8_t> list : ListsOf(index)) read_ahead_.Fetch(list);
@@ -132,24 +175,44 @@ class RecordRows final : public RowSource {
     const auto* list = ListsOf(index).data();
     for (const Column& column : columns_) {
       const absl::Span<float> values = to.subspan(0, static_cast<size_t>(column.values));
-      ReadValues({column.kind, *list++}, values);
+      const Feature feature{column.kind, *list++};
+      if (column.image.rank() > 0) {
+        ReadImage(column, feature, index, values);
+      } else {
+        ReadValues(feature, values);
+      }
       const Scale scale = ScaleOf(input_scale_, column.kind == Feature::Kind::kBytes);
       for (float& value : values) value = scale(value);
       to.remove_prefix(values.size());
     }
   }
 
+  absl::Status status() const override { return error_.status(); }
+
  private:
+  void ReadImage(const Column& column, const Feature& feature, int64_t index,
+                 absl::Span<float> values) const {
+    std::vector<uint8_t> pixels(values.size());
+    const absl::Status decoded = DecodeImage(*OneString(feature), column.image, absl::MakeSpan(pixels));
+    if (!decoded.ok()) {
+      const Origin& origin = records_.origins[static_cast<size_t>(index)];
+      error_.Set(Annotate(decoded, absl::StrCat(records_.paths[static_cast<size_t>(origin.file)], ": record ",
+                                                origin.record, ": '", column.name, "'")));
+    }
+    std::copy(pixels.begin(), pixels.end(), values.begin());
+  }
+
   absl::Span<const absl::Span<const uint8_t>> ListsOf(int64_t index) const {
-    return absl::MakeConstSpan(lists_).subspan(static_cast<size_t>(index) * columns_.size(), columns_.size());
+    return absl::MakeConstSpan(records_.lists)
+        .subspan(static_cast<size_t>(index) * columns_.size(), columns_.size());
   }
 
   const std::vector<Column> columns_;
   const float input_scale_;
-  const std::vector<SharedBytes> files_;  // keep what lists_ shows
+  const Records records_;
   const ReadAhead read_ahead_;
-  const std::vector<absl::Span<const uint8_t>> lists_;  // [examples, columns], encoded
   Shape row_shape_;
+  mutable FirstError error_;
 };
 
 // Reads the files of one set.
@@ -160,31 +223,38 @@ class SetReader {
       : options_(options), schema_(std::move(schema)), bad_(options.max_bad_rows) {}
 
   absl::Status ReadFile(const std::string& path) {
-    CAIRN_ASSIGN_OR_RETURN(SharedBytes file, ReadFileBytes(path));
+    CAIRN_ASSIGN_OR_RETURN(SharedBytes file, ReadTfRecordFile(path));
     TfRecordReader reader(file.span());
     for (;;) {
       const auto record = reader.Next();
       if (record.ok() && !record->has_value()) break;
-      const absl::Status taken = record.ok() ? TakeRecord(**record) : record.status();
+      const absl::Status taken = record.ok() ? TakeRecord(**record, reader.record()) : record.status();
       if (taken.ok()) continue;
       CAIRN_RETURN_IF_ERROR(bad_.Skip(Annotate(taken, absl::StrCat(path, ": record ", reader.record()))));
     }
-    files_.push_back(std::move(file));
+    records_.paths.push_back(path);
+    records_.files.push_back(std::move(file));
     return absl::OkStatus();
   }
 
   // Ends the reading of the set, which began with the file `name`.
   absl::StatusOr<Split> Finish(const std::string& name) {
-    if (targets_.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
+    if (records_.origins.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
+    }
     Split split;
     split.inputs_name = name;
     split.targets_name = name;
     split.remark = bad_.Summary(name);
-    split.targets = {.values = std::move(targets_),
-                     .per_example = schema_.label.values,
-                     .num_classes = largest_label_ + 1};
-    split.inputs = std::make_unique<RecordRows>(schema_.inputs, options_.input_scale, std::move(files_),
-                                                std::move(lists_));
+    if (schema_.label) {
+      const int64_t position_classes = schema_.label->values > 1 ? LargestPositionClass() + 1 : 0;
+      split.targets = {.values = std::move(targets_),
+                       .per_example = schema_.label->values,
+                       .shape = {schema_.label->values},
+                       .num_classes = schema_.label->values == 1 ? largest_label_ + 1 : 0,
+                       .position_classes = position_classes};
+    }
+    split.inputs = std::make_unique<RecordRows>(schema_.inputs, options_.input_scale, std::move(records_));
     return split;
   }
 
@@ -192,7 +262,7 @@ class SetReader {
 
  private:
   // Adds one example, or says what is wrong with it.
-  absl::Status TakeRecord(absl::Span<const uint8_t> record) {
+  absl::Status TakeRecord(absl::Span<const uint8_t> record, int64_t number) {
     CAIRN_ASSIGN_OR_RETURN(const auto features, ParseExample(record));
     if (schema_.inputs.empty()) {
       CAIRN_ASSIGN_OR_RETURN(schema_, MakeSchema(features, options_));
@@ -202,10 +272,20 @@ class SetReader {
       CAIRN_ASSIGN_OR_RETURN(const Feature feature, Take(features, column));
       lists.push_back(feature.list);
     }
-    CAIRN_ASSIGN_OR_RETURN(const Feature label, Take(features, schema_.label));
-    CAIRN_RETURN_IF_ERROR(TakeLabel(label));
-    lists_.insert(lists_.end(), lists.begin(), lists.end());
+    if (schema_.label) {
+      CAIRN_ASSIGN_OR_RETURN(const Feature label, Take(features, *schema_.label));
+      CAIRN_RETURN_IF_ERROR(TakeLabel(label));
+    }
+    records_.lists.insert(records_.lists.end(), lists.begin(), lists.end());
+    records_.origins.push_back({static_cast<int32_t>(records_.files.size()), number});
     return absl::OkStatus();
+  }
+
+  // Of several integers per example, if all can be class indices; else -1.
+  int64_t LargestPositionClass() const {
+    if (schema_.label->kind != Feature::Kind::kIntegers) return -1;
+    const auto [least, most] = std::minmax_element(targets_.begin(), targets_.end());
+    return *least < 0 || *most > static_cast<float>(kLargestLabel) ? -1 : static_cast<int64_t>(*most);
   }
 
   absl::Status TakeLabel(const Feature& label) {
@@ -213,7 +293,7 @@ class SetReader {
     if (index && (*index < 0 || *index > kLargestLabel)) {
       return absl::InvalidArgumentError(absl::StrCat("label ", *index, " is no class index"));
     }
-    std::vector<float> values(static_cast<size_t>(schema_.label.values));
+    std::vector<float> values(static_cast<size_t>(schema_.label->values));
     ReadValues(label, absl::MakeSpan(values));
     const auto bad = std::find_if_not(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
     if (bad != values.end())
@@ -226,10 +306,9 @@ class SetReader {
   const DataOptions& options_;
   Schema schema_;
   BadRows bad_;
-  std::vector<SharedBytes> files_;
-  std::vector<absl::Span<const uint8_t>> lists_;  // [examples, inputs]
-  std::vector<float> targets_;                    // [examples, label.values]
-  int64_t largest_label_ = -1;                    // of class indices
+  Records records_;
+  std::vector<float> targets_;  // [examples, label->values]
+  int64_t largest_label_ = -1;  // of class indices
 };
 
 absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>& files) {
@@ -240,19 +319,14 @@ absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>&
 }  // namespace
 
 LoadedSplits LoadTfRecords(const DataOptions& options) {
-  std::vector<std::string> training_files, validation_files;
-  if (IsFileNamed(options.path, ".tfrecord")) training_files = {options.path};
-  for (const char* suffix : kSuffixes) {
-    if (training_files.empty()) training_files = FindFiles(options.path, "train", suffix);
-    if (validation_files.empty()) validation_files = FindValidationFiles(options.path, suffix);
-  }
-  if (training_files.empty()) return std::nullopt;
+  CAIRN_ASSIGN_OR_RETURN(const TfRecordFiles files, FindTfRecordFiles(options.path));
+  if (files.training.empty()) return std::nullopt;
   Splits splits;
   SetReader training(options, {});
-  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSet(training, training_files));
-  if (validation_files.empty()) return splits;
+  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSet(training, files.training));
+  if (files.validation.empty()) return splits;
   SetReader validation(options, training.schema());
-  CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadSet(validation, validation_files));
+  CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadSet(validation, files.validation));
   return splits;
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/data/examples.h"
+#include "tests/unit/data/image_files.h"
 #include "tests/unit/data/tf_record_files.h"
 #include "worker/data/crc32c.h"
 #include "worker/data/dataset.h"
@@ -10,6 +11,7 @@
 namespace cairn::data {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -123,8 +125,119 @@ TEST(LoadTrainingDataFromTfRecords, FeaturesAreChosenByNameInTheOrderGiven) {
   EXPECT_THAT(ReadExample(*by_input->train, 0).inputs, ElementsAre(40.0f, 0.5f));
   EXPECT_THAT(
       RefusalOf({.path = dir / "a.tfrecords"}),
-      HasSubstr("record 0: has no feature image or image_raw or x or features or inputs; it has: age, "
-                "income, kind, pixels"));
+      HasSubstr("record 0: has no feature image or image_raw or x or features or inputs or image/encoded; "
+                "it has: age, income, kind, pixels"));
+}
+
+std::string ZlibPacked(const std::string& bytes) {
+  std::string packed(compressBound(bytes.size()), '\0');
+  uLongf size = packed.size();
+  EXPECT_EQ(compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+                     reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()),
+            Z_OK);
+  packed.resize(size);
+  return packed;
+}
+
+TEST(LoadTrainingDataFromTfRecords, OnesPackedByZlibAreUnpacked) {
+  const TemporaryDirectory dir;
+  std::string file;
+  for (int i = 0; i < 3; ++i) {
+    file += TfRecord(TfExample({{"x", IntegersFeature({i})}, {"y", IntegersFeature({i})}}));
+  }
+  const std::string packed = ZlibPacked(file);
+  WriteText(dir / "train.tfrecord", packed);
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->train->size(), 3);
+  EXPECT_THAT(ReadExample(*data->train, 2).inputs, ElementsAre(2));
+  WriteText(dir / "train.tfrecord", packed.substr(0, packed.size() - 6));
+  EXPECT_THAT(RefusalOf({.path = dir.path()}), HasSubstr("train.tfrecord: the compressed data is cut short"));
+  WriteText(dir / "train.tfrecord", packed + "more");
+  EXPECT_THAT(RefusalOf({.path = dir.path()}),
+              HasSubstr("train.tfrecord: 4 bytes follow the compressed data"));
+}
+
+TEST(LoadTrainingDataFromTfRecords, PngAndJpegAreDecoded) {
+  const TemporaryDirectory dir;
+  const auto record = [](const std::string& image, int64_t label) {
+    return TfRecord(TfExample({{"image", BytesFeature(image)}, {"label", IntegersFeature({label})}}));
+  };
+  WriteText(dir / "train.tfrecord", record(Png({.width = 2, .height = 2, .rows = {0, 51, 102, 255}}), 1) +
+                                        record(Jpeg(2, 2, 1, {204, 204, 204, 204}), 0));
+  for (const Shape& input : {Shape({2, 2, 1}), Shape({4}), Shape({2, 2})}) {
+    const auto data = LoadTrainingData({.path = dir.path(), .example_shape = input});
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(0, 51 / 255.0f, 102 / 255.0f, 1));
+    EXPECT_THAT(ReadExample(*data->train, 1).inputs, Each(204 / 255.0f));
+    EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
+  }
+  EXPECT_THAT(RefusalOf({.path = dir.path(), .example_shape = {4, 4, 1}}),
+              HasSubstr("train.tfrecord: record 0: 'image': is an image of the shape [2,2,1], not [4,4,1]"));
+}
+
+TEST(LoadTrainingDataFromTfRecords, PixelsThatBeginAsAnImageDoesStayPixels) {
+  const TemporaryDirectory dir;
+  WriteText(
+      dir / "train.tfrecord",
+      TfRecord(TfExample({{"image", BytesFeature("\xFF\xD8\xFF\x33")}, {"label", IntegersFeature({0})}})));
+  const auto data = LoadTrainingData({.path = dir.path(), .example_shape = {2, 2, 1}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1, 216 / 255.0f, 1, 51 / 255.0f));
+}
+
+TEST(LoadTrainingDataFromTfRecords, AnImageThatCannotBeDecodedIsNamedByItsRecord) {
+  const TemporaryDirectory dir;
+  const auto record = [](const std::string& image) {
+    return TfRecord(TfExample({{"image", BytesFeature(image)}, {"label", IntegersFeature({0})}}));
+  };
+  WriteText(dir / "train.tfrecord", record(FlatPng(2, 2, 9)) + record(FlatPng(2, 2, 9).substr(0, 45)));
+  const auto data = LoadTrainingData({.path = dir.path(), .example_shape = {2, 2, 1}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  ReadExample(*data->train, 0);
+  EXPECT_EQ(data->train->status(), absl::OkStatus());
+  ReadExample(*data->train, 1);
+  EXPECT_THAT(std::string(data->train->status().message()),
+              HasSubstr("train.tfrecord: record 1: 'image': is a damaged PNG"));
+}
+
+TEST(LoadTrainingDataFromTfRecords, FilesAndFeaturesAreFoundAsTfSlimAndTfdsNameThem) {
+  const std::string slim = TfRecord(TfExample({{"image/class/label", IntegersFeature({3})},
+                                               {"image/encoded", BytesFeature(FlatPng(1, 1, 255))},
+                                               {"image/format", BytesFeature("png")}}));
+  const std::string tfds =
+      TfRecord(TfExample({{"image", BytesFeature(FlatPng(1, 1, 255))}, {"label", IntegersFeature({3})}}));
+  struct Names {
+    std::vector<const char*> train;
+    const char* validation;
+    std::string record;
+  };
+  const Names names[] = {
+      {{"train-00000-of-00002", "train-00001-of-00002"}, "validation-00000-of-00001", slim},
+      {{"flowers_train_00000-of-00001.tfrecord"}, "flowers_validation_00000-of-00001.tfrecord", slim},
+      {{"mnist_train.tfrecord"}, "mnist_test.tfrecord", slim},
+      {{"mnist-train.tfrecord-00000-of-00002", "mnist-train.tfrecord-00001-of-00002"},
+       "mnist-test.tfrecord-00000-of-00001",
+       tfds}};
+  for (const Names& set : names) {
+    const TemporaryDirectory dir;
+    for (const char* name : set.train) WriteText(dir / name, set.record);
+    WriteText(dir / set.validation, set.record + set.record);
+    const auto data = LoadTrainingData({.path = dir.path(), .example_shape = {1}});
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(data->train->size(), static_cast<int64_t>(set.train.size()));
+    EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1));
+    EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(3));
+    ASSERT_NE(data->validation, nullptr) << set.validation;
+    EXPECT_EQ(data->validation->size(), 2);
+  }
+}
+
+TEST(LoadTrainingDataFromTfRecords, FilesOfTwoDataSetsAreRefused) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a-train.tfrecord", "");
+  WriteText(dir / "b-train.tfrecord", "");
+  EXPECT_THAT(RefusalOf({.path = dir.path()}), HasSubstr("has the training files of 'a' and of 'b'"));
 }
 
 TEST(LoadTrainingDataFromTfRecords, BadRecordsAreLeftOutUpToTheLimit) {

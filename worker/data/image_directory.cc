@@ -1,0 +1,195 @@
+// Folders of PNG and JPEG images, one for each class, as Keras' image_dataset_from_directory() has them: the
+// classes are the folders' names in sorted order, their images lie in them and in folders below them. They
+// are the training set, or, where there is a folder train, those in it; then those in validation, val or test
+// are the validation set.
+//
+// Loading opens each image for its header; it is read and decoded whenever its example is asked for, so that
+// the set takes little memory.
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "worker/data/byte_reader.h"
+#include "worker/data/class_names.h"
+#include "worker/data/first_error.h"
+#include "worker/data/formats.h"
+#include "worker/data/image.h"
+
+namespace cairn::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kValidationSets[] = {"validation", "val", "test"};
+
+bool IsHidden(const fs::path& path) {
+  return absl::StartsWith(path.filename().string(), ".");
+}
+
+// By the ending: an image, also of a format that is not read, so that it is refused and not left out.
+bool IsImageName(const fs::path& path) {
+  const std::string ending = absl::AsciiStrToLower(path.extension().string());
+  for (const char* known : {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff"}) {
+    if (ending == known) return true;
+  }
+  return false;
+}
+
+// The folders in `directory`, hidden ones left out, sorted by name.
+std::vector<std::string> FoldersIn(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;  // a directory that cannot be read holds nothing
+  for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    if (entry->is_directory(error) && !IsHidden(entry->path()))
+      names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The images in `directory` and, with `below`, in the folders below it, sorted. As in Keras, links to folders
+// below it are not followed.
+absl::StatusOr<std::vector<std::string>> ImagesIn(const std::string& directory, bool below) {
+  std::vector<std::string> paths;
+  std::error_code error, of_entry;  // an entry that is not there behind a link is no directory
+  for (fs::recursive_directory_iterator entry(directory, error);
+       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry->is_directory(of_entry)) {
+      if (!below || IsHidden(entry->path())) entry.disable_recursion_pending();
+    } else if (!IsHidden(entry->path()) && IsImageName(entry->path())) {
+      paths.push_back(entry->path().string());
+    }
+  }
+  // What cannot be read may hold images that would be missing.
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat(directory, ": cannot be read: ", error.message()));
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+absl::Status DecodeFile(const std::string& path, const Shape& shape, absl::Span<uint8_t> pixels) {
+  CAIRN_ASSIGN_OR_RETURN(const SharedBytes bytes, ReadFileBytes(path));
+  return Annotate(DecodeImage(bytes.span(), shape, pixels), path);
+}
+
+// Decodes an image whenever its row is read.
+class ImageRows final : public RowSource {
+ public:
+  ImageRows(std::vector<std::string> paths, Shape shape, float input_scale)
+      : paths_(std::move(paths)), shape_(std::move(shape)), scale_(ScaleOf(input_scale, /*bytes=*/true)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(paths_.size()); }
+  const Shape& row_shape() const override { return shape_; }
+  void Prefetch(int64_t) const override {}
+  void Read(int64_t index, absl::Span<float> to) const override {
+    std::vector<uint8_t> pixels(to.size());
+    error_.Set(DecodeFile(paths_[static_cast<size_t>(index)], shape_, absl::MakeSpan(pixels)));
+    for (size_t i = 0; i < to.size(); ++i) to[i] = scale_(static_cast<float>(pixels[i]));
+  }
+  absl::Status status() const override { return error_.status(); }
+
+ private:
+  const std::vector<std::string> paths_;
+  const Shape shape_;
+  const Scale scale_;
+  mutable FirstError error_;
+};
+
+// Rows of the images at `paths`, which must be of one shape: what the model takes, or that of the first.
+absl::StatusOr<std::unique_ptr<RowSource>> MakeImageRows(std::vector<std::string> paths,
+                                                         const DataOptions& options) {
+  Shape shape;
+  for (const std::string& path : paths) {
+    CAIRN_ASSIGN_OR_RETURN(const SharedBytes bytes, ReadFileBytes(path));
+    const auto header = ReadImageHeader(bytes.span());
+    if (!header.ok()) return Annotate(header.status(), path);
+    if (shape.rank() == 0) shape = PixelShapeFor(*header, options.example_shape);
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckFits(*header, shape), path));
+  }
+  return std::make_unique<ImageRows>(std::move(paths), std::move(shape), options.input_scale);
+}
+
+// The images of one set and their classes.
+struct ClassFolders {
+  std::vector<std::string> paths;
+  std::vector<float> labels;  // [image]
+};
+
+// The images below `directory` whose folders are among `class_names`. INVALID_ARGUMENT for another folder of
+// images.
+absl::StatusOr<ClassFolders> FindImages(const std::string& directory,
+                                        const std::vector<std::string>& class_names) {
+  ClassFolders found;
+  for (const std::string& folder : FoldersIn(directory)) {
+    CAIRN_ASSIGN_OR_RETURN(std::vector<std::string> images,
+                           ImagesIn(absl::StrCat(directory, "/", folder), /*below=*/true));
+    const auto name = std::find(class_names.begin(), class_names.end(), folder);
+    if (name == class_names.end()) {
+      if (images.empty()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(directory, ": the folder '", folder, "' is none of the ",
+                                                     DescribeClasses(class_names)));
+    }
+    found.labels.resize(found.labels.size() + images.size(), static_cast<float>(name - class_names.begin()));
+    std::move(images.begin(), images.end(), std::back_inserter(found.paths));
+  }
+  return found;
+}
+
+absl::StatusOr<Split> LoadSplit(const std::string& directory, const std::vector<std::string>& class_names,
+                                const DataOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(ClassFolders found, FindImages(directory, class_names));
+  if (found.paths.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(directory, ": holds no images in folders of classes"));
+  }
+  Split split;
+  split.inputs_name = directory;
+  split.targets_name = directory;
+  split.notes.push_back(
+      absl::StrCat(directory, ": ", found.paths.size(), " images, ", DescribeClasses(class_names)));
+  CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeImageRows(std::move(found.paths), options));
+  split.targets = {.values = std::move(found.labels),
+                   .num_classes = static_cast<int64_t>(class_names.size())};
+  split.class_names = class_names;
+  return split;
+}
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+}  // namespace
+
+LoadedSplits LoadImageDirectory(const DataOptions& options) {
+  if (!IsFolder(options.path)) return std::nullopt;
+  const std::string train = absl::StrCat(options.path, "/train");
+  const std::string& training = IsFolder(train) ? train : options.path;
+  const std::vector<std::string> classes = FoldersIn(training);
+  // Not below them: this may be any folder, with all of a disk in it.
+  const bool any = std::any_of(classes.begin(), classes.end(), [&](const std::string& folder) {
+    const auto images = ImagesIn(absl::StrCat(training, "/", folder), /*below=*/false);
+    return images.ok() && !images->empty();
+  });
+  if (!any) return std::nullopt;
+  Splits splits;
+  CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(training, classes, options));
+  for (const char* set : kValidationSets) {
+    const std::string validation = absl::StrCat(options.path, "/", set);
+    if (!IsFolder(validation)) continue;
+    if (&training != &train) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(options.path, ": has the folder '", set, "' but no folder 'train'"));
+    }
+    CAIRN_ASSIGN_OR_RETURN(splits.validation, LoadSplit(validation, classes, options));
+    break;
+  }
+  return splits;
+}
+
+}  // namespace cairn::data

@@ -1,0 +1,143 @@
+#include "worker/data/tf_record_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/core/status.h"
+#include "worker/data/byte_reader.h"
+#include "worker/data/file_sets.h"
+#include "worker/data/tf_record.h"
+
+namespace cairn::data {
+namespace {
+
+constexpr const char* kSuffixes[] = {".tfrecord", ".tfrecords"};
+constexpr const char* kValidationSets[] = {"test", "validation", "valid", "val"};
+
+// Takes "-00000-of-00004", or "_00000-of-00004", off the end of `name`; false where there is none.
+bool TakePiece(absl::string_view& name) {
+  const auto digits_end = [&name](absl::string_view text) {
+    const size_t last = text.find_last_not_of("0123456789");
+    return last == absl::string_view::npos || last + 1 == text.size() ? absl::string_view::npos : last + 1;
+  };
+  const size_t total = digits_end(name);
+  if (total == absl::string_view::npos || !absl::EndsWith(name.substr(0, total), "-of-")) return false;
+  const absl::string_view before = name.substr(0, total - 4);
+  const size_t number = digits_end(before);
+  if (number == absl::string_view::npos || number == 0 ||
+      (before[number - 1] != '-' && before[number - 1] != '_')) {
+    return false;
+  }
+  name = before.substr(0, number - 1);
+  return true;
+}
+
+// The name without suffixes and piece: "mnist-train" of "mnist-train.tfrecord-00000-of-00001.gz". Empty for
+// what is named like no TFRecord file.
+absl::string_view StemOf(absl::string_view name) {
+  absl::ConsumeSuffix(&name, ".gz");
+  bool named = TakePiece(name);
+  for (const char* suffix : {".tfrecords", ".tfrecord"}) {
+    if (absl::ConsumeSuffix(&name, suffix)) {
+      named = true;
+      break;
+    }
+  }
+  TakePiece(name);
+  return named ? name : absl::string_view();
+}
+
+// The data set's name before "-train": "mnist"; false where `stem` does not end so.
+bool TakeSet(absl::string_view& stem, absl::string_view set) {
+  if (!absl::ConsumeSuffix(&stem, set) || stem.size() < 2) return false;
+  return absl::ConsumeSuffix(&stem, "-") || absl::ConsumeSuffix(&stem, "_") ||
+         absl::ConsumeSuffix(&stem, ".");
+}
+
+// The files of `set` with a data set's name before it, by that name.
+std::map<std::string, std::vector<std::string>> FindNamedFiles(const std::string& directory,
+                                                               absl::string_view set) {
+  std::map<std::string, std::vector<std::string>> found;
+  std::error_code error;  // a directory that cannot be read holds nothing
+  std::filesystem::directory_iterator entry(directory, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    absl::string_view stem = StemOf(name);
+    if (TakeSet(stem, set)) found[std::string(stem)].push_back(absl::StrCat(directory, "/", name));
+  }
+  for (auto& [name, files] : found) std::sort(files.begin(), files.end());
+  return found;
+}
+
+// Pieces without a suffix: "train-00000-of-00004".
+std::vector<std::string> FindBarePieces(const std::string& directory, absl::string_view set) {
+  std::vector<std::string> files = FindFiles(directory, set, "");
+  std::erase_if(files, [](const std::string& file) { return !absl::StrContains(file, "-of-"); });
+  return files;
+}
+
+absl::StatusOr<TfRecordFiles> FindOfNamedSet(const std::string& directory) {
+  const auto training = FindNamedFiles(directory, "train");
+  if (training.empty()) return TfRecordFiles();
+  if (training.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, ": has the training files of '", training.begin()->first, "' and of '",
+                     training.rbegin()->first, "'; give one data set a directory"));
+  }
+  TfRecordFiles files = {.training = training.begin()->second};
+  for (const char* set : kValidationSets) {
+    const auto validation = FindNamedFiles(directory, set);
+    const auto found = validation.find(training.begin()->first);
+    if (found == validation.end()) continue;
+    files.validation = found->second;
+    break;
+  }
+  return files;
+}
+
+// zlib's header (RFC 1950): deflate, a window of at most 32 KiB, and a check sum of both bytes.
+bool IsZlib(absl::Span<const uint8_t> bytes) {
+  return bytes.size() > 2 && (bytes[0] & 0x0F) == 8 && (bytes[0] >> 4) <= 7 &&
+         (bytes[0] * 256 + bytes[1]) % 31 == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<TfRecordFiles> FindTfRecordFiles(const std::string& path) {
+  if (IsTfRecordFile(path)) return TfRecordFiles{.training = {path}};
+  TfRecordFiles files;
+  for (const char* suffix : kSuffixes) {
+    if (files.training.empty()) files.training = FindFiles(path, "train", suffix);
+    if (files.validation.empty()) files.validation = FindValidationFiles(path, suffix);
+  }
+  if (!files.training.empty()) return files;
+  files.training = FindBarePieces(path, "train");
+  if (files.training.empty()) return FindOfNamedSet(path);
+  for (const char* set : kValidationSets) {
+    if (files.validation.empty()) files.validation = FindBarePieces(path, set);
+  }
+  return files;
+}
+
+bool IsTfRecordFile(const std::string& path) {
+  if (IsFileNamed(path, ".tfrecord")) return true;
+  const std::string name = std::filesystem::path(path).filename().string();
+  return !StemOf(name).empty() && !absl::StrContains(name, ".") && IsFileNamed(path, "-of-");
+}
+
+absl::StatusOr<SharedBytes> ReadTfRecordFile(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(SharedBytes bytes, ReadFileBytes(path));
+  // The same bytes could begin a plain file: its first length has a checksum.
+  if (!IsZlib(bytes.span()) || !absl::IsDataLoss(TfRecordReader(bytes.span()).Next().status())) return bytes;
+  auto unpacked = InflateZlib(bytes.span());
+  if (!unpacked.ok()) return Annotate(unpacked.status(), path);
+  return unpacked;
+}
+
+}  // namespace cairn::data

@@ -1,0 +1,30 @@
+// Which files of a directory are TFRecord files of a training or a validation set, and their bytes.
+//
+// Names: train and test, validation, valid or val, with ".tfrecord" or ".tfrecords" behind them, perhaps
+// ".gz", and pieces (train-00000-of-00004.tfrecord, train.tfrecord-00000-of-00004); as TF-slim writes them,
+// pieces without any suffix (train-00000-of-00004); and the name of a data set before them, as TensorFlow
+// Datasets and TF-slim write it (mnist-train.tfrecord-00000-of-00001, flowers_train_00000-of-00005.tfrecord).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/array.h"
+
+namespace cairn::data {
+
+struct TfRecordFiles {
+  std::vector<std::string> training{}, validation{};  // sorted; either may be empty
+};
+
+// Of `path`, a file or a directory. INVALID_ARGUMENT where the training files are of several data sets.
+absl::StatusOr<TfRecordFiles> FindTfRecordFiles(const std::string& path);
+
+// Whether `path` is a file with such a name.
+bool IsTfRecordFile(const std::string& path);
+
+// The records of a file: mapped, or unpacked where gzip or zlib has packed it. Errors name the file.
+absl::StatusOr<SharedBytes> ReadTfRecordFile(const std::string& path);
+
+}  // namespace cairn::data
