@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,6 +19,9 @@
 #include "common/core/status.h"
 #include "worker/data/array_file.h"
 #include "worker/data/array_rows.h"
+#include "worker/data/class_names.h"
+#include "worker/data/csv_schema.h"
+#include "worker/data/dataset.h"
 #include "worker/data/npy.h"
 #include "worker/data/targets.h"
 #include "worker/export/weights.h"
@@ -30,19 +34,39 @@ namespace {
 
 constexpr char kProgram[] = "cairn predict";
 
+void AddCsvSeparatorFlag(CLI::App& app, char& separator) {
+  app.add_option_function<std::string>(
+         FlagNames("csv_separator"),
+         [&separator](const std::string& text) { separator = *data::ParseCsvSeparator(text); },
+         "CSV: comma, semicolon, tab, space or a character [as the first lines show]")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return std::string(data::ParseCsvSeparator(text).status().message());
+          },
+          ""))
+      ->type_name("NAME|C");
+}
+
 // "0.998" for people; -o has every digit.
 std::string Number(float value) {
   return absl::StrFormat("%.6g", value);
 }
 
+// A class by its name, or where `names` has none, its index.
+std::string ClassOf(int64_t index, absl::Span<const std::string> names) {
+  if (index >= static_cast<int64_t>(names.size())) return absl::StrCat(index);
+  return absl::Utf8SafeCHexEscape(names[static_cast<size_t>(index)]);
+}
+
 // One line of what the model makes of an example. `outputs` [width]: probabilities where they can be.
-std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs) {
+std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
+                   absl::Span<const std::string> class_names) {
   if (nn::IsClassification(loss.kind) && loss.kind != kernels::LossKind::kBinaryCrossentropy) {
     const auto largest = std::max_element(outputs.begin(), outputs.end());
-    return absl::StrCat(largest - outputs.begin(), "\t", Number(*largest));
+    return absl::StrCat(ClassOf(largest - outputs.begin(), class_names), "\t", Number(*largest));
   }
   if (nn::IsClassification(loss.kind) && outputs.size() == 1) {
-    return absl::StrCat(outputs[0] > 0.5f ? 1 : 0, "\t", Number(outputs[0]));
+    return absl::StrCat(ClassOf(outputs[0] > 0.5f ? 1 : 0, class_names), "\t", Number(outputs[0]));
   }
   return absl::StrJoin(outputs, "\t",
                        [](std::string* out, float value) { absl::StrAppend(out, Number(value)); });
@@ -56,10 +80,12 @@ class PredictCommand final : public Command {
                    "A --train_dir, the directory of one checkpoint, .keras, .h5, .safetensors or .npz")
         ->required()
         ->type_name("DIR|FILE");
-    app.add_option("INPUTS", inputs_,
-                   "The examples: .npy or IDX, plain or .gz; one file for each input of the model")
+    app.add_option(
+           "INPUTS", inputs_,
+           "The examples: .npy or IDX, plain or .gz, one file for each input of the model; or a .csv, a "
+           ".tfrecord or a folder of images, with labels or without")
         ->required()
-        ->type_name("FILE");
+        ->type_name("FILE|DIR");
     app.add_option("--labels", labels_, "What is true, .npy or IDX: loss and metrics are told")
         ->type_name("FILE");
     app.add_option("-o,--output", output_,
@@ -74,6 +100,10 @@ class PredictCommand final : public Command {
     app.add_option(FlagNames("input_scale"), options_.input_scale,
                    "Factor of the inputs [1/255 for bytes, 1 for other numbers]")
         ->type_name("X");
+    app.add_option(FlagNames("label_column"), options_.label_column,
+                   "CSV, TFRecord: the label's name [label, ...; CSV: the last, where it is one too many]")
+        ->type_name("NAME");
+    AddCsvSeparatorFlag(app, options_.csv_separator);
     app.add_option("--limit", limit_, "Only the first so many examples; 0: all")
         ->check(WholeNumberFrom(0))
         ->type_name("N");
@@ -101,6 +131,36 @@ class PredictCommand final : public Command {
  private:
   static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
 
+  // The examples and, where they have them or --labels does, their targets.
+  absl::StatusOr<data::Examples> ReadExamples(const worker::TrainedModel& trained) const {
+    std::optional<data::Examples> examples;
+    if (inputs_.size() == 1) {
+      CAIRN_ASSIGN_OR_RETURN(examples, data::LoadExamples(OptionsFor(trained)));
+    }
+    if (!examples) {
+      CAIRN_ASSIGN_OR_RETURN(auto inputs, ReadInputs(trained.model));
+      examples = data::Examples{.inputs = std::move(inputs)};
+    }
+    for (const std::string& note : examples->notes) std::fprintf(stderr, "%s: %s\n", kProgram, note.c_str());
+    if (!labels_.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(labels_));
+      CAIRN_ASSIGN_OR_RETURN(examples->targets, data::ReadTargets(array, labels_));
+    }
+    return *std::move(examples);
+  }
+
+  data::DataOptions OptionsFor(const worker::TrainedModel& trained) const {
+    data::DataOptions options = {.path = inputs_.front(),
+                                 .input_scale = options_.input_scale,
+                                 .example_shape = trained.model.input_shape(),
+                                 .label_column = options_.label_column,
+                                 .csv_separator = options_.csv_separator,
+                                 .labels_optional = true,
+                                 .class_names = trained.class_names};
+    for (const nn::ModelInput& input : trained.model.inputs()) options.input_names.push_back(input.name);
+    return options;
+  }
+
   absl::StatusOr<std::unique_ptr<data::RowSource>> ReadInputs(const nn::Model& model) const {
     if (inputs_.size() != model.inputs().size()) {
       return absl::InvalidArgumentError(
@@ -122,27 +182,31 @@ class PredictCommand final : public Command {
     CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained,
                            worker::LoadTrainedModel(weights_, options_.model));
     const nn::Model& model = trained.model;
-    CAIRN_ASSIGN_OR_RETURN(const auto inputs, ReadInputs(model));
+    CAIRN_ASSIGN_OR_RETURN(data::Examples examples, ReadExamples(trained));
+    if (static_cast<int64_t>(trained.class_names.size()) > model.output_shape().num_elements() + 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(weights_, ": ", data::kClassNamesFile, " names ", trained.class_names.size(),
+                       " classes, the model's output is ", model.output_shape().ToString()));
+    }
     // Without labels a model that was never compiled has outputs all the same.
     const auto loss = worker::MakeLoss(options_, model);
-    std::optional<data::Targets> targets;
+    std::optional<data::Targets>& targets = examples.targets;
+    if (!loss.ok() && labels_.empty()) targets.reset();
     std::vector<nn::MetricSpec> metrics;
-    if (!labels_.empty()) {
+    if (targets.has_value()) {
       CAIRN_RETURN_IF_ERROR(loss);
       CAIRN_ASSIGN_OR_RETURN(metrics, worker::MakeMetrics(options_, model, *loss));
-      CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(labels_));
-      CAIRN_ASSIGN_OR_RETURN(targets, data::ReadTargets(array, labels_));
     }
     CAIRN_ASSIGN_OR_RETURN(worker::Prediction prediction,
                            worker::Predict({.model = model,
                                             .parameters = trained.parameters,
-                                            .inputs = *inputs,
+                                            .inputs = *examples.inputs,
                                             .limit = limit_,
                                             .targets = targets.has_value() ? &*targets : nullptr,
                                             .loss = loss.ok() ? *loss : nn::LossSpec(),
                                             .metrics = metrics,
                                             .threads = threads_ > 0 ? threads_ : UsableCores()}));
-    CAIRN_RETURN_IF_ERROR(TellOutputs(model, loss.ok() ? *loss : kNumbers, prediction));
+    CAIRN_RETURN_IF_ERROR(TellOutputs(trained, loss.ok() ? *loss : kNumbers, prediction));
     if (targets.has_value()) {
       std::printf("%s\n", absl::StrJoin(prediction.metrics, " - ", [](std::string* out, const auto& metric) {
                             absl::StrAppendFormat(out, "%s: %.6g", metric.first, metric.second);
@@ -151,8 +215,9 @@ class PredictCommand final : public Command {
     return absl::OkStatus();
   }
 
-  absl::Status TellOutputs(const nn::Model& model, const nn::LossSpec& loss,
+  absl::Status TellOutputs(const worker::TrainedModel& trained, const nn::LossSpec& loss,
                            worker::Prediction& prediction) const {
+    const nn::Model& model = trained.model;
     if (!output_.empty()) {
       Shape shape = {prediction.examples};
       for (const int64_t extent : model.output_shape().dims()) shape.Append(extent);
@@ -168,7 +233,7 @@ class PredictCommand final : public Command {
     for (int64_t i = 0; i < prediction.examples; ++i) {
       const auto outputs = absl::MakeConstSpan(prediction.outputs)
                                .subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
-      std::printf("%s\t%s\n", absl::StrCat(i).c_str(), LineOf(loss, outputs).c_str());
+      std::printf("%s\t%s\n", absl::StrCat(i).c_str(), LineOf(loss, outputs, trained.class_names).c_str());
     }
     return absl::OkStatus();
   }

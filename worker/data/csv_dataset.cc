@@ -242,4 +242,11 @@ LoadedSplits LoadCsv(const DataOptions& options) {
   return splits;
 }
 
+LoadedExamples LoadCsvExamples(const DataOptions& options) {
+  if (!IsCsvFile(options.path)) return std::nullopt;
+  SetReader reader(options, {}, options.class_names.empty() ? CsvLabels() : CsvLabels(options.class_names));
+  CAIRN_ASSIGN_OR_RETURN(Split split, ReadSet(reader, {options.path}));
+  return split;
+}
+
 }  // namespace cairn::data

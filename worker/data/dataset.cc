@@ -87,6 +87,26 @@ absl::Status CheckAlike(const Dataset& train, const Dataset& validation, const s
 
 }  // namespace
 
+absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& options) {
+  for (const auto load : {&LoadCsvExamples, &LoadTfRecordExamples, &LoadImageExamples}) {
+    CAIRN_ASSIGN_OR_RETURN(auto split, load(options));
+    if (!split) continue;
+    Examples examples = {.inputs = std::move(split->inputs), .notes = std::move(split->notes)};
+    if (!split->remark.empty()) examples.notes.push_back(split->remark);
+    if (split->targets.values.empty()) return examples;
+    if (!split->class_names.empty() && options.class_names.empty()) {
+      examples.notes.push_back(
+          absl::StrCat(split->targets_name,
+                       ": its labels are words, whose order the model's files do not hold: "
+                       "they are ignored"));
+      return examples;
+    }
+    examples.targets = std::move(split->targets);
+    return examples;
+  }
+  return std::nullopt;
+}
+
 absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(Splits splits, LoadSplits(options));
   TrainingData data;

@@ -13,6 +13,8 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "worker/data/augment.h"
+#include "worker/data/row_source.h"
+#include "worker/data/targets.h"
 
 namespace cairn::data {
 
@@ -84,6 +86,19 @@ struct TrainingData {
   std::vector<std::string> remarks;      // warnings for the log: rows that were left out
   std::vector<std::string> notes;        // for the log: how the files were read
 };
+
+// Examples that need not have labels, for prediction.
+struct Examples {
+  std::unique_ptr<RowSource> inputs{};
+  std::optional<Targets> targets{};
+  std::vector<std::string>
+      notes{};  // for the log: how the files were read, and what they have that is not used
+};
+
+// The examples of `options.path`: a CSV or TFRecord file, or a directory of images, in the order of their
+// names, with or without a folder for each class. nullopt for any other path; an error names the file and its
+// fault.
+absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& options);
 
 // NOT_FOUND listing the names that were looked for, or INVALID_ARGUMENT naming the file and its fault.
 absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& options);

@@ -44,4 +44,11 @@ LoadedSplits LoadCsv(const DataOptions& options);
 LoadedSplits LoadTfRecords(const DataOptions& options);
 LoadedSplits LoadImageDirectory(const DataOptions& options);
 
+// The same for prediction: the examples of one file or directory, whose `targets` are empty where it has no
+// labels.
+using LoadedExamples = absl::StatusOr<std::optional<Split>>;
+LoadedExamples LoadCsvExamples(const DataOptions& options);
+LoadedExamples LoadTfRecordExamples(const DataOptions& options);
+LoadedExamples LoadImageExamples(const DataOptions& options);
+
 }  // namespace cairn::data

@@ -192,4 +192,21 @@ LoadedSplits LoadImageDirectory(const DataOptions& options) {
   return splits;
 }
 
+LoadedExamples LoadImageExamples(const DataOptions& options) {
+  if (!IsFolder(options.path)) return std::nullopt;
+  CAIRN_ASSIGN_OR_RETURN(std::vector<std::string> images, ImagesIn(options.path, /*below=*/false));
+  if (images.empty()) {
+    std::vector<std::string> classes =
+        options.class_names.empty() ? FoldersIn(options.path) : options.class_names;
+    CAIRN_ASSIGN_OR_RETURN(Split split, LoadSplit(options.path, classes, options));
+    return split;
+  }
+  Split split;
+  split.inputs_name = options.path;
+  split.notes.push_back(
+      absl::StrCat(options.path, ": ", images.size(), " images in the order of their names"));
+  CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeImageRows(std::move(images), options));
+  return split;
+}
+
 }  // namespace cairn::data

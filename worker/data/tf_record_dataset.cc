@@ -330,4 +330,11 @@ LoadedSplits LoadTfRecords(const DataOptions& options) {
   return splits;
 }
 
+LoadedExamples LoadTfRecordExamples(const DataOptions& options) {
+  if (!IsTfRecordFile(options.path)) return std::nullopt;
+  SetReader reader(options, {});
+  CAIRN_ASSIGN_OR_RETURN(Split split, ReadSet(reader, {options.path}));
+  return split;
+}
+
 }  // namespace cairn::data

@@ -367,6 +367,32 @@ TEST(LoadTrainingDataFromCsv, ColumnsOfOneNameAreRefusedWhereThatMatters) {
   EXPECT_THAT(RefusalOf("a,a,y\n1,2,0\n", {.feature_columns = {"a"}}), HasSubstr("more than one column 'a'"));
 }
 
+TEST(LoadExamples, ReadsCsvWithAndWithoutLabels) {
+  const TemporaryDirectory dir;
+  const auto load = [&](const std::string& text, std::vector<std::string> class_names = {}) {
+    WriteText(dir / "a.csv", text);
+    auto examples = LoadExamples({.path = dir / "a.csv",
+                                  .example_shape = {2},
+                                  .labels_optional = true,
+                                  .class_names = std::move(class_names)});
+    EXPECT_TRUE(examples.ok()) << examples.status();
+    return **std::move(examples);
+  };
+  for (const char* text : {"1;2\n3;4\n", "a,b\n1,2\n3,4\n"}) {
+    const auto bare = load(text);
+    EXPECT_EQ(bare.inputs->size(), 2);
+    EXPECT_EQ(bare.inputs->row_shape(), Shape({2}));
+    EXPECT_FALSE(bare.targets.has_value());
+  }
+  EXPECT_THAT(load("1,2,0\n3,4,1\n").targets->values, ElementsAre(0, 1));
+  EXPECT_THAT(load("label,a,b\n7,1,2\n").targets->values, ElementsAre(7));
+  EXPECT_THAT(load("1,2,dog\n", {"cat", "dog"}).targets->values, ElementsAre(1));
+  const auto unknown = load("1,2,dog\n");
+  EXPECT_FALSE(unknown.targets.has_value());
+  EXPECT_THAT(unknown.notes,
+              Contains(HasSubstr("labels are words, whose order the model's files do not hold")));
+}
+
 TEST(ClassNames, TheyAreKeptAndMayNotChange) {
   const TemporaryDirectory dir;
   const std::vector<std::string> names = {"cat", "dog"}, others = {"ant", "cat"};

@@ -100,5 +100,17 @@ TEST_F(ImageDirectory, DamagedPixelsAreAnErrorThatNamesTheFileWhenTheyAreRead) {
               AllOf(HasSubstr("a/1.png: "), HasSubstr("damaged PNG")));
 }
 
+TEST_F(ImageDirectory, ForPredictionImagesNeedNoClasses) {
+  Write("b.png", FlatPng(2, 2, 255));
+  Write("a.png", FlatPng(2, 2, 0));
+  const auto flat = LoadExamples({.path = dir_.path(), .example_shape = {2, 2, 1}, .labels_optional = true});
+  ASSERT_TRUE(flat.ok()) << flat.status();
+  ASSERT_TRUE(flat->has_value());
+  EXPECT_FALSE((*flat)->targets.has_value());
+  std::vector<float> row(4);
+  (*flat)->inputs->Read(1, absl::MakeSpan(row));
+  EXPECT_THAT(row, Each(1.0f));
+}
+
 }  // namespace
 }  // namespace cairn::data

@@ -240,6 +240,19 @@ TEST(LoadTrainingDataFromTfRecords, FilesOfTwoDataSetsAreRefused) {
   EXPECT_THAT(RefusalOf({.path = dir.path()}), HasSubstr("has the training files of 'a' and of 'b'"));
 }
 
+TEST(LoadExamples, ReadsTfRecordsWithAndWithoutLabels) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.tfrecord", TfRecord(TfExample({{"x", IntegersFeature({4, 5})}})));
+  const auto bare = LoadExamples({.path = dir / "a.tfrecord", .labels_optional = true});
+  ASSERT_TRUE(bare.ok()) << bare.status();
+  EXPECT_FALSE((*bare)->targets.has_value());
+  WriteText(dir / "b.tfrecord",
+            TfRecord(TfExample({{"x", IntegersFeature({4, 5})}, {"y", IntegersFeature({1})}})));
+  const auto labelled = LoadExamples({.path = dir / "b.tfrecord", .labels_optional = true});
+  ASSERT_TRUE(labelled.ok()) << labelled.status();
+  EXPECT_THAT((*labelled)->targets->values, ElementsAre(1));
+}
+
 TEST(LoadTrainingDataFromTfRecords, BadRecordsAreLeftOutUpToTheLimit) {
   const TemporaryDirectory dir;
   const auto record = [](const std::string& x) {
