@@ -1,0 +1,151 @@
+"""Data as other programs write it, through the real programs: what is read has the right values, the rest is named."""
+
+import json
+import math
+import os
+import struct
+import zlib
+
+from harness import DONE, FAILURE, USAGE, IntegrationTest, main
+
+
+def npy(shape, dtype, data):
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (63 - (10 + len(header)) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
+
+
+def png(width, height, value):
+    """A gray image of one value, by the specification."""
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    rows = (b"\x00" + bytes([value]) * width) * height
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def layer(class_name, **config):
+    return {"class_name": class_name, "config": config}
+
+
+FROM_LOGITS = {"class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": True}}
+
+
+class FormatsTest(IntegrationTest):
+
+    def write(self, name, contents):
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+        return path
+
+    def model(self, shape, loss, *layers, metrics=()):
+        first = layer("InputLayer", batch_shape=[None, *shape])
+        return self.write("model.json", json.dumps({
+            "class_name": "Sequential", "config": {"name": "m", "layers": [first, *layers]},
+            "compile_config": {"optimizer": "sgd", "loss": loss, "metrics": list(metrics)}}))
+
+    def cairn(self, *arguments):
+        return self.run_to_end("cairn", *arguments)
+
+    def begin(self, model, data, *flags):
+        return self.cairn("train", model, "--data_dir", data, "--ps=1", "--workers=1", "--threads=1", *flags)
+
+    def first_epoch(self, model, data, train_dir):
+        """The values of an epoch in which nothing is learned, by their names in log.csv."""
+        run = self.begin(model, data, "--epochs=1", "--learning_rate=0", "--train_dir", train_dir)
+        self.assert_exit(DONE, run)
+        names, row = (line.split(",") for line in (self.directory / train_dir / "log.csv").read_text().split()[:2])
+        return dict(zip(names, row))
+
+    def test_words_are_classes_in_training_and_in_prediction(self):
+        model = self.model([2], FROM_LOGITS, layer("Dense", units=2))
+        data = self.write("animals.csv", "# by hand\na;b;label\n1,5;2;dog\n-1;0,25;cat\n")
+        run = self.begin(model, data, "--epochs=1", "--train_dir=run", "--export_dir=out")
+        self.assert_exit(DONE, run)
+        self.assertIn("separator ';', decimal comma, label column 'label' (2 classes: 0 'cat', 1 'dog'), 1 comment",
+                      run.stderr)
+        for folder in ("run", "out"):
+            self.assertEqual((self.directory / folder / "class_names.txt").read_text(), "cat\ndog\n")
+
+        labelled = self.cairn("predict", "run", data)
+        self.assert_exit(DONE, labelled)
+        *lines, metrics = labelled.stdout.splitlines()
+        self.assertRegex(lines[0], r"^0\t(cat|dog)\t0\.\d+$")
+        self.assertRegex(metrics, r"accuracy: \d.* - loss: \d")
+        bare = self.cairn("predict", "run", self.write("bare.csv", "1,5;2\n-1;0,25\n"))
+        self.assertEqual(bare.stdout.splitlines(), lines, bare.stderr)
+
+        other = self.begin(model, self.write("other.csv", "1,2,ant\n3,4,cat\n"), "--epochs=2", "--train_dir=run")
+        self.assert_exit(USAGE, other)
+        self.assertIn("class_names.txt: has 2 classes: 0 'cat', 1 'dog'; the training set has 2 classes: 0 'ant'",
+                      other.stderr)
+
+    def test_numbers_that_are_not_decimal_are_refused_by_line_and_column(self):
+        model = self.model([2], "mse", layer("Dense", units=1))
+        run = self.begin(model, self.write("hex.csv", "a,b,label\n0x10,1,0\n1,1,1\n"))
+        self.assert_refused(run, r"hex.csv: line 2: column 'a' holds '0x10', no number")
+
+    def test_folders_of_images_are_classes(self):
+        model = self.model([4, 4, 1], FROM_LOGITS, layer("Flatten"), layer("Dense", units=2))
+        for value, name in enumerate(["train/a/0.png", "train/b/0.png", "val/b/0.png"]):
+            self.write(f"images/{name}", png(4, 4, 50 * value))
+        run = self.begin(model, "images", "--epochs=1", "--train_dir=run")
+        self.assert_exit(DONE, run)
+        self.assertIn("train: 2 images, 2 classes: 0 'a', 1 'b'", run.stderr)
+        self.assertRegex(run.stdout, "val_loss")
+        predicted = self.cairn("predict", "run", "images/train")
+        self.assert_exit(DONE, predicted)
+        self.assertIn("accuracy: ", predicted.stdout)
+
+        self.write("images/train/b/1.png", png(4, 4, 7)[:50])
+        damaged = self.begin(model, "images", "--epochs=1")
+        self.assert_exit(FAILURE, damaged)
+        self.assertIn("train/b/1.png: is a damaged PNG", damaged.stderr)
+
+    def test_masks_have_a_class_for_each_position(self):
+        # Scores of 0 for 3 classes: the loss is ln 3 whatever the mask, and the first class is the prediction.
+        model = self.model([2, 3, 1], FROM_LOGITS, layer("Conv2D", filters=3, kernel_size=[1, 1],
+                                                         kernel_initializer="zeros"), metrics=["accuracy"])
+        self.write("masks/x_train.npy", npy("(2, 2, 3, 1)", "<f4", struct.pack("<12f", *range(12))))
+        mask = bytes([0, 1, 2, 0, 0, 0, 2, 2, 2, 1, 1, 0])
+        for run, shape in (("two", "(2, 2, 3)"), ("three", "(2, 2, 3, 1)")):
+            self.write("masks/y_train.npy", npy(shape, "|u1", mask))
+            values = self.first_epoch(model, "masks", run)
+            self.assertAlmostEqual(float(values["loss"]), math.log(3), places=5)
+            accuracy = next(float(value) for name, value in values.items() if name.endswith("accuracy"))
+            self.assertAlmostEqual(accuracy, 5 / 12, places=5)
+        self.write("masks/y_train.npy", npy("(2, 3, 2)", "|u1", mask))
+        self.assert_refused(self.begin(model, "masks"), r"needs targets of the shape \[2,3\], the data has \[3,2\]")
+
+    def test_an_autoencoder_has_images_as_targets(self):
+        # The output is 0: the loss is the mean square of the targets.
+        model = self.model([2, 2, 1], "mse", layer("Conv2D", filters=1, kernel_size=[1, 1],
+                                                   kernel_initializer="zeros"))
+        for name in ("x_train", "y_train"):
+            self.write(f"images/{name}.npy", npy("(1, 2, 2, 1)", "<f4", struct.pack("<4f", 1, 2, 3, 4)))
+        self.assertAlmostEqual(float(self.first_epoch(model, "images", "run")["loss"]), 7.5, places=4)
+
+    def test_a_fifo_among_the_files_is_refused_and_not_waited_for(self):
+        model = self.model([2], "mse", layer("Dense", units=1))
+        (self.directory / "data").mkdir()
+        for name in ("data/x_train.npy", "data/y_train.npy", "fifo.json", "fifo.npz"):
+            os.mkfifo(self.directory / name)
+        for arguments in ([model, "data"], ["fifo.json", "data"], [model, "fifo.npz"]):
+            self.assert_refused(self.begin(*arguments), "is not a regular file")
+
+    def test_a_file_that_is_cut_short_while_training_is_named(self):
+        model = self.model([1024], "mse", layer("Dense", units=1))
+        rows = 2048
+        self.write("data/y_train.npy", npy(f"({rows},)", "<f4", bytes(4 * rows)))
+        inputs = self.write("data/x_train.npy", npy(f"({rows}, 1024)", "<f4", bytes(4096 * rows)))
+        run = self.start("cairn", "train", model, "--data_dir=data", "--ps=1", "--workers=1", "--epochs=1000000",
+                         "--threads=1")
+        self.assert_says(run, "loss")
+        os.truncate(inputs, 4096)
+        self.assert_exit(FAILURE, run)
+        self.assertIn("x_train.npy: was cut short while it was in use", run.stderr)
+
+
+if __name__ == "__main__":
+    main()
