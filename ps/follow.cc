@@ -19,6 +19,10 @@
 namespace cairn::ps {
 namespace {
 
+constexpr auto kSayEvery = std::chrono::seconds(10);
+// A stream that lasted so long was a good one.
+constexpr auto kWorked = std::chrono::seconds(5);
+
 // ps/0's end of one stream, and where the sequencer puts the log for it.
 class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>,
                              public LogSink {
@@ -51,7 +55,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
     MutexLock lock(mutex_);
     WriteNext();
   }
-  void End() override { End(net::ToGrpc(absl::UnavailableError("the job is being created anew"))); }
+  void End(const absl::Status& reason) override { End(net::ToGrpc(reason)); }
   void OnWriteDone(bool ok) override {
     MutexLock lock(mutex_);
     writing_ = false;
@@ -223,7 +227,8 @@ class LeaderLink final : public SequencerPort {
       stubs.push_back(v1::ParameterServer::NewStub(net::MakeChannel(address, credentials_)));
     }
     net::Backoff backoff(static_cast<uint64_t>(index_));
-    TimePoint last_said = std::chrono::steady_clock::now();
+    TimePoint waiting_since = std::chrono::steady_clock::now();
+    TimePoint next_said = waiting_since + kSayEvery;
     for (size_t attempt = 0;; ++attempt) {
       const size_t here = attempt % stubs.size();
       const TimePoint opened = std::chrono::steady_clock::now();
@@ -258,11 +263,18 @@ class LeaderLink final : public SequencerPort {
       MutexLock lock(mutex_);
       stream_ = nullptr;
       const TimePoint now = std::chrono::steady_clock::now();
-      if (now - last_said > std::chrono::seconds(10) && !stopping_) {
-        last_said = now;
-        LogWarning("waiting for ps/0 at ", addresses_[here], ": ", net::WhyUnreachable(result));
+      if (now - opened > kWorked) {
+        backoff.Reset();
+        waiting_since = now;
+        next_said = now + kSayEvery;
       }
-      if (now - opened > std::chrono::seconds(5)) backoff.Reset();  // it worked for a while
+      // Not at once: at the job's end ps/0 is often the first to stop.
+      if (now >= next_said && !stopping_) {
+        next_said = now + kSayEvery;
+        LogWarning("waiting for ps/0 at ", addresses_[here], " for ",
+                   std::chrono::duration_cast<std::chrono::seconds>(now - waiting_since).count(),
+                   " s: ", net::WhyUnreachable(result));
+      }
       // The other place at once; then again the one, a little later.
       const bool other_next = here + 1 < stubs.size();
       const TimePoint next_try = now + (other_next ? std::chrono::milliseconds(0) : backoff.Next());

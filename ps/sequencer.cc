@@ -145,7 +145,7 @@ absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_pt
     MutexLock lock(mutex_);
     const int64_t first = log_.empty() ? next_index_ : log_.front().index;
     Server& subscriber = servers_[static_cast<size_t>(server)];
-    if (ended_) return absl::UnavailableError("the job is being created anew");
+    CAIRN_RETURN_IF_ERROR(ended_);
     if (epoch < subscriber.epoch) {
       return absl::UnavailableError(absl::StrCat("a copy has taken the place of ps/", server));
     }
@@ -213,15 +213,16 @@ void Sequencer::Unsubscribe(int server, const LogSink* sink) {
   if (subscribed.get() == sink) gone = std::move(subscribed);
 }
 
-void Sequencer::End() {
+void Sequencer::End(absl::string_view reason) {
+  const absl::Status ended = absl::UnavailableError(reason);
   std::vector<std::shared_ptr<LogSink>> sinks;
   {
     MutexLock lock(mutex_);
-    ended_ = true;
+    ended_ = ended;
     sinks = Sinks();
     for (Server& server : servers_) server.sink = nullptr;
   }
-  for (const auto& sink : sinks) sink->End();
+  for (const auto& sink : sinks) sink->End(ended);
 }
 
 void Sequencer::OnStaged(int server, const Gradient& gradient) {

@@ -33,6 +33,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
@@ -94,9 +95,8 @@ class LogSink {
   virtual void Append(const LogEntry& entry) = 0;
   // Called after Append, outside the lock, by any thread: may execute what is queued.
   virtual void Flush() = 0;
-  // The job has been replaced by another try of the same run: no entry will come, subscribe anew. Outside the
-  // lock.
-  virtual void End() = 0;
+  // The log ends here, and `reason` says why: no entry will come, subscribe again. Outside the lock.
+  virtual void End(const absl::Status& reason) = 0;
 };
 
 // How a shard talks to the sequencer of its job, wherever that is.
@@ -152,8 +152,9 @@ class Sequencer {
   // Only if `sink` is still the one subscribed.
   void Unsubscribe(int server, const LogSink* sink) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Its job has been replaced: ends all subscriptions, and lets no new one in.
-  void End() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Its job has been replaced, or the server stops: ends all subscriptions, and refuses new ones with
+  // UNAVAILABLE and `reason`.
+  void End(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A push of no member is refused by the log; while that is full it is not answered.
   void OnStaged(int server, const Gradient& gradient) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -256,7 +257,7 @@ class Sequencer {
   int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the last entry for the other servers
   std::optional<Measuring> measuring_ ABSL_GUARDED_BY(mutex_);
   std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);  // decided, and waiting for that update
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);                 // why; OK: it has not
 };
 
 }  // namespace cairn::ps

@@ -316,7 +316,7 @@ void Server::Fail(absl::Status failure, const ActiveJob* of) {
 
 void Server::Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) {
   job->QuitReplicating();
-  if (job->sequencer() != nullptr) job->sequencer()->End();
+  if (job->sequencer() != nullptr) job->sequencer()->End(why.message());
   job->shard().Fail(why);
   MutexLock lock(mutex_);
   retired_.push_back(std::move(job));
@@ -395,7 +395,8 @@ void Server::Shutdown() {
   if (copied != nullptr) copied->Close(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
   if (job != nullptr) job->StopReplicating();
   // A follower may be a part in this very process, which ends after us.
-  if (job != nullptr && job->sequencer() != nullptr) job->sequencer()->End();
+  if (job != nullptr && job->sequencer() != nullptr)
+    job->sequencer()->End(absl::StrCat(name(), " is stopping"));
   if (job != nullptr) job->shard().Fail(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
 }
 

@@ -163,7 +163,7 @@ class Shard final : public LogSink {
   // The job fails here at an entry that EntryCheck refuses.
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Flush() override ABSL_LOCKS_EXCLUDED(mutex_);
-  void End() override {}  // a shard and its own sequencer are replaced together
+  void End(const absl::Status&) override {}  // a shard and its own sequencer are replaced together
   // The first entry that has not been appended, and the pushes whose decision has not: what a follower tells
   // a leader that it has found again.
   int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);

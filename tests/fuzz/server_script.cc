@@ -86,7 +86,7 @@ class ServerPlayer::Log final : public ps::LogSink {
     FUZZ_CHECK(again.ok() && again->index == entry.index);
   }
   void Flush() override {}
-  void End() override {}
+  void End(const absl::Status&) override {}
 };
 
 ServerPlayer::ServerPlayer(int index, int place)

@@ -145,7 +145,7 @@ class FollowLink::Sink final : public ps::LogSink {
         [link = link.get()] { return link->fleet_.AwakeAt(link->follower_.process); });
   }
   void Flush() override {}
-  void End() override {
+  void End(const absl::Status&) override {
     const auto link = link_.lock();
     if (link != nullptr && *open_) link->Break();
   }

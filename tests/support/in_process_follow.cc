@@ -21,7 +21,7 @@ class FollowStream final : public ps::LogSink {
 
   void Append(const ps::LogEntry& entry) override { log.Push(ps::ToProto(entry)); }
   void Flush() override {}
-  void End() override { Close(); }
+  void End(const absl::Status&) override { Close(); }
   void Close() {
     log.Close();
     reports.Close();

@@ -48,7 +48,7 @@ class RecordingSink final : public LogSink {
  public:
   void Append(const LogEntry& entry) override { entries.push_back(ToText(entry)); }
   void Flush() override { flushed = entries.size(); }
-  void End() override { ended = true; }
+  void End(const absl::Status&) override { ended = true; }
   std::vector<std::string> entries;
   size_t flushed = 0;
   bool ended = false;
@@ -233,7 +233,7 @@ TEST_F(SequencerTest, PushesThatAStandingServerDoesNotHoldWriteNothing) {
 }
 
 TEST_F(SequencerTest, AnEndedLogSendsItsSubscribersAway) {
-  sequencer_.End();
+  sequencer_.End("the job is being created anew");
   EXPECT_TRUE(sink_->ended);
   EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
   EXPECT_THAT(log(), IsEmpty());
