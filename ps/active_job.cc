@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/memory_size.h"
 #include "common/core/status.h"
+#include "common/net/call_limit.h"
 #include "ps/optimizer_of.h"
 #include "ps/work_proto.h"
 
@@ -311,6 +312,7 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
                                 shard_->Capture();
                               },
                           .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes(),
+                          .allocating = net::TimeForBytes(shard_->store().pool().buffer_bytes()),
                           .clock = host_.copies_clock});
   shard_->ReplicateTo(replicator_.get());
   if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);

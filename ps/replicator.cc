@@ -197,7 +197,8 @@ void Replicator::OnClosed(const absl::Status& status) {
 
 bool Replicator::Ended() const {
   if (closed_.has_value() || Over()) return true;
-  return Now() - last_answer_ > kAnswerLimit || MayGoOnAlone();
+  const Duration limit = kAnswerLimit + (phase_ == Phase::kAgreeing ? options_.allocating : Duration::zero());
+  return Now() - last_answer_ > limit || MayGoOnAlone();
 }
 
 bool Replicator::MayGoOnAlone() const {

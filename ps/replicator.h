@@ -90,6 +90,7 @@ class Replicator final : private CopyStreamHandler {
     // Has each part SendState(), soon. Called from the replicator's thread, or Step(), until Stop().
     std::function<void()> capture;
     int64_t most_behind_bytes = 0;  // while a copy catches up, workers wait beyond it
+    Duration allocating{};          // what the copy may take for its memory, before it first answers
     // Null: the steady clock, and a thread. Otherwise the owner calls Step().
     const Clock* clock = nullptr;
   };

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "common/net/call_limit.h"
 #include "worker/client/direct_transport.h"
 #include "worker/client/grpc_transport.h"
 #include "worker/client/request.h"
@@ -18,6 +19,11 @@ namespace {
 constexpr Timeout kCallTimeout = std::chrono::seconds(30);
 // How often a call starts anew because somebody else changed the variables under it.
 constexpr int kTries = 5;
+
+// Of a read or write.
+Timeout LimitFor(const net::Extent& extent) {
+  return kCallTimeout + net::TimeForBytes(extent.count * static_cast<int64_t>(sizeof(float)));
+}
 
 template <typename Function>
 auto RetryWhileAborted(Function function) {
@@ -133,7 +139,7 @@ absl::StatusOr<std::vector<float>> Client::Read(const std::string& name) {
       CAIRN_RETURN_IF_ERROR(session.Begin(
           std::move(header), ReceiveInto({&extent, 1}, absl::MakeSpan(values)), done.Callback()));
       CAIRN_RETURN_IF_ERROR(
-          Annotate(done.Wait(session, kCallTimeout).status(), connection_->NameOf(extent.server)));
+          Annotate(done.Wait(session, LimitFor(extent)).status(), connection_->NameOf(extent.server)));
     }
     return absl::OkStatus();
   });
@@ -196,7 +202,7 @@ absl::Status VariableReader::RefreshOnce(bool* changed) {
     const net::Extent& extent = located_.extents[i];
     if (extent.count == 0) continue;
     const uint64_t known = std::exchange(editions_[i], 0);
-    const auto answer = done[i].Wait(*sessions_[static_cast<size_t>(extent.server)], kCallTimeout);
+    const auto answer = done[i].Wait(*sessions_[static_cast<size_t>(extent.server)], LimitFor(extent));
     if (!answer.ok()) return failed(extent, answer.status());
     editions_[i] = answer->edition();
     *changed |= answer->edition() != known;
@@ -221,7 +227,7 @@ absl::Status Client::Write(const std::string& name, absl::Span<const float> valu
       SendExtents(session, id, {&extent, 1}, values);
       session.SendEnd(id);
       CAIRN_RETURN_IF_ERROR(
-          Annotate(done.Wait(session, kCallTimeout).status(), connection_->NameOf(extent.server)));
+          Annotate(done.Wait(session, LimitFor(extent)).status(), connection_->NameOf(extent.server)));
     }
     return absl::OkStatus();
   });

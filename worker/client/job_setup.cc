@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
+#include "common/net/call_limit.h"
 #include "common/net/gradient/wire_choice.h"
 #include "worker/client/job_end.h"
 #include "worker/client/request.h"
@@ -22,6 +23,10 @@ namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+
+int64_t BytesOf(int64_t elements) {
+  return elements * static_cast<int64_t>(sizeof(float));
+}
 
 // "mode: async here, sync", and where the second is is said by others; nothing when they agree.
 void Compare(absl::string_view what, const std::string& here, const std::string& there,
@@ -146,8 +151,10 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
                         absl::Span<const absl::Span<const float>> parts, const WriteOptions& options) {
   std::vector<PendingDone> done(static_cast<size_t>(connection.num_servers()));
   std::vector<std::unique_ptr<ServerSession>> sessions;
+  int64_t bytes = 0;
   for (int server = 0; server < connection.num_servers(); ++server) {
     sessions.push_back(std::make_unique<ServerSession>(connection.stub(server)));
+    bytes += BytesOf(learnt.layout.arena_size(server)) * static_cast<int64_t>(parts.size());
     v1::ClientHeader header;
     header.mutable_write()->set_layout(learnt.layout_ids[static_cast<size_t>(server)]);
     header.mutable_write()->set_initialise(options.initialise);
@@ -164,7 +171,7 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
   }
   for (int server = 0; server < connection.num_servers(); ++server) {
     const auto at = static_cast<size_t>(server);
-    const auto timeout = std::chrono::duration_cast<Timeout>(options.timeout);
+    const auto timeout = std::chrono::duration_cast<Timeout>(options.timeout) + net::TimeForBytes(bytes);
     CAIRN_RETURN_IF_ERROR(Annotate(done[at].Wait(*sessions[at], timeout).status(),
                                    absl::StrCat("writing values to ", connection.NameOf(server))));
   }
@@ -178,7 +185,7 @@ struct Survey {
   int num_ready = 0;
   std::string run_id;      // of those that are; empty: none is
   int64_t generation = 0;  // the highest
-  int64_t begun = -1;      // the highest of those that have been created and have no values yet; none: -1
+  int64_t begun = -1;      // the highest that was created on a server that is not ready; none: -1
   int64_t version = 0;     // the highest
   bool set_back = false;   // some is ready after that
   bool complete = false;   // all ready in one generation
@@ -195,7 +202,8 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
       return absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
     }
     if (response.state() == v1::STATE_FINISHED) return absl::UnavailableError("training is over");
-    if (response.state() == v1::STATE_INITIALISING) {
+    // A backup that nobody promoted may be of a later generation than any server that is ready.
+    if (response.state() == v1::STATE_INITIALISING || response.state() == v1::STATE_COPY) {
       survey.begun = std::max(survey.begun, response.job().generation());
     }
     if (response.state() != v1::STATE_READY) continue;
@@ -209,6 +217,38 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
   }
   survey.complete = same_generation == connection.num_servers();
   return survey;
+}
+
+// The server allocates the values and the optimizer's slots before it answers.
+absl::Status CreateOn(Connection& connection, int server, const v1::Job& job,
+                      const std::vector<net::Slice>& slices) {
+  v1::CreateRequest request;
+  *request.mutable_job() = job;
+  int64_t bytes = 0;
+  for (const net::Slice& slice : slices) {
+    *request.add_slices() = slice.ToProto();
+    bytes += BytesOf(slice.elements());
+  }
+  const Timeout limit = kCallTimeout + net::TimeForBytes(bytes);
+  v1::CreateResponse response;
+  const absl::Status status = connection.stub(server).Create(request, &response, limit);
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(absl::StrCat("creating ", slices.size(), " variables of ", bytes >> 20,
+                                                  " MiB on ", connection.NameOf(server),
+                                                  ": no answer within ", limit.count() / 1000, " s"));
+}
+
+// ABORTED when a server has lost what was created on it, or another chief has created the job since.
+absl::Status CheckCreated(const Connection& connection, const std::vector<v1::ConnectResponse>& described,
+                          const v1::Job& job) {
+  for (int server = 0; server < connection.num_servers(); ++server) {
+    const v1::Job& there = described[static_cast<size_t>(server)].job();
+    if (there.run_id() == job.run_id() && there.generation() == job.generation()) continue;
+    return absl::AbortedError(absl::StrCat(connection.NameOf(server), " does not have generation ",
+                                           job.generation(),
+                                           " of the job any more, which was created there"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -240,14 +280,10 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
                                           {.servers = connection.num_servers(), .split_bytes = split_bytes});
   *begun = run.generation();
   for (int server = 0; server < connection.num_servers(); ++server) {
-    v1::CreateRequest request;
-    *request.mutable_job() = run;
-    for (const net::Slice& slice : slices[static_cast<size_t>(server)])
-      *request.add_slices() = slice.ToProto();
-    v1::CreateResponse response;
-    CAIRN_RETURN_IF_ERROR(connection.stub(server).Create(request, &response, kCallTimeout));
+    CAIRN_RETURN_IF_ERROR(CreateOn(connection, server, run, slices[static_cast<size_t>(server)]));
   }
   CAIRN_ASSIGN_OR_RETURN(const auto described, connection.DescribeAll());
+  CAIRN_RETURN_IF_ERROR(CheckCreated(connection, described, run));
   CAIRN_ASSIGN_OR_RETURN(const LearntJob learnt, LearnJob(connection, intended, described));
 
   const size_t num_parts = run.has_resumed() ? 1 + learnt.slots.size() : 1;

@@ -80,7 +80,7 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
 // repetition does no harm.
 struct WriteOptions {
   bool initialise = false;
-  Duration timeout;  // for each server's answer
+  Duration timeout;  // for each server's answer, beside the time that the bytes take (net::TimeForBytes)
 };
 absl::Status WriteState(Connection& connection, const LearntJob& learnt,
                         absl::Span<const absl::Span<const float>> parts, const WriteOptions& options);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "common/net/call_limit.h"
 #include "worker/client/data_position.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
@@ -53,11 +54,13 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const MarkedSnapsh
   std::vector<net::Extent> whole;  // [server]
   std::vector<PendingDone> done(snapshot.servers.size());
   std::vector<std::unique_ptr<ServerSession>> sessions;
+  auto limit = std::chrono::duration_cast<Timeout>(timeout);
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
     const int server = static_cast<int>(i);
     const int64_t elements = parts * marked.job.layout.arena_size(server);
     snapshot.servers[i] = {.slices = marked.job.slices[i], .state = AlignedBuffer(elements)};
     whole.push_back({.server = server, .count = elements});
+    limit += net::TimeForBytes(elements * static_cast<int64_t>(sizeof(float)));
   }
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
     sessions.push_back(std::make_unique<ServerSession>(connection.stub(static_cast<int>(i))));
@@ -73,7 +76,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const MarkedSnapsh
   }
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
     const std::string name = connection.NameOf(static_cast<int>(i));
-    const auto result = done[i].Wait(*sessions[i], std::chrono::duration_cast<Timeout>(timeout));
+    const auto result = done[i].Wait(*sessions[i], limit);
     if (!result.ok()) return Annotate(result.status(), absl::StrCat("snapshot from ", name));
     if (marked.job.one_log && result->version() != marked.progress.version()) {
       return absl::InternalError(absl::StrCat("snapshot: version ", result->version(), " on ", name,

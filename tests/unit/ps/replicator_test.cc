@@ -226,5 +226,25 @@ TEST_F(ReplicatorTest, WaitsAsLongAsTheCopyIsSilentAfterItHasWokenUp) {
   EXPECT_EQ(told_, absl::OkStatus());
 }
 
+TEST(ReplicatorOfLargeValues, ACopyThatAllocatesIsNotAskedAgain) {
+  test::FakeClock clock;
+  Copy copy;
+  Replicator replicator({.part = "ps/0",
+                         .copy = "ps/1 at host:2",
+                         .origin = {},
+                         .dial = [&](CopyStreamHandler& handler) { return copy.Dial(handler); },
+                         .capture = [] {},
+                         .allocating = seconds(60),
+                         .clock = &clock});
+  replicator.Start();
+  replicator.Step();
+  clock.Advance(seconds(60));
+  replicator.Step();
+  EXPECT_TRUE(copy.is_dialed());
+  clock.Advance(seconds(5));
+  replicator.Step();
+  EXPECT_FALSE(copy.is_dialed()) << "every wait has a limit";
+}
+
 }  // namespace
 }  // namespace cairn::ps
