@@ -59,10 +59,9 @@ class DirectSession final : public SessionSink, public net::DirectReceiver {
   absl::Status OnGreeting(int64_t part) override {
     Server* server = &parts_.own();
     if (part != net::DirectStream::kOwnPart) {
-      server = part == static_cast<int>(part) ? parts_.Find(static_cast<int>(part)) : nullptr;
+      const bool is_index = part == static_cast<int>(part);
+      CAIRN_ASSIGN_OR_RETURN(server, parts_.Serving(is_index ? static_cast<int>(part) : -1));
     }
-    if (server == nullptr)
-      return absl::UnavailableError(absl::StrCat("nothing of ps/", part, "'s part is here"));
     session_ = std::make_unique<Session>(*server, self_.lock());
     return absl::OkStatus();
   }

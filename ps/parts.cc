@@ -10,6 +10,12 @@ Server* Parts::Find(int part) const {
   return part == other_part_ ? other_.get() : nullptr;
 }
 
+absl::StatusOr<Server*> Parts::Serving(int part) const {
+  Server* const server = Find(part);
+  if (server != nullptr) return server;
+  return absl::UnavailableError(absl::StrCat("ps/", own_part_, " has nothing of ps/", part, "'s part now"));
+}
+
 absl::StatusOr<Server*> Parts::ForCopy(int part) {
   if (part == own_part_) return own_.get();
   MutexLock lock(mutex_);

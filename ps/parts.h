@@ -26,6 +26,8 @@ class Parts {
   Server& own() const { return *own_; }
   // Null where nothing of the part is here.
   Server* Find(int part) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Find(). UNAVAILABLE where nothing of the part is here: a client that knew it here looks for it again.
+  absl::StatusOr<Server*> Serving(int part) const ABSL_LOCKS_EXCLUDED(mutex_);
   // For its copy. FAILED_PRECONDITION for a second part that is not the process' own.
   absl::StatusOr<Server*> ForCopy(int part) ABSL_LOCKS_EXCLUDED(mutex_);
 

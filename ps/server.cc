@@ -118,8 +118,12 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
       status = AddVariables(request, *std::move(slices));
     } else if (status = CheckReplaceable(request.job()); status.ok()) {
       const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
+      // A backup has its server's incarnation: clients of that server would take the new job for a server
+      // that is behind.
+      const bool was_backup = state_ == v1::STATE_COPY;
+      const uint64_t incarnation = was_backup ? options_.incarnation + drops_ + 1 : incarnation_;
       auto job = ActiveJob::Create(request.job(), variables_only ? std::vector<net::Slice>() : *slices,
-                                   last_layout_ + 1, HostFor(incarnation_));
+                                   last_layout_ + 1, HostFor(incarnation));
       status = job.status();
       if (job.ok()) {
         ++last_layout_;
@@ -131,6 +135,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
                                 job_->job().elastic());
           state_ = variables_only ? v1::STATE_READY : v1::STATE_INITIALISING;
           initialised_ = false;
+          incarnation_ = incarnation;
+          if (was_backup) ++drops_;
           if (copying_.sink != nullptr) copied = copying_.sink;
           copying_ = {};
           CollectWaiters(clock_.Now(), calls);
@@ -186,7 +192,7 @@ absl::Status Server::CheckReady() const {
   if (state_ == v1::STATE_FAILED) return failure_;
   CAIRN_RETURN_IF_ERROR(CheckServes());
   if (job_ == nullptr || state_ == v1::STATE_INITIALISING) {
-    return absl::FailedPreconditionError(absl::StrCat(name(), " has no variables yet"));
+    return absl::AbortedError(absl::StrCat(name(), " has no variables yet"));
   }
   return absl::OkStatus();
 }

@@ -190,7 +190,7 @@ class Server {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose time is up at `now`, to `calls`.
   void CollectWaiters(TimePoint now, Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // FAILED_PRECONDITION, or the failure, unless the job is ready.
+  // Unless the job is ready: the failure, or ABORTED, since the client has to wait for CONDITION_READY first.
   absl::Status CheckReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job whose log is written here; FAILED_PRECONDITION where another server does that.
   absl::StatusOr<std::shared_ptr<ActiveJob>> SequencedJob() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -104,44 +104,44 @@ class Service final : public CallbackService {
 
   grpc::ServerUnaryReactor* Connect(grpc::CallbackServerContext* context, const v1::ConnectRequest* request,
                                     v1::ConnectResponse* response) override {
-    return Call(context, &Server::Connect, request, response);
+    return Call(Locate(*context), context, &Server::Connect, request, response);
   }
   grpc::ServerUnaryReactor* Create(grpc::CallbackServerContext* context, const v1::CreateRequest* request,
                                    v1::CreateResponse* response) override {
-    return Call(context, &Server::Create, request, response);
+    return Call(Find(*context), context, &Server::Create, request, response);
   }
   grpc::ServerUnaryReactor* Wait(grpc::CallbackServerContext* context, const v1::WaitRequest* request,
                                  v1::WaitResponse* response) override {
-    return Call(context, &Server::Wait, request, response);
+    return Call(Find(*context), context, &Server::Wait, request, response);
   }
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context, const v1::JoinRequest* request,
                                  v1::JoinResponse* response) override {
-    return Call(context, &Server::Join, request, response);
+    return Call(Find(*context), context, &Server::Join, request, response);
   }
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
                                       const v1::HeartbeatRequest* request,
                                       v1::HeartbeatResponse* response) override {
-    return Call(context, &Server::Heartbeat, request, response);
+    return Call(Find(*context), context, &Server::Heartbeat, request, response);
   }
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const v1::LeaveRequest* request,
                                   v1::LeaveResponse* response) override {
-    return Call(context, &Server::Leave, request, response);
+    return Call(Find(*context), context, &Server::Leave, request, response);
   }
   grpc::ServerUnaryReactor* Mark(grpc::CallbackServerContext* context, const v1::MarkRequest* request,
                                  v1::MarkResponse* response) override {
-    return Call(context, &Server::Mark, request, response);
+    return Call(Find(*context), context, &Server::Mark, request, response);
   }
   grpc::ServerUnaryReactor* Amend(grpc::CallbackServerContext* context, const v1::AmendRequest* request,
                                   v1::AmendResponse* response) override {
-    return Call(context, &Server::Amend, request, response);
+    return Call(Find(*context), context, &Server::Amend, request, response);
   }
   grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const v1::FinishRequest* request,
                                    v1::FinishResponse* response) override {
-    return Call(context, &Server::Finish, request, response);
+    return Call(Find(*context), context, &Server::Finish, request, response);
   }
   grpc::ServerUnaryReactor* Promote(grpc::CallbackServerContext* context, const v1::PromoteRequest* request,
                                     v1::PromoteResponse* response) override {
-    return Call(context, &Server::Promote, request, response);
+    return Call(Locate(*context), context, &Server::Promote, request, response);
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
       grpc::CallbackServerContext* context) override {
@@ -166,11 +166,10 @@ class Service final : public CallbackService {
 
  private:
   template <typename Request, typename Response>
-  grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* Call(const absl::StatusOr<Server*>& server, grpc::CallbackServerContext* context,
                                  void (Server::*method)(const Request&, Reply<Response>),
                                  const Request* request, Response* response) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    auto server = Find(*context);
     if (!server.ok()) {
       reactor->Finish(net::ToGrpc(server.status()));
       return reactor;
@@ -182,14 +181,19 @@ class Service final : public CallbackService {
     return reactor;
   }
 
-  // NOT_FOUND where nothing of the part is here.
-  absl::StatusOr<Server*> Find(const grpc::CallbackServerContext& context) const {
+  // For questions where a part is: NOT_FOUND where this process has nothing of it.
+  absl::StatusOr<Server*> Locate(const grpc::CallbackServerContext& context) const {
     const std::optional<int> part = PartOf(context);
     if (!part.has_value()) return &parts_.own();
     Server* const server = parts_.Find(*part);
     if (server == nullptr)
       return absl::NotFoundError(absl::StrCat("nothing of ps/", *part, "'s part is here"));
     return server;
+  }
+  // For all else: the client has to find the part's server again.
+  absl::StatusOr<Server*> Find(const grpc::CallbackServerContext& context) const {
+    const std::optional<int> part = PartOf(context);
+    return part.has_value() ? parts_.Serving(*part) : &parts_.own();
   }
 
   Parts& parts_;

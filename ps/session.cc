@@ -171,8 +171,12 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = job.status();
     return;
   }
-  if ((*job)->job().mode() == v1::MODE_VARIABLES || !server_.ready()) {
-    open.failure = absl::FailedPreconditionError("a push, but no training job is ready");
+  if ((*job)->job().mode() == v1::MODE_VARIABLES) {
+    open.failure = absl::FailedPreconditionError("a push, but nothing is trained here");
+    return;
+  }
+  if (!server_.ready()) {
+    open.failure = absl::AbortedError("a push, but no training job is ready");
     return;
   }
   PushRequest request = {.gradient = {.key = {.worker = begin.worker(),

@@ -25,15 +25,6 @@ TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-bool IsTransient(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-}
-
-// Perhaps it is at the other place: this one cannot be reached, or has been started again.
-bool IsElsewhere(const absl::Status& status) {
-  return IsTransient(status) || absl::IsNotFound(status);
-}
-
 }  // namespace
 
 bool IsWorthRepeating(const absl::Status& status) {
@@ -47,7 +38,7 @@ int Connection::moves() const {
 }
 
 Connection::Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options)
-    : options_(std::move(options)), known_(stubs.size()) {
+    : options_(std::move(options)), known_(stubs.size()), moved_at_(stubs.size()) {
   const int count = static_cast<int>(stubs.size());
   for (int server = 0; server < count; ++server) {
     Part& part = parts_.emplace_back();
@@ -96,19 +87,20 @@ absl::Status Connection::Reach() {
     }
     if (Now() >= next_said) {
       next_said += kSayEvery;
-      Say(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; ")));
+      Say(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; "), " (",
+                       HowLong(start, options_.connect_timeout), ")"));
     }
     std::this_thread::sleep_until(std::min<TimePoint>(deadline, Now() + backoff.Next()));
   }
 }
 
-Connection::Known Connection::KnownOf(int server) {
+PartSearch::Known Connection::KnownOf(int server) {
   MutexLock lock(mutex_);
   return known_[static_cast<size_t>(server)];
 }
 
-absl::Status Connection::Handshake(int server, bool away, Timeout timeout, v1::ConnectResponse* response) {
-  const Known known = KnownOf(server);
+absl::StatusOr<v1::ConnectResponse> Connection::Handshake(int server, bool away,
+                                                          const PartSearch::Known& known, Timeout timeout) {
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   request.set_cluster_hash(options_.cluster_hash);
@@ -116,74 +108,53 @@ absl::Status Connection::Handshake(int server, bool away, Timeout timeout, v1::C
   request.set_client(options_.task);
   request.set_incarnation(known.incarnation);
   request.set_epoch(known.epoch);
-  const TimePoint sent = Now();
-  CAIRN_RETURN_IF_ERROR(part(server).at(away).Connect(request, response, timeout));
-  NoteClock(server, sent, response->clock_unix_nanos());
-  if (response->job().ps_replication() > 0) replicated_ = true;
-  return absl::OkStatus();
-}
-
-bool Connection::Serves(const v1::ConnectResponse& response, const Known& known) {
-  if (response.state() == v1::STATE_COPY) return false;
-  if (known.incarnation == 0) return response.state() != v1::STATE_EMPTY;
-  return response.incarnation() == known.incarnation && response.epoch() >= known.epoch;
-}
-
-void Connection::Settle(int server, bool away, const v1::ConnectResponse& response) {
-  Part& settled = part(server);
-  {
-    MutexLock lock(mutex_);
-    Known& known = known_[static_cast<size_t>(server)];
-    // Another thread has heard of who serves it since.
-    if (known.incarnation == response.incarnation() && response.epoch() < known.epoch) return;
-    known = {response.incarnation(), response.epoch()};
-    if (settled.away == away) return;
-    settled.away = away;
-    ++settled.moves;
-  }
-  Say(absl::StrCat("ps/", server, "'s part is served by ", settled.at(away).address(), " now"));
-}
-
-absl::StatusOr<v1::ConnectResponse> Connection::LookElsewhere(int server, bool away, const Known& known) {
   v1::ConnectResponse response;
-  CAIRN_RETURN_IF_ERROR(Handshake(server, !away, kProbe, &response));
-  const bool same = known.incarnation == 0 || response.incarnation() == known.incarnation;
-  if (response.state() == v1::STATE_COPY && same) {
-    v1::PromoteRequest request;
-    request.set_incarnation(known.incarnation);
-    v1::PromoteResponse promoted;
-    CAIRN_RETURN_IF_ERROR(part(server).at(!away).Promote(request, &promoted, kProbe));
-    CAIRN_RETURN_IF_ERROR(Handshake(server, !away, kProbe, &response));
-  }
-  if (!Serves(response, known))
-    return absl::NotFoundError(absl::StrCat("ps/", server, "'s part is not there"));
+  const TimePoint sent = Now();
+  CAIRN_RETURN_IF_ERROR(part(server).at(away).Connect(request, &response, timeout));
+  NoteClock(server, sent, response.clock_unix_nanos());
+  if (response.job().ps_replication() > 0) replicated_ = true;
   return response;
 }
 
-absl::Status Connection::Find(int server) {
-  const bool away = part(server).away;
-  v1::ConnectResponse response;
-  const absl::Status status = Handshake(server, away, kCallTimeout, &response);
-  if (!status.ok() && !IsElsewhere(status)) return status;
-  const bool serves = status.ok() && Serves(response, {});
-  if (!serves && part(server).copy != nullptr) {
-    const auto elsewhere = LookElsewhere(server, away, {});
-    if (elsewhere.ok()) {
-      Settle(server, !away, *elsewhere);
-      return absl::OkStatus();
-    }
-    // It is lost only when both have said so.
-    if (IsTransient(elsewhere.status())) return elsewhere.status();
-    if (away && !IsTransient(status)) {  // it begins anew at home
-      v1::ConnectResponse home;
-      CAIRN_RETURN_IF_ERROR(Handshake(server, false, kCallTimeout, &home));
-      Settle(server, false, home);
-      return absl::OkStatus();
+void Connection::Settle(int server, const PartSearch::Found& found) {
+  Part& settled = part(server);
+  {
+    MutexLock lock(mutex_);
+    PartSearch::Known& known = known_[static_cast<size_t>(server)];
+    const PartSearch::Known next = found.known();
+    // Another thread has found a later server of this part.
+    if (known.incarnation == next.incarnation && next.epoch < known.epoch) return;
+    known = next;
+    if (settled.away == found.away) return;
+    settled.away = found.away;
+    ++settled.moves;
+    moved_at_[static_cast<size_t>(server)] = Now();
+  }
+  Say(absl::StrCat("ps/", server, "'s part is served by ", settled.at(found.away).address(), " now"));
+}
+
+absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const PartSearch::Options& options) {
+  PartSearch search(options);
+  while (const auto question = search.question()) {
+    const Timeout timeout = question->brief ? kProbe : kCallTimeout;
+    if (question->call == PartSearch::Question::Call::kConnect) {
+      search.OnConnected(Handshake(server, question->away, options.known, timeout));
+    } else {
+      v1::PromoteRequest request;
+      request.set_incarnation(options.known.incarnation);
+      v1::PromoteResponse response;
+      search.OnPromoted(part(server).at(question->away).Promote(request, &response, timeout));
     }
   }
-  CAIRN_RETURN_IF_ERROR(status);
-  Settle(server, away, response);
-  return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(search.result());
+  Settle(server, *search.result());
+  return search.result()->response;
+}
+
+absl::Status Connection::Find(int server) {
+  const bool has_backup = part(server).copy != nullptr;
+  return Search(server, {.away = part(server).away, .has_backup = has_backup, .known = KnownOf(server)})
+      .status();
 }
 
 void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const {
@@ -193,25 +164,16 @@ void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos)
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
-  const bool away = part(server).away;
-  const Known known = KnownOf(server);
-  const bool has_copy = part(server).copy != nullptr && replicated_;
-  v1::ConnectResponse response;
-  absl::Status status = Handshake(server, away, has_copy ? kProbe : kCallTimeout, &response);
-  if (status.ok() && Serves(response, known)) {
-    Settle(server, away, response);
-    return response;
+  const PartSearch::Known known = KnownOf(server);
+  auto response = Search(server, {.away = part(server).away,
+                                  .has_backup = part(server).copy != nullptr && replicated_,
+                                  .known = known,
+                                  .only_known = known.incarnation != 0});
+  if (absl::IsAborted(response.status())) {
+    return absl::AbortedError(absl::StrCat(NameOf(server), " has been restarted and has lost its variables"));
   }
-  if (has_copy && (status.ok() || IsElsewhere(status))) {
-    auto elsewhere = LookElsewhere(server, away, known);
-    if (elsewhere.ok()) {
-      Settle(server, !away, *elsewhere);
-      return elsewhere;
-    }
-    if (!IsTransient(status) && IsTransient(elsewhere.status())) status = elsewhere.status();
-  }
-  if (!absl::IsNotFound(status)) CAIRN_RETURN_IF_ERROR(Annotate(status, NameOf(server)));
-  return absl::AbortedError(absl::StrCat(NameOf(server), " has been restarted and has lost its variables"));
+  CAIRN_RETURN_IF_ERROR(Annotate(response.status(), NameOf(server)));
+  return response;
 }
 
 absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
@@ -250,7 +212,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
       return absl::OkStatus();
     }
     if (replicated_) (void)Describe(server);  // its copy may have taken its place
-    if (replicated_ ? IsElsewhere(status) : IsTransient(status)) {
+    if (IsTransient(status)) {
       missing = absl::StrCat(NameOf(server), ": ", net::WhyUnreachable(status));
       std::this_thread::sleep_for(backoff.Next());
     } else if (!status.ok()) {
@@ -264,9 +226,21 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
     }
     if (Now() >= next_said) {
       next_said += kSayEvery;
-      Say(absl::StrCat("waiting for ", missing));
+      Say(absl::StrCat("waiting for ", missing, " (", HowLong(start, timeout), ")"));
     }
   }
+}
+
+Duration Connection::AwayFor(int server) const {
+  MutexLock lock(mutex_);
+  return away(server) ? Now() - moved_at_[static_cast<size_t>(server)] : Duration::zero();
+}
+
+std::string HowLong(TimePoint start, Duration limit) {
+  const auto seconds = [](Duration duration) {
+    return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
+  };
+  return absl::StrCat(seconds(Now() - start), " of at most ", seconds(limit), " s");
 }
 
 std::string Connection::NameOf(int server) const {

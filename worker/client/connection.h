@@ -22,6 +22,7 @@
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
 #include "common/net/placement.h"
+#include "worker/client/part_search.h"
 #include "worker/client/transport.h"
 
 namespace cairn::client {
@@ -83,6 +84,8 @@ class Connection {
   void NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const;
   // "ps/1 at host:2222"
   std::string NameOf(int server) const;
+  // How long the part of this server has been away from home; zero where it is at home.
+  Duration AwayFor(int server) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Say(const std::string& text) const {
     if (options_.say) options_.say(text);
   }
@@ -97,33 +100,29 @@ class Connection {
     std::atomic<bool> away{false};       // it is served at the other place
     std::atomic<int> moves{0};
   };
-  struct Known {
-    uint64_t incarnation = 0;
-    int64_t epoch = 0;
-  };
-
   Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options);
   Part& part(int server) { return parts_[static_cast<size_t>(server)]; }
   const Part& part(int server) const { return parts_[static_cast<size_t>(server)]; }
   bool stopped() const { return options_.stop && options_.stop(); }
-  absl::Status Handshake(int server, bool away, Timeout timeout, v1::ConnectResponse* response)
+  absl::StatusOr<v1::ConnectResponse> Handshake(int server, bool away, const PartSearch::Known& known,
+                                                Timeout timeout) ABSL_LOCKS_EXCLUDED(mutex_);
+  PartSearch::Known KnownOf(int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Settle(int server, const PartSearch::Found& found) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<v1::ConnectResponse> Search(int server, const PartSearch::Options& options)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  Known KnownOf(int server) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Settle(int server, bool away, const v1::ConnectResponse& response) ABSL_LOCKS_EXCLUDED(mutex_);
-  // It serves the part as we know it, or as none is known.
-  static bool Serves(const v1::ConnectResponse& response, const Known& known);
-  // Asks at the other place than `away`, where a copy takes the place if it can. NOT_FOUND and ABORTED: the
-  // part is not there.
-  absl::StatusOr<v1::ConnectResponse> LookElsewhere(int server, bool away, const Known& known);
   // For Reach(): where the part is, or would be.
   absl::Status Find(int server);
 
   const ConnectionOptions options_;
   std::deque<Part> parts_;  // [server]; constant but for what is atomic
   std::atomic<bool> replicated_{false};
-  Mutex mutex_;
-  std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // [server]
+  mutable Mutex mutex_;
+  std::vector<PartSearch::Known> known_ ABSL_GUARDED_BY(mutex_);  // [server]
+  std::vector<TimePoint> moved_at_ ABSL_GUARDED_BY(mutex_);       // [server]
 };
+
+// "20 of at most 300 s", of a wait that began at `start`.
+std::string HowLong(TimePoint start, Duration limit);
 
 // The slices that servers describe. Fails as net::Slice::FromProto does.
 absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(

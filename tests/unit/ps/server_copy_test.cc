@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/grpc_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/copy_session.h"
@@ -251,6 +252,38 @@ TEST_F(CopiedServer, ItsSequencerHearsOfAWorkerThatLeavesBeforeItsMembersDo) {
   leave.set_incarnation(1);
   server_.Leave(leave, [](const absl::StatusOr<v1::LeaveResponse>&) {});
   EXPECT_THAT(Told(1), ElementsAre("leaves", "gone"));
+}
+
+// Its server has dropped the part: the chief sets the job back, and clients still know the lost server.
+TEST(ABackupThatNobodyServes, BeginsTheJobAnewAsAServerThatClientsOfTheLostOneDoNotKnow) {
+  test::FakeClock clock;
+  Server server({.index = 1,
+                 .incarnation = 500,
+                 .connect_to_leader = [](const v1::Job&, std::shared_ptr<Shard>,
+                                         int64_t) { return std::make_unique<RecordingPort>(); },
+                 .connect_to_copy = DialNobody,
+                 .copies_by_calls = true},
+                clock);
+  v1::CopyOrigin origin;
+  *origin.mutable_job() = CopiedJob(/*workers=*/1);
+  for (const net::Slice& slice : Vectors({{"a", 2}})) *origin.add_slices() = slice.ToProto();
+  origin.set_incarnation(7);
+  origin.set_epoch(1);
+  ASSERT_TRUE(server.OpenCopy(origin, std::make_shared<DeafSink>()).ok());
+  v1::CreateRequest create;
+  *create.mutable_job() = CopiedJob(/*workers=*/1);
+  create.mutable_job()->set_generation(1);
+  *create.mutable_slices() = origin.slices();
+  server.Create(create, [](const auto& response) { EXPECT_EQ(response.status(), absl::OkStatus()); });
+  v1::ConnectRequest request;
+  request.set_protocol(net::kProtocolVersion);
+  request.set_server(1);
+  request.set_incarnation(7);
+  request.set_epoch(1);
+  server.Connect(request, [](const absl::StatusOr<v1::ConnectResponse>& response) {
+    EXPECT_EQ(response->state(), v1::STATE_INITIALISING) << "it has not been dropped";
+    EXPECT_NE(response->incarnation(), 7u);
+  });
 }
 
 }  // namespace

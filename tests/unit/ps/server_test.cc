@@ -136,10 +136,9 @@ TEST_F(ServerTest, TheHandshakeRefusesOtherProtocolsIndicesAndClusters) {
 TEST_F(ServerTest, AnEmptyServerSaysSo) {
   EXPECT_EQ(Describe().state(), v1::STATE_EMPTY);
   EXPECT_EQ(Describe().incarnation(), 5u);
-  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(Heartbeat(0).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kAborted);
 }
 
 TEST_F(ServerTest, AnUnknownScheduleIsNamed) {
@@ -168,7 +167,7 @@ TEST_F(ServerTest, AnOptimizerOfNormsRefusesACutBandOfRows) {
 TEST_F(ServerTest, AJobIsReadyWhenItsValuesAreWritten) {
   const uint64_t layout = Create(TrainingJob()).value().layout();
   EXPECT_EQ(Describe().state(), v1::STATE_INITIALISING);
-  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kAborted);
   server_.OnInitialised(layout);
   EXPECT_EQ(Describe().state(), v1::STATE_READY);
   EXPECT_EQ(Describe().layout(), layout);
@@ -369,7 +368,7 @@ TEST_F(ServerTest, ALearningRateCannotTakeTheSchedulesPlace) {
 }
 
 TEST_F(ServerTest, OnlyAJobThatIsThereIsAmended) {
-  EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kAborted);
   ASSERT_TRUE(Create(Variable("v", {1})).ok());
   EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kFailedPrecondition) << "nothing is trained";
 }
@@ -385,9 +384,8 @@ TEST_F(ServerTest, AfterFinishTheServerIsDone) {
 TEST_F(ServerTest, AServerFinishedBeforeItHadAJobRefusesWhatComes) {
   EXPECT_TRUE(Finish().ok());
   EXPECT_EQ(Create(TrainingJob()).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kAborted);
 }
 
 TEST_F(ServerTest, ShutdownAnswersWhatWaitsAndWhatComes) {

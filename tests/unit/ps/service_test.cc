@@ -364,5 +364,24 @@ TEST(GrpcStub, ACallThatAStoppingServerCancelsIsOneToRepeat) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
+// A worker joins where a process served the part before it was restarted: it has to look for the part again.
+TEST(Service, ACallForAPartThatIsNotHereMayBeRepeatedElsewhere) {
+  test::FakeClock clock;
+  Parts parts(std::make_unique<Server>(
+                  Server::Options{.index = 1, .incarnation = 5, .connect_to_leader = nullptr}, clock),
+              1, nullptr);
+  const auto service = MakeService(parts);
+  const Front front(*service);
+  const auto stub = front.Stub(/*part=*/0);
+  v1::JoinResponse joined;
+  EXPECT_EQ(stub->Join(v1::JoinRequest(), &joined, std::chrono::seconds(60)),
+            absl::UnavailableError("ps/1 has nothing of ps/0's part now"));
+  v1::ConnectRequest request;
+  request.set_protocol(net::kProtocolVersion);
+  v1::ConnectResponse response;
+  EXPECT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)).code(), absl::StatusCode::kNotFound)
+      << "the answer to where the part is";
+}
+
 }  // namespace
 }  // namespace cairn::ps

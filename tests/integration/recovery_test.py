@@ -1,0 +1,36 @@
+"""Several tasks lost together, and what the tasks that are left say while they wait."""
+
+import signal
+import time
+
+from harness import DONE, MLP, Cluster, IntegrationTest, main
+
+
+class Recovery(IntegrationTest):
+
+    def test_a_server_and_a_worker_that_are_lost_together_set_the_job_back(self):
+        """The backup is promoted and drops the part, since an update needs the lost worker's gradient. By then the
+        server is back, and has the backup of the part that nobody serves."""
+        cluster = Cluster(self, ps=2, workers=3)
+        flags = ["--model", MLP, "--sync_replicas", "--seed=7", "--epochs=40", "--novalidation", "--lease=3",
+                 "--ps_replication=1", "--lost_workers=wait", f"--train_dir={self.directory}/run"]
+        tasks = {f"ps/{i}": cluster.start("ps", i) for i in (0, 1)}
+        tasks.update({f"worker/{i}": cluster.start("worker", i, *flags) for i in (0, 1, 2)})
+        self.assert_says(tasks["worker/0"], "joined the job")
+        self.assert_says(tasks["worker/2"], "joined the job")
+        # The round waits for worker/2, so the servers have the gradients of the others and have not used them.
+        tasks["worker/2"].signal(signal.SIGSTOP)
+        time.sleep(1)
+        tasks["worker/1"].signal(signal.SIGSTOP)
+        tasks["ps/1"].signal(signal.SIGKILL)
+        again = cluster.start("ps", 1)
+        tasks["worker/2"].signal(signal.SIGCONT)
+        self.assert_says(tasks["ps/0"], "takes the place of ps/1")
+        self.assert_says(tasks["ps/0"], "drops ps/1's part: an update needs gradients of worker/1")
+        tasks["worker/1"].signal(signal.SIGCONT)
+        self.assert_exit(DONE, *(tasks[f"worker/{i}"] for i in (0, 1, 2)), tasks["ps/0"], again)
+        self.assertNotIn("waiting for ps/0", again.stderr, "the job had ended well")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+#include "worker/client/part_search.h"
+
+#include <map>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace cairn::client {
+namespace {
+
+using Answer = absl::StatusOr<v1::ConnectResponse>;
+
+// What the two places of a part say. A backup that may be promoted serves afterwards, one epoch on.
+struct Places {
+  Answer home = absl::UnavailableError("Connection refused");
+  Answer away = absl::NotFoundError("nothing of the part is here");
+  absl::Status promotion = absl::AbortedError("no whole copy");  // the answer to Promote
+};
+
+Answer Server(v1::State state, uint64_t incarnation = 7, int64_t epoch = 0) {
+  v1::ConnectResponse response;
+  response.set_state(state);
+  response.set_incarnation(incarnation);
+  response.set_epoch(epoch);
+  return response;
+}
+
+PartSearch::Options From(bool away = false) {
+  return {.away = away, .has_backup = true};
+}
+PartSearch::Options Knowing(uint64_t incarnation, bool away = false) {
+  return {.away = away, .has_backup = true, .known = {.incarnation = incarnation}, .only_known = true};
+}
+
+absl::StatusOr<PartSearch::Found> Search(Places places, const PartSearch::Options& options) {
+  PartSearch search(options);
+  while (const auto question = search.question()) {
+    Answer& place = question->away ? places.away : places.home;
+    if (question->call == PartSearch::Question::Call::kConnect) {
+      search.OnConnected(place);
+      continue;
+    }
+    if (places.promotion.ok()) place = Server(v1::STATE_READY, place->incarnation(), place->epoch() + 1);
+    search.OnPromoted(places.promotion);
+  }
+  return search.result();
+}
+
+TEST(PartSearch, AServerAtHomeIsFoundWithoutAskingTheOtherPlace) {
+  PartSearch search(From());
+  search.OnConnected(Server(v1::STATE_READY));
+  EXPECT_FALSE(search.question().has_value());
+  EXPECT_FALSE(search.result()->away);
+}
+
+TEST(PartSearch, TheBackupIsPromotedWhereTheServerIsGone) {
+  const auto found =
+      Search({.away = Server(v1::STATE_COPY), .promotion = absl::OkStatus()}, Knowing(7)).value();
+  EXPECT_TRUE(found.away);
+  EXPECT_EQ(found.known().epoch, 1);
+}
+
+TEST(PartSearch, ABackupAtThePlaceThatIsAskedFirstIsPromotedWhereTheOtherServesNothing) {
+  for (const Answer& away : {Answer(Server(v1::STATE_EMPTY, 9)), Places().away, Places().home}) {
+    const auto found =
+        Search({.home = Server(v1::STATE_COPY), .away = away, .promotion = absl::OkStatus()}, From());
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_FALSE(found->away);
+    EXPECT_EQ(found->response.state(), v1::STATE_READY);
+  }
+}
+
+// Its server has dropped the part: nobody serves it, and the job is to be created anew on it.
+TEST(PartSearch, ABackupThatCannotBePromotedIsFoundAndNotRemembered) {
+  for (const bool away_first : {false, true}) {
+    const auto found =
+        Search({.home = Server(v1::STATE_COPY), .away = Server(v1::STATE_EMPTY, 9)}, From(away_first));
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_FALSE(found->away);
+    EXPECT_EQ(found->response.state(), v1::STATE_COPY);
+    EXPECT_EQ(found->known().incarnation, 0u) << "else its next answer passes for a lost server's";
+  }
+}
+
+TEST(PartSearch, APartIsLostOnlyWhenBothPlacesHaveAnswered) {
+  const Answer restarted = Server(v1::STATE_EMPTY, 9), silent = absl::DeadlineExceededError("no answer");
+  EXPECT_EQ(Search({.home = restarted, .away = silent}, Knowing(7)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Search({.home = silent, .away = restarted}, Knowing(7)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Search({.home = restarted,
+                    .away = Server(v1::STATE_COPY),
+                    .promotion = absl::UnavailableError("its server is there")},
+                   Knowing(7))
+                .status()
+                .code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Search({.home = restarted, .away = Places().away}, Knowing(7)).status().code(),
+            absl::StatusCode::kAborted);
+}
+
+TEST(PartSearch, AServerOfAnotherIncarnationIsNotTheKnownOne) {
+  EXPECT_TRUE(Search({.home = Server(v1::STATE_READY, 8)}, From()).ok());
+  EXPECT_EQ(Search({.home = Server(v1::STATE_READY, 8)}, Knowing(7)).status().code(),
+            absl::StatusCode::kAborted);
+}
+
+TEST(PartSearch, AServerThatRefusesTheClientEndsTheSearch) {
+  const Places wrong = {.home = absl::FailedPreconditionError("another cluster"),
+                        .away = Server(v1::STATE_READY)};
+  EXPECT_EQ(Search(wrong, From()).status(), wrong.home.status());
+}
+
+}  // namespace
+}  // namespace cairn::client

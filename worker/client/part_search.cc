@@ -1,0 +1,122 @@
+#include "worker/client/part_search.h"
+
+#include <utility>
+
+namespace cairn::client {
+
+bool IsTransient(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+PartSearch::Known PartSearch::Found::known() const {
+  if (response.state() == v1::STATE_COPY) return {};
+  return {response.incarnation(), response.epoch()};
+}
+
+std::optional<PartSearch::Question> PartSearch::question() const {
+  const bool first = options_.away, other = !options_.away;
+  switch (step_) {
+    case Step::kFirst:
+      return Question{.away = first, .brief = options_.has_backup && options_.only_known};
+    case Step::kOther:
+    case Step::kOtherAgain:
+      return Question{.away = other, .brief = true};
+    case Step::kFirstAgain:
+      return Question{.away = first, .brief = true};
+    case Step::kPromoteOther:
+      return Question{.call = Question::Call::kPromote, .away = other, .brief = true};
+    case Step::kPromoteFirst:
+      return Question{.call = Question::Call::kPromote, .away = first, .brief = true};
+    case Step::kOver:
+      break;
+  }
+  return std::nullopt;
+}
+
+void PartSearch::OnConnected(absl::StatusOr<v1::ConnectResponse> response) {
+  const bool at_first = step_ == Step::kFirst || step_ == Step::kFirstAgain;
+  auto& answer = at_first ? first_ : other_;
+  answer = std::move(response);
+  if (Serves(answer)) {
+    Finish(Found{.response = *answer, .away = at_first == options_.away});
+    return;
+  }
+  switch (step_) {
+    case Step::kFirst: {
+      const absl::Status& status = first_.status();
+      const bool elsewhere = status.ok() || IsTransient(status) || absl::IsNotFound(status);
+      if (options_.has_backup && elsewhere) {
+        step_ = Step::kOther;
+      } else {
+        FinishUnserved();
+      }
+      return;
+    }
+    case Step::kOther:
+      if (HasBackup(other_)) {
+        step_ = Step::kPromoteOther;
+        return;
+      }
+      break;
+    case Step::kFirstAgain:
+      FinishUnserved();
+      return;
+    default:
+      break;
+  }
+  TryFirstBackup();
+}
+
+void PartSearch::OnPromoted(const absl::Status& status) {
+  const bool at_first = step_ == Step::kPromoteFirst;
+  if (status.ok()) {
+    step_ = at_first ? Step::kFirstAgain : Step::kOtherAgain;
+  } else if (at_first) {
+    first_refusal_ = status;
+    FinishUnserved();
+  } else {
+    other_refusal_ = status;
+    TryFirstBackup();
+  }
+}
+
+bool PartSearch::Serves(const absl::StatusOr<v1::ConnectResponse>& response) const {
+  if (!response.ok() || response->state() == v1::STATE_COPY) return false;
+  if (!options_.only_known) return response->state() != v1::STATE_EMPTY;
+  return response->incarnation() == options_.known.incarnation && response->epoch() >= options_.known.epoch;
+}
+
+bool PartSearch::HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const {
+  if (!response.ok() || response->state() != v1::STATE_COPY) return false;
+  return !options_.only_known || response->incarnation() == options_.known.incarnation;
+}
+
+void PartSearch::TryFirstBackup() {
+  if (HasBackup(first_)) {
+    step_ = Step::kPromoteFirst;
+  } else {
+    FinishUnserved();
+  }
+}
+
+void PartSearch::Finish(absl::StatusOr<Found> result) {
+  step_ = Step::kOver;
+  result_ = std::move(result);
+}
+
+void PartSearch::FinishUnserved() {
+  const absl::Status& first = first_.status();
+  if (!first.ok() && !IsTransient(first) && !absl::IsNotFound(first)) return Finish(first);
+  // The part is lost only if every place has answered that it neither serves it nor can be promoted.
+  std::vector<absl::Status> answers = {first};
+  if (options_.has_backup) answers.insert(answers.end(), {other_.status(), first_refusal_, other_refusal_});
+  for (const absl::Status& answer : answers) {
+    if (IsTransient(answer)) return Finish(answer);
+  }
+  if (options_.only_known) return Finish(absl::AbortedError("the variables of this part are lost"));
+  const auto& home = options_.away ? other_ : first_;
+  if (!home.ok()) return Finish(home.status());
+  Finish(Found{.response = *home, .away = false});
+}
+
+}  // namespace cairn::client

@@ -1,0 +1,84 @@
+// Finding the server of one part of a job: which place to ask next, and what the answers mean. With
+// ps_replication a part has two places, its home server and the server of its backup (`away`).
+//
+//   Connect first place ── serves it ──────────────────────────► found there
+//     │
+//   Connect other place ── serves it ──────────────────────────► found there
+//     │    └── has the backup: Promote, Connect ── serves it ──► found there
+//     │
+//   first place has the backup: Promote, Connect ── serves it ─► found there
+//     │
+//     ├── a place has not answered ──► UNAVAILABLE or DEADLINE_EXCEEDED: search again later
+//     └── both have answered ────────► the part is lost
+//
+// Performs no I/O and reads no clock: the caller asks question() and passes the answer on, until there is no
+// question left. Connection asks real servers, the simulation its own. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cairn/v1/parameter_server.pb.h"
+
+namespace cairn::client {
+
+// A call that got no answer: the same call may succeed later.
+bool IsTransient(const absl::Status& status);
+
+class PartSearch {
+ public:
+  // Which server of the part a client knows. Incarnation 0: none.
+  struct Known {
+    uint64_t incarnation = 0;
+    int64_t epoch = 0;  // how often a backup has been promoted
+  };
+  struct Options {
+    bool away = false;        // the place to ask first
+    bool has_backup = false;  // there is another place
+    Known known{};            // sent with each Connect
+    bool only_known = false;  // accepts the known incarnation only; otherwise any server that has a job
+  };
+  struct Question {
+    enum class Call { kConnect, kPromote };
+    Call call = Call::kConnect;
+    bool away = false;
+    bool brief = false;  // another place may have the answer: use a short timeout
+  };
+  struct Found {
+    v1::ConnectResponse response;
+    bool away = false;
+
+    // What to remember: nothing of a backup that nobody has promoted, since it may be replaced at any time.
+    Known known() const;
+  };
+
+  explicit PartSearch(const Options& options) : options_(options) {}
+
+  // The next call to make; none when the search is over.
+  std::optional<Question> question() const;
+  void OnConnected(absl::StatusOr<v1::ConnectResponse> response);
+  void OnPromoted(const absl::Status& status);
+
+  // After the last question. With only_known: ABORTED when the part is lost. Otherwise a lost part is found
+  // at home, in whatever state that server is.
+  const absl::StatusOr<Found>& result() const { return result_; }
+
+ private:
+  enum class Step { kFirst, kOther, kPromoteOther, kOtherAgain, kPromoteFirst, kFirstAgain, kOver };
+
+  bool Serves(const absl::StatusOr<v1::ConnectResponse>& response) const;
+  bool HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const;
+  void TryFirstBackup();
+  void Finish(absl::StatusOr<Found> result);
+  void FinishUnserved();
+
+  const Options options_;
+  Step step_ = Step::kFirst;
+  absl::StatusOr<v1::ConnectResponse> first_, other_;
+  absl::Status first_refusal_, other_refusal_;  // of Promote
+  absl::StatusOr<Found> result_;
+};
+
+}  // namespace cairn::client
