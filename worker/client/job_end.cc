@@ -1,5 +1,6 @@
 #include "worker/client/job_end.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -69,8 +70,9 @@ absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
 
 absl::Status EndServers(Connection& connection) {
   absl::Status first;
-  const TimePoint deadline = Now() + kReturnAtEnd;
-  const auto finish = [&](int server, ServerStub& stub) {
+  const auto finish = [&](int server, ServerStub& stub, Duration patience) {
+    const TimePoint deadline = Now() + patience;
+    const std::string name = absl::StrCat("ps/", server, " at ", stub.address());
     net::Backoff backoff(StreamOf(connection.options().task));
     absl::Status status;
     for (;;) {
@@ -81,18 +83,19 @@ absl::Status EndServers(Connection& connection) {
       std::this_thread::sleep_for(backoff.Next());
     }
     if (absl::IsUnavailable(status)) {
-      connection.Say(
-          absl::StrCat(connection.NameOf(server), " was lost before it was told that training is over"));
+      connection.Say(absl::StrCat(name, " was lost before it was told that training is over"));
     } else {
-      first.Update(Annotate(status, absl::StrCat("ending ", connection.NameOf(server))));
+      first.Update(Annotate(status, absl::StrCat("ending ", name)));
     }
   };
   // A process ends with its own part: what it serves of another's comes before.
   for (int server = 0; server < connection.num_servers(); ++server) {
-    if (connection.away(server)) finish(server, connection.stub(server));
+    if (connection.away(server)) finish(server, connection.stub(server), kReturnAtEnd);
   }
   for (int server = 0; server < connection.num_servers(); ++server) {
-    finish(server, connection.home(server));
+    // One whose part moved away has had some of that time already.
+    const Duration had = std::min<Duration>(connection.AwayFor(server), kReturnAtEnd);
+    finish(server, connection.home(server), kReturnAtEnd - had);
   }
   return first;
 }

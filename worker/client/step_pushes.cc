@@ -12,6 +12,7 @@
 #include "common/net/codec.h"
 #include "common/net/direct/shared_buffer.h"
 #include "common/net/gradient/wire_choice.h"
+#include "common/net/unreachable.h"
 #include "worker/client/job_end.h"
 #include "worker/client/request.h"
 
@@ -299,6 +300,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
   net::Backoff backoff(StreamOf(options_.task));
   TimePoint next_said = Now() + kSayEvery;
   TimePoint next_complaint = Now();
+  absl::Status down;  // a server that was not reached when its push was to be repeated
   for (;;) {
     Unanswered unanswered;
     {
@@ -326,7 +328,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
         return answers;
       }
     }
-    if (Now() >= deadline_) return unanswered.failure;
+    if (Now() >= deadline_) return down.ok() ? unanswered.failure : down;
     if (!IsWorthRepeating(
             unanswered.failure)) {  // perhaps only there, and another server serves the part now
       const int moves = connection_.moves();
@@ -337,13 +339,22 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
     }
     if (Now() >= next_complaint) {
       next_complaint = Now() + kSayEvery;
-      connection_.Say(absl::StrCat("step ", step_.number, ": ", unanswered.failure.message(),
-                                   "; the push will be sent again"));
+      const std::string why =
+          down.ok() ? absl::StrCat(unanswered.failure.message())
+                    : absl::StrCat(down.message(), " (",
+                                   HowLong(deadline_ - options_.step_timeout, options_.step_timeout), ")");
+      connection_.Say(absl::StrCat("step ", step_.number, ": ", why, "; the push will be sent again"));
     }
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(options_.failure());
+    down = absl::OkStatus();
     for (int server : unanswered.failed) {
-      if (absl::Status status = Repeat(server); !status.ok() && !absl::IsUnavailable(status)) return status;
+      const absl::Status status = Repeat(server);
+      if (!status.ok() && !IsTransient(status)) return status;
+      if (!status.ok()) {
+        down = absl::UnavailableError(absl::StrCat(connection_.NameOf(server),
+                                                   " is down or unreachable: ", net::WhyUnreachable(status)));
+      }
     }
   }
 }

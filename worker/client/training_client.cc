@@ -122,8 +122,9 @@ absl::Status TrainingClient::PullForStep() {
 }
 
 absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) {
-  const TimePoint deadline = Now() + options_.step_timeout;
-  TimePoint next_said = Now() + kSayEvery;
+  const TimePoint start = Now();
+  const TimePoint deadline = start + options_.step_timeout;
+  TimePoint next_said = start + kSayEvery;
   net::Backoff backoff(StreamOf(options_.task));
   for (;;) {
     const int moves = connection_->moves();
@@ -140,7 +141,8 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
     if (!transient || Now() >= deadline) return status;
     if (Now() >= next_said) {
       next_said += kSayEvery;
-      connection_->Say(absl::StrCat("trying again: ", status.message()));
+      connection_->Say(
+          absl::StrCat("trying again (", HowLong(start, options_.step_timeout), "): ", status.message()));
     }
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(failure());

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/toy_job.h"
+#include "worker/client/job_end.h"
 
 namespace cairn::test {
 namespace {
@@ -174,6 +175,30 @@ INSTANTIATE_TEST_SUITE_P(Modes, Replication,
                                          Case{v1::MODE_ASYNC, 2, 0}, Case{v1::MODE_ASYNC, 2, 1},
                                          Case{v1::MODE_SSP, 2, 0}, Case{v1::MODE_SSP, 2, 1}),
                          NameOf);
+
+// One whose part has been served elsewhere for long is not coming back just now.
+TEST(EndOfReplicatedJob, AServerThatWasLostLongBeforeIsWaitedForForTheRestOfItsTimeAndNamed) {
+  InProcessCluster cluster({.servers = 2});
+  const ToyJob toy = Replicated(1, 2, v1::MODE_SYNC);
+  ToyWorkers workers = StartAll(cluster, toy);
+  cluster.Kill(1);
+  ASSERT_EQ(workers[0]->Push(Ones(toy)).status(), absl::OkStatus());
+  Mutex mutex;
+  std::string said;
+  client::ConnectionOptions options = {.task = "worker/0", .at_place = cluster.AtPlace("worker/0")};
+  options.say = [&](const std::string& text) {
+    MutexLock lock(mutex);
+    said += text;
+  };
+  const auto connection = client::Connection::Open(cluster.Stubs("worker/0"), options).value();
+  ASSERT_TRUE(connection->away(1));
+  std::this_thread::sleep_for(std::chrono::seconds(3));  // of the ten that a lost server has
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(client::EndServers(*connection), absl::OkStatus());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(9500));
+  MutexLock lock(mutex);
+  EXPECT_THAT(said, testing::HasSubstr("ps/1 at host1:2222 was lost before it was told"));
+}
 
 }  // namespace
 }  // namespace cairn::test

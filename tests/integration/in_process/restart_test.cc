@@ -167,7 +167,8 @@ TEST(ServerRestart, AServerThatDoesNotComeBackIsNamed) {
   const auto result = workers[0]->Push(std::vector<float>{1, 1});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(MessageOf(result.status()),
-              AllOf(HasSubstr("ps/1 at host1:2222"), HasSubstr("step 1 of worker/0")));
+              AllOf(HasSubstr("ps/1 at host1:2222 is down or unreachable: connection refused"),
+                    HasSubstr("step 1 of worker/0")));
 }
 
 // The server that is not heard of may use it where it was.
