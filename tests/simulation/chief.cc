@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
 #include "tests/unit/ps/pieces.h"
 
 namespace cairn::simulation {
@@ -25,26 +26,67 @@ void Chief::LookAgain(double seconds) {
 }
 
 void Chief::Look() {
-  parts_.assign(static_cast<size_t>(fleet_.size()), {});
-  waiting_ = parts_.size();
-  for (int part = 0; part < fleet_.size(); ++part) {
-    Find(simulation_, fleet_, part, {},
-         IfLooking<absl::StatusOr<Found>>([this, part](auto found) { OnDescribed(part, std::move(found)); }));
-  }
+  parts_.assign(known_.size(), {});
+  waiting_ = known_.size();
+  for (int part = 0; part < fleet_.size(); ++part) Reach(part);
 }
 
-void Chief::OnDescribed(int part, absl::StatusOr<Found> found) {
-  if (!found.ok()) {
-    all_ready_ = false;
-    LookAgain(1);
+void Chief::Reach(int part) {
+  FindAny(simulation_, fleet_, part, known_[static_cast<size_t>(part)],
+          IfLooking<absl::StatusOr<Found>>([this, part](auto found) {
+            if (!found.ok()) {
+              AskAgain(found.status(), [this, part] { Reach(part); });
+              return;
+            }
+            known_[static_cast<size_t>(part)] = found->known;
+            if (--waiting_ == 0) DescribeAll([this] { Survey(); });
+          }));
+}
+
+void Chief::DescribeAll(const std::function<void()>& then) {
+  waiting_ = known_.size();
+  for (int part = 0; part < fleet_.size(); ++part) DescribeOne(part, then);
+}
+
+void Chief::DescribeOne(int part, const std::function<void()>& then) {
+  const auto index = static_cast<size_t>(part);
+  Describe(simulation_, fleet_, part, known_[index],
+           IfLooking<absl::StatusOr<Found>>([this, part, index, then](auto found) {
+             if (!found.ok()) {
+               AskAgain(found.status(), [this, part, then] { DescribeOne(part, then); });
+               return;
+             }
+             known_[index] = found->known;
+             parts_[index].described = found->response;
+             if (--waiting_ == 0) then();
+           }));
+}
+
+void Chief::AskAgain(const absl::Status& failure, std::function<void()> again) {
+  if (!client::IsTransient(failure)) {
+    End(failure);
     return;
   }
-  parts_[static_cast<size_t>(part)] = {.described = found->response, .away = found->away};
-  if (--waiting_ > 0) return;
+  all_ready_ &= !absl::IsUnavailable(failure);  // it may only have been slow
+  simulation_.events.After(0.5, [this, look = look_, again = std::move(again)] {
+    if (look == look_) again();
+  });
+}
+
+void Chief::End(const absl::Status& status) {
+  all_ready_ = false;
+  if (ExitCodeOf(status) != ExitCode::kRetryable && histories_.begun()) {
+    histories_.newest().Violation(absl::StrCat("the chief ends for good: ", status.ToString()));
+  }
+  if (simulation_.Below(2) == 0) known_.assign(known_.size(), {});  // another process knows nothing
+  LookAgain(1);
+}
+
+void Chief::Survey() {
   int64_t generation = -1, begun = -1;
   size_t ready = 0, same = 0;
   for (const Part& each : parts_) {
-    if (each.described.state() == v1::STATE_INITIALISING)
+    if (each.described.state() == v1::STATE_INITIALISING || each.described.state() == v1::STATE_COPY)
       begun = std::max(begun, each.described.job().generation());
     if (each.described.state() != v1::STATE_READY) continue;
     ++ready;
@@ -100,6 +142,7 @@ v1::CreateRequest Chief::Request(int part) const {
     job.set_elastic(rules.elastic);
   }
   job.set_generation(generation_);
+  job.set_wait_for_return(simulation_.setting.wait_for_return);
   job.set_ps_replication(rules.copies ? 1 : 0);
   if (generation_ > 0) *job.mutable_resumed() = newest_.progress;
   // One element on each server, the same on all.
@@ -110,12 +153,12 @@ v1::CreateRequest Chief::Request(int part) const {
 
 void Chief::Create(int part) {
   if (part == fleet_.size()) {
-    Write();
+    DescribeAll([this] { CheckCreated(); });
     return;
   }
   if (newest_.values.empty()) newest_.values.assign(parts_.size(), 0);
   fleet_.Ask<v1::CreateResponse>(
-      part, parts_[static_cast<size_t>(part)].away, kCall,
+      part, away(part), kCall,
       [this, request = Request(part), generation = generation_](ps::Server& server, auto reply) {
         server.Create(request, [this, generation, reply = std::move(reply)](auto response) mutable {
           if (response.ok()) histories_.Begin(generation, newest_);
@@ -126,22 +169,30 @@ void Chief::Create(int part) {
         const bool dies =
             simulation_.setting.server_faults != ServerFaults::kNone && simulation_.Below(15) == 0;
         if (!response.ok() || dies) {
-          LookAgain(1);
-          return;
+          End(dies ? absl::UnavailableError("it dies") : response.status());
+        } else {
+          Create(part + 1);
         }
-        parts_[static_cast<size_t>(part)].layout = response->layout();
-        Create(part + 1);
       }));
+}
+
+void Chief::CheckCreated() {
+  for (const Part& each : parts_) {
+    if (each.described.job().generation() == generation_ && each.described.state() != v1::STATE_EMPTY)
+      continue;
+    End(absl::AbortedError("a server has lost what was created on it"));
+    return;
+  }
+  Write();
 }
 
 void Chief::Write() {
   waiting_ = parts_.size();
   for (int s = 0; s < fleet_.size(); ++s) {
-    const Part& part = parts_[static_cast<size_t>(s)];
     fleet_.Ask<double>(
-        s, part.away, kCall,
-        [this, s, layout = part.layout, value = newest_.values[static_cast<size_t>(s)]](ps::Server& server,
-                                                                                        auto reply) {
+        s, away(s), kCall,
+        [this, s, layout = parts_[static_cast<size_t>(s)].described.layout(),
+         value = newest_.values[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
           const auto job = server.JobForLayout(layout);
           if (!job.ok()) {
             reply(job.status());
@@ -196,7 +247,7 @@ void Chief::Mark(int part) {
   request.set_token(mark_);
   request.set_snapshot(true);
   fleet_.Ask<v1::MarkResponse>(
-      part, parts_[static_cast<size_t>(part)].away, kCall,
+      part, away(part), kCall,
       [request](ps::Server& server, auto reply) { server.Mark(request, std::move(reply)); },
       IfLooking<absl::StatusOr<v1::MarkResponse>>([this, part](auto response) {
         if (!response.ok()) {
@@ -213,7 +264,7 @@ void Chief::ReadAll() {
   for (int s = 0; s < fleet_.size(); ++s) {
     const Part& part = parts_[static_cast<size_t>(s)];
     fleet_.Ask<float>(
-        s, part.away, 6 * kCall,
+        s, away(s), 6 * kCall,
         [layout = part.described.layout(), mark = mark_](ps::Server& server, auto reply) {
           const auto job = server.JobForLayout(layout);
           if (!job.ok()) {

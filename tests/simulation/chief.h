@@ -16,7 +16,10 @@ namespace cairn::simulation {
 class Chief {
  public:
   Chief(Simulation& simulation, Fleet& fleet, Histories& histories)
-      : simulation_(simulation), fleet_(fleet), histories_(histories) {}
+      : simulation_(simulation),
+        fleet_(fleet),
+        histories_(histories),
+        known_(static_cast<size_t>(fleet.size())) {}
 
   void Begin() { Look(); }
   // When it last looked, all servers were ready, in one generation.
@@ -27,20 +30,27 @@ class Chief {
  private:
   struct Part {
     v1::ConnectResponse described;
-    bool away = false;
-    uint64_t layout = 0;
     float value = 0;  // of the snapshot that is being read
   };
 
   void Look();
   void LookAgain(double seconds);
-  void OnDescribed(int part, absl::StatusOr<Found> found);
+  // A call has failed: as the client, the chief's process ends, and is started again if that may help.
+  void End(const absl::Status& status);
+  void Reach(int part);
+  void DescribeAll(const std::function<void()>& then);
+  void DescribeOne(int part, const std::function<void()>& then);
+  // Of Reach() and DescribeOne(): where no answer came, after a while; else the chief ends.
+  void AskAgain(const absl::Status& failure, std::function<void()> again);
+  void Survey();
   void Create(int part);
+  void CheckCreated();
   void Write();
   void TakeSnapshot();
   void Mark(int part);
   void ReadAll();
   v1::CreateRequest Request(int part) const;
+  bool away(int part) const { return known_[static_cast<size_t>(part)].away; }
   bool one_log() const { return simulation_.rules().mode != v1::MODE_ASYNC || !simulation_.rules().rate_one; }
   // Does `what`, unless this look is over: the chief has given it up, or has died.
   template <typename Argument>
@@ -54,8 +64,9 @@ class Chief {
   Fleet& fleet_;
   Histories& histories_;
   int64_t look_ = 0;
-  size_t waiting_ = 0;       // for so many servers' answers
-  std::vector<Part> parts_;  // [server], of this look
+  size_t waiting_ = 0;        // for so many servers' answers
+  std::vector<Known> known_;  // [server]
+  std::vector<Part> parts_;   // [server], of this look
   bool all_ready_ = false;
   Start newest_;             // snapshot; at first, where the job begins
   int64_t generation_ = -1;  // that it has begun to create

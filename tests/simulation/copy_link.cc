@@ -23,11 +23,11 @@ class CopyWire final : public Link, public ps::CopySink, public std::enable_shar
 
   void Open() {
     Up([this] {
-      ps::Server* const server = fleet_.At(part_, away_);
-      if (server == nullptr) {
-        End(absl::UnavailableError("failed to connect: Connection refused"));
+      const auto server = fleet_.ForCopy(part_, away_);
+      if (server.ok()) {
+        session_ = std::make_unique<ps::CopySession>(**server, shared_from_this());
       } else {
-        session_ = std::make_unique<ps::CopySession>(*server, shared_from_this());
+        End(server.status());
       }
     });
   }

@@ -25,8 +25,13 @@ Fleet::~Fleet() {
 
 ps::Server* Fleet::At(int part, bool away) const {
   const Process& process = Of(ProcessOf(part, away));
-  if (!process.up) return nullptr;
-  return away ? process.copy.get() : process.own.get();
+  return process.up ? process.parts->Find(part) : nullptr;
+}
+
+absl::StatusOr<ps::Server*> Fleet::ForCopy(int part, bool away) {
+  Process& process = Of(ProcessOf(part, away));
+  if (!process.up) return absl::UnavailableError("failed to connect: Connection refused");
+  return process.parts->ForCopy(part);
 }
 
 std::unique_ptr<ps::Server> Fleet::MakeServer(int part, int process) {
@@ -52,8 +57,8 @@ void Fleet::Restart(int index) {
   Process& process = Of(index);
   if (process.up) return;
   ++last_incarnation_;
-  process.own = MakeServer(index, index);
-  if (simulation_.rules().copies) process.copy = MakeServer((index + size() - 1) % size(), index);
+  process.parts = std::make_unique<ps::Parts>(MakeServer(index, index), index,
+                                              [this, index](int part) { return MakeServer(part, index); });
   process.paused_until = 0;
   process.up = true;
 }
@@ -67,10 +72,8 @@ void Fleet::Kill(int index) {
   for (const auto& weak : links) {
     if (const auto link = weak.lock(); link != nullptr && link->Touches(index)) link->Break();
   }
-  for (auto* server : {&process.own, &process.copy}) {
-    if (*server != nullptr) (*server)->Shutdown();
-    server->reset();
-  }
+  process.parts->Shutdown();
+  process.parts.reset();
   dying_ = false;
 }
 
@@ -80,9 +83,7 @@ void Fleet::Pause(int index, double seconds) {
   process.paused_until = simulation_.events.now() + seconds;
   // Before what has come meanwhile.
   simulation_.events.At(process.paused_until, [this, index] {
-    for (ps::Server* server : {Of(index).own.get(), Of(index).copy.get()}) {
-      if (server != nullptr) server->WokeUp();
-    }
+    if (Of(index).up) Of(index).parts->WokeUp();
   });
 }
 
@@ -96,16 +97,16 @@ void Fleet::BreakOneLink() {
 void Fleet::Tick() {
   for (Process& process : processes_) {
     if (!process.up || process.paused_until > simulation_.events.now()) continue;
-    process.own->Tick();
-    if (process.copy != nullptr) process.copy->Tick();
+    process.parts->Tick();
   }
 }
 
 void Fleet::KeepUpCopies() {
-  for (Process& process : processes_) {
-    if (!process.up || process.paused_until > simulation_.events.now()) continue;
-    process.own->KeepUpCopies();
-    process.copy->KeepUpCopies();
+  for (int process = 0; process < size(); ++process) {
+    if (!IsUp(process) || AwakeAt(process) > simulation_.events.now()) continue;
+    for (const int part : {process, (process + size() - 1) % size()}) {
+      if (ps::Server* const server = Of(process).parts->Find(part)) server->KeepUpCopies();
+    }
   }
 }
 
@@ -121,37 +122,25 @@ void Fleet::Arrive(double at, int process, std::function<void()> what) {
 
 namespace {
 
-// One look for a part. Kept alive by what it waits for.
+// Kept alive by the calls whose answers it waits for.
 class Search : public std::enable_shared_from_this<Search> {
  public:
-  Search(Simulation& simulation, Fleet& fleet, int part, const Known& known,
-         std::function<void(absl::StatusOr<Found>)> then)
-      : simulation_(simulation), fleet_(fleet), part_(part), known_(known), then_(std::move(then)) {}
+  Search(Fleet& fleet, int part, const client::PartSearch::Options& options, OnFound then)
+      : fleet_(fleet), part_(part), known_(options.known), search_(options), then_(std::move(then)) {}
 
-  void Begin() {
-    const bool has_copy = simulation_.rules().copies;
-    Handshake(known_.away, has_copy && known_.incarnation != 0 ? kProbe : kCall, [this](auto response) {
-      first_ = std::move(response);
-      if (first_.ok() && Serves(*first_)) {
-        then_(Found{*first_, known_.away});
-      } else if (simulation_.rules().copies && (first_.ok() || IsTransient(first_.status()))) {
-        LookElsewhere();
-      } else {
-        Conclude(absl::NotFoundError("there is no other place"));
-      }
-    });
+  void Ask() {
+    const auto question = search_.question();
+    if (!question.has_value()) {
+      Conclude();
+    } else if (question->call == client::PartSearch::Question::Call::kConnect) {
+      Connect(*question);
+    } else {
+      Promote(*question);
+    }
   }
 
  private:
-  static bool IsTransient(const absl::Status& status) {
-    return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-  }
-  bool Serves(const v1::ConnectResponse& response) const {
-    if (response.state() == v1::STATE_COPY) return false;
-    if (known_.incarnation == 0) return response.state() != v1::STATE_EMPTY;
-    return response.incarnation() == known_.incarnation && response.epoch() >= known_.epoch;
-  }
-  void Handshake(bool away, double limit, std::function<void(absl::StatusOr<v1::ConnectResponse>)> then) {
+  void Connect(const client::PartSearch::Question& question) {
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
     request.set_server(part_);
@@ -159,73 +148,59 @@ class Search : public std::enable_shared_from_this<Search> {
     request.set_incarnation(known_.incarnation);
     request.set_epoch(known_.epoch);
     fleet_.Ask<v1::ConnectResponse>(
-        part_, away, limit,
+        part_, question.away, question.brief ? kProbe : kCall,
         [request](ps::Server& server, auto reply) { server.Connect(request, std::move(reply)); },
-        [self = shared_from_this(), then = std::move(then)](auto response) { then(std::move(response)); });
+        [self = shared_from_this()](auto response) {
+          self->search_.OnConnected(std::move(response));
+          self->Ask();
+        });
   }
-  void LookElsewhere() {
-    Handshake(!known_.away, kProbe, [this](auto response) {
-      const bool same =
-          response.ok() && (known_.incarnation == 0 || response->incarnation() == known_.incarnation);
-      if (!same || response->state() != v1::STATE_COPY) {
-        Settle(std::move(response));
-        return;
-      }
-      v1::PromoteRequest request;
-      request.set_incarnation(known_.incarnation);
-      fleet_.Ask<v1::PromoteResponse>(
-          part_, !known_.away, kProbe,
-          [request](ps::Server& server, auto reply) { server.Promote(request, std::move(reply)); },
-          [this, self = shared_from_this()](auto promoted) {
-            if (promoted.ok()) {
-              Handshake(!known_.away, kProbe, [this](auto again) { Settle(std::move(again)); });
-            } else {
-              Conclude(promoted.status());
-            }
-          });
-    });
+  void Promote(const client::PartSearch::Question& question) {
+    v1::PromoteRequest request;
+    request.set_incarnation(known_.incarnation);
+    fleet_.Ask<v1::PromoteResponse>(
+        part_, question.away, kProbe,
+        [request](ps::Server& server, auto reply) { server.Promote(request, std::move(reply)); },
+        [self = shared_from_this()](auto response) {
+          self->search_.OnPromoted(response.status());
+          self->Ask();
+        });
   }
-  void Settle(absl::StatusOr<v1::ConnectResponse> elsewhere) {
-    if (elsewhere.ok() && Serves(*elsewhere)) {
-      then_(Found{*std::move(elsewhere), !known_.away});
+  void Conclude() {
+    const auto& result = search_.result();
+    if (result.ok()) {
+      then_(Found{.response = result->response, .known = {result->away, result->known()}});
     } else {
-      Conclude(elsewhere.ok() ? absl::NotFoundError("it is not there") : elsewhere.status());
-    }
-  }
-  // It is served at neither place.
-  void Conclude(const absl::Status& elsewhere) {
-    if (known_.incarnation == 0) {
-      if (IsTransient(elsewhere)) {
-        then_(elsewhere);
-      } else if (first_.ok()) {
-        then_(Found{*first_, known_.away});
-      } else {
-        then_(first_.status());
-      }
-      return;
-    }
-    if (!first_.ok() && IsTransient(first_.status())) {
-      then_(first_.status());
-    } else if (IsTransient(elsewhere)) {
-      then_(elsewhere);
-    } else {
-      then_(absl::AbortedError("it has been restarted and has lost its variables"));
+      then_(result.status());
     }
   }
 
-  Simulation& simulation_;
   Fleet& fleet_;
   const int part_;
-  const Known known_;
-  const std::function<void(absl::StatusOr<Found>)> then_;
-  absl::StatusOr<v1::ConnectResponse> first_;
+  const client::PartSearch::Known known_;
+  client::PartSearch search_;
+  const OnFound then_;
 };
 
 }  // namespace
 
-void Find(Simulation& simulation, Fleet& fleet, int part, const Known& known,
-          std::function<void(absl::StatusOr<Found>)> then) {
-  std::make_shared<Search>(simulation, fleet, part, known, std::move(then))->Begin();
+void FindAny(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then) {
+  std::make_shared<Search>(
+      fleet, part,
+      client::PartSearch::Options{
+          .away = known.away, .has_backup = simulation.rules().copies, .known = known.server},
+      std::move(then))
+      ->Ask();
+}
+
+void Describe(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then) {
+  std::make_shared<Search>(fleet, part,
+                           client::PartSearch::Options{.away = known.away,
+                                                       .has_backup = simulation.rules().copies,
+                                                       .known = known.server,
+                                                       .only_known = known.server.incarnation != 0},
+                           std::move(then))
+      ->Ask();
 }
 
 }  // namespace cairn::simulation

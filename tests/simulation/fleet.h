@@ -5,15 +5,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/core/random.h"
+#include "ps/parts.h"
 #include "ps/server.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/setting.h"
 #include "tests/support/fake_clock.h"
+#include "worker/client/part_search.h"
 
 namespace cairn::simulation {
 
@@ -51,8 +54,10 @@ class Fleet {
   int size() const { return static_cast<int>(processes_.size()); }
   // Where a part is at home, or away: in the process of its copy.
   int ProcessOf(int part, bool away) const { return away ? (part + 1) % size() : part; }
-  // Null when the process is not there.
+  // Null when the process is not there, or has nothing of the part.
   ps::Server* At(int part, bool away) const;
+  // Where the part's backup is to be kept. UNAVAILABLE when the process is not there.
+  absl::StatusOr<ps::Server*> ForCopy(int part, bool away);
   bool IsUp(int process) const { return Of(process).up; }
   double AwakeAt(int process) const { return Of(process).paused_until; }
   // What servers say now is nobody's answer: their process dies.
@@ -86,10 +91,15 @@ class Fleet {
         if (dying_) response = absl::UnavailableError("the connection broke");
         simulation_.events.After(simulation_.Delay(), [tell, response] { tell(response); });
       };
-      if (server == nullptr) {
-        answer(absl::UnavailableError("failed to connect: Connection refused"));
-      } else {
+      if (server != nullptr) {
         call(*server, answer);
+      } else if (!IsUp(ProcessOf(part, away))) {
+        answer(absl::UnavailableError("failed to connect: Connection refused"));
+      } else if (std::is_same_v<Response, v1::ConnectResponse> ||
+                 std::is_same_v<Response, v1::PromoteResponse>) {  // as ps/service.cc
+        answer(absl::NotFoundError("nothing of the part is here"));
+      } else {
+        answer(Of(ProcessOf(part, away)).parts->Serving(part).status());
       }
     });
   }
@@ -98,7 +108,7 @@ class Fleet {
   struct Process {
     bool up = false;
     double paused_until = 0;
-    std::unique_ptr<ps::Server> own, copy;  // of the part before; null without copies
+    std::unique_ptr<ps::Parts> parts;
   };
   const Process& Of(int process) const { return processes_[static_cast<size_t>(process)]; }
   Process& Of(int process) { return processes_[static_cast<size_t>(process)]; }
@@ -115,16 +125,17 @@ class Fleet {
 // Who serves a part, as a client knows it.
 struct Known {
   bool away = false;
-  uint64_t incarnation = 0;  // 0: nothing is known
-  int64_t epoch = 0;
+  client::PartSearch::Known server{};
 };
 struct Found {
   v1::ConnectResponse response;
-  bool away = false;
+  Known known;
 };
-// As client::Connection: looks where the part was last, then where its copy is, and has that take its place.
-// ABORTED when what was known is lost; of a part of which nothing is known, whatever there is.
-void Find(Simulation& simulation, Fleet& fleet, int part, const Known& known,
-          std::function<void(absl::StatusOr<Found>)> then);
+// client::Connection's search for a part. FindAny() is its Reach(): any server that has the job, else
+// whatever is at home. Describe() accepts who is known alone, where somebody is: ABORTED when that server's
+// variables are lost.
+using OnFound = std::function<void(absl::StatusOr<Found>)>;
+void FindAny(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then);
+void Describe(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then);
 
 }  // namespace cairn::simulation

@@ -42,6 +42,9 @@ Setting::Setting(Random& random) {
   if (faults == 1) server_faults = ServerFaults::kSetBack;
   if (faults == 2 && rules.servers > 1) server_faults = ServerFaults::kReplaced;
   rules.copies = server_faults == ServerFaults::kReplaced;
+  // With copies the checker does not know for whom a round waits. All workers stay to the job's end.
+  const bool has_end = rules.num_examples > 0 || rules.final_version > 0;
+  wait_for_return = rules.copies && has_end && !rules.elastic && random.NextBelow(2) == 0;
   rules.layerwise = !rules.rate_one && random.NextBelow(3) == 0;
 }
 
@@ -58,6 +61,7 @@ std::string Setting::ToText() const {
   }
   if (server_faults == ServerFaults::kSetBack) absl::StrAppend(&text, ", servers are set back");
   if (server_faults == ServerFaults::kReplaced) absl::StrAppend(&text, ", servers have copies");
+  if (wait_for_return) absl::StrAppend(&text, ", lost workers are waited for");
   return text;
 }
 

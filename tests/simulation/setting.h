@@ -26,6 +26,7 @@ struct Setting {
   double longest_delay, computing, chaos_every, chaos_until;  // seconds
   int64_t batch_size = 0;                                     // of tickets
   ServerFaults server_faults = ServerFaults::kNone;
+  bool wait_for_return = false;  // rounds wait for workers whose lease has run out
 };
 
 }  // namespace cairn::simulation

@@ -76,11 +76,8 @@ class World {
     if (events().now() > simulation_.setting.chaos_until) return;
     events().After(2 * simulation_.UpTo(simulation_.setting.chaos_every), [this] { Fault(); });
     const int kind = simulation_.Below(8);
-    if (kind == 0) {
-      outcome_.deaths += workers_.KillOne() ? 1 : 0;
-    } else if (kind == 1) {
-      ++outcome_.pauses;
-      workers_.PauseOne(simulation_.UpTo(2.5 * kLease));
+    if (kind < 2) {
+      HarmWorker();
     } else if (kind < 6) {
       ++outcome_.breaks;
       workers_.BreakOne();
@@ -91,9 +88,18 @@ class World {
       HarmServer();
     }
   }
+  void HarmWorker() {
+    if (simulation_.Below(2) == 0) {
+      outcome_.deaths += workers_.KillOne() ? 1 : 0;
+    } else {
+      ++outcome_.pauses;
+      workers_.PauseOne(simulation_.UpTo(2.5 * kLease));
+    }
+  }
   void HarmServer() {
     const int process = simulation_.Below(fleet_.size());
     if (!fleet_.IsUp(process) || !histories_.begun()) return;
+    if (simulation_.Below(2) == 0) HarmWorker();  // both run on one host
     if (replaced() && simulation_.Below(3) == 0) {
       ++outcome_.servers_paused;
       histories_.newest().ServerLost();  // it may have lost its place when it wakes
@@ -104,7 +110,9 @@ class World {
     histories_.newest().ServerLost();
     fleet_.Kill(process);
     workers_.ProcessDied(process);
-    events().After(simulation_.UpTo(2 * kLease), [this, process] { fleet_.Restart(process); });
+    const double longest =
+        simulation_.Below(2) == 0 ? 2 : 2 * kLease;  // at once by a supervisor, or elsewhere
+    events().After(simulation_.UpTo(longest), [this, process] { fleet_.Restart(process); });
   }
 
   // --- The servers' clock ---

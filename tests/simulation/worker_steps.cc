@@ -32,8 +32,8 @@ void Workers::Pull(int w) {
         if (response.ok()) {
           for (int s = 0; s < num_servers(); ++s) ReadFrom(w, s, pull);
         } else {
-          Mend(w, 0);
-          Later(w, 1, [this, w] { Pull(w); });
+          ++At(w).pulls;  // this one is given up
+          Persist(w, response.status(), [this, w] { Pull(w); });
         }
       }));
 }
@@ -69,8 +69,7 @@ void Workers::ReadFrom(int w, int s, int64_t pull) {
           OnRead(w, s, pull, *read);
         } else {
           ++At(w).pulls;  // this one is given up
-          Mend(w, s);
-          Later(w, 1, [this, w] { Pull(w); });
+          Persist(w, read.status(), [this, w] { Pull(w); });
         }
       }));
 }
@@ -120,8 +119,11 @@ void Workers::AwaitWork(int w) {
           Proceed(w);
           return;
         }
-        if (!response.ok()) Mend(w, 0);
-        Later(w, 0.5, [this, w] { AwaitWork(w); });
+        if (response.ok()) {
+          Later(w, 0.5, [this, w] { AwaitWork(w); });
+        } else {
+          Persist(w, response.status(), [this, w] { AwaitWork(w); });
+        }
       }));
 }
 
@@ -169,7 +171,7 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
             if (told.ok()) {
               OnAnswer(w, s, gradient.key.step, *told);
             } else {
-              Mend(w, s);
+              Mend(w, s, told.status());
             }
           });
         },
@@ -179,7 +181,7 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
   if (server == nullptr) return;  // the stream breaks
   const auto job = server->JobForLayout(At(w).layouts[static_cast<size_t>(s)]);
   if (!job.ok() || !server->ready()) {
-    answer(job.ok() ? absl::FailedPreconditionError("no job is ready") : job.status());
+    answer(job.ok() ? absl::AbortedError("no job is ready") : job.status());
     return;
   }
   const int64_t here = (*job)->job().generation();
@@ -243,8 +245,9 @@ void Workers::OnAnswer(int w, int s, int64_t step, const Worker::Answer& answer)
     worker.versions[i] = each.result.version;
   }
   if (rejected) {
-    Later(w, Delay(), [this, w] { Start(w); });
-  } else if (finished || (--worker.steps_left <= 0 && !handed_out())) {
+    Later(w, Delay(), [this, w] { Rejoin(w); });
+  } else if (finished ||
+             (--worker.steps_left <= 0 && !handed_out() && !simulation_.setting.wait_for_return)) {
     Leave(w);
   } else if (pull) {
     Pull(w);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/net/grpc_util.h"
+#include "worker/client/connection.h"
 
 namespace cairn::simulation {
 namespace {
@@ -82,6 +83,11 @@ void Workers::Die(int w) {
 }
 
 void Workers::Start(int w) {
+  At(w).known.assign(static_cast<size_t>(num_servers()), {});
+  Rejoin(w);
+}
+
+void Workers::Rejoin(int w) {
   Die(w);
   Worker& worker = At(w);
   worker.up = true;
@@ -89,37 +95,68 @@ void Workers::Start(int w) {
   worker.incarnation = 0;
   worker.paused_until = 0;
   worker.work.Clear();
+  worker.layouts.assign(worker.known.size(), 0);
+  worker.looking.assign(worker.known.size(), false);
   if (worker.steps_left <= 0) worker.steps_left = 1;
   FindServers(w);
 }
 
-// All that are ready, in one generation of the job.
+void Workers::Learn(int w, int s, const Found& found) {
+  Known& known = At(w).known[static_cast<size_t>(s)];
+  if (known.away != found.known.away) ++At(w).moves;
+  known = found.known;
+}
+
 void Workers::FindServers(int w) {
-  Worker& worker = At(w);
-  worker.known.assign(static_cast<size_t>(num_servers()), {});
-  worker.layouts.assign(worker.known.size(), 0);
-  worker.looking.assign(worker.known.size(), false);
-  auto found = std::make_shared<std::vector<Found>>();
-  auto failed = std::make_shared<bool>(false);
+  auto left = std::make_shared<int>(num_servers());
   for (int s = 0; s < num_servers(); ++s) {
-    Find(simulation_, fleet_, s, {}, As<absl::StatusOr<Found>>(w, [=, this](absl::StatusOr<Found> one) {
-           if (*failed) return;
-           const bool ready = one.ok() && one->response.state() == v1::STATE_READY;
-           if (ready) found->push_back(*one);
-           *failed = !ready ||
-                     found->back().response.job().generation() != found->front().response.job().generation();
-           if (*failed) {
-             Later(w, 1, [this, w] { FindServers(w); });
-             return;
-           }
-           Worker& finder = At(w);
-           finder.known[static_cast<size_t>(s)] = {one->away, one->response.incarnation(),
-                                                   one->response.epoch()};
-           finder.layouts[static_cast<size_t>(s)] = one->response.layout();
-           if (static_cast<int>(found->size()) < num_servers()) return;
-           finder.generation = one->response.job().generation();
-           Join(w, 0);
-         }));
+    FindAny(simulation_, fleet_, s, At(w).known[static_cast<size_t>(s)],
+            As<absl::StatusOr<Found>>(w, [this, w, s, left](absl::StatusOr<Found> found) {
+              if (*left < 0) return;
+              if (!found.ok()) {
+                *left = -1;
+                if (!client::IsTransient(found.status())) EndForGood(w, found.status());
+                Later(w, 1, [this, w] { FindServers(w); });
+                return;
+              }
+              Learn(w, s, *found);
+              if (--*left == 0) AwaitJob(w);
+            }));
+  }
+}
+
+// All are ready, in one generation of the job.
+void Workers::AwaitJob(int w) {
+  auto described = std::make_shared<std::vector<v1::ConnectResponse>>(static_cast<size_t>(num_servers()));
+  auto left = std::make_shared<int>(num_servers());
+  for (int s = 0; s < num_servers(); ++s) {
+    Describe(simulation_, fleet_, s, At(w).known[static_cast<size_t>(s)],
+             As<absl::StatusOr<Found>>(w, [=, this](absl::StatusOr<Found> found) {
+               if (*left < 0) return;
+               if (absl::IsAborted(found.status())) {
+                 *left = -1;
+                 Later(w, 1, [this, w] { Rejoin(w); });
+                 return;
+               }
+               if (found.ok()) {
+                 Learn(w, s, *found);
+                 (*described)[static_cast<size_t>(s)] = found->response;
+               }
+               if (--*left > 0) return;
+               Worker& worker = At(w);
+               worker.generation = described->front().job().generation();
+               bool ready = true;
+               for (size_t i = 0; i < described->size(); ++i) {
+                 const v1::ConnectResponse& each = (*described)[i];
+                 ready &= each.state() == v1::STATE_READY && each.job().generation() == worker.generation;
+                 worker.layouts[i] = each.layout();
+               }
+               if (ready) {
+                 Join(w, 0);
+               } else {
+                 Later(w, 1, [this, w] { AwaitJob(w); });
+               }
+             }));
   }
 }
 
@@ -145,8 +182,14 @@ void Workers::Join(int w, int s) {
         });
       },
       As<absl::StatusOr<v1::JoinResponse>>(w, [this, w, s](absl::StatusOr<v1::JoinResponse> response) {
-        const bool lost = simulation_.Below(20) == 0;
-        if (!response.ok() || lost) {  // a later life has overtaken it, or the server is not what it was
+        if (!response.ok()) {
+          Persist(w, response.status(), [this, w] {
+            At(w).incarnation = 0;
+            Join(w, 0);
+          });
+          return;
+        }
+        if (simulation_.Below(20) == 0) {  // the answer is lost with the worker
           Later(w, 2, [this, w] { Start(w); });
           return;
         }
@@ -188,9 +231,9 @@ void Workers::Heartbeat(int w) {
           As<absl::StatusOr<v1::HeartbeatResponse>>(
               w, [this, w, s](absl::StatusOr<v1::HeartbeatResponse> response) {
                 if (absl::IsAborted(response.status())) {
-                  Start(w);
+                  Rejoin(w);
                 } else if (!response.ok() && simulation_.setting.server_faults != ServerFaults::kNone) {
-                  Mend(w, s);
+                  Mend(w, s, absl::UnavailableError("a heartbeat failed"));
                 }
               }));
     }
@@ -198,30 +241,63 @@ void Workers::Heartbeat(int w) {
   });
 }
 
-void Workers::Mend(int w, int s) {
+void Workers::EndForGood(int w, const absl::Status& failure) {
+  histories_.newest().Violation(absl::StrCat("worker ", w, " ends for good: ", failure.ToString()));
+}
+
+void Workers::Persist(int w, const absl::Status& failure, std::function<void()> again) {
+  auto left = std::make_shared<int>(num_servers());
+  for (int s = 0; s < num_servers(); ++s) {
+    Describe(simulation_, fleet_, s, At(w).known[static_cast<size_t>(s)],
+             As<absl::StatusOr<Found>>(w, [=, this, moves = At(w).moves](absl::StatusOr<Found> found) {
+               if (*left < 0) return;
+               if (absl::IsAborted(found.status())) {
+                 *left = -1;
+                 Rejoin(w);
+                 return;
+               }
+               if (found.ok()) Learn(w, s, *found);
+               if (--*left > 0) return;
+               if (client::IsWorthRepeating(failure) || absl::IsDeadlineExceeded(failure) ||
+                   At(w).moves != moves) {
+                 Later(w, 0.5, again);
+               } else if (absl::IsAborted(failure)) {
+                 Rejoin(w);
+               } else {
+                 EndForGood(w, failure);
+               }
+             }));
+  }
+}
+
+void Workers::Mend(int w, int s, const absl::Status& failure) {
   const auto index = static_cast<size_t>(s);
   Worker& worker = At(w);
   if (worker.looking[index]) return;
   worker.looking[index] = true;
-  Find(simulation_, fleet_, s, worker.known[index],
-       As<absl::StatusOr<Found>>(w, [this, w, s, index](absl::StatusOr<Found> found) {
-         Worker& looker = At(w);
-         looker.looking[index] = false;
-         if (absl::IsAborted(found.status()) ||
-             (found.ok() && found->response.layout() != looker.layouts[index])) {
-           Start(w);
-           return;
-         }
-         if (!found.ok()) {
-           Later(w, 0.5, [this, w, s] { Mend(w, s); });
-           return;
-         }
-         looker.known[index] = {found->away, found->response.incarnation(), found->response.epoch()};
-         if (looker.pushing && !looker.answers[index].has_value()) {
-           BreakStream(w, s);
-           Push(w, s);
-         }
-       }));
+  Describe(simulation_, fleet_, s, worker.known[index],
+           As<absl::StatusOr<Found>>(w, [this, w, s, index, failure](absl::StatusOr<Found> found) {
+             Worker& looker = At(w);
+             looker.looking[index] = false;
+             if (absl::IsAborted(found.status()) ||
+                 (found.ok() && found->response.layout() != looker.layouts[index])) {
+               Rejoin(w);
+               return;
+             }
+             if (!found.ok()) {
+               Later(w, 0.5, [this, w, s, failure] { Mend(w, s, failure); });
+               return;
+             }
+             const bool moved = looker.known[index].away != found->known.away;
+             Learn(w, s, *found);
+             if (!moved && !client::IsWorthRepeating(failure)) {
+               if (!absl::IsAborted(failure)) EndForGood(w, failure);
+               Rejoin(w);
+             } else if (looker.pushing && !looker.answers[index].has_value()) {
+               BreakStream(w, s);
+               Push(w, s);
+             }
+           }));
 }
 
 // --- Faults ---
@@ -236,7 +312,8 @@ void Workers::ProcessDied(int process) {
     for (int s = 0; s < num_servers(); ++s) {
       if (!At(w).up || At(w).known.empty() || fleet_.ProcessOf(s, away(w, s)) != process) continue;
       BreakStream(w, s);
-      if (At(w).pushing) Later(w, Delay(), [this, w, s] { Mend(w, s); });
+      if (At(w).pushing)
+        Later(w, Delay(), [this, w, s] { Mend(w, s, absl::UnavailableError("its process died")); });
     }
   }
 }
@@ -256,7 +333,8 @@ bool Workers::KillOne() {
   const bool joined = At(w).incarnation != 0;
   Die(w);
   // Who has never joined is waited for, and data that is handed out must be used by somebody.
-  if (w == 0 || !joined || simulation_.Below(4) > 0) {
+  const bool needed = w == 0 || !joined || simulation_.setting.wait_for_return;
+  if (needed || simulation_.Below(4) > 0) {
     simulation_.events.After(simulation_.UpTo(2 * kLease), [this, w] { Start(w); });
   }
   return true;

@@ -38,6 +38,7 @@ class Workers {
     int64_t generation = 0;
     int64_t step = 0, pulls = 0, position = 0;
     std::vector<Known> known;       // [server]
+    int moves = 0;                  // times that one was found at its other place
     std::vector<uint64_t> layouts;  // [server]
     std::vector<bool> looking;      // [server]: for who serves the part now
     std::vector<int64_t> versions;  // [server] of what it computes from
@@ -78,13 +79,21 @@ class Workers {
   }
   void Die(int w);
   void LeftUnseen(int w);
+  // Its process is started: it knows nothing.
   void Start(int w);
+  // As the trainer, after a failure that joining again may mend.
+  void Rejoin(int w);
   void FindServers(int w);
+  void AwaitJob(int w);
   void Join(int w, int s);
   void Heartbeat(int w);
-  // A server did not answer, or not as who serves the part: finds who does, and then repeats what is under
-  // way.
-  void Mend(int w, int s);
+  void Learn(int w, int s, const Found& found);
+  // A step of the protocol failed. As TrainingClient::Persist(): finds all servers, and then does it `again`,
+  // joins again, or ends for good, which is a violation.
+  void Persist(int w, const absl::Status& failure, std::function<void()> again);
+  void EndForGood(int w, const absl::Status& failure);
+  // A server did not take the push, or its heartbeat failed. As StepPushes: finds it, and repeats the push.
+  void Mend(int w, int s, const absl::Status& failure);
   void Pull(int w);
   void ReadFrom(int w, int s, int64_t pull);
   void OnRead(int w, int s, int64_t pull, const Read& read);
