@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/core/one_line.h"
 #include "common/core/terminal.h"
 
 namespace cairn {
@@ -88,7 +89,10 @@ std::string JsonLogLine(const std::string& task, LogLevel level, const std::stri
 }
 
 void Log(LogLevel level, const std::string& text) {
-  spdlog::default_logger_raw()->log(ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
+  spdlog::logger* const logger = spdlog::default_logger_raw();
+  if (!logger->should_log(ToSpdlog(level))) return;
+  const std::string line = OneLine(text);
+  logger->log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));
 }
 
 }  // namespace cairn

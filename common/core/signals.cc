@@ -4,6 +4,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/process_start.h"
 #include "common/core/status.h"
 
 namespace cairn {
@@ -18,7 +23,7 @@ SignalQueue::SignalQueue(std::initializer_list<int> signals) {
   }
   CAIRN_CHECK(pthread_sigmask(SIG_BLOCK, &mask, &old_mask_) == 0);
   fd_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  CAIRN_CHECK(fd_ >= 0);
+  if (fd_ < 0) EndProcess(absl::StrCat("no file descriptor for signals: ", std::strerror(errno)));
 }
 
 SignalQueue::~SignalQueue() {

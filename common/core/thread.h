@@ -1,4 +1,6 @@
-// A thread with a name (shown by ps -L, gdb and perf) that joins in its destructor.
+// A thread with a name (shown by ps -L, gdb and perf) that joins in its destructor. Every thread of ours is
+// made here, so that one that the system refuses is an error with a text and not an exception that nobody
+// catches.
 #pragma once
 
 #include <string>
@@ -6,14 +8,20 @@
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
 
 namespace cairn {
 
 class Thread {
  public:
   Thread() = default;
-  // `name`: at most 15 characters are kept.
+  // For a thread without which the program cannot go on: where the system refuses it, the program ends with
+  // exit code 1 and Start()'s error. `name`: at most 15 characters are kept.
   Thread(std::string name, absl::AnyInvocable<void()> body);
+  // For a thread that one peer or one request needs. RESOURCE_EXHAUSTED, naming the thread and the limits
+  // that may be at fault, where the system refuses it; `body` is then destroyed without having run.
+  static absl::StatusOr<Thread> Start(std::string name, absl::AnyInvocable<void()> body);
+
   Thread(Thread&&) = default;
   Thread& operator=(Thread&& other) {
     Join();
@@ -27,6 +35,8 @@ class Thread {
   }
 
  private:
+  explicit Thread(std::thread thread) : thread_(std::move(thread)) {}
+
   std::thread thread_;
 };
 

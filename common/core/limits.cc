@@ -1,0 +1,119 @@
+#include "common/core/limits.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/core/cgroup.h"
+#include "common/core/files.h"
+#include "common/core/mutex.h"
+#include "common/core/status.h"
+#include "common/core/thread.h"
+
+namespace cairn {
+namespace {
+
+rlimit LimitOf(int resource) {
+  rlimit limit{};
+  getrlimit(static_cast<__rlimit_resource>(resource), &limit);
+  return limit;
+}
+
+int64_t AsCount(rlim_t limit) {
+  return static_cast<int64_t>(std::min<rlim_t>(limit, INT32_MAX));  // a descriptor is an int
+}
+
+std::string InWords(rlim_t value) {
+  return value == RLIM_INFINITY ? "unlimited" : absl::StrCat(value);
+}
+
+// The same file in both versions of control groups: "max" or a number.
+std::optional<double> TasksOf(const std::string& directory) {
+  const auto text = ReadFile(absl::StrCat(directory, "/pids.max"));
+  double tasks = 0;
+  if (!text.ok() || !absl::SimpleAtod(absl::StripAsciiWhitespace(*text), &tasks)) return std::nullopt;
+  return tasks;
+}
+
+// Threads that wait until all have been started.
+class Rehearsal {
+ public:
+  ~Rehearsal() {
+    MutexLock lock(mutex_);
+    over_ = true;
+    changed_.NotifyAll();
+  }
+  absl::Status Add() {
+    auto thread = Thread::Start("rehearsal", [this] {
+      MutexLock lock(mutex_);
+      while (!over_) changed_.Wait(mutex_);
+    });
+    if (thread.ok()) threads_.push_back(*std::move(thread));
+    return thread.status();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<Thread> threads_;  // joined first
+};
+
+}  // namespace
+
+int64_t DescriptorLimit() {
+  return AsCount(LimitOf(RLIMIT_NOFILE).rlim_cur);
+}
+
+int64_t HighestDescriptorLimit() {
+  return AsCount(LimitOf(RLIMIT_NOFILE).rlim_max);
+}
+
+std::string RaiseDescriptorLimit() {
+  const rlimit before = LimitOf(RLIMIT_NOFILE);
+  const rlimit raised = {.rlim_cur = before.rlim_max, .rlim_max = before.rlim_max};
+  if (before.rlim_cur == before.rlim_max || setrlimit(RLIMIT_NOFILE, &raised) != 0) return "";
+  return absl::StrCat("limit of open files raised from ", InWords(before.rlim_cur), " to ",
+                      InWords(raised.rlim_cur), " (ulimit -n)");
+}
+
+absl::Status CheckLimits(int64_t files, int threads) {
+  if (DescriptorLimit() < files) {
+    return absl::ResourceExhaustedError(absl::StrCat("at most ", DescriptorLimit(),
+                                                     " files may be open (ulimit -n), at least ", files,
+                                                     " are needed: raise the limit"));
+  }
+  Rehearsal rehearsal;
+  for (int i = 0; i < threads; ++i) {
+    if (const absl::Status status = rehearsal.Add(); !status.ok()) {
+      return Annotate(status, absl::StrCat("only ", i, " more threads can be had, ", threads, " are needed"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string ThreadLimits() {
+  std::vector<std::string> limits = {absl::StrCat("processes and threads of this user ",
+                                                  InWords(LimitOf(RLIMIT_NPROC).rlim_cur), " (ulimit -u)")};
+  const auto bytes = [&](const char* what, int resource, const char* flag) {
+    const rlim_t limit = LimitOf(resource).rlim_cur;
+    if (limit == RLIM_INFINITY) return;
+    limits.push_back(absl::StrCat(what, " ", limit >> 10, " KiB (ulimit -", flag, ")"));
+  };
+  bytes("address space", RLIMIT_AS, "v");
+  bytes("data", RLIMIT_DATA, "d");
+  bytes("stack of each thread", RLIMIT_STACK, "s");
+  if (const auto tasks = TightestCgroupLimit("", "pids", TasksOf, TasksOf)) {
+    limits.push_back(absl::StrCat("threads of the control group ", *tasks, " (pids.max)"));
+  }
+  return absl::StrCat("raise the limit that is reached: ", absl::StrJoin(limits, ", "));
+}
+
+}  // namespace cairn

@@ -1,0 +1,127 @@
+#include "common/core/process_start.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/core/limits.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+
+namespace cairn {
+namespace {
+
+// A variable of the environment that a library below us reads.
+struct Foreign {
+  const char* name;
+  const char* effect;
+  bool before_main = false;  // the library reads it before main begins
+};
+
+// Left alone are variables that only change speed, logs or name resolution, or whose effect is asked for by
+// name (CUDA_VISIBLE_DEVICES, ONEDNN_MAX_CPU_ISA, GRPC_SSL_CIPHER_SUITES). Proxy variables are left to those
+// who want them: channels of ours do not look at them (net::MakeChannel).
+constexpr Foreign kForeign[] = {
+    {"OMP_THREAD_LIMIT", "fewer threads than --threads would split sums otherwise", true},
+    {"OMP_DYNAMIC", "the number of threads, and so how sums are split, would change with the load", true},
+    {"OMP_MAX_ACTIVE_LEVELS", "loops would run on one thread", true},
+    {"DNNL_DEFAULT_FPMATH_MODE", "float32 would be computed in less precision"},
+    {"ONEDNN_DEFAULT_FPMATH_MODE", "float32 would be computed in less precision"},
+    {"NVIDIA_TF32_OVERRIDE", "it would override --precision"},
+    {"GRPC_POLL_STRATEGY", "with another than the default one no connection may come about"},
+    {"GRPC_EXPERIMENTS", "unfinished code of gRPC would run"},
+    {"GRPC_ABORT_ON_LEAKS", "a finished job would end in SIGABRT"},
+};
+
+// The names that have been removed, separated by commas: kept in the environment for TakeRemarks(), because
+// the program may start itself again in between.
+constexpr char kRemoved[] = "CAIRN_REMOVED_VARIABLES";
+
+std::vector<std::string> Removed() {
+  const char* const names = std::getenv(kRemoved);
+  return names == nullptr ? std::vector<std::string>() : absl::StrSplit(names, ',');
+}
+
+void CleanEnvironment(char** argv) {
+  std::vector<std::string> removed = Removed();
+  bool too_late = false;
+  for (const Foreign& variable : kForeign) {
+    if (std::getenv(variable.name) == nullptr) continue;
+    unsetenv(variable.name);
+    removed.push_back(variable.name);
+    too_late = too_late || variable.before_main;
+  }
+  if (removed.empty()) return;
+  setenv(kRemoved, absl::StrJoin(removed, ",").c_str(), 1);
+  if (too_late) execv("/proc/self/exe", argv);  // where that fails we go on as we are
+}
+
+std::terminate_handler default_terminate = nullptr;
+
+// Of a library's thread or ours. What is neither lack of threads nor of memory is a bug: as before.
+[[noreturn]] void OnTerminate() {
+  if (const std::exception_ptr thrown = std::current_exception()) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {
+      EndProcess(absl::StrCat("out of memory; ", ThreadLimits()));
+    } catch (const std::system_error& error) {
+      if (error.code().value() == EAGAIN || error.code().value() == ENOMEM) {
+        EndProcess(absl::StrCat("the system refuses a thread: ", error.what(), "; ", ThreadLimits()));
+      }
+    } catch (...) {
+    }
+  }
+  if (default_terminate != nullptr) default_terminate();
+  std::abort();
+}
+
+}  // namespace
+
+void PrepareProcess(char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  default_terminate = std::set_terminate(OnTerminate);
+  CleanEnvironment(argv);
+}
+
+std::vector<std::string> TakeRemarks() {
+  const std::vector<std::string> removed = Removed();
+  unsetenv(kRemoved);
+  std::vector<std::string> remarks;
+  for (const Foreign& variable : kForeign) {
+    if (!absl::c_linear_search(removed, variable.name)) continue;
+    remarks.push_back(
+        absl::StrCat("ignored: ", variable.name, " of the environment (", variable.effect, ")"));
+  }
+  return remarks;
+}
+
+absl::Status EnterLimits(const ProcessNeeds& needs, int64_t job_files) {
+  for (const std::string& remark : TakeRemarks()) LogWarning(remark);
+  const std::string raised = RaiseDescriptorLimit();
+  if (!raised.empty()) LogInfo(raised);
+  CAIRN_RETURN_IF_ERROR(CheckLimits(needs.files, needs.threads));
+  if (DescriptorLimit() < job_files) {
+    LogWarning("at most ", DescriptorLimit(), " files may be open (ulimit -n), and this cluster needs about ",
+               job_files, " of this task: raise the limit, or connections will be refused");
+  }
+  return absl::OkStatus();
+}
+
+void EndProcess(absl::string_view why) {
+  const std::string line = absl::StrCat(program_invocation_short_name, ": ", why, "\n");
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+  std::_Exit(static_cast<int>(ExitCode::kFailure));
+}
+
+}  // namespace cairn

@@ -1,0 +1,75 @@
+#include "common/core/limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/thread.h"
+
+namespace cairn {
+namespace {
+
+using testing::HasSubstr;
+
+// The soft limit of open files, while it lives.
+class SoftLimit {
+ public:
+  explicit SoftLimit(rlim_t files) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit lower = {.rlim_cur = files, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &lower), 0);
+  }
+  ~SoftLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+TEST(Limits, TheSoftLimitOfOpenFilesIsRaisedToTheHardOneAndSaid) {
+  const SoftLimit low(100);
+  EXPECT_EQ(DescriptorLimit(), 100);
+  const std::string said = RaiseDescriptorLimit();
+  EXPECT_THAT(said, HasSubstr("limit of open files raised from 100 to "));
+  EXPECT_EQ(DescriptorLimit(), HighestDescriptorLimit());
+  EXPECT_EQ(RaiseDescriptorLimit(), "") << "there is nothing to raise";
+}
+
+TEST(Limits, TooFewFilesAreRefusedWithTheLimitsName) {
+  const SoftLimit low(50);
+  EXPECT_EQ(CheckLimits(/*files=*/50, /*threads=*/2), absl::OkStatus());
+  const absl::Status status = CheckLimits(/*files=*/51, /*threads=*/0);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("at most 50 files may be open (ulimit -n), at least 51"));
+}
+
+// A sanitizer needs address space of its own for a thread, and ends the process itself.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+void LeaveNoAddressSpace() {
+  const rlimit none = {.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+  setrlimit(RLIMIT_AS, &none);
+}
+
+TEST(LimitsDeathTest, AThreadThatIsRefusedIsAStatusOrEndsTheProgramWithOneLine) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto start = [] {
+    LeaveNoAddressSpace();
+    const auto thread = Thread::Start("worker", [] {});
+    if (!absl::IsResourceExhausted(thread.status())) _exit(3);
+    const Thread needed("needed", [] {});
+    _exit(4);
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(1), "cannot start the thread 'needed': .*ulimit -v");
+}
+
+}  // namespace
+}  // namespace cairn
