@@ -63,17 +63,22 @@ absl::StatusOr<Checkpoint> OpenAt(const std::string& path) {
   });
 }
 
-absl::Status List(const std::string& path) {
+// Every byte is read, unless `quick`: then what Checkpoint::Open() reads, and "ok" is not said.
+absl::Status List(const std::string& path, bool quick) {
   CAIRN_ASSIGN_OR_RETURN(const auto directories, CheckpointsAt(path));
   for (const std::string& directory : directories) {
     const auto checkpoint = Checkpoint::Open(directory);
+    const absl::Status whole = !checkpoint.ok() ? checkpoint.status()
+                               : quick          ? absl::OkStatus()
+                                                : checkpoint->Verify();
+    const std::string verdict = !whole.ok() ? FaultOf(whole, directory) : quick ? "not verified" : "ok";
     if (checkpoint.ok()) {
-      absl::PrintF("%d\t%s\t%d\tok\n", checkpoint->run().global_step, TimeOf(checkpoint->run().saved_at),
-                   checkpoint->bytes());
+      absl::PrintF("%d\t%s\t%d\t%s\n", checkpoint->run().global_step, TimeOf(checkpoint->run().saved_at),
+                   checkpoint->bytes(), verdict);
     } else {
-      absl::PrintF("%d\t-\t-\t%s\n", worker::StepOf(NameOf(directory)),
-                   FaultOf(checkpoint.status(), directory));
+      absl::PrintF("%d\t-\t-\t%s\n", worker::StepOf(NameOf(directory)), verdict);
     }
+    std::fflush(stdout);  // the next one may take a while to read
   }
   return absl::OkStatus();
 }
@@ -159,6 +164,7 @@ class CheckpointCommand final : public Command {
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
     list_ = app.add_subcommand("list", "Print each checkpoint: step, time (UTC), bytes, ok or what is wrong");
+    list_->add_flag("--quick", quick_, "Do not read the values: a damaged one is not found");
     show_ = app.add_subcommand("show", "Print what a checkpoint says of the run, and its tensors");
     verify_ = app.add_subcommand("verify", "Read every byte; ends with 1 when one is not as it was written");
     consolidate_ = app.add_subcommand("consolidate", "Write all variables into one .safetensors file");
@@ -188,7 +194,7 @@ class CheckpointCommand final : public Command {
  private:
   absl::StatusOr<ExitCode> Dispatch() const {
     if (verify_->parsed()) return Verify(path_);
-    const absl::Status status = list_->parsed()   ? List(path_)
+    const absl::Status status = list_->parsed()   ? List(path_, quick_)
                                 : show_->parsed() ? Show(path_)
                                                   : Consolidate(path_, output_);
     if (!status.ok()) return status;
@@ -196,6 +202,7 @@ class CheckpointCommand final : public Command {
   }
 
   std::string path_, output_;
+  bool quick_ = false;
   CLI::App *list_ = nullptr, *show_ = nullptr, *verify_ = nullptr, *consolidate_ = nullptr;
 };
 

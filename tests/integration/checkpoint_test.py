@@ -97,6 +97,16 @@ class CheckpointTest(IntegrationTest):
         self.assertRegex(lines[1], r"^2000\t-\t-\tDATA_LOSS: cannot open .*state\.json: No such file")
         self.assertEqual(len(lines), 2)
 
+    def test_list_says_ok_of_a_checkpoint_whose_every_byte_was_read(self):
+        damage(self.new / SHARD.format(2), "slot/momentum/dense/bias")
+        run = self.checkpoint("list", self.train_dir)
+        self.assert_exit(DONE, run)
+        self.assertRegex(run.stdout, r"(?m)^1000\t.*\tok\n2000\t.*\tDATA_LOSS: shard-00002\S+: "
+                                     r"tensor 'slot/momentum/dense/bias': it is damaged")
+        quick = self.checkpoint("list", "--quick", self.train_dir)
+        self.assert_exit(DONE, quick)
+        self.assertRegex(quick.stdout, r"^1000\t.*\tnot verified\n2000\t.*\tnot verified\n$")
+
     def test_show_tells_of_the_run_and_every_tensor(self):
         for directory in (self.train_dir, self.new):
             run = self.checkpoint("show", directory)
