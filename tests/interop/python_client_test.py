@@ -370,6 +370,15 @@ class ClientTest(IntegrationTest):
         with self.assertRaisesRegex(MemoryError, "of the test"):
             client.pull()
 
+    def test_proxies_of_the_environment_are_not_used(self):
+        servers = self.servers(1)
+        proxies = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy", "all_proxy"), "http://127.0.0.1:9")
+        os.environ.update(proxies)
+        for name in proxies:
+            self.addCleanup(os.environ.pop, name)
+        client = self.connect(servers)
+        client.close()
+
     def test_traffic_is_encrypted_with_the_servers_certificates(self):
         certs = self.directory / "certs"
         subprocess.run([SOURCE / "deploy/make-certs.sh", certs, "localhost"], check=True, timeout=LIMIT, capture_output=True)

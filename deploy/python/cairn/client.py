@@ -93,7 +93,8 @@ class Client:
         self._waiting_for = ""
         options = [("grpc.max_receive_message_length", 2 * protocol.MAX_PAYLOAD), ("grpc.keepalive_time_ms", 5000),
                    ("grpc.keepalive_timeout_ms", 10000), ("grpc.http2.max_pings_without_data", 0),
-                   ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)]
+                   # A cluster's own traffic goes by no proxy of the environment.
+                   ("grpc.enable_http_proxy", 0), ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)]
         if tls:
             cert, key, ca = (pathlib.Path(path).read_bytes() for path in tls)
             credentials = grpc.ssl_channel_credentials(ca, key, cert)
