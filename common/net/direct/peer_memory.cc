@@ -1,11 +1,15 @@
 #include "common/net/direct/peer_memory.h"
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <iterator>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
@@ -14,13 +18,35 @@
 
 namespace cairn::net {
 
+namespace {
+
+// Of Linux 6.5 and later; older headers lack it.
+#ifndef SO_PEERPIDFD
+constexpr int SO_PEERPIDFD = 77;
+#endif
+
+// A pidfd of the process that connected. An older kernel is asked for whoever has its number now, which
+// Open() limits to processes of our own user.
+FileDescriptor HoldPeer(int socket, pid_t process) {
+  int held = -1;
+  socklen_t size = sizeof held;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &held, &size) == 0) return FileDescriptor(held);
+  if (errno != ENOPROTOOPT) return FileDescriptor();  // it has ended
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+}
+
+}  // namespace
+
 std::unique_ptr<PeerMemory> PeerMemory::Open(int socket, const Probe& probe) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (probe.address == 0 || getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
+  if (probe.address == 0 || getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0 ||
+      peer.uid != geteuid()) {
     return nullptr;
   }
-  std::unique_ptr<PeerMemory> memory(new PeerMemory(socket, peer.pid));
+  FileDescriptor held = HoldPeer(socket, peer.pid);
+  if (!held.valid()) return nullptr;
+  std::unique_ptr<PeerMemory> memory(new PeerMemory(socket, peer.pid, std::move(held)));
   uint64_t value = 0;
   const LentRun run = {.address = probe.address, .bytes = sizeof value};
   const absl::Span<char> to(reinterpret_cast<char*>(&value), sizeof value);
@@ -37,10 +63,16 @@ absl::Status PeerMemory::Read(absl::Span<const LentRun> runs, uint64_t begin,
     for (const absl::Span<char>& place : places) begin += place.size();
     to.remove_prefix(places.size());
   }
-  // After the copy, whatever came of it: who has closed may have given the memory back. A process that has
-  // ended closed before another could have its number.
-  CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_));
+  // After the copy, whatever came of it: a peer that has closed may have written to the memory again, and the
+  // number of one that has ended may be another process'.
+  CAIRN_RETURN_IF_ERROR(CheckPeer());
   return copied;
+}
+
+absl::Status PeerMemory::CheckPeer() const {
+  pollfd ready[2] = {{.fd = socket_, .events = POLLRDHUP, .revents = 0},
+                     {.fd = held_.get(), .events = POLLIN, .revents = 0}};
+  return poll(ready, std::size(ready), 0) == 0 ? absl::OkStatus() : OtherEndClosed();
 }
 
 absl::Status PeerMemory::Copy(absl::Span<const LentRun> runs, uint64_t begin,

@@ -2,16 +2,20 @@
 // that it lends go from its memory to their place in one copy, where a ring takes two and a socket three.
 //
 // It is open to processes of one user that see each other's numbers (containers as a rule do not), as far as
-// the system lets these trace each other at all (kernel.yama.ptrace_scope).
+// the system lets these trace each other at all (kernel.yama.ptrace_scope). A server of root, which could
+// read anybody's memory, reads that of root alone. The process is held by a pidfd: when it has ended, its
+// number may be another's, and what was read then is refused.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/core/file_descriptor.h"
 
 namespace cairn::net {
 
@@ -29,7 +33,7 @@ class PeerMemory {
     uint64_t value = 0;
   };
 
-  // Null when that memory cannot be read from here. `socket` outlives it.
+  // Null when that memory cannot be read from here, or the other end is another user's. `socket` outlives it.
   static std::unique_ptr<PeerMemory> Open(int socket, const Probe& probe);
 
   // Copies what `runs` are together, from byte `begin` on, to one place after another. What has been copied
@@ -40,12 +44,16 @@ class PeerMemory {
                     absl::Span<const absl::Span<char>> to) const;
 
  private:
-  PeerMemory(int socket, pid_t process) : socket_(socket), process_(process) {}
+  PeerMemory(int socket, pid_t process, FileDescriptor held)
+      : socket_(socket), process_(process), held_(std::move(held)) {}
+  // The process that connected is there, and has not closed the socket.
+  absl::Status CheckPeer() const;
   absl::Status Copy(absl::Span<const LentRun> runs, uint64_t begin,
                     absl::Span<const absl::Span<char>> to) const;
 
   const int socket_;
   const pid_t process_;
+  const FileDescriptor held_;  // a pidfd of process_: readable when it has ended
 };
 
 }  // namespace cairn::net

@@ -1,9 +1,14 @@
 #include "common/net/direct/peer_memory.h"
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -48,6 +53,69 @@ TEST_F(PeerMemoryTest, ManyRunsAreReadToManyPlaces) {
   EXPECT_TRUE(std::equal(read.begin() + 4'993, read.end(), lent.begin()));
   places.push_back({read.data(), 4});
   EXPECT_EQ(memory_->Read(runs, 7, places).code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A process that connects, says where it has `value`, and does then what it is told.
+class PeerProcess {
+ public:
+  // As another user, where `uid` is given; whoever holds the socket at last is a child of its own.
+  explicit PeerProcess(std::optional<uid_t> uid = std::nullopt) {
+    const LocalListener listener = ListenLocally().value();
+    static const uint64_t value = 42;
+    pid_ = fork();
+    if (pid_ == 0) {
+      if (uid.has_value() && setuid(*uid) != 0) _exit(2);
+      const FileDescriptor connected = ConnectLocally(listener.name).value();
+      if (fork() == 0) {  // keeps the socket until the test is over
+        char end;
+        pollfd ended = {.fd = connected.get(), .events = POLLIN, .revents = 0};
+        poll(&ended, 1, 60'000);
+        (void)!read(connected.get(), &end, 1);
+        _exit(0);
+      }
+      for (;;) pause();
+    }
+    for (int i = 0; i < 6000 && !socket_.valid(); ++i) {
+      socket_ = AcceptLocally(listener.socket);
+      if (!socket_.valid()) usleep(10'000);
+    }
+    probe_ = {.address = reinterpret_cast<uint64_t>(&value), .value = value};  // it was forked with the value
+  }
+  ~PeerProcess() { End(); }
+
+  void End() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  std::unique_ptr<PeerMemory> Open() const { return PeerMemory::Open(socket_.get(), probe_); }
+  LentRun run() const { return {.address = probe_.address, .bytes = sizeof probe_.value}; }
+
+ private:
+  pid_t pid_ = -1;
+  FileDescriptor socket_;
+  PeerMemory::Probe probe_;
+};
+
+TEST(PeerMemoryOfAProcessTest, IsNotReadAfterItsEndThoughItsSocketIsOpen) {
+  PeerProcess peer;
+  const auto memory = peer.Open();
+  if (memory == nullptr) GTEST_SKIP() << "no memory can be lent on this machine";
+  uint64_t value = 0;
+  const absl::Span<char> to(reinterpret_cast<char*>(&value), sizeof value);
+  const LentRun run = peer.run();
+  EXPECT_EQ(memory->Read({&run, 1}, 0, {&to, 1}), absl::OkStatus());
+  EXPECT_EQ(value, 42u);
+  peer.End();
+  // Whatever the copy came to, it is the end of the process that is told: its number may be another's by
+  // then.
+  EXPECT_EQ(memory->Read({&run, 1}, 0, {&to, 1}), OtherEndClosed());
+}
+
+TEST(PeerMemoryOfAProcessTest, IsNotReadWhenItIsAnotherUsers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may read another user's memory at all";
+  EXPECT_EQ(PeerProcess(/*uid=*/65534).Open(), nullptr);
 }
 
 }  // namespace
