@@ -21,6 +21,10 @@ constexpr auto kLookEvery = std::chrono::milliseconds(100);
 constexpr size_t kPiecesOfFrame = net::kMaxPayloadFloats / net::DirectStream::kPieceFloats;
 // A client that is stopped keeps values from being freed: gRPC notices one likewise, after 15 s.
 constexpr auto kStallLimit = std::chrono::seconds(15);
+// A session has a thread and descriptors. A client's first request follows its greeting at once; one that is
+// silent for long, and waits for no answer, opens another session for its next request.
+constexpr auto kFirstLimit = std::chrono::seconds(20);
+constexpr auto kIdleLimit = std::chrono::minutes(15);
 
 }  // namespace
 
@@ -37,10 +41,12 @@ class DirectSession final : public SessionSink, public net::DirectReceiver {
                                   {.incarnation = options.incarnation,
                                    .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
                                    .stall_limit = kStallLimit,
+                                   .idle_limit = kIdleLimit,
+                                   .first_limit = kFirstLimit,
                                    .lends = true},
                                   *session));
     session->self_ = session;
-    session->stream_->Start();
+    CAIRN_RETURN_IF_ERROR(session->stream_->Start());
     return session;
   }
   explicit DirectSession(Parts& parts) : parts_(parts) {}
@@ -77,6 +83,7 @@ class DirectSession final : public SessionSink, public net::DirectReceiver {
     }
     return session_->OnFrame(parsed, payload);
   }
+  bool OwesAnswer() override { return session_ != nullptr && session_->owes_answer(); }
   void OnEnd(const absl::Status&) override { session_.reset(); }
 
   net::DirectStream& stream() { return *stream_; }

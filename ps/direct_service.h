@@ -23,8 +23,8 @@ class DirectService {
   struct Options {
     uint64_t incarnation = 0;   // the server's
     bool shared_memory = true;  // may clients bring shared memory?
-    // Sessions at the same time; each has a thread and at most 32 MiB of shared memory, 1 MiB for our own
-    // clients. One more is sent away, and goes to gRPC.
+    // Sessions at the same time; each has a thread and at most 2 MiB of shared memory, 1 MiB for our own
+    // clients. One more is sent away, and goes to gRPC. Silent ones end (direct_service.cc).
     size_t most_sessions = 256;
   };
   // Serves `parts`, which must outlive it, at once.

@@ -53,6 +53,8 @@ class Session {
   // Where the payload of `bytes` is to be put if OnFrame() is called next, and with this header; empty:
   // anywhere.
   absl::Span<char> PlaceFor(const v1::ClientHeader& header, size_t bytes);
+  // A request waits for its answer. From the thread of OnFrame().
+  bool owes_answer() const { return unanswered_.use_count() > 1; }
 
  private:
   // A request whose chunks are arriving.

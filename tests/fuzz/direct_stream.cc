@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto stream =
       net::DirectStream::Accept(std::move(ends->first), true, {.incarnation = 1, .lends = true}, reader)
           .value();
-  stream->Start();
+  FUZZ_CHECK(stream->Start().ok());
   const bool shares = (data[0] & 1) != 0, lends = (data[0] & 2) != 0;
   static const uint64_t probe = 42;
   const net::DirectGreeting greeting = {

@@ -44,7 +44,7 @@ class DirectOutgoing final : public RingStream, net::DirectReceiver {
         opened->stream_,
         net::DirectStream::Connect(std::move(socket), shared,
                                    {.incarnation = greeted.incarnation(), .lends = shared}, *opened));
-    opened->stream_->Start();
+    CAIRN_RETURN_IF_ERROR(opened->stream_->Start());
     return std::unique_ptr<RingStream>(std::move(opened));
   }
   ~DirectOutgoing() override {
@@ -136,7 +136,10 @@ class DirectRingSession final : public net::DirectReceiver {
         session->stream_, net::DirectStream::Accept(std::move(connection.socket), /*shared=*/connection.local,
                                                     {.incarnation = incarnation, .lends = true}, *session));
     session->handler_ = host.OnStream(std::make_shared<Back>(session));
-    session->stream_->Start();
+    if (absl::Status started = session->stream_->Start(); !started.ok()) {
+      session->handler_->OnClosed(started);
+      return started;
+    }
     return session;
   }
 

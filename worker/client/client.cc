@@ -186,7 +186,7 @@ absl::Status VariableReader::RefreshOnce(bool* changed) {
     const net::Extent& extent = located_.extents[i];
     if (extent.count == 0) continue;
     const auto server = static_cast<size_t>(extent.server);
-    if (sessions_[server] == nullptr) {
+    if (sessions_[server] == nullptr || !sessions_[server]->status().ok()) {
       sessions_[server] = std::make_unique<ServerSession>(client_.connection_->stub(extent.server));
     }
     v1::ClientHeader header;

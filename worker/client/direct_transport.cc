@@ -76,7 +76,7 @@ class DirectFrameStream final : public FrameStream, net::DirectReceiver {
                                                      .part = part.value_or(net::DirectStream::kOwnPart),
                                                      .lends = true},
                                                     *opened));
-    opened->stream_->Start();
+    CAIRN_RETURN_IF_ERROR(opened->stream_->Start());
     return std::unique_ptr<FrameStream>(std::move(opened));
   }
   ~DirectFrameStream() override {

@@ -1,26 +1,85 @@
 #include "common/net/direct/listeners.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 
+#include "common/net/direct/wire.h"
+
 namespace cairn::net {
+namespace {
+
+// Where no descriptor can be had for who connects: others will be given back.
+constexpr auto kPause = std::chrono::milliseconds(10);
+
+}  // namespace
 
 std::optional<DirectListeners::Connection> DirectListeners::Accept(std::chrono::milliseconds limit) {
-  pollfd ready[2] = {{.fd = local_.socket.get(), .events = POLLIN, .revents = 0},
-                     {.fd = tcp_.socket.get(), .events = POLLIN, .revents = 0}};  // poll() passes over -1
-  if (poll(ready, 2, static_cast<int>(limit.count())) <= 0) return std::nullopt;
-  Connection connection = {.socket = ready[0].revents != 0 ? AcceptLocally(local_.socket) : FileDescriptor(),
-                           .local = true};
-  if (!connection.socket.valid() && ready[1].revents != 0) {
-    connection = {.socket = AcceptByTcp(tcp_.socket), .local = false};
+  const TimePoint deadline = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    if (auto greeted = TakeGreeted()) return greeted;
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return std::nullopt;
+    Wait(left);
   }
-  if (connection.socket.valid()) return connection;
-  std::this_thread::sleep_for(limit);  // others will be given back
-  return std::nullopt;
+}
+
+void DirectListeners::Wait(std::chrono::milliseconds limit) {
+  std::vector<pollfd> ready = {
+      {.fd = local_.socket.get(), .events = POLLIN, .revents = 0},
+      {.fd = tcp_.socket.get(), .events = POLLIN, .revents = 0}};  // poll() passes over -1
+  // A greeting of which a part has come would wake us at once: it is looked at when the time is over.
+  for (const Pending& one : pending_) {
+    if (one.greeting == Greeting::kSilent) {
+      ready.push_back({.fd = one.connection.socket.get(), .events = POLLIN, .revents = 0});
+    }
+  }
+  if (poll(ready.data(), ready.size(), static_cast<int>(limit.count())) <= 0) return;
+  if (ready[0].revents != 0) Admit(AcceptLocally(local_.socket), /*local=*/true);
+  if (ready[1].revents != 0) Admit(AcceptByTcp(tcp_.socket), /*local=*/false);
+}
+
+void DirectListeners::Admit(FileDescriptor accepted, bool local) {
+  if (!reserve_.Admits(accepted.get())) {
+    std::this_thread::sleep_for(kPause);
+    return;
+  }
+  if (pending_.size() == kMaxPending) pending_.erase(pending_.begin());
+  pending_.push_back({.connection = {.socket = std::move(accepted), .local = local},
+                      .until = std::chrono::steady_clock::now() + kGreetingLimit});
+}
+
+std::optional<DirectListeners::Connection> DirectListeners::TakeGreeted() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  for (Pending& one : pending_) one.greeting = GreetingOf(one.connection.socket);
+  std::erase_if(pending_, [now](const Pending& one) {
+    return one.greeting == Greeting::kNone || (one.greeting != Greeting::kWhole && one.until <= now);
+  });
+  const auto greeted = std::find_if(pending_.begin(), pending_.end(),
+                                    [](const Pending& one) { return one.greeting == Greeting::kWhole; });
+  if (greeted == pending_.end()) return std::nullopt;
+  Connection connection = std::move(greeted->connection);
+  pending_.erase(greeted);
+  return connection;
+}
+
+DirectListeners::Greeting DirectListeners::GreetingOf(const FileDescriptor& socket) {
+  char bytes[sizeof(DirectGreeting)];
+  const ssize_t got = recv(socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+  if (got < 0) return errno == EAGAIN || errno == EINTR ? Greeting::kSilent : Greeting::kNone;
+  constexpr uint64_t kMagic = DirectGreeting::kMagic;
+  const auto count = static_cast<size_t>(got);
+  if (count == 0 || std::memcmp(bytes, &kMagic, std::min(count, sizeof kMagic)) != 0) return Greeting::kNone;
+  return count == sizeof bytes ? Greeting::kWhole : Greeting::kBegun;
 }
 
 void DirectListeners::Close() {
+  pending_.clear();
   local_.socket.Reset();
   tcp_.socket.Reset();
 }

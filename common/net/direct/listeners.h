@@ -1,11 +1,17 @@
 // Where a task takes streams that are not gRPC's: a Unix socket for tasks of its host, a TCP port for others.
+//
+// A connection is handed out when its greeting has come; until then it has neither a thread nor more than its
+// socket, and not for long.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "common/core/clock.h"
 #include "common/core/file_descriptor.h"
+#include "common/net/descriptor_reserve.h"
 #include "common/net/direct/address.h"
 #include "common/net/direct/socket.h"
 #include "common/net/direct/tcp_socket.h"
@@ -18,20 +24,39 @@ class DirectListeners {
     FileDescriptor socket;
     bool local = false;  // of this host, by the Unix socket
   };
+  // Connections whose greeting has not come: of one more, the oldest is closed. Each has so long.
+  static constexpr size_t kMaxPending = 64;
+  static constexpr auto kGreetingLimit = std::chrono::seconds(10);
 
   DirectListeners() = default;  // none
   DirectListeners(LocalListener local, TcpListener tcp) : local_(std::move(local)), tcp_(std::move(tcp)) {}
 
   bool any() const { return local_.socket.valid() || tcp_.socket.valid(); }
   DirectAddress address() const { return {.local_socket = local_.name, .port = tcp_.port}; }
-  // The next connection: waits for one at most `limit`, which passes too where there is no descriptor for it.
+  // The next connection whose greeting can be read at once: waits for one at most `limit`. What is no
+  // greeting is closed.
   std::optional<Connection> Accept(std::chrono::milliseconds limit);
-  // Who connects from now on, or waits to be accepted, is refused at once.
+  // Who connects from now on, or has not been handed out, is refused at once.
   void Close();
 
  private:
+  enum class Greeting { kSilent, kBegun, kWhole, kNone };
+  struct Pending {
+    Connection connection;
+    TimePoint until;
+    Greeting greeting = Greeting::kSilent;
+  };
+  static Greeting GreetingOf(const FileDescriptor& socket);
+
+  // Waits until somebody connects or speaks.
+  void Wait(std::chrono::milliseconds limit);
+  void Admit(FileDescriptor accepted, bool local);
+  std::optional<Connection> TakeGreeted();
+
   LocalListener local_;
   TcpListener tcp_;
+  std::vector<Pending> pending_;  // the oldest first
+  DescriptorReserve reserve_;
 };
 
 }  // namespace cairn::net

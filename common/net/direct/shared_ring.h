@@ -28,7 +28,7 @@ class SharedRings {
   // What came from another process: INVALID_ARGUMENT when it is not sealed or has another size than Create()
   // gives for some `bytes` up to kMostBytes.
   static absl::StatusOr<std::unique_ptr<SharedRings>> Open(FileDescriptor memory);
-  static constexpr size_t kMostBytes = size_t{16} << 20;
+  static constexpr size_t kMostBytes = size_t{1} << 20;
   int descriptor() const { return memory_.descriptor().get(); }
   size_t bytes() const { return bytes_; }
 

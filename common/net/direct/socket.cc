@@ -12,6 +12,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/limits.h"
 #include "common/core/status.h"
 
 namespace cairn::net {
@@ -43,7 +44,10 @@ FileDescriptor NewSocket() {
 }  // namespace
 
 absl::Status SystemFailure(absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+  const int reason = errno;
+  return absl::UnavailableError(
+      absl::StrCat(what, ": ", std::strerror(reason),
+                   reason == EMFILE ? absl::StrCat(" (ulimit -n is ", DescriptorLimit(), ")") : ""));
 }
 
 absl::Status OtherEndClosed() {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/cores.h"
 #include "common/core/entropy.h"
+#include "common/core/limits.h"
 #include "common/core/status.h"
 #include "common/net/direct/socket.h"
 #include "common/net/direct/tcp_socket.h"
@@ -61,6 +62,7 @@ DirectStream::DirectStream(FileDescriptor socket, bool server, bool shared, cons
       caller_waits_(Pollers(), kCallerWaits),
       waits_(Pollers(), {}),
       progress_(std::chrono::steady_clock::now()),
+      heard_(progress_),
       greeted_(!server) {}
 
 absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Connect(FileDescriptor socket, bool shared,
@@ -68,6 +70,7 @@ absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Connect(FileDescript
                                                                     DirectReceiver& receiver) {
   std::unique_ptr<DirectStream> stream(
       new DirectStream(std::move(socket), /*server=*/false, shared, options, receiver));
+  CAIRN_RETURN_IF_ERROR(stream->CheckDescriptors());
   CAIRN_RETURN_IF_ERROR(stream->Watch(stream->wake_, EPOLLIN));
   CAIRN_RETURN_IF_ERROR(stream->Watch(stream->socket_, 0));
   const DirectGreeting greeting = stream->OurGreeting();
@@ -101,6 +104,7 @@ absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Accept(FileDescripto
                                                                    DirectReceiver& receiver) {
   std::unique_ptr<DirectStream> stream(
       new DirectStream(std::move(socket), /*server=*/true, shared, options, receiver));
+  CAIRN_RETURN_IF_ERROR(stream->CheckDescriptors());
   CAIRN_RETURN_IF_ERROR(stream->Watch(stream->wake_, EPOLLIN));
   CAIRN_RETURN_IF_ERROR(stream->Watch(stream->socket_, 0));
   return stream;
@@ -135,14 +139,21 @@ bool DirectStream::CanBorrow(const DirectGreeting& theirs) {
   return peer_ != nullptr;
 }
 
+absl::Status DirectStream::CheckDescriptors() const {
+  if (wake_.valid() && nudge_.valid() && watch_.valid()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("no file descriptor is left for a stream (ulimit -n is ", DescriptorLimit(), ")"));
+}
+
 absl::Status DirectStream::Watch(const FileDescriptor& descriptor, uint32_t events) {
   epoll_event event{.events = events, .data = {.fd = descriptor.get()}};
   if (epoll_ctl(watch_.get(), EPOLL_CTL_ADD, descriptor.get(), &event) == 0) return absl::OkStatus();
   return SystemFailure("watching a descriptor");
 }
 
-void DirectStream::Start() {
-  thread_ = Thread("direct-stream", [this] { Run(); });
+absl::Status DirectStream::Start() {
+  CAIRN_ASSIGN_OR_RETURN(thread_, Thread::Start("direct-stream", [this] { Run(); }));
+  return absl::OkStatus();
 }
 
 void DirectStream::Abort() {
@@ -266,6 +277,12 @@ absl::Status DirectStream::Wait(bool* receive) {
         timeout_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(until - now).count());
       }
     }
+    if (const auto left = SilenceLeft(now); left.count() == 0) {
+      return absl::UnavailableError("the client has said nothing for too long");
+    } else if (server_) {
+      const auto limit = static_cast<int>(std::min<int64_t>(left.count(), std::numeric_limits<int>::max()));
+      timeout_ms = timeout_ms < 0 ? limit : std::min(timeout_ms, limit);
+    }
     if (receiving_ != Receiving::kCaller) {
       receiving_ = unread_ && !resting_ ? Receiving::kThread : Receiving::kNobody;
       if (receiving_ == Receiving::kThread) timeout_ms = 0;
@@ -305,6 +322,19 @@ absl::Status DirectStream::Wait(bool* receive) {
     blocked_ = Blocked::kNot;
   }
   return absl::OkStatus();
+}
+
+std::chrono::milliseconds DirectStream::SilenceLeft(std::chrono::steady_clock::time_point now) {
+  if (std::exchange(heard_more_, false)) {
+    heard_ = now;
+    spoken_ = true;
+  }
+  const auto limit = spoken_ ? options_.idle_limit : options_.first_limit;
+  if (!server_ || now - heard_ < limit)
+    return std::chrono::ceil<std::chrono::milliseconds>(heard_ + limit - now);
+  if (!spoken_ || !receiver_.OwesAnswer()) return std::chrono::milliseconds(0);
+  heard_ = now;
+  return limit;
 }
 
 void DirectStream::TakeOver() {

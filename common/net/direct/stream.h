@@ -65,6 +65,8 @@ class DirectReceiver {
   virtual absl::Span<char> PlaceFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
   // Both are valid during the call. A status that is not OK ends the stream, and the other end is told.
   virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
+  // Whether the other end may be silent because it waits for us: Options::idle_limit does not apply then.
+  virtual bool OwesAnswer() { return false; }
   // The last call, by the stream's thread: why the stream has ended. CANCELLED when this end closed it,
   // UNAVAILABLE when the other end did or is gone, or what the other end told.
   virtual void OnEnd(const absl::Status& status) = 0;
@@ -80,6 +82,10 @@ class DirectStream {
     size_t rest_above = std::numeric_limits<size_t>::max();
     // The stream ends when the other end has taken nothing of what is queued for so long.
     std::chrono::milliseconds stall_limit = std::chrono::hours(24 * 365);
+    // The server's end: the stream ends when the client has said nothing for so long, and is owed nothing;
+    // and when its first message has not come within `first_limit` of the start.
+    std::chrono::milliseconds idle_limit = std::chrono::hours(24 * 365);
+    std::chrono::milliseconds first_limit = std::chrono::hours(24 * 365);
     // Payloads may come lent, where memory is shared; and ours be lent to who takes them so. Both ends must
     // say so.
     bool lends = false;
@@ -103,8 +109,9 @@ class DirectStream {
                                                               DirectReceiver& receiver);
   // As Close().
   ~DirectStream();
-  // Once; messages may be sent from then on, and come. Without it OnEnd() is not called.
-  void Start();
+  // Once; messages may be sent from then on, and come. Without it, and where it fails, OnEnd() is not called.
+  // RESOURCE_EXHAUSTED when the system refuses the thread.
+  absl::Status Start();
 
   // Whether such a payload would be lent.
   bool Lends(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_) { return LendingOf(payload).has_value(); }
@@ -179,7 +186,11 @@ class DirectStream {
   absl::Status AwaitGreeting();  // the server's
   // Until there is something to do for the stream's thread. `receive`: it is to receive.
   absl::Status Wait(bool* receive) ABSL_LOCKS_EXCLUDED(mutex_);
+  // UNAVAILABLE when the system had no descriptor for one of ours.
+  absl::Status CheckDescriptors() const;
   absl::Status Watch(const FileDescriptor& descriptor, uint32_t events);
+  // The server's end: how long the client may still be silent; zero: it was for too long.
+  std::chrono::milliseconds SilenceLeft(std::chrono::steady_clock::time_point now);
   // The socket, for what the thread has to do with it.
   void Arm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A caller who receives does so no more, and none will.
@@ -261,6 +272,9 @@ class DirectStream {
   // The stream's thread's.
   BusyPoll<> waits_;
   std::chrono::steady_clock::time_point progress_;  // when something of ours was last taken
+  std::chrono::steady_clock::time_point heard_;     // when the last message was seen to have come
+  bool spoken_ = false;                             // a message has come
+  bool heard_more_ = false;                         // one has since heard_
 
   std::atomic<bool> ended_{false};
   std::atomic<bool> greeted_;

@@ -32,7 +32,7 @@ class Keeper final : public net::DirectReceiver {
     CAIRN_ASSIGN_OR_RETURN(keeper->stream_,
                            net::DirectStream::Accept(std::move(connection.socket), connection.local,
                                                      {.incarnation = kIncarnation, .lends = true}, *keeper));
-    keeper->stream_->Start();
+    CAIRN_RETURN_IF_ERROR(keeper->stream_->Start());
     return keeper;
   }
   explicit Keeper(int64_t elements) : room_(elements) {}
@@ -72,8 +72,7 @@ class StreamToKeeper final : public PushAlone, net::DirectReceiver {
     CAIRN_ASSIGN_OR_RETURN(stream_,
                            net::DirectStream::Connect(std::move(socket), transport == net::Transport::kShm,
                                                       {.incarnation = kIncarnation, .lends = true}, *this));
-    stream_->Start();
-    return absl::OkStatus();
+    return stream_->Start();
   }
   absl::Status Push(absl::Span<const float> gradient) override {
     v1::ClientHeader header;

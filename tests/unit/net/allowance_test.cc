@@ -93,9 +93,9 @@ class AllowanceStreamTest : public testing::Test {
     auto [one, other] = test::TcpPair("127.0.0.2");
     server_ =
         DirectStream::Accept(std::move(other), false, {.incarnation = kIncarnation}, at_server_).value();
-    server_->Start();
+    EXPECT_TRUE(server_->Start().ok());
     client_ = DirectStream::Connect(std::move(one), false, {.incarnation = kIncarnation}, at_client_).value();
-    client_->Start();
+    EXPECT_TRUE(client_->Start().ok());
   }
   // The client has heard of it.
   void Allow(uint64_t bytes) {

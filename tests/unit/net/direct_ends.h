@@ -64,6 +64,24 @@ class Receiver final : public DirectReceiver {
     return absl::MakeSpan(place_).first(std::min(bytes, place_.size()));
   }
 
+  bool OwesAnswer() override {
+    MutexLock lock(mutex_);
+    ++asked_;
+    changed_.NotifyAll();
+    return owes_answer_;
+  }
+  void OweAnswer(bool owes) {
+    MutexLock lock(mutex_);
+    owes_answer_ = owes;
+  }
+  // Until it has been asked so often whether it owes an answer, within a minute.
+  bool AwaitAsked(int times) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    MutexLock lock(mutex_);
+    while (asked_ < times && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return asked_ >= times;
+  }
   // What comes over the socket is to be put here where it has exactly the room that it needs, or more.
   void Offer(size_t bytes) {
     MutexLock lock(mutex_);
@@ -143,6 +161,8 @@ class Receiver final : public DirectReceiver {
   mutable Mutex mutex_;
   CondVar changed_;
   int begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  int asked_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool owes_answer_ ABSL_GUARDED_BY(mutex_) = false;
   int lent_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<KeptPiece> kept_ ABSL_GUARDED_BY(mutex_);
   int in_place_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -191,12 +211,12 @@ class DirectStreamTest : public testing::TestWithParam<Over> {
     server.lends = lends();
     server.holds = holds();
     server_ = DirectStream::Accept(std::move(one), true, server, at_server_).value();
-    server_->Start();
+    EXPECT_TRUE(server_->Start().ok());
     client_ =
         DirectStream::Connect(std::move(other), shared(),
                               {.incarnation = kIncarnation, .lends = lends(), .holds = holds()}, at_client_)
             .value();
-    client_->Start();
+    EXPECT_TRUE(client_->Start().ok());
   }
   // The client's end is this test itself, which says what it likes.
   FileDescriptor StartRaw(bool lends = false) {
@@ -204,7 +224,7 @@ class DirectStreamTest : public testing::TestWithParam<Over> {
     server_ =
         DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation, .lends = lends}, at_server_)
             .value();
-    server_->Start();
+    EXPECT_TRUE(server_->Start().ok());
     return std::move(other);
   }
 

@@ -157,7 +157,7 @@ TEST_P(DirectStreamTest, WhatHasALowerRankGoesFirstOfWhatWaits) {
 TEST_P(DirectStreamTest, AGreetingForAnotherServerIsSentAway) {
   auto [one, other] = Pair();
   server_ = DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server_).value();
-  server_->Start();
+  ASSERT_TRUE(server_->Start().ok());
   const auto connected =
       DirectStream::Connect(std::move(other), shared(), {.incarnation = kIncarnation + 1}, at_client_);
   EXPECT_EQ(connected.status().code(), absl::StatusCode::kUnavailable);
@@ -170,7 +170,7 @@ TEST_P(DirectStreamTest, AnEndThatTakesNothingIsGivenUp) {
                                  {.incarnation = kIncarnation, .stall_limit = std::chrono::milliseconds(10)},
                                  at_server_)
                 .value();
-  server_->Start();
+  ASSERT_TRUE(server_->Start().ok());
   const DirectGreeting greeting = {.incarnation = kIncarnation};
   ASSERT_EQ(send(other.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
   const auto owner =
@@ -180,6 +180,29 @@ TEST_P(DirectStreamTest, AnEndThatTakesNothingIsGivenUp) {
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("taken nothing"));
   server_->Close();
   EXPECT_EQ(owner.use_count(), 1);
+}
+
+TEST_P(DirectStreamTest, AClientThatGreetsAndSaysNoMoreIsSentAway) {
+  auto [one, other] = Pair();
+  server_ = DirectStream::Accept(std::move(one), true,
+                                 {.incarnation = kIncarnation, .first_limit = std::chrono::milliseconds(20)},
+                                 at_server_)
+                .value();
+  ASSERT_TRUE(server_->Start().ok());
+  const DirectGreeting greeting = {.incarnation = kIncarnation};
+  ASSERT_EQ(send(other.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("said nothing for too long"));
+}
+
+TEST_P(DirectStreamTest, ASilentClientIsSentAwayUnlessItWaitsForAnAnswer) {
+  at_server_.OweAnswer(true);
+  Start({.incarnation = kIncarnation, .idle_limit = std::chrono::milliseconds(20)});
+  client_->Send("request", {}, nullptr);
+  ASSERT_EQ(at_server_.Await(1).size(), 1u);
+  ASSERT_TRUE(at_server_.AwaitAsked(3)) << "three times the limit have passed";
+  EXPECT_FALSE(server_->ended());
+  at_server_.OweAnswer(false);
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("said nothing for too long"));
 }
 
 TEST_P(DirectStreamTest, WhatIsLentOrHeldIsKeptUntilItHasBeenRead) {
@@ -258,7 +281,7 @@ class HoldingTest : public testing::Test {
   void SetUp() override {
     auto [one, other] = test::TcpPair();
     server_ = DirectStream::Accept(std::move(one), false, {.incarnation = kIncarnation}, receiver_).value();
-    server_->Start();
+    ASSERT_TRUE(server_->Start().ok());
     other_ = std::move(other);
     const DirectGreeting greeting = {.incarnation = kIncarnation};
     ASSERT_EQ(send(other_.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
@@ -318,10 +341,10 @@ TEST(DirectStream, WhereTheSystemRefusesCopiesGoInstead) {
   Receiver at_server, at_client;
   const auto server =
       DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server).value();
-  server->Start();
+  ASSERT_TRUE(server->Start().ok());
   const auto client =
       DirectStream::Connect(std::move(other), false, {.incarnation = kIncarnation}, at_client).value();
-  client->Start();
+  ASSERT_TRUE(client->Start().ok());
   const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
   for (int i = 0; i < 3; ++i) client->Send("gradient", {&run, 1}, payload);

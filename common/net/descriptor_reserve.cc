@@ -1,0 +1,40 @@
+#include "common/net/descriptor_reserve.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "common/core/limits.h"
+#include "common/core/log.h"
+
+namespace cairn::net {
+namespace {
+
+constexpr int64_t kMaxReserved = 64;
+constexpr auto kWarnEvery = std::chrono::seconds(10);
+
+}  // namespace
+
+int64_t DescriptorReserve::Of(int64_t limit) {
+  return std::min(kMaxReserved, limit / 8);
+}
+
+bool DescriptorReserve::Admits(int accepted) {
+  const int64_t limit = DescriptorLimit();
+  if (accepted >= 0 && accepted < limit - Of(limit)) return true;
+  if (accepted >= 0 || errno == EMFILE || errno == ENFILE) Warn();
+  return false;
+}
+
+void DescriptorReserve::Warn() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (warned_ != TimePoint() && now - warned_ < kWarnEvery) return;
+  warned_ = now;
+  const int64_t limit = DescriptorLimit();
+  LogWarning(
+      "out of file descriptors: of ", limit, " that this process may have (ulimit -n), all but ", Of(limit),
+      " that are kept for files are in use; new connections are refused. Raise the limit, or look who is "
+      "connected");
+}
+
+}  // namespace cairn::net
