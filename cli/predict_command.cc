@@ -25,6 +25,7 @@
 #include "worker/data/npy.h"
 #include "worker/data/targets.h"
 #include "worker/export/weights.h"
+#include "worker/inputs.h"
 #include "worker/job.h"
 #include "worker/options.h"
 #include "worker/prediction.h"
@@ -98,7 +99,8 @@ class PredictCommand final : public Command {
     app.add_option("--metrics", options_.metrics, "By Keras' names, between commas [the model file's]")
         ->type_name("NAMES");
     app.add_option(FlagNames("input_scale"), options_.input_scale,
-                   "Factor of the inputs [1/255 for bytes, 1 for other numbers]")
+                   "Factor of the inputs [as in training: 1/255 for bytes that the model does not scale "
+                   "itself, else 1]")
         ->type_name("X");
     app.add_option(FlagNames("label_column"), options_.label_column,
                    "CSV, TFRecord: the label's name [label, ...; CSV: the last, where it is one too many]")
@@ -150,14 +152,10 @@ class PredictCommand final : public Command {
   }
 
   data::DataOptions OptionsFor(const worker::TrainedModel& trained) const {
-    data::DataOptions options = {.path = inputs_.front(),
-                                 .input_scale = options_.input_scale,
-                                 .example_shape = trained.model.input_shape(),
-                                 .label_column = options_.label_column,
-                                 .csv_separator = options_.csv_separator,
-                                 .labels_optional = true,
-                                 .class_names = trained.class_names};
-    for (const nn::ModelInput& input : trained.model.inputs()) options.input_names.push_back(input.name);
+    data::DataOptions options = worker::DataOptionsOf(options_, trained.model);
+    options.path = inputs_.front();
+    options.labels_optional = true;
+    options.class_names = trained.class_names;
     return options;
   }
 
@@ -169,10 +167,13 @@ class PredictCommand final : public Command {
                          absl::StrAppend(out, input.name);
                        })));
     }
+    const data::DataOptions how = worker::DataOptionsOf(options_, model);
     std::vector<std::unique_ptr<data::RowSource>> parts;
-    for (const std::string& path : inputs_) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const std::string& path = inputs_[i];
       CAIRN_ASSIGN_OR_RETURN(data::Array array, data::ReadArrayFile(path));
-      CAIRN_ASSIGN_OR_RETURN(auto rows, data::MakeArrayRows(std::move(array), path, options_.input_scale));
+      CAIRN_ASSIGN_OR_RETURN(auto rows, data::MakeArrayRows(std::move(array), path, how.ScaleOf(i)));
+      CAIRN_RETURN_IF_ERROR(data::CheckInputShape(how, i, rows->row_shape(), path));
       parts.push_back(std::move(rows));
     }
     return data::JoinRows(std::move(parts), inputs_);

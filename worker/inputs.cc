@@ -1,20 +1,65 @@
 #include "worker/inputs.h"
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/data_check.h"
 #include "worker/job.h"
+#include "worker/nn/byte_inputs.h"
 
 namespace cairn::worker {
+data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model) {
+  data::DataOptions data = {.path = options.data_dir,
+                            .input_scale = options.input_scale,
+                            .limit = options.limit_examples,
+                            .example_shape = model.input_shape(),
+                            .label_column = options.label_column,
+                            .feature_columns = options.feature_columns,
+                            .missing_value = options.missing_value,
+                            .max_bad_rows = options.max_bad_rows,
+                            .csv_separator = options.csv_separator,
+                            .class_weights = options.class_weights,
+                            .augmentation = options.augmentation};
+  for (const nn::ModelInput& input : model.inputs()) {
+    data.input_names.push_back(input.name);
+    data.input_shapes.push_back(input.shape);
+  }
+  for (const nn::ByteInput& use : nn::ByteInputsOf(model)) data.raw_bytes.push_back(use.raw);
+  return data;
+}
+
 namespace {
 
-std::vector<std::string> InputNames(const nn::Model& model) {
-  std::vector<std::string> names;
-  for (const nn::ModelInput& input : model.inputs()) names.push_back(input.name);
-  return names;
+// "layer 'rescaling' (Rescaling) scales them"
+std::string Reading(const nn::ByteInput& use) {
+  if (use.layer.empty()) return "no layer of the model says otherwise";
+  return absl::StrCat("layer '", use.layer, "' (", use.class_name, ") ",
+                      !use.raw                        ? "does not scale them itself"
+                      : use.class_name == "Embedding" ? "takes indices"
+                                                      : "scales them itself");
+}
+
+// How bytes become inputs, for each input that is of bytes; and how many examples there are.
+void AddNotes(const TrainOptions& options, const nn::Model& model, data::TrainingData& data) {
+  const bool given = !std::isnan(options.input_scale);
+  const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(model);
+  for (size_t i = 0; i < uses.size() && i < data.byte_inputs.size(); ++i) {
+    if (!data.byte_inputs[i]) continue;
+    const std::string what = given ? absl::StrCat("multiplied by ", options.input_scale, " (--input_scale)")
+                                   : absl::StrCat(uses[i].raw ? "passed as they are" : "scaled by 1/255",
+                                                  ", since ", Reading(uses[i]), " (--input_scale overrides)");
+    data.notes.push_back({absl::StrCat("input '", model.inputs()[i].name, "': uint8 values are ", what),
+                          /*usual=*/!given && !uses[i].raw});
+  }
+  data.notes.push_back(
+      {absl::StrCat("training on ", data.train->size(), " examples of ", data.train->inputs_name(), ", ",
+                    data.validation == nullptr ? "without a validation set"
+                                               : absl::StrCat("validation on ", data.validation->size(),
+                                                              " of ", data.validation->inputs_name()))});
 }
 
 }  // namespace
@@ -25,35 +70,15 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
-  CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData({.path = options.data_dir,
-                                                            .input_scale = options.input_scale,
-                                                            .limit = options.limit_examples,
-                                                            .input_names = InputNames(model),
-                                                            .example_shape = model.input_shape(),
-                                                            .label_column = options.label_column,
-                                                            .feature_columns = options.feature_columns,
-                                                            .missing_value = options.missing_value,
-                                                            .max_bad_rows = options.max_bad_rows,
-                                                            .csv_separator = options.csv_separator,
-                                                            .class_weights = options.class_weights,
-                                                            .augmentation = options.augmentation}));
-  const data::Dataset& train = *data.train;
-  if (train.example_shape().num_elements() != model.input_shape().num_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat("--data_dir: examples have shape ",
-                                                   train.example_shape().ToString(), ", the model takes ",
-                                                   model.input_shape().ToString()));
-  }
+  CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData(DataOptionsOf(options, model)));
   for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
     if (dataset == nullptr) continue;
-    const nn::TargetsInfo targets = {.num_targets = dataset->num_targets(),
-                                     .num_classes = dataset->num_classes(),
-                                     .position_classes = dataset->position_classes(),
-                                     .shape = dataset->target_shape()};
-    const absl::Status status = CheckTargets(loss, model.output_shape(), targets);
+    const absl::Status status = CheckDataset(model, loss, *dataset, data.remarks);
     if (!status.ok()) {
       return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");
     }
   }
+  AddNotes(options, model, data);
   return Inputs{std::move(model), loss, std::move(metrics), std::move(data)};
 }
 

@@ -23,6 +23,9 @@ struct Inputs {
   data::TrainingData data;
 };
 
+// How the data of `options` is read for `model`.
+data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model);
+
 // Blocks on the disk. An error names the file or the flag that the user must change.
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options);
 

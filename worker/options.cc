@@ -66,8 +66,9 @@ void AddWhat(CLI::App& app, TrainOptions& options) {
          "Directory with IDX, .npy, CIFAR, CSV or TFRecord files or mnist.npz; or a .npz, .csv or .tfrecord")
       ->type_name("DIR")
       ->group(group);
-  app.add_option(FlagNames("input_scale"), options.input_scale,
-                 "Inputs are multiplied by this [1/255 for bytes, 1 for floats]")
+  app.add_option(
+         FlagNames("input_scale"), options.input_scale,
+         "Inputs are multiplied by this [1/255 for bytes that the model does not scale itself, else 1]")
       ->check(NumberAbove(0))
       ->type_name("X")
       ->group(group);

@@ -27,7 +27,7 @@ struct TrainOptions {
   std::string model;     // --model: Keras JSON or .keras file
   std::string data_dir;  // --data_dir
   float input_scale =
-      std::numeric_limits<float>::quiet_NaN();  // --input_scale; NaN: 1/255 for bytes, 1 for floats
+      std::numeric_limits<float>::quiet_NaN();  // --input_scale; NaN: the default of data::DataOptions
   int64_t limit_examples = 0;                   // --limit_examples: use only so many of each set; 0 is all
 
   // How the data is read.

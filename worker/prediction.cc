@@ -9,6 +9,7 @@
 #include "common/core/status.h"
 #include "kernels/cpu/device.h"
 #include "kernels/formulas.h"
+#include "worker/data_check.h"
 #include "worker/nn/replica.h"
 
 namespace cairn::worker {
@@ -17,22 +18,22 @@ namespace {
 constexpr int64_t kBatch = 256;
 
 absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& loss) {
-  if (request.inputs.row_shape().num_elements() != request.model.input_shape().num_elements()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("examples have shape ", request.inputs.row_shape().ToString(), ", the model takes ",
-                     request.model.input_shape().ToString()));
-  }
+  CAIRN_RETURN_IF_ERROR(CheckExampleShape(request.model, request.inputs.row_shape(), "inputs"));
+  CAIRN_RETURN_IF_ERROR(
+      CheckIndices(request.model, request.inputs.size(), "inputs",
+                   [&](int64_t i, absl::Span<float> inputs) { request.inputs.Read(i, inputs); }));
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, request.model.output_shape()));
   if (request.targets == nullptr) return absl::OkStatus();
   if (request.targets->size() != request.inputs.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.targets->size(), " labels for ", request.inputs.size(), " examples"));
   }
-  return CheckTargets(loss, request.model.output_shape(),
-                      {.num_targets = request.targets->per_example,
-                       .num_classes = request.targets->num_classes,
-                       .position_classes = request.targets->position_classes,
-                       .shape = request.targets->shape});
+  CAIRN_RETURN_IF_ERROR(CheckTargets(loss, request.model.output_shape(),
+                                     {.num_targets = request.targets->per_example,
+                                      .num_classes = request.targets->num_classes,
+                                      .position_classes = request.targets->position_classes,
+                                      .shape = request.targets->shape}));
+  return CheckTargetValues(loss, *request.targets, "labels");
 }
 
 }  // namespace

@@ -26,8 +26,8 @@
 #include "common/net/cluster_spec.h"
 #include "common/net/gradient/wire_choice.h"
 #include "common/net/grpc_util.h"
-#include "common/net/listening.h"
 #include "common/net/http_server.h"
+#include "common/net/listening.h"
 #include "common/net/tls.h"
 #include "worker/all_reduce_task.h"
 #include "worker/callbacks.h"
@@ -241,9 +241,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const auto inputs = LoadInputs(options);
   if (!inputs.ok()) return Fault(inputs.status().message());
   const auto& [model, loss, metrics, data] = *inputs;
-  const auto job = MakeJob(
-      options, model, head_seat == nullptr ? cluster.spec : HeadsOf(cluster.spec, head_seat->division.tasks),
-      data.train->size());
+  auto job = MakeJob(options, model,
+                     head_seat == nullptr ? cluster.spec : HeadsOf(cluster.spec, head_seat->division.tasks),
+                     data.train->size());
   if (!job.ok()) return Fault(job.status().message());
   const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());
   const int worker = static_cast<int>(self - job->workers().begin());
@@ -295,10 +295,10 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                                        /*may_replace=*/options.resume == "never");
       if (!status.ok()) return Fault(absl::StrCat("--train_dir: ", status.message()));
     }
-    for (const std::string& note : data.notes) LogInfo(note);
   }
 
   for (const std::string& remark : data.remarks) LogWarning(remark);
+  for (const data::Note& note : data.notes) LogInfo(note.text);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   for (const std::string& remark : compute->remarks) LogInfo(remark);
   if (options.log_device_placement) {
@@ -357,6 +357,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                           .json = LogFormatOf(options.log_format) == LogFormat::kJson,
                           .display_every = options.display_every},
         clock);
+    for (const data::Note& note : data.notes) {
+      if (!note.usual) progress->Say(note.text);
+    }
   }
   std::unique_ptr<Board> board;
   if (chief && !options.train_dir.empty()) {

@@ -99,9 +99,11 @@ absl::StatusOr<Split> LoadSplit(const std::vector<std::string>& paths, Variant v
   std::vector<SharedBytes> files;
   for (const std::string& path : paths) {
     CAIRN_ASSIGN_OR_RETURN(files.emplace_back(), ReadFileBytes(path));
+    split.parts.push_back({path, static_cast<int64_t>(split.targets.values.size())});
     CAIRN_RETURN_IF_ERROR(ReadLabels(path, files.back(), variant, split.targets.values));
   }
   split.inputs = std::make_unique<CifarRows>(variant, input_scale, std::move(files));
+  split.byte_inputs = {true};
   return split;
 }
 

@@ -45,6 +45,7 @@ class SetReader {
 
   absl::Status ReadFile(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(const SharedBytes bytes, ReadFileBytes(path));
+    parts_.push_back({path, rows_});
     const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (const absl::Status status = CheckEncoding(text); !status.ok()) return Annotate(status, path);
     const char separator = SeparatorOf(text);
@@ -82,6 +83,7 @@ class SetReader {
     Split split;
     split.inputs_name = name;
     split.targets_name = name;
+    split.parts = std::move(parts_);
     split.remark = bad_.Summary(name);
     if (schema_.label) split.targets = labels_.Finish();
     split.class_names = labels_.class_names();
@@ -92,7 +94,7 @@ class SetReader {
     Array inputs{ElementType::kFloat32,
                  {rows_, static_cast<int64_t>(schema_.features.size())},
                  SharedBytes(bytes, numbers)};
-    CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeArrayRows(std::move(inputs), name, options_.input_scale));
+    CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeArrayRows(std::move(inputs), name, options_.ScaleOf(0)));
     return split;
   }
 
@@ -211,6 +213,7 @@ class SetReader {
   CsvLabels labels_;
   BadRows bad_;
   int64_t rows_ = 0, comments_ = 0;
+  std::vector<FilePart> parts_;
   std::vector<float> numbers_;  // [examples, features]
 };
 

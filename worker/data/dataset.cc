@@ -1,12 +1,16 @@
 #include "worker/data/dataset.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
+#include "worker/data/example_shape.h"
 #include "worker/data/formats.h"
 #include "worker/data/labelled_dataset.h"
 
@@ -64,15 +68,10 @@ absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
   return absl::NotFoundError(absl::StrCat(path, ": no data set found; looked for ", looked_for));
 }
 
-std::string DescribeTargets(const Dataset& dataset) {
-  if (dataset.num_classes() > 0) return "class indices";
-  return absl::StrCat(dataset.num_targets(), dataset.num_targets() == 1 ? " number" : " numbers");
-}
-
 // `validation` must be of the same kind as `train`.
 absl::Status CheckAlike(const Dataset& train, const Dataset& validation, const std::string& inputs_name,
                         const std::string& targets_name) {
-  if (validation.example_shape() != train.example_shape()) {
+  if (!IsCompatible(validation.example_shape(), train.example_shape())) {
     return absl::InvalidArgumentError(
         absl::StrCat(inputs_name, ": examples have the shape ", validation.example_shape().ToString(),
                      ", those of the training set ", train.example_shape().ToString()));
@@ -85,12 +84,42 @@ absl::Status CheckAlike(const Dataset& train, const Dataset& validation, const s
   return absl::OkStatus();
 }
 
+// Spreads byte_inputs over all inputs of the model. INVALID_ARGUMENT where bytes of one array are of several
+// inputs, some of which take bytes as they are and others scaled.
+absl::Status SpreadByteInputs(const DataOptions& options, Split& split) {
+  const size_t inputs = std::max<size_t>(options.input_names.size(), 1);
+  if (split.byte_inputs.empty() || split.byte_inputs.size() >= inputs) return absl::OkStatus();
+  split.byte_inputs.resize(inputs, split.byte_inputs.front());
+  if (!split.byte_inputs.front() || !std::isnan(options.input_scale)) return absl::OkStatus();
+  const auto other =
+      std::adjacent_find(options.raw_bytes.begin(), options.raw_bytes.end(), std::not_equal_to<>());
+  if (other == options.raw_bytes.end()) return absl::OkStatus();
+  const auto first = static_cast<size_t>(other - options.raw_bytes.begin());
+  const std::string& raw = options.input_names[*other ? first : first + 1];
+  const std::string& scaled = options.input_names[*other ? first + 1 : first];
+  return absl::InvalidArgumentError(
+      absl::StrCat(split.inputs_name, ": holds the bytes of all inputs of the model, but input '", raw,
+                   "' takes them as they are and input '", scaled,
+                   "' scaled: give each input an array of its own, or --input_scale for both"));
+}
+
+// The same options, with input_scale set where all inputs of the model take bytes as they are: formats then
+// need not look at each input.
+DataOptions WithCommonScale(DataOptions options) {
+  const std::vector<bool>& raw = options.raw_bytes;
+  const bool all_raw = !raw.empty() && std::count(raw.begin(), raw.end(), false) == 0;
+  if (std::isnan(options.input_scale) && all_raw) options.input_scale = 1;
+  return options;
+}
+
 }  // namespace
 
-absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& options) {
+absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given) {
+  const DataOptions options = WithCommonScale(given);
   for (const auto load : {&LoadCsvExamples, &LoadTfRecordExamples, &LoadImageExamples}) {
     CAIRN_ASSIGN_OR_RETURN(auto split, load(options));
     if (!split) continue;
+    CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));
     Examples examples = {.inputs = std::move(split->inputs), .notes = std::move(split->notes)};
     if (!split->remark.empty()) examples.notes.push_back(split->remark);
     if (split->targets.values.empty()) return examples;
@@ -107,15 +136,44 @@ absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& options)
   return std::nullopt;
 }
 
-absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& options) {
+std::string DescribeTargets(const Dataset& dataset) {
+  if (dataset.num_classes() > 0) return "class indices";
+  return absl::StrCat(dataset.num_targets(), dataset.num_targets() == 1 ? " number" : " numbers");
+}
+
+absl::Status CheckInputShape(const DataOptions& options, size_t input, const Shape& given,
+                             const std::string& name) {
+  if (input >= options.input_shapes.size()) return absl::OkStatus();
+  const Shape& wanted = options.input_shapes[input];
+  if (IsCompatible(given, wanted)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": examples have shape ", given.ToString(), ", input '", options.input_names[input],
+                   "' of the model takes ", wanted.ToString(), MismatchHint(given, wanted)));
+}
+
+float DataOptions::ScaleOf(size_t input) const {
+  if (!std::isnan(input_scale) || input >= raw_bytes.size() || !raw_bytes[input]) return input_scale;
+  return 1;
+}
+
+std::string Dataset::TargetName(int64_t index) const {
+  return absl::StrCat("targets: example ", index);
+}
+
+absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
+  const DataOptions options = WithCommonScale(given);
   CAIRN_ASSIGN_OR_RETURN(Splits splits, LoadSplits(options));
   TrainingData data;
   data.class_names = splits.train.class_names;
-  for (const Split* split : {&splits.train, splits.validation ? &*splits.validation : nullptr}) {
+  data.remarks = std::move(splits.remarks);
+  data.notes = std::move(splits.notes);
+  for (Split* split : {&splits.train, splits.validation ? &*splits.validation : nullptr}) {
     if (split == nullptr) continue;
+    CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));
     if (!split->remark.empty()) data.remarks.push_back(split->remark);
-    data.notes.insert(data.notes.end(), split->notes.begin(), split->notes.end());
+    for (std::string& note : split->notes) data.notes.push_back({std::move(note)});
   }
+  data.byte_inputs = splits.train.byte_inputs;
   CAIRN_ASSIGN_OR_RETURN(
       data.train, LabelledDataset::Create(std::move(splits.train), options, LabelledDataset::Use::kTraining));
   if (!splits.validation) return data;

@@ -33,6 +33,13 @@ class Dataset {
   virtual int64_t position_classes() const { return 0; }
   // The shape of one example's target, of num_targets() elements: [] or [n], or a mask's [height,width].
   virtual Shape target_shape() const { return {num_targets()}; }
+  // What messages call the inputs: "mnist.npz: x_train".
+  virtual std::string inputs_name() const { return "inputs"; }
+  // The target of example `index` [num_targets()], as Read() writes it; valid as long as the data set. Empty
+  // where it is not in memory.
+  virtual absl::Span<const float> Target(int64_t /*index*/) const { return {}; }
+  // What messages call the target of example `index`: "mnist.npz: y_train: example 7".
+  virtual std::string TargetName(int64_t index) const;
   // False: every example weighs 1.
   virtual bool weighted() const { return false; }
   // How the loader varies examples before it hands them out; valid for example_shape().
@@ -47,20 +54,31 @@ class Dataset {
   virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
+// "class indices", "3 numbers"
+std::string DescribeTargets(const Dataset& dataset);
+
 struct DataOptions {
   // A file, or a directory with files under the names that LoadTrainingData() lists when it finds none.
   std::string path{};
-  // Inputs are multiplied by this; NaN means 1/255 for byte images and 1 for numbers, which is what Keras'
-  // MNIST example does by hand.
+  // Inputs are multiplied by this. NaN: numbers by 1, and bytes by 1/255, as Keras' MNIST example does by
+  // hand, unless raw_bytes says otherwise.
   float input_scale = std::numeric_limits<float>::quiet_NaN();
+  // [input of the model] bytes are passed as they are, since a layer of the model scales or indexes by them.
+  // Empty: none.
+  std::vector<bool> raw_bytes{};
   // Read this many examples of the training set and of the validation set; 0 is all.
   int64_t limit = 0;
   // The model's input layers, in its order. From two on, an example is what belongs to each, one behind the
   // other: arrays x_train_NAME, or columns NAME, where feature_columns does not say otherwise.
   std::vector<std::string> input_names{};
-  // What the model takes of one example: flat examples of as many numbers get this shape. A scalar: they stay
-  // flat.
+  // [input_names] What each input layer takes of one example. Empty: not known.
+  std::vector<Shape> input_shapes{};
+  // What the model takes of one example: compatible examples (example_shape.h) get this shape, unless it is
+  // flat. A scalar: they keep their own.
   Shape example_shape{};
+
+  // What inputs of the model's input `input` are multiplied by; NaN: the default, which depends on the type.
+  float ScaleOf(size_t input) const;
 
   // Of formats whose examples have named columns (CSV, TFRecord).
   std::string label_column{};                  // its name, or in CSV its index; empty: see the format
@@ -79,12 +97,24 @@ struct DataOptions {
   Augmentation augmentation{};
 };
 
+// INVALID_ARGUMENT naming `name` where examples of the shape `given` do not fit the model's input `input`. OK
+// where options do not say what it takes.
+absl::Status CheckInputShape(const DataOptions& options, size_t input, const Shape& given,
+                             const std::string& name);
+
+// Something to be told at start.
+struct Note {
+  std::string text;
+  bool usual = true;  // told in the log alone; otherwise on the progress display too
+};
+
 struct TrainingData {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> validation;   // null when there is none
   std::vector<std::string> class_names;  // [class]; empty where labels are not words or folders
-  std::vector<std::string> remarks;      // warnings for the log: rows that were left out
-  std::vector<std::string> notes;        // for the log: how the files were read
+  std::vector<std::string> remarks;      // warnings for the log: what the files lack, or have and is not used
+  std::vector<Note> notes;               // how the files were read
+  std::vector<bool> byte_inputs;         // [input of the model] its values are bytes in the files; empty: none
 };
 
 // Examples that need not have labels, for prediction.
@@ -95,12 +125,12 @@ struct Examples {
       notes{};  // for the log: how the files were read, and what they have that is not used
 };
 
-// The examples of `options.path`: a CSV or TFRecord file, or a directory of images, in the order of their
+// The examples of `given.path`: a CSV or TFRecord file, or a directory of images, in the order of their
 // names, with or without a folder for each class. nullopt for any other path; an error names the file and its
 // fault.
-absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& options);
+absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given);
 
 // NOT_FOUND listing the names that were looked for, or INVALID_ARGUMENT naming the file and its fault.
-absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& options);
+absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given);
 
 }  // namespace cairn::data

@@ -16,6 +16,12 @@
 
 namespace cairn::data {
 
+// One file of a set that is in several.
+struct FilePart {
+  std::string path;
+  int64_t first = 0;  // example of the set
+};
+
 struct Split {
   std::unique_ptr<RowSource> inputs;  // of at least one row
   Targets targets;
@@ -25,12 +31,18 @@ struct Split {
   std::string weights_name;
   std::vector<std::string> class_names{};  // [class]; empty where labels are not words or folders
   std::vector<std::string> notes{};        // how the files were read, for the log
+  std::vector<FilePart> parts;  // of a set in several files, [file]; empty: the names above tell all
+  // [input of the model] its values are bytes in the files; one entry where the rows hold all inputs one
+  // behind the other. Empty: none.
+  std::vector<bool> byte_inputs;
   std::string remark;  // what is missing from the files and the user should know of; empty: nothing
 };
 
 struct Splits {
   Split train;
   std::optional<Split> validation;
+  std::vector<std::string> remarks{};  // about both: files or arrays that are not used
+  std::vector<Note> notes{};
 };
 
 // Each returns nullopt where nothing of its kind lies at `options.path`; an error names the file and what is

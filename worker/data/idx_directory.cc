@@ -37,7 +37,8 @@ absl::StatusOr<std::optional<Split>> LoadSplit(const DataOptions& options, const
   split.inputs_name = *images;
   split.targets_name = *labels;
   CAIRN_ASSIGN_OR_RETURN(Array inputs, ReadIdx(*images));
-  CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeArrayRows(std::move(inputs), *images, options.input_scale));
+  split.byte_inputs = {inputs.type == ElementType::kUint8};
+  CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeArrayRows(std::move(inputs), *images, options.ScaleOf(0)));
   CAIRN_ASSIGN_OR_RETURN(const Array targets, ReadIdx(*labels));
   CAIRN_ASSIGN_OR_RETURN(split.targets, ReadTargets(targets, *labels));
   return split;

@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeImageRows(std::vector<std::string
     if (shape.rank() == 0) shape = PixelShapeFor(*header, options.example_shape);
     CAIRN_RETURN_IF_ERROR(Annotate(CheckFits(*header, shape), path));
   }
-  return std::make_unique<ImageRows>(std::move(paths), std::move(shape), options.input_scale);
+  return std::make_unique<ImageRows>(std::move(paths), std::move(shape), options.ScaleOf(0));
 }
 
 // The images of one set and their classes.
@@ -156,6 +156,7 @@ absl::StatusOr<Split> LoadSplit(const std::string& directory, const std::vector<
   split.targets = {.values = std::move(found.labels),
                    .num_classes = static_cast<int64_t>(class_names.size())};
   split.class_names = class_names;
+  split.byte_inputs = {true};
   return split;
 }
 

@@ -1,10 +1,12 @@
 #include "worker/data/labelled_dataset.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/data/example_shape.h"
 
 namespace cairn::data {
 namespace {
@@ -30,30 +32,30 @@ LabelledDataset::LabelledDataset(Split split)
     : inputs_(std::move(split.inputs)),
       size_(inputs_->size()),
       example_shape_(inputs_->row_shape()),
+      inputs_name_(std::move(split.inputs_name)),
+      targets_name_(std::move(split.targets_name)),
+      parts_(std::move(split.parts)),
       targets_(std::move(split.targets)),
       weights_(std::move(split.weights)) {}
 
 absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, const DataOptions& options,
                                                                  Use use) {
   CAIRN_RETURN_IF_ERROR(CheckCounts(split));
-  const std::string inputs_name = split.inputs_name, targets_name = split.targets_name;
   std::unique_ptr<LabelledDataset> dataset(new LabelledDataset(std::move(split)));
   if (options.limit > 0) dataset->size_ = std::min(dataset->size_, options.limit);
-  const bool flat = dataset->example_shape_.rank() == 1;
-  if (flat && options.example_shape.rank() > 0 &&
-      options.example_shape.num_elements() == dataset->example_shape_.num_elements()) {
+  if (options.example_shape.rank() > 1 && IsCompatible(dataset->example_shape_, options.example_shape)) {
     dataset->example_shape_ = options.example_shape;
   }
   if (dataset->targets_.shape.num_elements() != dataset->targets_.per_example) {
     dataset->targets_.shape = {dataset->targets_.per_example};
   }
   if (use == Use::kTraining) {
-    CAIRN_RETURN_IF_ERROR(dataset->ApplyClassWeights(options.class_weights, targets_name));
+    CAIRN_RETURN_IF_ERROR(dataset->ApplyClassWeights(options.class_weights, dataset->targets_name_));
     const absl::Status suits = Validate(options.augmentation, dataset->example_shape_);
-    if (!suits.ok()) return Annotate(suits, inputs_name);
+    if (!suits.ok()) return Annotate(suits, dataset->inputs_name_);
     if (!options.augmentation.empty() && dataset->targets_.shape.rank() > 1) {
       return absl::InvalidArgumentError(absl::StrCat(
-          targets_name, ": targets have the shape ", dataset->targets_.shape.ToString(),
+          dataset->targets_name_, ": targets have the shape ", dataset->targets_.shape.ToString(),
           " and would not be varied with the images: --augment is for targets without positions"));
     }
     dataset->augmentation_ = options.augmentation;
@@ -79,6 +81,19 @@ absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& 
     if (row != class_weights.end()) weights_[i] *= row->second;
   }
   return absl::OkStatus();
+}
+
+absl::Span<const float> LabelledDataset::Target(int64_t index) const {
+  const auto each = static_cast<size_t>(targets_.per_example);
+  return absl::MakeConstSpan(targets_.values).subspan(static_cast<size_t>(index) * each, each);
+}
+
+std::string LabelledDataset::TargetName(int64_t index) const {
+  const auto next = std::find_if(parts_.begin(), parts_.end(),
+                                 [index](const FilePart& part) { return part.first > index; });
+  if (next == parts_.begin()) return absl::StrCat(targets_name_, ": example ", index);
+  const FilePart& part = *std::prev(next);
+  return absl::StrCat(part.path, ": example ", index - part.first);
 }
 
 void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples) const {

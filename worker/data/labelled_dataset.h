@@ -29,6 +29,9 @@ class LabelledDataset final : public Dataset {
   int64_t position_classes() const override { return targets_.position_classes; }
   Shape target_shape() const override { return targets_.shape; }
   absl::Status status() const override { return inputs_->status(); }
+  std::string inputs_name() const override { return inputs_name_; }
+  absl::Span<const float> Target(int64_t index) const override;
+  std::string TargetName(int64_t index) const override;
   bool weighted() const override { return !weights_.empty(); }
   Augmentation augmentation() const override { return augmentation_; }
   void Prefetch(absl::Span<const uint32_t> examples) const override;
@@ -41,6 +44,8 @@ class LabelledDataset final : public Dataset {
   std::unique_ptr<RowSource> inputs_;
   int64_t size_;
   Shape example_shape_;
+  const std::string inputs_name_, targets_name_;
+  const std::vector<FilePart> parts_;
   Targets targets_;             // of at least size_ examples
   std::vector<float> weights_;  // the same; empty: every example weighs 1
   Augmentation augmentation_;

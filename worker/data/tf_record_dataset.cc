@@ -155,9 +155,10 @@ struct Records {
 
 class RecordRows final : public RowSource {
  public:
-  RecordRows(const std::vector<Column>& columns, float input_scale, Records records)
+  // `scales` [columns].
+  RecordRows(const std::vector<Column>& columns, std::vector<Scale> scales, Records records)
       : columns_(columns),
-        input_scale_(input_scale),
+        scales_(std::move(scales)),
         records_(std::move(records)),
         read_ahead_(records_.files) {
     int64_t values = 0;
@@ -172,16 +173,17 @@ class RecordRows final : public RowSource {
     for (const absl::Span<const uint8_t> list : ListsOf(index)) read_ahead_.Fetch(list);
   }
   void Read(int64_t index, absl::Span<float> to) const override {
-    const auto* list = ListsOf(index).data();
-    for (const Column& column : columns_) {
+    const auto lists = ListsOf(index);
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const Column& column = columns_[i];
       const absl::Span<float> values = to.subspan(0, static_cast<size_t>(column.values));
-      const Feature feature{column.kind, *list++};
+      const Feature feature{column.kind, lists[i]};
       if (column.image.rank() > 0) {
         ReadImage(column, feature, index, values);
       } else {
         ReadValues(feature, values);
       }
-      const Scale scale = ScaleOf(input_scale_, column.kind == Feature::Kind::kBytes);
+      const Scale& scale = scales_[i];
       for (float& value : values) value = scale(value);
       to.remove_prefix(values.size());
     }
@@ -208,7 +210,7 @@ class RecordRows final : public RowSource {
   }
 
   const std::vector<Column> columns_;
-  const float input_scale_;
+  const std::vector<Scale> scales_;
   const Records records_;
   const ReadAhead read_ahead_;
   Shape row_shape_;
@@ -224,6 +226,7 @@ class SetReader {
 
   absl::Status ReadFile(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(SharedBytes file, ReadTfRecordFile(path));
+    parts_.push_back({path, static_cast<int64_t>(records_.origins.size())});
     TfRecordReader reader(file.span());
     for (;;) {
       const auto record = reader.Next();
@@ -245,6 +248,7 @@ class SetReader {
     Split split;
     split.inputs_name = name;
     split.targets_name = name;
+    split.parts = std::move(parts_);
     split.remark = bad_.Summary(name);
     if (schema_.label) {
       const int64_t position_classes = schema_.label->values > 1 ? LargestPositionClass() + 1 : 0;
@@ -254,13 +258,36 @@ class SetReader {
                        .num_classes = schema_.label->values == 1 ? largest_label_ + 1 : 0,
                        .position_classes = position_classes};
     }
-    split.inputs = std::make_unique<RecordRows>(schema_.inputs, options_.input_scale, std::move(records_));
+    CAIRN_ASSIGN_OR_RETURN(std::vector<Scale> scales, MakeScales(split));
+    split.inputs = std::make_unique<RecordRows>(schema_.inputs, std::move(scales), std::move(records_));
     return split;
   }
 
   const Schema& schema() const { return schema_; }
 
  private:
+  // [column] Fills in what `split` says of bytes, too. INVALID_ARGUMENT where a column does not fit its input
+  // of the model.
+  absl::StatusOr<std::vector<Scale>> MakeScales(Split& split) const {
+    const size_t columns = schema_.inputs.size();
+    const bool one_each = columns > 1 && columns == options_.input_names.size();
+    split.byte_inputs.assign(one_each ? columns : 1, false);
+    std::vector<Scale> scales;
+    for (size_t i = 0; i < columns; ++i) {
+      const Column& column = schema_.inputs[i];
+      const size_t input = one_each ? i : 0;
+      if (one_each) {
+        const Shape shape = column.image.rank() > 0 ? column.image : Shape{column.values};
+        CAIRN_RETURN_IF_ERROR(CheckInputShape(options_, input, shape,
+                                              absl::StrCat(split.inputs_name, ": '", column.name, "'")));
+      }
+      const bool bytes = column.kind == Feature::Kind::kBytes;
+      if (bytes) split.byte_inputs[input] = true;
+      scales.push_back(data::ScaleOf(options_.ScaleOf(input), bytes));
+    }
+    return scales;
+  }
+
   // Adds one example, or says what is wrong with it.
   absl::Status TakeRecord(absl::Span<const uint8_t> record, int64_t number) {
     CAIRN_ASSIGN_OR_RETURN(const auto features, ParseExample(record));
@@ -306,6 +333,7 @@ class SetReader {
   const DataOptions& options_;
   Schema schema_;
   BadRows bad_;
+  std::vector<FilePart> parts_;
   Records records_;
   std::vector<float> targets_;  // [examples, label->values]
   int64_t largest_label_ = -1;  // of class indices

@@ -10,37 +10,38 @@ namespace {
 struct Row {
   absl::string_view class_name;
   LayerMaker make;
+  ByteUse bytes = ByteUse::kScaled;
 };
 
 // One row per layer, in alphabetical order. InputLayer is no row: it is the model's shape.
 constexpr Row kLayers[] = {
-    {"Activation", MakeActivation},
-    {"Add", MakeAdd},
-    {"AveragePooling2D", MakeAveragePooling2D},
+    {"Activation", MakeActivation, ByteUse::kPasses},
+    {"Add", MakeAdd, ByteUse::kPasses},
+    {"AveragePooling2D", MakeAveragePooling2D, ByteUse::kPasses},
     {"BatchNormalization", MakeBatchNormalization},
-    {"Concatenate", MakeConcatenate},
+    {"Concatenate", MakeConcatenate, ByteUse::kPasses},
     {"Conv1D", MakeConv1D},
     {"Conv2D", MakeConv2D},
     {"Conv2DTranspose", MakeConv2DTranspose},
     {"Dense", MakeDense},
     {"DepthwiseConv2D", MakeDepthwiseConv2D},
-    {"Dropout", MakeDropout},
-    {"ELU", MakeElu},
-    {"Embedding", MakeEmbedding},
-    {"Flatten", MakeFlatten},
-    {"GlobalAveragePooling2D", MakeGlobalAveragePooling2D},
-    {"GlobalMaxPooling2D", MakeGlobalMaxPooling2D},
+    {"Dropout", MakeDropout, ByteUse::kPasses},
+    {"ELU", MakeElu, ByteUse::kPasses},
+    {"Embedding", MakeEmbedding, ByteUse::kRaw},
+    {"Flatten", MakeFlatten, ByteUse::kPasses},
+    {"GlobalAveragePooling2D", MakeGlobalAveragePooling2D, ByteUse::kPasses},
+    {"GlobalMaxPooling2D", MakeGlobalMaxPooling2D, ByteUse::kPasses},
     {"LayerNormalization", MakeLayerNormalization},
-    {"LeakyReLU", MakeLeakyRelu},
-    {"MaxPooling2D", MakeMaxPooling2D},
-    {"Multiply", MakeMultiply},
-    {"Normalization", MakeNormalization},
-    {"ReLU", MakeRelu},
-    {"Rescaling", MakeRescaling},
-    {"Reshape", MakeReshape},
+    {"LeakyReLU", MakeLeakyRelu, ByteUse::kPasses},
+    {"MaxPooling2D", MakeMaxPooling2D, ByteUse::kPasses},
+    {"Multiply", MakeMultiply, ByteUse::kPasses},
+    {"Normalization", MakeNormalization, ByteUse::kRaw},
+    {"ReLU", MakeRelu, ByteUse::kPasses},
+    {"Rescaling", MakeRescaling, ByteUse::kRaw},
+    {"Reshape", MakeReshape, ByteUse::kPasses},
     {"SeparableConv2D", MakeSeparableConv2D},
-    {"Softmax", MakeSoftmax},
-    {"ZeroPadding2D", MakeZeroPadding2D},
+    {"Softmax", MakeSoftmax, ByteUse::kPasses},
+    {"ZeroPadding2D", MakeZeroPadding2D, ByteUse::kPasses},
 };
 
 }  // namespace
@@ -50,6 +51,13 @@ LayerMaker FindLayer(absl::string_view class_name) {
     if (row.class_name == class_name) return row.make;
   }
   return nullptr;
+}
+
+ByteUse ByteUseOf(absl::string_view class_name) {
+  for (const Row& row : kLayers) {
+    if (row.class_name == class_name) return row.bytes;
+  }
+  return ByteUse::kScaled;
 }
 
 std::string SupportedLayers() {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -177,6 +179,31 @@ absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const Targe
                   absl::StrCat("needs targets of 0 and 1, labels go up to ", data.num_classes - 1));
   }
   return absl::OkStatus();
+}
+
+std::string TargetFault(const LossSpec& loss, absl::Span<const float> target) {
+  const bool shares =
+      loss.kind == LossKind::kBinaryCrossentropy || loss.kind == LossKind::kCategoricalCrossentropy;
+  for (const float value : target) {
+    const bool admitted = shares ? value >= 0 && value <= 1 : std::isfinite(value);
+    if (admitted) continue;
+    return absl::StrCat("is ", value, "; ", ClassName(loss.kind), " admits ",
+                        shares ? "0 to 1" : "finite numbers");
+  }
+  return "";
+}
+
+std::string TargetOddity(const LossSpec& loss, int64_t width, absl::Span<const float> target) {
+  if (loss.kind != LossKind::kCategoricalCrossentropy) return "";
+  constexpr float kTolerance = 1e-3f;  // of shares that were rounded
+  for (; !target.empty(); target.remove_prefix(static_cast<size_t>(width))) {
+    const auto row = target.subspan(0, static_cast<size_t>(width));
+    const float sum = std::accumulate(row.begin(), row.end(), 0.0f);
+    if (std::abs(sum - 1) > kTolerance) {
+      return absl::StrCat("adds up to ", sum, "; ", ClassName(loss.kind), " expects shares that add up to 1");
+    }
+  }
+  return "";
 }
 
 }  // namespace cairn::nn

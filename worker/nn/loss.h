@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "kernels/ops.h"
 #include "worker/nn/compile_config.h"
@@ -47,5 +49,12 @@ struct TargetsInfo {
 };
 // INVALID_ARGUMENT naming the loss, the model's output and what the data set has instead of what it needs.
 absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const TargetsInfo& data);
+
+// What is wrong with the target of one example, such as "is -1; BinaryCrossentropy admits 0 to 1": empty
+// where the loss admits it. Class indices are CheckTargets()' affair.
+std::string TargetFault(const LossSpec& loss, absl::Span<const float> target);
+// What is odd about a target that the loss admits, in the same form: shares of categorical cross entropy that
+// do not add up to 1. `width`: classes.
+std::string TargetOddity(const LossSpec& loss, int64_t width, absl::Span<const float> target);
 
 }  // namespace cairn::nn

@@ -123,6 +123,11 @@ TEST(LoadTrainingDataFromTfRecords, FeaturesAreChosenByNameInTheOrderGiven) {
       {.path = dir / "a.tfrecords", .input_names = {"age", "income"}, .label_column = "kind"});
   ASSERT_TRUE(by_input.ok()) << by_input.status();
   EXPECT_THAT(ReadExample(*by_input->train, 0).inputs, ElementsAre(40.0f, 0.5f));
+  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecords",
+                         .input_names = {"age", "income"},
+                         .input_shapes = {{2}, {0}},
+                         .label_column = "kind"}),
+              HasSubstr("'age': examples have shape [1], input 'age' of the model takes [2]"));
   EXPECT_THAT(
       RefusalOf({.path = dir / "a.tfrecords"}),
       HasSubstr("record 0: has no feature image or image_raw or x or features or inputs or image/encoded; "

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
 namespace cairn::nn {
 namespace {
 
@@ -147,6 +151,34 @@ TEST(CheckTargets, WhatDoesNotIsNamedWithLossOutputAndData) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(std::string(status.message()), message);
   }
+}
+
+TEST(TargetFault, CrossEntropiesAdmitSharesAlone) {
+  for (const LossKind kind : {LossKind::kBinaryCrossentropy, LossKind::kCategoricalCrossentropy}) {
+    EXPECT_EQ(TargetFault({.kind = kind}, {0.0f, 1.0f, 0.25f}), "");
+    EXPECT_EQ(TargetFault({.kind = kind}, {0.0f, -1.0f}),
+              absl::StrCat("is -1; ", ClassName(kind), " admits 0 to 1"));
+    EXPECT_EQ(TargetFault({.kind = kind}, {5.5f}),
+              absl::StrCat("is 5.5; ", ClassName(kind), " admits 0 to 1"));
+    EXPECT_NE(TargetFault({.kind = kind}, {std::nanf("")}), "");
+  }
+}
+
+TEST(TargetFault, RegressionsAdmitAnyFiniteNumber) {
+  for (const LossKind kind : {LossKind::kMeanSquaredError, LossKind::kMeanAbsoluteError, LossKind::kHuber}) {
+    EXPECT_EQ(TargetFault({.kind = kind}, {-1.0f, 5.5f}), "");
+    EXPECT_EQ(TargetFault({.kind = kind}, {HUGE_VALF}),
+              absl::StrCat("is inf; ", ClassName(kind), " admits finite numbers"));
+  }
+}
+
+TEST(TargetOddity, SharesOfOneRowAddUpToOne) {
+  const LossSpec loss = {.kind = LossKind::kCategoricalCrossentropy};
+  EXPECT_EQ(TargetOddity(loss, 2, {0.0f, 1.0f, 0.3f, 0.7f}), "");
+  EXPECT_EQ(TargetOddity(loss, 3, {0.3333f, 0.3333f, 0.3333f}), "") << "rounded";
+  EXPECT_EQ(TargetOddity(loss, 2, {0.0f, 1.0f, 1.0f, 1.0f}),
+            "adds up to 2; CategoricalCrossentropy expects shares that add up to 1");
+  EXPECT_EQ(TargetOddity({.kind = LossKind::kBinaryCrossentropy}, 2, {1.0f, 1.0f}), "");
 }
 
 }  // namespace
