@@ -1,60 +1,129 @@
 #include "worker/data/keras_arrays.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/core/status.h"
 #include "worker/data/array_rows.h"
 
 namespace cairn::data {
 namespace {
 
-// The arrays that make up the inputs of a set: "x_train", or one for each of several input layers.
-std::vector<std::string> InputArrays(const NamedArrays& arrays, const DataOptions& options,
-                                     const std::string& set) {
-  const std::string whole = "x_" + set;
-  if (options.input_names.size() < 2) return {whole};
-  std::vector<std::string> names;
-  for (const std::string& input : options.input_names) names.push_back(absl::StrCat(whole, "_", input));
-  const bool any =
-      std::any_of(names.begin(), names.end(), [&](const auto& name) { return arrays.Has(name); });
-  return !any && arrays.Has(whole) ? std::vector<std::string>{whole} : names;
+// In the order of preference: what is called validation before what is called test.
+constexpr absl::string_view kUsualValidationSet = "test";  // Keras' own data sets have no other
+constexpr absl::string_view kValidationSets[] = {"val", "valid", "validation", kUsualValidationSet};
+
+// The arrays of one set, by the names that they have, or would have.
+struct SetNames {
+  std::vector<std::string> inputs;  // one for all inputs of the model, or one for each
+  std::string targets, weights;
+
+  std::vector<std::string> all() const {
+    std::vector<std::string> names = inputs;
+    names.push_back(targets);
+    names.push_back(weights);
+    return names;
+  }
+};
+
+// "x_train", or "X_train" where that is there.
+absl::StatusOr<std::string> Spelled(const NamedArrays& arrays, const std::string& name) {
+  std::string capital = name;
+  capital[0] = absl::ascii_toupper(name[0]);
+  if (!arrays.Has(capital)) return name;
+  if (!arrays.Has(name)) return capital;
+  return absl::InvalidArgumentError(
+      absl::StrCat(arrays.FullName(name), " is there beside ", capital, ": remove or rename one of them"));
+}
+
+absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& options,
+                                 const std::string& set) {
+  SetNames names;
+  CAIRN_ASSIGN_OR_RETURN(const std::string whole, Spelled(arrays, absl::StrCat("x_", set)));
+  CAIRN_ASSIGN_OR_RETURN(names.targets, Spelled(arrays, absl::StrCat("y_", set)));
+  names.weights = absl::StrCat("sample_weight_", set);
+  if (options.input_names.size() > 1) {
+    for (const std::string& input : options.input_names) {
+      CAIRN_ASSIGN_OR_RETURN(names.inputs.emplace_back(),
+                             Spelled(arrays, absl::StrCat("x_", set, "_", input)));
+    }
+  }
+  const bool any = std::any_of(names.inputs.begin(), names.inputs.end(),
+                               [&](const std::string& name) { return arrays.Has(name); });
+  if (names.inputs.empty() || (!any && arrays.Has(whole))) names.inputs = {whole};
+  return names;
+}
+
+absl::Status LoadInputs(const NamedArrays& arrays, const DataOptions& options, const SetNames& names,
+                        Split& split) {
+  std::vector<std::unique_ptr<RowSource>> parts;
+  std::vector<std::string> full_names;
+  for (const std::string& name : names.inputs) {
+    const std::string& full_name = full_names.emplace_back(arrays.FullName(name));
+    CAIRN_ASSIGN_OR_RETURN(Array array, arrays.Read(name));
+    split.byte_inputs.push_back(array.type == ElementType::kUint8);
+    CAIRN_ASSIGN_OR_RETURN(auto rows,
+                           MakeArrayRows(std::move(array), full_name, options.ScaleOf(parts.size())));
+    if (names.inputs.size() > 1) {
+      CAIRN_RETURN_IF_ERROR(CheckInputShape(options, parts.size(), rows->row_shape(), full_name));
+    }
+    parts.push_back(std::move(rows));
+  }
+  split.inputs_name = full_names.front();
+  CAIRN_ASSIGN_OR_RETURN(split.inputs, JoinRows(std::move(parts), full_names));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Split> LoadSplit(const NamedArrays& arrays, const DataOptions& options,
-                                const std::string& set) {
-  std::vector<std::unique_ptr<RowSource>> parts;
-  std::vector<std::string> names;
-  for (const std::string& name : InputArrays(arrays, options, set)) {
-    names.push_back(arrays.FullName(name));
-    CAIRN_ASSIGN_OR_RETURN(Array array, arrays.Read(name));
-    CAIRN_ASSIGN_OR_RETURN(parts.emplace_back(),
-                           MakeArrayRows(std::move(array), names.back(), options.input_scale));
-  }
-  const std::string targets = "y_" + set, weights = "sample_weight_" + set;
+                                const SetNames& names) {
   Split split;
-  split.inputs_name = names.front();
-  split.targets_name = arrays.FullName(targets);
-  split.weights_name = arrays.FullName(weights);
-  CAIRN_ASSIGN_OR_RETURN(split.inputs, JoinRows(std::move(parts), names));
-  CAIRN_ASSIGN_OR_RETURN(const Array target_array, arrays.Read(targets));
-  CAIRN_ASSIGN_OR_RETURN(split.targets, ReadTargets(target_array, split.targets_name));
-  if (arrays.Has(weights)) {
-    CAIRN_ASSIGN_OR_RETURN(const Array weight_array, arrays.Read(weights));
-    CAIRN_ASSIGN_OR_RETURN(split.weights, ReadWeights(weight_array, split.weights_name));
+  CAIRN_RETURN_IF_ERROR(LoadInputs(arrays, options, names, split));
+  split.targets_name = arrays.FullName(names.targets);
+  split.weights_name = arrays.FullName(names.weights);
+  CAIRN_ASSIGN_OR_RETURN(const Array targets, arrays.Read(names.targets));
+  CAIRN_ASSIGN_OR_RETURN(split.targets, ReadTargets(targets, split.targets_name));
+  if (arrays.Has(names.weights)) {
+    CAIRN_ASSIGN_OR_RETURN(const Array weights, arrays.Read(names.weights));
+    CAIRN_ASSIGN_OR_RETURN(split.weights, ReadWeights(weights, split.weights_name));
   }
   return split;
+}
+
+// Empty where all arrays are in `used`.
+std::string UnusedRemark(const NamedArrays& arrays, const std::vector<std::string>& used) {
+  const std::set<std::string> known(used.begin(), used.end());
+  std::set<std::string> unused;
+  for (const std::string& name : arrays.Names()) {
+    if (known.count(name) == 0) unused.insert(name);
+  }
+  if (unused.empty()) return "";
+  return absl::StrCat(arrays.FullName(used.front()), " and the arrays that belong to it are used; not used ",
+                      unused.size() == 1 ? "is " : "are ", absl::StrJoin(unused, ", "));
 }
 
 }  // namespace
 
 absl::StatusOr<Splits> LoadKerasArrays(const NamedArrays& arrays, const DataOptions& options) {
   Splits splits;
-  CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(arrays, options, "train"));
-  if (arrays.Has("y_test") || arrays.Has(InputArrays(arrays, options, "test").front())) {
-    CAIRN_ASSIGN_OR_RETURN(splits.validation, LoadSplit(arrays, options, "test"));
+  CAIRN_ASSIGN_OR_RETURN(const SetNames training, NamesOf(arrays, options, "train"));
+  CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(arrays, options, training));
+  std::vector<std::string> used = training.all();
+  for (const absl::string_view set : kValidationSets) {
+    CAIRN_ASSIGN_OR_RETURN(const SetNames validation, NamesOf(arrays, options, std::string(set)));
+    if (!arrays.Has(validation.targets) && !arrays.Has(validation.inputs.front())) continue;
+    CAIRN_ASSIGN_OR_RETURN(splits.validation, LoadSplit(arrays, options, validation));
+    for (const std::string& name : validation.all()) used.push_back(name);
+    splits.notes.push_back({absl::StrCat("validation on the arrays ", absl::StrJoin(validation.inputs, ", "),
+                                         " and ", validation.targets),
+                            /*usual=*/set == kUsualValidationSet});
+    break;
   }
+  if (std::string remark = UnusedRemark(arrays, used); !remark.empty()) splits.remarks.push_back(remark);
   return splits;
 }
 

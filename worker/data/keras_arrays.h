@@ -1,11 +1,13 @@
-// Keras' names for the arrays of a data set, wherever they are kept: x_train, y_train, x_test, y_test, and
-// where examples have weights, sample_weight_train and sample_weight_test.
+// Keras' names for the arrays of a data set, wherever they are kept: x_train and y_train, for validation
+// x_val and y_val or x_test and y_test, and where examples have weights, sample_weight_train and its like.
+// The initial may be a capital: X_train.
 //
-// A model with several inputs takes x_train_NAME and x_test_NAME for each, or an x_train that has them one
-// behind the other already.
+// A model with several inputs takes x_train_NAME for each, or an x_train that has them one behind the other
+// already.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/data/array.h"
@@ -17,6 +19,7 @@ namespace cairn::data {
 class NamedArrays {
  public:
   virtual ~NamedArrays() = default;
+  virtual std::vector<std::string> Names() const = 0;
   virtual bool Has(const std::string& name) const = 0;
   // Errors name the file and the array.
   virtual absl::StatusOr<Array> Read(const std::string& name) const = 0;
@@ -24,7 +27,9 @@ class NamedArrays {
   virtual std::string FullName(const std::string& name) const = 0;
 };
 
-// The training set, and the validation set where one of its arrays is there.
+// The training set, and the validation set where one of its arrays is there: of val, valid, validation and
+// test the first. INVALID_ARGUMENT for two spellings of one array. The remarks name the arrays that are not
+// used.
 absl::StatusOr<Splits> LoadKerasArrays(const NamedArrays& arrays, const DataOptions& options);
 
 }  // namespace cairn::data

@@ -1,5 +1,7 @@
-// A directory with one .npy file for each array: x_train.npy, y_train.npy, x_test.npy, y_test.npy. They are
-// mapped and may be larger than the memory.
+// A directory with one .npy file for each array: x_train.npy, y_train.npy, and others under the names that
+// keras_arrays.h has. They are mapped and may be larger than the memory.
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +18,15 @@ class NpyFiles final : public NamedArrays {
  public:
   explicit NpyFiles(std::string directory) : directory_(std::move(directory)) {}
 
+  std::vector<std::string> Names() const override {
+    std::vector<std::string> names;
+    std::error_code error;  // a directory that cannot be read holds nothing
+    std::filesystem::directory_iterator entry(directory_, error);
+    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      if (entry->path().extension() == ".npy") names.push_back(entry->path().stem().string());
+    }
+    return names;
+  }
   bool Has(const std::string& name) const override { return FileExists(FullName(name)); }
   absl::StatusOr<Array> Read(const std::string& name) const override {
     const std::string path = FullName(name);
@@ -37,7 +48,9 @@ class NpyFiles final : public NamedArrays {
 
 LoadedSplits LoadNpyDirectory(const DataOptions& options) {
   const NpyFiles files(options.path);
-  if (!files.Has("x_train") && !files.Has("y_train")) return std::nullopt;
+  if (!files.Has("x_train") && !files.Has("X_train") && !files.Has("y_train") && !files.Has("Y_train")) {
+    return std::nullopt;
+  }
   CAIRN_ASSIGN_OR_RETURN(Splits splits, LoadKerasArrays(files, options));
   return splits;
 }

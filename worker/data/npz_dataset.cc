@@ -1,4 +1,5 @@
-// Keras' data sets as it keeps them in ~/.keras/datasets: one .npz with x_train, y_train, x_test, y_test.
+// Keras' data sets as it keeps them in ~/.keras/datasets: one .npz with x_train, y_train, x_test, y_test, or
+// other names that keras_arrays.h has.
 #include <sys/stat.h>
 
 #include <utility>
@@ -17,6 +18,7 @@ namespace {
 class NpzArrays final : public NamedArrays {
  public:
   NpzArrays(NpzFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+  std::vector<std::string> Names() const override { return file_.Names(); }
   bool Has(const std::string& name) const override { return file_.Has(name); }
   absl::StatusOr<Array> Read(const std::string& name) const override { return file_.Read(name); }
   std::string FullName(const std::string& name) const override { return absl::StrCat(path_, ": ", name); }

@@ -21,6 +21,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 template <typename T>
@@ -301,6 +302,96 @@ TEST(LoadTrainingDataFromNpz, TheValidationSetMayBeMissing) {
   const auto data = LoadTrainingData({.path = dir / "a.npz"});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->validation, nullptr);
+}
+
+std::map<std::string, std::string> TrainingArrays() {
+  auto members = SmallMnist();
+  members.erase("x_test.npy");
+  members.erase("y_test.npy");
+  return members;
+}
+
+TEST(LoadTrainingDataFromNpz, TheValidationSetHasAnyOfItsUsualNames) {
+  const TemporaryDirectory dir;
+  for (const std::string set : {"val", "valid", "validation", "test"}) {
+    for (const std::string initial : {"x", "X"}) {
+      auto members = TrainingArrays();
+      members[initial + "_" + set + ".npy"] = SmallMnist()["x_test.npy"];
+      members["y_" + set + ".npy"] = SmallMnist()["y_test.npy"];
+      WriteNpz(dir / "a.npz", members);
+      const auto data = LoadTrainingData({.path = dir / "a.npz"});
+      ASSERT_TRUE(data.ok()) << data.status();
+      ASSERT_NE(data->validation, nullptr) << set;
+      EXPECT_EQ(data->validation->inputs_name(), dir / "a.npz: " + initial + "_" + set);
+      EXPECT_THAT(data->remarks, IsEmpty());
+    }
+  }
+}
+
+TEST(LoadTrainingDataFromNpz, ValidationComesBeforeTestAndWhatIsNotUsedIsNamed) {
+  const TemporaryDirectory dir;
+  auto members = SmallMnist();
+  members["x_val.npy"] = members["x_test.npy"];
+  members["y_val.npy"] = members["y_test.npy"];
+  members["x_extra.npy"] = members["x_test.npy"];
+  WriteNpz(dir / "a.npz", members);
+  const auto data = LoadTrainingData({.path = dir / "a.npz"});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->validation->inputs_name(), dir / "a.npz: x_val");
+  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("not used are x_extra, x_test, y_test")));
+}
+
+TEST(LoadTrainingDataFromNpz, ASetThatIsThereByHalfIsRefused) {
+  const TemporaryDirectory dir;
+  auto members = TrainingArrays();
+  members["x_val.npy"] = SmallMnist()["x_test.npy"];
+  WriteNpz(dir / "a.npz", members);
+  EXPECT_THAT(std::string(LoadTrainingData({.path = dir / "a.npz"}).status().message()),
+              HasSubstr("has no array y_val; it has: x_train, x_val, y_train"));
+}
+
+TEST(LoadTrainingDataFromNpz, TwoSpellingsOfOneArrayAreRefused) {
+  const TemporaryDirectory dir;
+  auto members = TrainingArrays();
+  members["X_train.npy"] = members["x_train.npy"];
+  WriteNpz(dir / "a.npz", members);
+  EXPECT_THAT(std::string(LoadTrainingData({.path = dir / "a.npz"}).status().message()),
+              HasSubstr("a.npz: x_train is there beside X_train"));
+}
+
+TEST(LoadTrainingDataFromNpz, ALayerThatScalesBytesItselfGetsThemAsTheyAre) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", SmallMnist());
+  DataOptions options = {.path = dir / "a.npz", .raw_bytes = {true}};
+  const auto raw = LoadTrainingData(options);
+  ASSERT_TRUE(raw.ok()) << raw.status();
+  EXPECT_THAT(ReadExample(*raw->train, 0).inputs, ElementsAre(0, 51, 102, 255));
+  EXPECT_THAT(ReadExample(*raw->validation, 0).inputs, ElementsAre(255, 255, 0, 0));
+  EXPECT_THAT(raw->byte_inputs, ElementsAre(true));
+  options.input_scale = 2;
+  EXPECT_THAT(ReadExample(*LoadTrainingData(options)->train, 0).inputs, ElementsAre(0, 102, 204, 510));
+}
+
+TEST(LoadTrainingDataFromNpz, EachInputDecidesAboutItsOwnBytes) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x_train_image.npy", Npy("|u1", "(1, 1, 2)", Bytes({0, 255}))},
+                           {"x_train_word.npy", Npy("|u1", "(1, 1)", Bytes({7}))},
+                           {"y_train.npy", Npy("|u1", "(1,)", Bytes({0}))}});
+  DataOptions options = {.path = dir / "a.npz",
+                         .raw_bytes = {true, false},
+                         .input_names = {"word", "image"},
+                         .input_shapes = {{1}, {1, 2, 1}}};
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(7, 0, 1));
+  options.input_shapes = {{1}, {2, 3}};
+  EXPECT_THAT(
+      std::string(LoadTrainingData(options).status().message()),
+      HasSubstr("x_train_image: examples have shape [1,2,1], input 'image' of the model takes [2,3]"));
+  WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("|u1", "(1, 3)", Bytes({7, 0, 255}))},
+                           {"y_train.npy", Npy("|u1", "(1,)", Bytes({0}))}});
+  EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
+              HasSubstr("input 'word' takes them as they are and input 'image' scaled"));
 }
 
 TEST(LoadTrainingDataFromNpz, LabelsMayBeAColumnAsInCifar) {
