@@ -24,6 +24,7 @@ struct Variant {
   int64_t num_classes;
   int64_t record_bytes() const { return label_bytes + kChannels * kPlane; }
 };
+constexpr size_t kCifar10Batches = 5;
 constexpr Variant kCifar10 = {1, 10}, kCifar100 = {2, 100};
 
 class CifarRows final : public RowSource {
@@ -98,12 +99,12 @@ absl::StatusOr<Split> LoadSplit(const std::vector<std::string>& paths, Variant v
   split.targets.num_classes = variant.num_classes;
   std::vector<SharedBytes> files;
   for (const std::string& path : paths) {
-    CAIRN_ASSIGN_OR_RETURN(files.emplace_back(), ReadFileBytes(path));
     split.parts.push_back({path, static_cast<int64_t>(split.targets.values.size())});
+    CAIRN_ASSIGN_OR_RETURN(files.emplace_back(), ReadFileBytes(path));
     CAIRN_RETURN_IF_ERROR(ReadLabels(path, files.back(), variant, split.targets.values));
   }
-  split.inputs = std::make_unique<CifarRows>(variant, input_scale, std::move(files));
   split.byte_inputs = {true};
+  split.inputs = std::make_unique<CifarRows>(variant, input_scale, std::move(files));
   return split;
 }
 
@@ -118,11 +119,17 @@ LoadedSplits LoadCifar(const DataOptions& options) {
     validation = FindFiles(options.path, "test", ".bin");
   }
   if (train.empty()) return std::nullopt;
-  const Variant variant = cifar10 ? kCifar10 : kCifar100;
   Splits splits;
-  CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(train, variant, options.input_scale));
+  CAIRN_ASSIGN_OR_RETURN(std::string remark, CheckPieces(train));
+  if (!remark.empty()) splits.remarks.push_back(std::move(remark));
+  if (cifar10 && train.size() < kCifar10Batches) {
+    splits.remarks.push_back(absl::StrCat(options.path, ": has ", train.size(), " of the ", kCifar10Batches,
+                                          " files data_batch_*.bin that CIFAR-10 comes in"));
+  }
+  const Variant variant = cifar10 ? kCifar10 : kCifar100;
+  CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(train, variant, options.ScaleOf(0)));
   if (!validation.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(splits.validation, LoadSplit(validation, variant, options.input_scale));
+    CAIRN_ASSIGN_OR_RETURN(splits.validation, LoadSplit(validation, variant, options.ScaleOf(0)));
   }
   return splits;
 }

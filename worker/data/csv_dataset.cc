@@ -230,18 +230,21 @@ bool IsCsvFile(const std::string& path) {
 
 LoadedSplits LoadCsv(const DataOptions& options) {
   const bool single = IsCsvFile(options.path);
-  const char* suffix = ".csv";
-  auto files = single ? std::vector<std::string>{options.path} : FindFiles(options.path, "train", suffix);
-  if (files.empty()) files = FindFiles(options.path, "train", suffix = ".tsv");
-  if (files.empty()) return std::nullopt;
+  SetFiles files = {.train = {options.path}};
+  if (!single) {
+    CAIRN_ASSIGN_OR_RETURN(files, FindSets(options.path, {".csv"}));
+    if (files.train.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(files, FindSets(options.path, {".tsv"}));
+    }
+  }
+  if (files.train.empty()) return std::nullopt;
   Splits splits;
+  splits.remarks = std::move(files.remarks);
   SetReader training(options, {}, {});
-  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSet(training, files));
-  if (single) return splits;
-  const auto validation_files = FindValidationFiles(options.path, suffix);
-  if (validation_files.empty()) return splits;
+  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSet(training, files.train));
+  if (files.validation.empty()) return splits;
   SetReader validation(options, training.schema(), training.labels().ForValidation());
-  CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadSet(validation, validation_files));
+  CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadSet(validation, files.validation));
   return splits;
 }
 

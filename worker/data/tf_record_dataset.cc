@@ -347,11 +347,12 @@ absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>&
 }  // namespace
 
 LoadedSplits LoadTfRecords(const DataOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(const TfRecordFiles files, FindTfRecordFiles(options.path));
-  if (files.training.empty()) return std::nullopt;
+  CAIRN_ASSIGN_OR_RETURN(SetFiles files, FindTfRecordFiles(options.path));
+  if (files.train.empty()) return std::nullopt;
   Splits splits;
+  splits.remarks = std::move(files.remarks);
   SetReader training(options, {});
-  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSet(training, files.training));
+  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSet(training, files.train));
   if (files.validation.empty()) return splits;
   SetReader validation(options, training.schema());
   CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadSet(validation, files.validation));

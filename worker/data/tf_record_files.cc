@@ -82,15 +82,15 @@ std::vector<std::string> FindBarePieces(const std::string& directory, absl::stri
   return files;
 }
 
-absl::StatusOr<TfRecordFiles> FindOfNamedSet(const std::string& directory) {
+absl::StatusOr<SetFiles> FindOfNamedSet(const std::string& directory) {
   const auto training = FindNamedFiles(directory, "train");
-  if (training.empty()) return TfRecordFiles();
+  if (training.empty()) return SetFiles();
   if (training.size() > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(directory, ": has the training files of '", training.begin()->first, "' and of '",
                      training.rbegin()->first, "'; give one data set a directory"));
   }
-  TfRecordFiles files = {.training = training.begin()->second};
+  SetFiles files = {.train = training.begin()->second};
   for (const char* set : kValidationSets) {
     const auto validation = FindNamedFiles(directory, set);
     const auto found = validation.find(training.begin()->first);
@@ -109,18 +109,22 @@ bool IsZlib(absl::Span<const uint8_t> bytes) {
 
 }  // namespace
 
-absl::StatusOr<TfRecordFiles> FindTfRecordFiles(const std::string& path) {
-  if (IsTfRecordFile(path)) return TfRecordFiles{.training = {path}};
-  TfRecordFiles files;
-  for (const char* suffix : kSuffixes) {
-    if (files.training.empty()) files.training = FindFiles(path, "train", suffix);
-    if (files.validation.empty()) files.validation = FindValidationFiles(path, suffix);
+absl::StatusOr<SetFiles> FindTfRecordFiles(const std::string& path) {
+  if (IsTfRecordFile(path)) return SetFiles{.train = {path}};
+  CAIRN_ASSIGN_OR_RETURN(SetFiles files, FindSets(path, kSuffixes));
+  if (!files.train.empty()) return files;
+  files.train = FindBarePieces(path, "train");
+  if (files.train.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(files, FindOfNamedSet(path));
+  } else {
+    for (const char* set : kValidationSets) {
+      if (files.validation.empty()) files.validation = FindBarePieces(path, set);
+    }
   }
-  if (!files.training.empty()) return files;
-  files.training = FindBarePieces(path, "train");
-  if (files.training.empty()) return FindOfNamedSet(path);
-  for (const char* set : kValidationSets) {
-    if (files.validation.empty()) files.validation = FindBarePieces(path, set);
+  for (const auto* set : {&files.train, &files.validation}) {
+    if (set->empty()) continue;
+    CAIRN_ASSIGN_OR_RETURN(std::string remark, CheckPieces(*set));
+    if (!remark.empty()) files.remarks.push_back(std::move(remark));
   }
   return files;
 }

@@ -7,19 +7,16 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/data/array.h"
+#include "worker/data/file_sets.h"
 
 namespace cairn::data {
 
-struct TfRecordFiles {
-  std::vector<std::string> training{}, validation{};  // sorted; either may be empty
-};
-
-// Of `path`, a file or a directory. INVALID_ARGUMENT where the training files are of several data sets.
-absl::StatusOr<TfRecordFiles> FindTfRecordFiles(const std::string& path);
+// The sets of `path`, a file or a directory. INVALID_ARGUMENT where the training files belong to several data
+// sets; errors and remarks about pieces as FindSets() and CheckPieces() give them.
+absl::StatusOr<SetFiles> FindTfRecordFiles(const std::string& path);
 
 // Whether `path` is a file with such a name.
 bool IsTfRecordFile(const std::string& path);

@@ -424,5 +424,16 @@ TEST(LoadTrainingDataFromCsv, ValidationLabelsAreReadAsThoseOfTheTrainingSet) {
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(2));
 }
 
+TEST(LoadTrainingDataFromCsv, ATargetIsNamedByItsFileAndItsPlaceThere) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-0-of-2.csv", "a,label\n1,0\n2,1\n");
+  WriteText(dir / "train-1-of-2.csv", "a,label\n3,0\n4,1\n");
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->TargetName(1), dir / "train-0-of-2.csv: example 1");
+  EXPECT_EQ(data->train->TargetName(3), dir / "train-1-of-2.csv: example 1");
+  EXPECT_THAT(data->train->Target(3), ElementsAre(1));
+}
+
 }  // namespace
 }  // namespace cairn::data

@@ -9,6 +9,7 @@ namespace cairn::data {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(FindFiles, TakesTheSetAndItsPiecesInTheOrderOfTheirNames) {
@@ -39,6 +40,76 @@ TEST(FindFiles, FindsNothingWhereThereIsNoDirectory) {
   WriteText(dir / "train.csv", "");
   EXPECT_THAT(FindFiles(dir / "train.csv", "train", ".csv"), IsEmpty());
   EXPECT_THAT(FindFiles(dir / "nowhere", "train", ".csv"), IsEmpty());
+}
+
+std::string FaultOfPieces(const std::vector<std::string>& files) {
+  return std::string(CheckPieces(files).status().message());
+}
+
+TEST(CheckPieces, AllPiecesOfOneSetAreInOrder) {
+  EXPECT_EQ(CheckPieces({"d/train-00001-of-00002.csv", "d/train-00000-of-00002.csv.gz"}).value(), "");
+  EXPECT_EQ(CheckPieces({"d/train.tfrecord-0-of-1"}).value(), "");
+  EXPECT_EQ(CheckPieces({"d/train-1.csv", "d/train-2.csv"}).value(), "");
+  EXPECT_EQ(CheckPieces({"d/train.csv"}).value(), "");
+  EXPECT_EQ(CheckPieces({"d/train-2020-01.csv", "d/train-2021-01.csv"}).value(), "");
+}
+
+TEST(CheckPieces, NamesThePiecesThatAreMissing) {
+  const auto result = CheckPieces({"d/train-00000-of-00003.csv", "d/train-00002-of-00003.csv"});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(result.status().message(),
+            "d/train-00000-of-00003.csv: of 3 pieces 1 is missing: train-00001-of-00003.csv");
+  EXPECT_THAT(FaultOfPieces({"d/train.tfrecord-00001-of-00003"}),
+              HasSubstr("2 are missing: train.tfrecord-00000-of-00003, train.tfrecord-00002-of-00003"));
+  EXPECT_THAT(FaultOfPieces({"d/train-3-of-100.csv"}), HasSubstr("of 100 pieces 99 are missing"));
+}
+
+TEST(CheckPieces, RefusesPiecesOfTwoSets) {
+  const std::string one_of_three = "d/train-00000-of-00003.csv";
+  EXPECT_THAT(FaultOfPieces({one_of_three, "d/train-00001-of-00004.csv"}),
+              HasSubstr("train-00000-of-00003.csv and train-00001-of-00004.csv are not of one set"));
+  EXPECT_THAT(FaultOfPieces({"d/train-00000-of-00002.tfrecord", "d/train.tfrecord-00001-of-00002"}),
+              HasSubstr("are not of one set"));
+  EXPECT_THAT(FaultOfPieces({one_of_three, "d/train.csv"}),
+              HasSubstr("train.csv is there beside the pieces of a set, such as train-00000-of-00003.csv"));
+  EXPECT_THAT(FaultOfPieces({"d/train-3-of-3.csv"}), HasSubstr("have the numbers 0 to 2"));
+}
+
+TEST(CheckPieces, RefusesAPieceThatIsThereTwice) {
+  EXPECT_THAT(FaultOfPieces({"d/train.csv", "d/train.csv.gz"}),
+              HasSubstr("d/train.csv and train.csv.gz are the same piece"));
+  EXPECT_THAT(FaultOfPieces({"d/train-1.csv", "d/train-01.csv"}),
+              HasSubstr("d/train-1.csv and train-01.csv have the same number"));
+  EXPECT_THAT(FaultOfPieces({"d/train.tfrecord", "d/train.tfrecords"}),
+              HasSubstr("d/train.tfrecord and train.tfrecords are both a whole set"));
+  EXPECT_THAT(FaultOfPieces({"d/train-0-of-2.csv", "d/train-00-of-2.csv", "d/train-1-of-2.csv"}),
+              HasSubstr("d/train-0-of-2.csv and train-00-of-2.csv are the same piece"));
+}
+
+TEST(CheckPieces, TellsOfGapsBetweenNumbers) {
+  EXPECT_THAT(CheckPieces({"d/train-0.csv", "d/train-3.csv"}).value(),
+              HasSubstr("numbered from 0 to 3, and 2 are not there"));
+  EXPECT_THAT(CheckPieces({"d/train-0.csv", "d/train.csv"}).value(),
+              HasSubstr("train.csv is read as one more piece"));
+}
+
+TEST(PartOfSetRemark, TellsThatOnePieceIsNotTheSet) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-00000-of-00003.csv", "");
+  WriteText(dir / "train-0-of-1.csv", "");
+  EXPECT_THAT(PartOfSetRemark(dir / "train-00000-of-00003.csv"), HasSubstr("is one of 3 pieces"));
+  EXPECT_EQ(PartOfSetRemark(dir / "train-0-of-1.csv"), "");
+  EXPECT_EQ(PartOfSetRemark(dir.path()), "");
+}
+
+TEST(FindSets, NamesTheFilesThatAreInNeitherSet) {
+  const TemporaryDirectory dir;
+  for (const char* name : {"train.csv", "val.csv", "extra.csv", "notes.txt"}) WriteText(dir / name, "");
+  const auto sets = FindSets(dir.path(), {".csv"});
+  ASSERT_TRUE(sets.ok()) << sets.status();
+  EXPECT_THAT(sets->train, ElementsAre(dir / "train.csv"));
+  EXPECT_THAT(sets->validation, ElementsAre(dir / "val.csv"));
+  EXPECT_THAT(sets->remarks, ElementsAre(HasSubstr("not read: extra.csv")));
 }
 
 TEST(FindValidationFiles, PrefersTestToValidation) {

@@ -1,0 +1,182 @@
+"""What data means to a model: wrong shapes, targets and pieces are refused, and bytes are what the layers that read them
+expect."""
+
+import json
+import random
+import struct
+import zipfile
+
+from harness import DONE, USAGE, IntegrationTest, main, read_summary
+
+FORMATS = {"u1": "B", "i4": "i", "f4": "f"}
+
+
+def npy(dtype, shape, values):
+    """An array as NumPy writes it."""
+    header = f"{{'descr': '<{dtype}', 'fortran_order': False, 'shape': {tuple(shape)}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return (b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header +
+            struct.pack(f"<{len(values)}{FORMATS[dtype]}", *values))
+
+
+def write_npz(path, **arrays):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            archive.writestr(f"{name}.npy", npy(*array))
+
+
+def images(shape, count=40, dtype="u1"):
+    draw = random.Random(1)
+    size = count
+    for extent in shape:
+        size *= extent
+    return dtype, (count, *shape), [draw.randrange(10) for _ in range(size)]
+
+
+def labels(count=40):
+    return "u1", (count,), [i % 2 for i in range(count)]
+
+
+def model_of(*layers, loss="SparseCategoricalCrossentropy", shape=(4, 3, 2)):
+    """JSON of layers that follow an input of this shape."""
+    first = {"class_name": "InputLayer", "config": {"batch_shape": [None, *shape], "name": "x"}}
+    loss = {"class_name": loss, "config": {"from_logits": True} if "Cross" in loss else {}}
+    return json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [first, *layers]},
+                       "compile_config": {"optimizer": "sgd", "loss": loss}})
+
+
+def layer(class_name, **config):
+    return {"class_name": class_name, "config": config}
+
+
+DENSE = (layer("Flatten"), layer("Dense", units=2))
+
+
+class InputsTest(IntegrationTest):
+
+    def write(self, name, text):
+        (self.directory / name).write_text(text)
+        return name
+
+    def data(self, name="data.npz", **arrays):
+        write_npz(self.directory / name, **arrays)
+        return name
+
+    def train_on(self, model, data, *flags):
+        path = self.write("model.json", model)
+        return self.run_to_end("cairn", "train", path, "--data_dir", data, "--threads=1", "--summary=summary.json", *flags)
+
+    def trained_on(self, *arguments):
+        run = self.train_on(*arguments)
+        self.assert_exit(DONE, run)
+        return run, read_summary(self.directory / "summary.json")
+
+    def refused_on(self, pattern, *arguments):
+        self.assert_refused(self.train_on(*arguments), pattern)
+
+
+class ShapesTest(InputsTest):
+
+    def test_examples_of_another_shape_with_as_many_elements_are_refused(self):
+        for shape, hint in (((2, 4, 3), "channels first"), ((3, 4, 2), "another order"), ((6, 4), "")):
+            with self.subTest(shape):
+                data = self.data(x_train=images(shape), y_train=labels())
+                self.refused_on(rf"data.npz: x_train: examples have shape \[{','.join(map(str, shape))}.*\], "
+                                rf"the model takes \[4,3,2\].*{hint}", model_of(*DENSE), data)
+
+    def test_a_validation_set_of_another_shape_is_refused(self):
+        data = self.data(x_train=images((4, 3, 2)), y_train=labels(), x_val=images((2, 4, 3)), y_val=labels())
+        self.refused_on(r"x_val: examples have the shape \[2,4,3\], those of the training set \[4,3,2\]",
+                        model_of(*DENSE), data)
+
+    def test_flat_examples_and_axes_of_one_pass_with_the_same_result(self):
+        results = set()
+        for shape in ((4, 3, 2), (24,), (1, 4, 3, 2)):
+            data = self.data(x_train=images(shape), y_train=labels())
+            results.add(self.trained_on(model_of(*DENSE), data)[1]["parameters_sha256"])
+        self.assertEqual(len(results), 1)
+
+    def test_predict_refuses_them_too(self):
+        self.data("w.npz", **{"dense/kernel": ("f4", (24, 2), [0.0] * 48), "dense/bias": ("f4", (2,), [0.0, 0.0])})
+        self.write("model.json", model_of(*DENSE))
+        for shape, code in (((4, 3, 2), DONE), ((24,), DONE), ((2, 4, 3), USAGE)):
+            with self.subTest(shape):
+                (self.directory / "x.npy").write_bytes(npy(*images(shape)))
+                run = self.run_to_end("cairn", "predict", "w.npz", "x.npy", "--model=model.json")
+                self.assert_exit(code, run)
+                if code != DONE:
+                    self.assertRegex(run.stderr, r"x.npy: examples have shape \[2,4,3\], input 'x' of the model takes "
+                                                 r"\[4,3,2\]; the examples are channels first")
+
+
+class BytesTest(InputsTest):
+
+    def test_a_layer_that_scales_gets_bytes_as_they_are(self):
+        data = self.data(x_train=images((4, 3, 2)), y_train=labels())
+        same_floats = self.data("floats.npz", x_train=images((4, 3, 2), dtype="f4"), y_train=labels())
+        model = model_of(layer("Reshape", target_shape=[12, 2]), layer("Rescaling", scale=0.1, name="r"), *DENSE)
+        run, of_bytes = self.trained_on(model, data)
+        self.assertRegex(run.stdout, r"input 'x': uint8 values are passed as they are, since layer 'r' \(Rescaling\)")
+        self.assertEqual(self.trained_on(model, same_floats)[1]["parameters_sha256"], of_bytes["parameters_sha256"])
+        run, scaled = self.trained_on(model, data, "--input_scale=0.5")
+        self.assertIn("input 'x': uint8 values are multiplied by 0.5 (--input_scale)", run.stdout)
+        self.assertNotEqual(scaled["parameters_sha256"], of_bytes["parameters_sha256"])
+
+    def test_a_layer_with_weights_gets_them_divided_by_255(self):
+        data = self.data(x_train=images((4, 3, 2)), y_train=labels())
+        dtype, shape, values = images((4, 3, 2), dtype="f4")
+        divided = self.data("floats.npz", x_train=(dtype, shape, [v / 255 for v in values]), y_train=labels())
+        run, of_bytes = self.trained_on(model_of(*DENSE), data, "--verbose")
+        self.assertRegex(run.stderr, r"uint8 values are scaled by 1/255, since layer 'dense' \(Dense\)")
+        of_floats = self.trained_on(model_of(*DENSE), divided)[1]
+        self.assertEqual(of_bytes["parameters_sha256"], of_floats["parameters_sha256"])
+
+    def test_token_ids_of_bytes_stay_ids_and_those_out_of_range_are_named(self):
+        model = model_of(layer("Embedding", input_dim=10, output_dim=3, name="e"), *DENSE, shape=(5,))
+        of_bytes = self.trained_on(model, self.data(x_train=images((5,)), y_train=labels()))[1]
+        of_ints = self.trained_on(model, self.data(x_train=images((5,), dtype="i4"), y_train=labels()))[1]
+        self.assertEqual(of_bytes["parameters_sha256"], of_ints["parameters_sha256"])
+        dtype, shape, values = images((5,))
+        values[12] = 10
+        self.refused_on(r"x_train: example 2: value 2 is 10, and layer 'e' \(Embedding\) takes whole numbers from 0 to 9",
+                        model, self.data(x_train=(dtype, shape, values), y_train=labels()))
+
+
+class TargetsTest(InputsTest):
+
+    def test_targets_that_the_loss_does_not_admit_are_named(self):
+        one = model_of(layer("Dense", units=1), loss="BinaryCrossentropy", shape=(2,))
+        self.write("a.csv", "a,b,label\n0.5,1,1\n0.25,1,-1\n1,1,1\n")
+        self.refused_on(r"a.csv: example 1: the target is -1; BinaryCrossentropy admits 0 to 1", one, "a.csv")
+        self.write("a.csv", "a,b,label\n0.5,1,0.5\n0.25,1,5.5\n")
+        self.refused_on(r"a.csv: example 1: the target is 5.5; BinaryCrossentropy", one, "a.csv")
+        two = model_of(layer("Dense", units=2), loss="CategoricalCrossentropy", shape=(2,))
+        x = ("f4", (2, 2), [1, 2, 3, 4])
+        data = self.data(x_train=x, y_train=("f4", (2, 2), [0, 1, 1.5, -0.5]))
+        self.refused_on(r"y_train: example 1: the target is 1.5; CategoricalCrossentropy admits 0 to 1", two, data)
+
+    def test_shares_that_do_not_add_up_are_warned_of(self):
+        two = model_of(layer("Dense", units=2), loss="CategoricalCrossentropy", shape=(2,))
+        data = self.data(x_train=("f4", (2, 2), [1, 2, 3, 4]), y_train=("f4", (2, 2), [0, 1, 1, 1]))
+        run, _ = self.trained_on(two, data)
+        self.assertIn("y_train: example 1: the target adds up to 2; CategoricalCrossentropy expects", run.stderr)
+
+
+class PartsTest(InputsTest):
+
+    def test_a_missing_piece_is_refused_by_name(self):
+        one = model_of(layer("Dense", units=1), loss="MeanSquaredError", shape=(2,))
+        (self.directory / "d").mkdir()
+        for piece in (0, 2):
+            self.write(f"d/train-0000{piece}-of-00003.csv", "a,b,label\n0.5,1,1.5\n")
+        self.refused_on("of 3 pieces 1 is missing: train-00001-of-00003.csv", one, "d")
+
+    def test_validation_arrays_are_used_and_told_of(self):
+        data = self.data(x_train=images((4, 3, 2)), y_train=labels(), x_val=images((4, 3, 2), 8), y_val=labels(8))
+        run, summary = self.trained_on(model_of(*DENSE), data)
+        self.assertIn("validation on the arrays x_val and y_val\n", run.stdout)
+        self.assertIn("val_loss", summary)
+
+
+if __name__ == "__main__":
+    main()
