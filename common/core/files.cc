@@ -22,6 +22,37 @@ std::string SiblingOf(const std::string& path) {
   return absl::StrCat(path, ".tmp-", getpid());
 }
 
+// A device, a pipe or a socket: what a rename would replace, and what the user did not mean to lose.
+bool IsSpecialFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+// Does not wait for the reader of a pipe: ENXIO where there is none.
+int OpenSpecialFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return fd;
+}
+
+bool WriteAll(int fd, absl::string_view contents) {
+  while (!contents.empty()) {
+    const ssize_t put = write(fd, contents.data(), contents.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return false;
+    contents.remove_prefix(static_cast<size_t>(put));
+  }
+  return true;
+}
+
+absl::Status WriteSpecialFile(const std::string& path, absl::string_view contents) {
+  const int fd = OpenSpecialFile(path);
+  if (fd < 0) return SystemError("cannot open", path);
+  const absl::Status status = WriteAll(fd, contents) ? absl::OkStatus() : SystemError("cannot write", path);
+  close(fd);
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -51,18 +82,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents) {
+  if (IsSpecialFile(path)) return WriteSpecialFile(path, contents);
   const std::string temporary = SiblingOf(path);
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return SystemError("cannot create", temporary);
-  size_t written = 0;
-  while (written < contents.size()) {
-    const ssize_t put = write(fd, contents.data() + written, contents.size() - written);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) break;
-    written += static_cast<size_t>(put);
-  }
   absl::Status status;
-  if (written < contents.size() || fsync(fd) != 0) status = SystemError("cannot write", temporary);
+  if (!WriteAll(fd, contents) || fsync(fd) != 0) status = SystemError("cannot write", temporary);
   close(fd);
   if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
     status = SystemError("cannot rename to", path);
@@ -76,6 +101,9 @@ absl::Status CheckWritable(const std::string& path) {
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     errno = EISDIR;
     return SystemError("cannot write", path);
+  }
+  if (IsSpecialFile(path)) {  // opening and closing a pipe would end its reader
+    return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : SystemError("cannot open", path);
   }
   const std::string sibling = SiblingOf(path);
   const int fd = open(sibling.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -11,8 +10,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/core/edit_distance.h"
+#include "common/core/flag_arguments.h"
 #include "common/core/flag_docs.h"
 #include "common/core/memory_size.h"
+#include "common/core/standard_streams.h"
 
 namespace cairn {
 namespace {
@@ -29,21 +31,6 @@ CLI::Validator Number(const std::string& what, const std::function<bool(double)>
         return absl::StrCat("'", text, "' is no ", what);
       },
       "");
-}
-
-// Levenshtein's distance, for "did you mean".
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 // The subcommand that was being read, or the program itself.
@@ -114,6 +101,14 @@ std::optional<std::string> DocumentAs(const CLI::App& app, absl::string_view arg
   if (argument == "--help_as=bash") return BashCompletion(app);
   if (argument == "--help_as=zsh") return ZshCompletion(app);
   return std::nullopt;
+}
+
+// After --help and the like.
+ExitCode EndOfPrinting(const CLI::App& app) {
+  const absl::Status status = FlushStandardOutput();
+  if (status.ok()) return ExitCode::kDone;
+  std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), std::string(status.message()).c_str());
+  return ExitCode::kFailure;
 }
 
 }  // namespace
@@ -211,8 +206,12 @@ std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* co
   if (argc == 2) {
     if (const auto text = DocumentAs(app, argv[1])) {
       std::fwrite(text->data(), 1, text->size(), stdout);
-      return ExitCode::kDone;
+      return EndOfPrinting(app);
     }
+  }
+  if (const auto fault =
+          FindArgumentFault(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc))) {
+    return UsageError(FullName(*fault->command), fault->text);
   }
   try {
     app.parse(argc, argv);
@@ -220,20 +219,25 @@ std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* co
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
       app.exit(error);
-      return ExitCode::kDone;
+      return EndOfPrinting(app);
     }
     const CLI::App& innermost = Innermost(app);
     return UsageError(FullName(innermost), Describe(innermost, error));
+  } catch (const std::exception& error) {  // CLI11's conversions throw more than they document
+    return UsageError(FullName(Innermost(app)), error.what());
   }
 }
 
 absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags) {
+  if (const auto fault = FindArgumentFault(app, flags)) return absl::InvalidArgumentError(fault->text);
   try {
     app.parse(std::vector<std::string>(flags.rbegin(), flags.rend()));  // it takes them from the back
     return absl::OkStatus();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return absl::InvalidArgumentError("they ask for help, not for training");
     return absl::InvalidArgumentError(Describe(app, error));
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(error.what());
   }
 }
 

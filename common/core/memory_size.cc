@@ -45,7 +45,11 @@ absl::StatusOr<int64_t> ParseMemorySize(absl::string_view text) {
 }
 
 std::string InGiB(double bytes) {
-  return absl::StrFormat("%.3g GiB", bytes / 0x1p30);
+  constexpr std::pair<const char*, double> kShown[] = {{"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}};
+  for (const auto& [name, size] : kShown) {
+    if (bytes >= size / 10) return absl::StrFormat("%.3g %s", bytes / size, name);
+  }
+  return absl::StrFormat("%.3g B", bytes);
 }
 
 std::optional<double> MemoryLimitOfCgroups(const std::string& root) {

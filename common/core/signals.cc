@@ -12,11 +12,20 @@
 #include "common/core/status.h"
 
 namespace cairn {
+namespace {
+
+bool IsIgnored(int number) {
+  struct sigaction action{};
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
 
 SignalQueue::SignalQueue(std::initializer_list<int> signals) {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int number : signals) {
+    if (number == SIGHUP && IsIgnored(SIGHUP)) continue;
     if (number == SIGCHLD)
       signal(SIGCHLD, SIG_DFL);  // where a parent left it ignored, children cannot be waited for
     sigaddset(&mask, number);

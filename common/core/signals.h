@@ -13,6 +13,8 @@ namespace cairn {
 
 class SignalQueue {
  public:
+  // A SIGHUP that our parent ignores, as nohup does, stays ignored: for us and for the processes that we
+  // start.
   explicit SignalQueue(std::initializer_list<int> signals);
   ~SignalQueue();
   SignalQueue(const SignalQueue&) = delete;

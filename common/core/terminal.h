@@ -7,4 +7,7 @@ namespace cairn {
 // the program starts: the environment must not be changed meanwhile.
 bool WantsColor();
 
+// The width of the terminal at `fd` now; `otherwise` where it does not say, 0 where it is no terminal.
+int TerminalColumns(int fd, int otherwise = 80);
+
 }  // namespace cairn

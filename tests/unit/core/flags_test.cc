@@ -35,12 +35,19 @@ class Flags : public testing::Test {
     app_.add_option(FlagNames("step_timeout"), timeout_)->check(NumberAbove(0));
     app_.add_option(FlagNames("mode"), mode_)->check(OneOf({"sync", "async"}));
     app_.add_flag(SwitchNames("log_it"), log_it_);
+    app_.add_option("--hosts", hosts_)->delimiter(',');
+    app_.add_option("-o,--output", output_);
+    app_.add_option("--fault", faults_)->group("");
+    app_.add_option("--watch", watch_)->expected(0, 1)->default_str("2");
   }
   CLI::App app_{"A program", "cairn-test"};
   int64_t batch_size_ = 32;
   double timeout_ = 1;
   std::string mode_ = "async";
   bool log_it_ = true;
+  std::string output_;
+  int watch_ = 0;
+  std::vector<std::string> hosts_, faults_;
 };
 
 TEST_F(Flags, BothSpellingsAreOneFlag) {
@@ -84,6 +91,17 @@ TEST_F(Flags, FaultsAreOneLineThatNamesTheFlag) {
       {{"stray"}, "unexpected argument 'stray'"},
       {{"--batch_size"}, "--batch_size needs a value"},
       {{"--batch_size", "1", "--batch-size", "2"}, "--batch_size is given more than once"},
+      {{"--log_it", "--nolog_it"}, "--log_it is given more than once"},
+      {{"--hosts=a", "--hosts", "b"}, "--hosts is given more than once: its values go between commas"},
+      {{"-o", "a", "-ob"}, "--output is given more than once"},
+      {{"--mode", ""}, "--mode: the value is empty"},
+      {{"--mode=", "sync"}, "--mode: the value is empty"},
+      {{"--log_it="}, "--log_it: the value is empty"},
+      {{"-o", ""}, "--output: the value is empty"},
+      {{""}, "argument 1 is empty"},
+      {{"--output", "--mode=sync"}, "--output needs a value before --mode=sync"},
+      {{"--output", "-o"}, "--output needs a value before -o"},
+      {{"--log_it=maybe"}, "--log_it: 'maybe' is neither true nor false"},
   };
   for (const auto& [arguments, fault] : faults) {
     const Outcome outcome = Parse(app_, arguments);
@@ -91,6 +109,37 @@ TEST_F(Flags, FaultsAreOneLineThatNamesTheFlag) {
     EXPECT_EQ(outcome.err, "cairn-test: " + fault + "\n");
     EXPECT_EQ(outcome.out, "");
   }
+}
+
+TEST_F(Flags, AValueMayLookLikeAFlagWhereEqualsJoinsThem) {
+  EXPECT_EQ(Parse(app_, {"--output=--mode"}).code, std::nullopt);
+  EXPECT_EQ(output_, "--mode");
+}
+
+TEST_F(Flags, AValueThatMayBeLeftOutIsNotTheNextFlag) {
+  EXPECT_EQ(Parse(app_, {"--watch", "--mode=sync"}).code, std::nullopt);
+  EXPECT_EQ(watch_, 2);
+  EXPECT_EQ(Parse(app_, {"--mode=sync", "--watch", "5"}).code, std::nullopt);
+  EXPECT_EQ(watch_, 5);
+}
+
+TEST_F(Flags, AHiddenFlagMayBeRepeated) {
+  EXPECT_EQ(Parse(app_, {"--fault", "a", "--fault", "b"}).code, std::nullopt);
+  EXPECT_THAT(faults_, ElementsAre("a", "b"));
+}
+
+TEST_F(Flags, ASwitchTakesTheUsualWords) {
+  for (const char* no : {"--log_it=false", "--log_it=0", "--log_it=off", "--nolog_it=true"}) {
+    log_it_ = true;
+    EXPECT_EQ(Parse(app_, {no}).code, std::nullopt) << no;
+    EXPECT_FALSE(log_it_) << no;
+  }
+}
+
+TEST_F(Flags, FlagsForAnotherProgramAreHeldToTheSame) {
+  EXPECT_EQ(ReadFlags(app_, {"--batch_size=1", "--batch_size=2"}).message(),
+            "--batch_size is given more than once");
+  EXPECT_EQ(ReadFlags(app_, {"--mode="}).message(), "--mode: the value is empty");
 }
 
 TEST_F(Flags, AFaultInASubcommandNamesIt) {
@@ -101,6 +150,8 @@ TEST_F(Flags, AFaultInASubcommandNamesIt) {
             "cairn train: --epochs: 'x' is no whole number of at least 1\n");
   EXPECT_EQ(Parse(outer, {"train", "--epoch", "1"}).err,
             "cairn train: unknown flag --epoch, did you mean --epochs?\n");
+  EXPECT_EQ(Parse(outer, {"train", "--epochs=1", "--epochs=1"}).err,
+            "cairn train: --epochs is given more than once\n");
 }
 
 TEST_F(Flags, AWordThatIsNoCommandIsCalledSo) {

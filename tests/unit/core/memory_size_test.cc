@@ -30,7 +30,10 @@ TEST(ParseMemorySize, QuotesWhatIsNone) {
 TEST(InGiB, HasThreeDigits) {
   EXPECT_EQ(InGiB(0x1p30), "1 GiB");
   EXPECT_EQ(InGiB(2.5 * 0x1p30), "2.5 GiB");
-  EXPECT_EQ(InGiB(1e6), "0.000931 GiB");
+  EXPECT_EQ(InGiB(0x1p29), "0.5 GiB");
+  EXPECT_EQ(InGiB(1e6), "0.954 MiB");
+  EXPECT_EQ(InGiB(2000), "1.95 KiB");
+  EXPECT_EQ(InGiB(28), "28 B");
 }
 
 // A /proc and /sys of files.

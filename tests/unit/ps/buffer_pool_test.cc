@@ -17,10 +17,9 @@ TEST_F(BufferPoolTest, WhatDoesNotFitIsRefusedWithTheNumbers) {
   EXPECT_NE(two, nullptr);
   EXPECT_EQ(pool_.TryAcquire(), nullptr);
   EXPECT_FALSE(pool_.HasRoom());
-  EXPECT_EQ(
-      pool_.Refusal("chunks"),
-      absl::ResourceExhaustedError("no memory for chunks, 7.45e-09 GiB: 1.49e-08 GiB of 1.86e-08 GiB are in "
-                                   "use (--memory_limit)"));
+  EXPECT_EQ(pool_.Refusal("chunks"),
+            absl::ResourceExhaustedError("no memory for chunks, 8 B: 16 B of 20 B are in "
+                                         "use (--memory_limit)"));
 }
 
 TEST_F(BufferPoolTest, WhatMustBeThereIsThereAndIsNotKept) {

@@ -429,7 +429,7 @@ TEST(ShardMemory, VersionsForMarksNobodyComesForGoWhenTheMemoryIsNeeded) {
   }
   const ReadAnswer late = small.Read("0"), recent = small.Read("19");
   EXPECT_EQ(late->status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(late->status().message()), HasSubstr("of 2.61e-08 GiB are in use"));
+  EXPECT_THAT(std::string(late->status().message()), HasSubstr("of 28 B are in use"));
   EXPECT_EQ((*recent)->values.version, 19);
 }
 
@@ -446,9 +446,8 @@ TEST(ShardMemory, SlowReadersAreRefusedAndThenWhatArrivesUntilTheyGo) {
   EXPECT_EQ((*pushed)->values.data, nullptr) << "nobody else may hold the version that it made";
   // The slot and six versions are there.
   EXPECT_EQ(small.Read("")->status(),
-            absl::ResourceExhaustedError(
-                "no memory for a version beside the one to be read, 3.73e-09 GiB: 2.61e-08 "
-                "GiB of 2.61e-08 GiB are in use (--memory_limit)"));
+            absl::ResourceExhaustedError("no memory for a version beside the one to be read, 4 B: 28 "
+                                         "B of 28 B are in use (--memory_limit)"));
   EXPECT_EQ(small.Step()->status().code(), absl::StatusCode::kResourceExhausted);
   readers.clear();
   EXPECT_TRUE(small.Read("")->ok());
@@ -462,7 +461,7 @@ TEST(ShardMemory, ASnapshotWithoutRoomForItsSlotsIsRefused) {
   small.Decide(Mark{.token = "state", .snapshot = true});
   EXPECT_TRUE(small.Read("values")->ok());
   EXPECT_THAT(std::string(small.Read("state")->status().message()),
-              HasSubstr("no memory for the slots of a snapshot, 7.45e-09 GiB"));
+              HasSubstr("no memory for the slots of a snapshot, 8 B"));
 }
 
 }  // namespace

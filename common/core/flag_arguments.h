@@ -1,0 +1,27 @@
+// What CLI11 accepts on a command line and Cairn refuses: a flag that is given twice, an empty value, another
+// flag in the place of a value, and a word that is neither yes nor no for a switch.
+//
+// Used by flags.cc before CLI11 reads the arguments; one thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/types/span.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace cairn {
+
+struct ArgumentFault {
+  const CLI::App* command;  // the program or subcommand that the argument belongs to
+  std::string text;         // "--epochs is given more than once"
+};
+
+// The first fault in `arguments` (without the program's name), or nothing. Unknown flags are left to CLI11.
+// A hidden flag (one with an empty group) may be given several times.
+std::optional<ArgumentFault> FindArgumentFault(const CLI::App& app, absl::Span<const std::string> arguments);
+
+}  // namespace cairn

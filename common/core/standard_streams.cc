@@ -1,0 +1,38 @@
+#include "common/core/standard_streams.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+
+void OccupyStandardStreams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free number, which is `stream`. In the wrong direction: every use of it fails.
+    if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
+}
+
+void IgnoreBrokenPipes() {
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+absl::Status FlushStandardOutput() {
+  errno = 0;
+  std::cout.flush();
+  const bool flushed = std::fflush(stdout) == 0;
+  const int reason = errno;  // 0: of an earlier write, and not known any more
+  if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return absl::OkStatus();
+  return absl::UnknownError(absl::StrCat("cannot write to standard output",
+                                         reason != 0 ? absl::StrCat(": ", std::strerror(reason)) : ""));
+}
+
+}  // namespace cairn
