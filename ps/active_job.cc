@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/memory_size.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 #include "common/net/call_limit.h"
 #include "ps/optimizer_of.h"
 #include "ps/work_proto.h"
@@ -63,7 +64,7 @@ absl::Status CheckJob(const v1::Job& job) {
   if (job.min_workers() < 0 || job.max_workers() < 0 ||
       (job.max_workers() > 0 && job.max_workers() < job.min_workers())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("job: ", job.min_workers(), " to ", job.max_workers(), " workers"));
+        absl::StrCat("job: ", job.min_workers(), " to ", Counted(job.max_workers(), "worker")));
   }
   if (job.ps_replication() != 0 && (job.ps_replication() != 1 || job.servers_size() < 2)) {
     return absl::InvalidArgumentError(absl::StrCat("job: ", job.ps_replication(), " copies of each part on ",
@@ -182,10 +183,10 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
       InGiB(static_cast<double>(shard.memory_limit)),
       replicated ? " (half of --memory_limit: the other is for the copy of another server's part)"
                  : " (--memory_limit)",
-      ": two versions of the values ", InGiB(needs.values), ", ", num_slots,
-      trains ? absl::StrCat(" slots of ", shard.optimizer->name()) : " slots", " ", InGiB(needs.slots),
-      ", a gradient of each of ", std::max(job.workers_size(), job.max_workers()),
-      " workers and one that arrives ", InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot),
+      ": two versions of the values ", InGiB(needs.values), ", ", Counted(num_slots, "slot"),
+      trains ? absl::StrCat(" of ", shard.optimizer->name()) : "", " ", InGiB(needs.slots),
+      ", a gradient of each of ", Counted(std::max(job.workers_size(), job.max_workers()), "worker"),
+      " and one that arrives ", InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot),
       replicated ? absl::StrCat(", what is sent to the copy ", InGiB(needs.replication)) : ""));
 }
 

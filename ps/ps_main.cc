@@ -21,15 +21,18 @@
 #include "common/core/log.h"
 #include "common/core/memory_size.h"
 #include "common/core/signals.h"
+#include "common/core/standard_streams.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
 #include "common/core/trace_session.h"
+#include "common/core/words.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
 #include "common/net/health.h"
 #include "common/net/http_server.h"
 #include "common/net/listening.h"
+#include "common/net/port_wait.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "ps/direct_service.h"
@@ -46,6 +49,8 @@ namespace {
 constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
+// For the port of a predecessor, which may take kDrain to end.
+constexpr auto kPortWait = std::chrono::seconds(10);
 // A tick comes ten times a second, unless the process is stopped or has no processor.
 constexpr auto kStoodStill = std::chrono::seconds(1);
 
@@ -80,10 +85,32 @@ void Drain(grpc::Server& server, SignalQueue& signals) {
   }
 }
 
+ExitCode ExitCodeOfSignal(int signal) {
+  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+}
+
+// Waits for the ports of a server that was here before and may be about to end. Empty: go on.
+std::optional<ExitCode> AwaitPorts(const Flags& flags, const std::string& address, SignalQueue& signals) {
+  std::optional<int> signal;
+  const auto pause = [&](std::chrono::milliseconds duration) {
+    signal = signals.WaitFor(duration);
+    return !signal.has_value();
+  };
+  net::AwaitPort(address, flags.reuse_port, kPortWait, pause);
+  if (flags.metrics.port.value_or(0) > 0 && !signal.has_value()) {
+    const net::HostPort metrics = {.host = flags.metrics.host, .port = *flags.metrics.port};
+    net::AwaitPort(metrics.ToString(), /*reuse_port=*/false, kPortWait, pause);
+  }
+  if (signal.has_value()) return ExitCodeOfSignal(*signal);
+  return std::nullopt;
+}
+
 ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {
   const int index = cluster.self.index;
   const net::HostPort self = cluster.spec.tasks("ps").at(index);
   const std::string address = flags.listen.empty() ? absl::StrCat("0.0.0.0:", self.port) : flags.listen;
+
+  if (const auto end = AwaitPorts(flags, address, signals)) return *end;
 
   const int64_t memory_limit =
       flags.memory_limit.empty() ? UsableMemory() : ParseMemorySize(flags.memory_limit).value();
@@ -161,7 +188,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
     end = parts.ended();
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(100))) {
       LogInfo("stopping on signal ", *signal);
-      end = signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+      end = ExitCodeOfSignal(*signal);
     }
   }
   net::StopServing(*grpc_server);
@@ -175,7 +202,9 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 }  // namespace
 
 int Main(int argc, char** argv) {
-  SignalQueue signals({SIGINT, SIGTERM});
+  OccupyStandardStreams();
+  IgnoreBrokenPipes();
+  SignalQueue signals({SIGINT, SIGTERM, SIGHUP});
   net::TuneMalloc();
   net::LogRefusedPeers();
   Flags flags;
@@ -208,8 +237,8 @@ int Main(int argc, char** argv) {
   const auto cluster = net::ResolveCluster(flags.cluster, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
   if (cluster->self.job != "ps") {
-    return static_cast<int>(
-        UsageError(kProgram, absl::StrCat("--job_name: this program is a ps, not a ", cluster->self.job)));
+    return static_cast<int>(UsageError(
+        kProgram, absl::StrCat("--job_name: this program is a ps, not ", WithArticle(cluster->self.job))));
   }
   if (const absl::Status status = net::CheckTlsFiles(flags.tls); !status.ok()) {
     return static_cast<int>(UsageError(kProgram, status.message()));

@@ -177,8 +177,9 @@ absl::Status Server::CheckReplaceable(const v1::Job& job) const {
     return goes_on || (!same_run && !served) ? absl::OkStatus() : CheckServes();
   }
   if (state_ == v1::STATE_INITIALISING || (state_ == v1::STATE_READY && goes_on)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "job ", job_->job().run_id(), " is under way, at version ", job_->shard().store().current().version));
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job_->job().run_id(), " is under way, at version ",
+                   job_->shard().store().current().version, "; `cairn job cancel` ends it"));
 }
 
 absl::Status Server::AddVariables(const v1::CreateRequest& request, std::vector<net::Slice> added) {

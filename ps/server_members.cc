@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/clock.h"
 #include "common/core/log.h"
+#include "common/core/words.h"
 #include "ps/server.h"
 #include "ps/work_proto.h"
 
@@ -61,13 +62,13 @@ absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
   int worker = request.worker();
   if (job.elastic() && worker == -1) worker = members_.NumberOf(request.task(), job_->most_workers());
   if (worker < 0 || worker >= job_->most_workers()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request.task(), " is not among the ", job_->most_workers(), " workers of the job"));
+    return absl::InvalidArgumentError(absl::StrCat(request.task(), " is not among the ",
+                                                   Counted(job_->most_workers(), "worker"), " of the job"));
   }
   const bool full = job.max_workers() > 0 && members_.PlacesTakenBut(worker) >= job.max_workers();
   if (full && request.incarnation() == 0 && worker != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(request.task(), ": the job has its ", job.max_workers(), " workers (--max_workers)"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        request.task(), ": the job has its ", Counted(job.max_workers(), "worker"), " (--max_workers)"));
   }
   if (job.elastic()) members_.SetName(worker, request.task());
   return worker;

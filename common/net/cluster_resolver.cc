@@ -11,6 +11,7 @@
 #include "common/core/json.h"
 #include "common/core/status.h"
 #include "common/net/cluster_spec.h"
+#include "common/net/ignored_jobs.h"
 
 namespace cairn::net {
 namespace {
@@ -146,6 +147,14 @@ absl::StatusOr<const json*> ClusterOfDocument(const json& document, absl::string
   return cluster != nullptr ? cluster : sparse;
 }
 
+// Of a TF_CONFIG, whether a "ps" list of one address may be the task's own, whatever its index: Kubeflow
+// writes "sparseCluster", or "cluster" with a "worker" even where it is null.
+bool IsOfKubeflow(const json& document) {
+  const auto cluster = document.find("cluster");
+  return document.contains("sparseCluster") ||
+         (cluster != document.end() && cluster->is_object() && cluster->contains("worker"));
+}
+
 absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std::string& source,
                                              const PartialTask& flags, bool require_task,
                                              bool unlisted_workers, bool needs_servers) {
@@ -154,10 +163,10 @@ absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std:
       document.is_object() && (document.contains("cluster") || document.contains("task") ||
                                document.contains("sparseCluster") || document.empty());
   const json* jobs = &document;
-  PartialTask task = flags;
+  PartialTask task = flags, named;
   if (is_tf_config) {
     CAIRN_ASSIGN_OR_RETURN(jobs, ClusterOfDocument(document, source));
-    CAIRN_ASSIGN_OR_RETURN(const PartialTask named, TaskOfDocument(document, source));
+    CAIRN_ASSIGN_OR_RETURN(named, TaskOfDocument(document, source));
     task = Override(named, flags);
   }
   std::optional<TaskId> self;
@@ -171,8 +180,14 @@ absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std:
   ResolvedCluster resolved;
   resolved.source = source;
   const json no_jobs = json::object();
+  if (jobs == nullptr) jobs = &no_jobs;
+  const bool names_self = self && self->job == named.job && self->index == named.index;
+  const bool dense_servers = jobs->contains("ps") && (*jobs)["ps"].is_array();
+  const bool is_server = self && self->job == "ps";
+  const bool may_list_itself = !is_server || !dense_servers || (names_self && IsOfKubeflow(document));
   CAIRN_ASSIGN_OR_RETURN(
-      resolved.spec, ClusterSpec::FromJobs(jobs == nullptr ? no_jobs : *jobs, source, self, needs_servers));
+      resolved.spec,
+      ClusterSpec::FromJobs(*jobs, source, may_list_itself ? self : std::nullopt, needs_servers));
   if (!require_task) return resolved;
   CAIRN_RETURN_IF_ERROR(CheckComplete(task, source));
   CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, *self, source, unlisted_workers));
@@ -210,6 +225,23 @@ absl::StatusOr<ResolvedCluster> FromFlags(const ClusterFlags& flags, const Parti
 }
 
 }  // namespace
+
+std::vector<std::string> IgnoredJobs(const ClusterFlags& flags, const char* tf_config) {
+  const auto cluster = ResolveCluster(flags, tf_config, /*require_task=*/false);
+  std::vector<std::string> ignored;
+  if (!cluster.ok() || cluster->source == "flags") return ignored;
+  const bool from_file = !flags.cluster_file.empty();
+  const auto text = from_file ? ReadFile(flags.cluster_file) : absl::StatusOr<std::string>(tf_config);
+  const auto document = text.ok() ? ParseJson(*text, cluster->source) : text.status();
+  if (!document.ok()) return ignored;
+  const auto within = ClusterOfDocument(*document, cluster->source);
+  if (!within.ok()) return ignored;
+  const json& jobs = *within == nullptr ? *document : **within;
+  for (const auto& [job, tasks] : jobs.items()) {
+    if (!CanonicalJob(job).ok()) ignored.push_back(job);
+  }
+  return ignored;
+}
 
 absl::StatusOr<ResolvedCluster> ResolveCluster(const ClusterFlags& flags, const char* tf_config,
                                                bool require_task) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/core/words.h"
 #include "common/net/status_page.h"
 
 namespace cairn::net {
@@ -87,8 +88,8 @@ std::string HeadlineOf(const v1::ServerStatus& status) {
       job.mode() == v1::MODE_VARIABLES
           ? "named variables, no training"
           : absl::StrCat("job ", job.run_id(), ", ", NameOf(job.mode()), ", ", job.optimizer().name(), " at ",
-                         absl::StrFormat("%.4g", status.learning_rate()), ", ", job.workers_size(),
-                         " workers, ", job.servers_size(), " servers");
+                         absl::StrFormat("%.4g", status.learning_rate()), ", ",
+                         Counted(job.workers_size(), "worker"), ", ", Counted(job.servers_size(), "server"));
   if (status.state() == v1::STATE_FINISHED) return absl::StrCat(text, "; training is over");
   if (!status.waiting_for().empty() && status.waiting_seconds() > kNoticeableSeconds) {
     absl::StrAppend(&text, "; for ", InTime(status.waiting_seconds()), " everybody has been waiting for ",

@@ -5,10 +5,12 @@
 
 #include "common/core/files.h"
 #include "common/net/cluster_spec.h"
+#include "common/net/ignored_jobs.h"
 
 namespace cairn::net {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr char kDense[] =
@@ -145,6 +147,9 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
       // A list of one beside a list of workers is a dense cluster, not Kubeflow's view of a ps.
       {R"({"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 1}})",
        "TF_CONFIG: this task is ps/1, but the cluster has ps 0 only"},
+      // Nor is a cluster without workers.
+      {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 1}})",
+       "TF_CONFIG: this task is ps/1, but the cluster has ps 0 only"},
       {R"({"cluster": {"ps": ["a:1"], "evaluator": ["e:1"]}, "task": {"type": "evaluator", "index": 1}})",
        "TF_CONFIG: this task is evaluator/1, but the cluster has evaluator 0 only"},
       // Kubeflow tells the chief of a dynamic cluster nothing.
@@ -233,6 +238,23 @@ TEST(ResolveCluster, ABareClusterNeedsTheTaskFromFlags) {
             file.path() + ": does not say which task this is; add --job_name and --task_index");
   EXPECT_EQ(Resolved({.cluster_file = file.path(), .job_name = "worker", .task_index = 0}).self,
             (TaskId{"worker", 0}));
+}
+
+TEST(ResolveCluster, AnIndexThatFlagsNameIsNotTakenForTheOnlyServers) {
+  for (const char* cluster : {R"({"ps": ["a:1"]})", R"({"ps": ["a:1"], "worker": {"3": "b:1"}})"}) {
+    const ClusterFile file(cluster);
+    EXPECT_EQ(RefusalOf({.cluster_file = file.path(), .job_name = "ps", .task_index = 1}),
+              file.path() + ": this task is ps/1, but the cluster has ps 0 only");
+  }
+}
+
+TEST(ResolveCluster, JobsThatAreNoneOfOursAreIgnoredAndRemembered) {
+  constexpr char kCluster[] = R"({"ps": ["a:1"], "wroker": ["b:1"], "tensorboard": ["c:1"]})";
+  const ClusterFile file(kCluster);
+  EXPECT_THAT(IgnoredJobs({.cluster_file = file.path()}, nullptr), ElementsAre("tensorboard", "wroker"));
+  const std::string tf_config = std::string(R"({"cluster": )") + kCluster + "}";
+  EXPECT_THAT(IgnoredJobs({}, tf_config.c_str()), ElementsAre("tensorboard", "wroker"));
+  EXPECT_THAT(IgnoredJobs({.ps_hosts = {"a:1"}}, tf_config.c_str()), ::testing::IsEmpty());
 }
 
 TEST(ResolveCluster, AMissingFileIsNotFound) {

@@ -1,0 +1,53 @@
+#include "common/net/port_wait.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/log.h"
+#include "common/net/host_port.h"
+
+namespace cairn::net {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(100);
+
+// Whether another process has the port: false too where that cannot be told.
+bool IsTaken(const addrinfo& address, bool reuse_port) {
+  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const absl::Cleanup close_it = [fd] { close(fd); };
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (reuse_port) setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes);
+  return bind(fd, address.ai_addr, address.ai_addrlen) != 0 && errno == EADDRINUSE;
+}
+
+}  // namespace
+
+void AwaitPort(const std::string& address, bool reuse_port, std::chrono::milliseconds limit,
+               absl::FunctionRef<bool(std::chrono::milliseconds)> pause) {
+  const auto parsed = HostPort::Parse(address);
+  if (!parsed.ok()) return;
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(parsed->host.c_str(), absl::StrCat(parsed->port).c_str(), &hints, &found) != 0) return;
+  const absl::Cleanup free_found = [found] { freeaddrinfo(found); };
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  bool said = false;
+  while (IsTaken(*found, reuse_port) && std::chrono::steady_clock::now() < deadline) {
+    if (!said)
+      LogWarning(address, " is in use; waiting up to ", limit.count() / 1000, " s for that process to end");
+    said = true;
+    if (!pause(kLook)) return;
+  }
+}
+
+}  // namespace cairn::net
