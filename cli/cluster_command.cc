@@ -5,13 +5,16 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/cluster_files/plan.h"
+#include "cli/cluster_files/quote.h"
 #include "cli/command.h"
 #include "common/core/files.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 #include "worker/options.h"
 
 namespace cairn::cli {
@@ -50,6 +53,42 @@ absl::Status CheckName(const std::string& name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--name: '", name, "' is not of lower-case letters, digits and '-', at most 40"));
+}
+
+bool ConsistsOf(absl::string_view text, absl::string_view marks) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [marks](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains(marks, c);
+  });
+}
+
+// As Docker writes references to images, and Kubernetes its names.
+absl::Status CheckReferences(const ClusterPlan& plan) {
+  const auto refuse = [](const char* flag, const std::string& value, const char* what) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": '", value, "' is no ", what));
+  };
+  if (!ConsistsOf(plan.image, "-_./:") || !absl::ascii_isalnum(static_cast<unsigned char>(plan.image[0]))) {
+    return refuse("--image", plan.image,
+                  "name of an image: letters, digits and -_./:, a letter or digit first");
+  }
+  if (!ConsistsOf(plan.tag, "-_.") || plan.tag.size() > 128 || absl::StrContains("-.", plan.tag[0])) {
+    return refuse("--tag", plan.tag,
+                  "tag of an image: at most 128 letters, digits and -_., none of -. first");
+  }
+  if (!plan.data_claim.empty() && (!ConsistsOf(plan.data_claim, "-.") || plan.data_claim.size() > 253)) {
+    return refuse("--data_claim", plan.data_claim, "name in Kubernetes: letters, digits, - and .");
+  }
+  return absl::OkStatus();
+}
+
+// YAML holds characters, not bytes.
+absl::Status CheckIsText(const ClusterPlan& plan) {
+  for (const std::string& flag : plan.worker_flags) {
+    if (!IsUtf8(flag))
+      return absl::InvalidArgumentError(absl::StrCat(absl::CHexEscape(flag), ": is no UTF-8"));
+  }
+  if (!IsUtf8(plan.model))
+    return absl::InvalidArgumentError("--model: the file is no text; give the model's JSON");
+  return absl::OkStatus();
 }
 
 // Files with which others start a cluster, for any number of tasks.
@@ -106,18 +145,18 @@ class ClusterCommand final : public Command {
   int Run(const CLI::App&) override {
     const Format& format = *std::find_if(std::begin(kFormats), std::end(kFormats),
                                          [this](const Format& row) { return format_ == row.name; });
-    if (const absl::Status status = Check(format); !status.ok()) return Fault(status.message());
     if (!model_.empty()) {
       auto contents = ReadFile(model_);
       if (!contents.ok()) return Fault(absl::StrCat("--model: ", contents.status().message()));
       plan_.model = *std::move(contents);
     }
+    if (const absl::Status status = Check(format); !status.ok()) return Fault(status.message());
     plan_.command = CommandLine(format);
     const auto text = format.write(plan_);
     if (!text.ok()) return Fault(text.status().message());
     if (output_.empty()) {
       std::fputs(text->c_str(), stdout);
-      return std::fflush(stdout) == 0 ? 0 : static_cast<int>(ExitCode::kFailure);
+      return 0;
     }
     if (const absl::Status status = WriteFileAtomically(output_, *text); !status.ok()) {
       return Fault(absl::StrCat("--output: ", status.message()));
@@ -133,7 +172,7 @@ class ClusterCommand final : public Command {
     const bool kubernetes = format_ == "kubernetes";
     if (plan_.port + plan_.servers + plan_.workers > 65536) {
       return absl::InvalidArgumentError(absl::StrCat("--port: ", plan_.port, " leaves no ports for ",
-                                                     plan_.servers + plan_.workers, " tasks"));
+                                                     Counted(plan_.servers + plan_.workers, "task")));
     }
     if (format.containers && plan_.servers == 0) {
       return absl::InvalidArgumentError(
@@ -145,6 +184,8 @@ class ClusterCommand final : public Command {
     if (!kubernetes && !plan_.data_claim.empty()) return refuse("--data_claim");
     if (!format.runs && !plan_.worker_flags.empty()) return refuse(plan_.worker_flags.front().c_str());
     CAIRN_RETURN_IF_ERROR(CheckName(plan_.name));
+    CAIRN_RETURN_IF_ERROR(CheckReferences(plan_));
+    if (format.containers) CAIRN_RETURN_IF_ERROR(CheckIsText(plan_));
     return CheckWorkerFlags(format);
   }
 

@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/cluster_files/plan.h"
+#include "cli/cluster_files/quote.h"
 #include "common/core/status.h"
 
 namespace cairn::cli {
@@ -121,7 +122,7 @@ absl::StatusOr<std::string> WriteCompose(const ClusterPlan& plan) {
     }
   }
   for (const std::string& flag : plan.worker_flags)
-    absl::StrAppend(&flags, "    - ", QuoteForYaml(flag), "\n");
+    absl::StrAppend(&flags, "    - ", QuoteForYaml(EscapeDollars(flag)), "\n");
   return Fill(kFile,
               {{"TASKS", absl::StrCat(Range("ps", plan.servers), ", ", Range("worker", plan.workers))},
                {"COMMAND", plan.command},

@@ -1,5 +1,7 @@
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/cluster_files/plan.h"
+#include "cli/cluster_files/quote.h"
 #include "common/core/status.h"
 
 namespace cairn::cli {
@@ -8,7 +10,7 @@ namespace {
 constexpr char kCluster[] = R"yaml(# @SERVERS@ servers and @WORKERS@ workers, the first of which is the chief.
 # Written by
 #   @COMMAND@
-# Kubernetes 1.29 or later. kubectl apply -f FILE; the end: kubectl wait --for=condition=complete job/@NAME@-chief
+# Kubernetes 1.29 or later. kubectl apply -f FILE; the end: kubectl wait --for=condition=complete job/@STEM@-chief
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -35,7 +37,7 @@ spec:
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: @NAME@-ps
+  name: @STEM@-ps
 spec:
   maxUnavailable: 1
   selector:
@@ -45,7 +47,7 @@ spec:
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
-  name: @NAME@-ps
+  name: @STEM@-ps
   labels: {app.kubernetes.io/name: @NAME@, app.kubernetes.io/component: ps}
 spec:
   replicas: @SERVERS@
@@ -88,7 +90,7 @@ spec:
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
-  name: @NAME@-checkpoints
+  name: @STEM@-checkpoints
 spec:
   accessModes: [ReadWriteOnce]
   resources: {requests: {storage: 10Gi}}
@@ -98,7 +100,7 @@ spec:
 constexpr char kJob[] = R"yaml(apiVersion: batch/v1
 kind: Job
 metadata:
-  name: @NAME@-@ROLE@
+  name: @STEM@-@ROLE@
   labels: {app.kubernetes.io/name: @NAME@, app.kubernetes.io/component: @ROLE@}
 spec:
   completionMode: Indexed
@@ -175,20 +177,30 @@ struct Role {
   int count;
 };
 
+// The model file as an entry of the ConfigMap.
+std::string ModelOf(const ClusterPlan& plan) {
+  if (plan.model.empty()) return "";
+  if (!IsPlainText(plan.model)) return absl::StrCat("  model.json: ", QuoteForYaml(plan.model), "\n");
+  // YAML takes the first line's spaces for the indentation unless that is given.
+  const bool indented = absl::StartsWith(plan.model, " ") || absl::StartsWith(plan.model, "\n");
+  return absl::StrCat("  model.json: |", indented ? "2" : "", "\n", Indent(plan.model, 4));
+}
+
 std::string WriteJob(const ClusterPlan& plan, const Role& role) {
   const bool chief = absl::string_view(role.name) == "chief";
   const std::string image = absl::StrCat(plan.image, plan.gpus > 0 ? "-worker-gpu" : "-worker");
   std::string flags;
   if (chief) flags = "            - --summary=/checkpoints/summary.json\n";
   for (const std::string& flag : plan.worker_flags) {
-    absl::StrAppend(&flags, "            - ", QuoteForYaml(flag), "\n");
+    absl::StrAppend(&flags, "            - ", QuoteForYaml(EscapeDollars(flag)), "\n");
   }
   const std::string limits =
       plan.gpus > 0 ? absl::StrCat("memory: 8Gi, nvidia.com/gpu: ", plan.gpus) : "memory: 4Gi";
   const bool digits = plan.data_claim.empty();
   return Fill(
       kJob,
-      {{"NAME", plan.name},
+      {{"NAME", NameForYaml(plan.name)},
+       {"STEM", plan.name},
        {"ROLE", role.name},
        {"COUNT", absl::StrCat(role.count)},
        {"RETRIES", absl::StrCat(5 * role.count)},
@@ -200,9 +212,9 @@ std::string WriteJob(const ClusterPlan& plan, const Role& role) {
        {"LIMITS", limits},
        {"MODEL_SOURCE",
         plan.model.empty() ? absl::StrCat("              - configMap: {name: ", plan.name, "-model}\n") : ""},
-       {"DATA",
-        digits ? "emptyDir: {}"
-               : absl::StrCat("persistentVolumeClaim: {claimName: ", plan.data_claim, ", readOnly: true}")},
+       {"DATA", digits ? "emptyDir: {}"
+                       : absl::StrCat("persistentVolumeClaim: {claimName: ", NameForYaml(plan.data_claim),
+                                      ", readOnly: true}")},
        {"CHECKPOINTS", chief ? absl::StrCat("persistentVolumeClaim: {claimName: ", plan.name, "-checkpoints}")
                              : "emptyDir: {}"}});
 }
@@ -228,17 +240,16 @@ absl::StatusOr<net::ClusterSpec> PodsOf(const ClusterPlan& plan) {
 
 absl::StatusOr<std::string> WriteKubernetes(const ClusterPlan& plan) {
   CAIRN_ASSIGN_OR_RETURN(const net::ClusterSpec spec, PodsOf(plan));
-  std::string out =
-      Fill(kCluster,
-           {{"SERVERS", absl::StrCat(plan.servers)},
-            {"WORKERS", absl::StrCat(plan.workers)},
-            {"COMMAND", plan.command},
-            {"NAME", plan.name},
-            {"CLUSTER", spec.ToJson()},
-            {"MODEL", plan.model.empty() ? "" : absl::StrCat("  model.json: |\n", Indent(plan.model, 4))},
-            {"PORT", absl::StrCat(plan.port)},
-            {"IMAGE", plan.image},
-            {"TAG", plan.tag}});
+  std::string out = Fill(kCluster, {{"SERVERS", absl::StrCat(plan.servers)},
+                                    {"WORKERS", absl::StrCat(plan.workers)},
+                                    {"COMMAND", plan.command},
+                                    {"NAME", NameForYaml(plan.name)},
+                                    {"STEM", plan.name},
+                                    {"CLUSTER", spec.ToJson()},
+                                    {"MODEL", ModelOf(plan)},
+                                    {"PORT", absl::StrCat(plan.port)},
+                                    {"IMAGE", plan.image},
+                                    {"TAG", plan.tag}});
   absl::StrAppend(&out, "# Of the workers the first is the chief: it has the volume for the checkpoints.\n",
                   WriteJob(plan, {"chief", 1}));
   if (plan.workers > 1) absl::StrAppend(&out, "---\n", WriteJob(plan, {"worker", plan.workers - 1}));

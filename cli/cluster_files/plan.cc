@@ -1,8 +1,5 @@
 #include "cli/cluster_files/plan.h"
 
-#include <algorithm>
-
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -49,27 +46,6 @@ std::string Indent(absl::string_view text, int spaces) {
     absl::StrAppend(&out, line.empty() ? "" : margin, line, "\n");
   }
   return out;
-}
-
-namespace {
-
-// Nothing in it means anything to a shell or, as a flag, to YAML.
-bool IsPlain(absl::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-_=./", c);
-  });
-}
-
-}  // namespace
-
-std::string QuoteForShell(absl::string_view text) {
-  if (IsPlain(text)) return std::string(text);
-  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", R"('\'')"}}), "'");
-}
-
-std::string QuoteForYaml(absl::string_view text) {
-  if (IsPlain(text) && absl::StartsWith(text, "--")) return std::string(text);
-  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "''"}}), "'");
 }
 
 }  // namespace cairn::cli

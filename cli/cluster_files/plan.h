@@ -41,8 +41,5 @@ absl::StatusOr<std::string> WriteKubernetes(const ClusterPlan& plan);
 std::string Fill(absl::string_view text, const std::map<std::string, std::string>& values);
 // Each line of `text` behind so many spaces; empty lines stay empty.
 std::string Indent(absl::string_view text, int spaces);
-// `text` as one word for a shell, or as a string for YAML.
-std::string QuoteForShell(absl::string_view text);
-std::string QuoteForYaml(absl::string_view text);
 
 }  // namespace cairn::cli

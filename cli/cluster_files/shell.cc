@@ -1,7 +1,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/cluster_files/plan.h"
+#include "cli/cluster_files/quote.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 
 namespace cairn::cli {
 namespace {
@@ -19,6 +21,12 @@ flags=(@FLAGS@ "$@")
 bin=${CAIRN_BIN_DIR:+$CAIRN_BIN_DIR/}
 declare -A task_of=()
 
+# Words as any POSIX shell reads them, for the one that sshd starts.
+quote() {
+  local word mark="'\\''"
+  for word in "$@"; do printf "'%s' " "${word//\'/"$mark"}"; done
+}
+
 # start TASK HOST PROGRAM ARGUMENTS...
 start() {
   local task=$1 host=$2
@@ -26,7 +34,7 @@ start() {
   case $host in
     localhost | 127.0.0.1 | "$(hostname)") ;;
     # With a terminal of its own the task is told when this script goes away.
-    *) words=(ssh -tt -o BatchMode=yes -o ConnectTimeout=10 "$host" "$(printf '%q ' "${words[@]}")") ;;
+    *) words=(ssh -tt -o BatchMode=yes -o ConnectTimeout=10 -- "$host" "$(quote "${words[@]}")") ;;
   esac
   "${words[@]}" >"${task/\//}.log" 2>&1 </dev/null &
   task_of[$!]=$task
@@ -51,10 +59,6 @@ while [[ ${#task_of[@]} -gt 0 ]]; do
 done
 exit "$code"
 )sh";
-
-std::string Counted(int count, const char* what) {
-  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
-}
 
 }  // namespace
 

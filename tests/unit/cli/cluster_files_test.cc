@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/cluster_files/plan.h"
+#include "cli/cluster_files/quote.h"
 
 namespace cairn::cli {
 namespace {
@@ -85,6 +86,43 @@ TEST(ClusterFiles, WordsAreQuotedWhereTheyMustBe) {
   EXPECT_EQ(QuoteForYaml("--epochs=5"), "--epochs=5");
   EXPECT_EQ(QuoteForYaml("5"), "'5'");  // else a number
   EXPECT_EQ(QuoteForYaml("--metrics=a: 'b'"), "'--metrics=a: ''b'''");
+}
+
+TEST(ClusterFiles, WhatWouldEndALineIsEscaped) {
+  EXPECT_EQ(QuoteForShell("a'\n\\\0011"), R"($'a\'\012\\\0011')");
+  EXPECT_EQ(QuoteForShell("\xff!"), R"($'\377!')");
+  EXPECT_EQ(QuoteForYaml("a\"\n\\\t"), R"("a\"\u000A\\\u0009")");
+  EXPECT_EQ(QuoteForYaml("\xC2\x85\xE2\x80\xA8 \xC3\xA9"), "\"\\u0085\\u2028 \xC3\xA9\"");
+}
+
+TEST(ClusterFiles, NamesThatYamlReadsOtherwiseAreQuoted) {
+  EXPECT_EQ(NameForYaml("cairn-2"), "cairn-2");
+  for (const char* name : {"yes", "No", "null", "1e3", "0x1F", "12", "", "~", "a=b"}) {
+    EXPECT_EQ(NameForYaml(name), absl::StrCat("'", name, "'"));
+  }
+  EXPECT_THAT(*WriteKubernetes({.name = "on"}), HasSubstr("  name: 'on'\n"));
+  EXPECT_THAT(*WriteKubernetes({.name = "on"}), HasSubstr("  name: on-ps\n"));
+}
+
+TEST(ClusterFiles, ADollarStaysADollar) {
+  EXPECT_THAT(*WriteCompose({.worker_flags = {"--label_column=price_$"}}),
+              HasSubstr("    - '--label_column=price_$$'\n"));
+  EXPECT_THAT(*WriteKubernetes({.worker_flags = {"--label_column=$(HOSTNAME)"}}),
+              HasSubstr("            - '--label_column=$$(HOSTNAME)'\n"));
+  EXPECT_THAT(*WriteShell({.worker_flags = {"--label_column=$(reboot)"}}),
+              HasSubstr("flags=('--label_column=$(reboot)' \"$@\")"));
+}
+
+TEST(ClusterFiles, AModelKeepsTheSpacesOfItsFirstLineAndItsControlCharacters) {
+  EXPECT_THAT(*WriteKubernetes({.model = "  {\n}\n"}), HasSubstr("  model.json: |2\n      {\n    }\n"));
+  EXPECT_THAT(*WriteKubernetes({.model = "{\r\n}"}), HasSubstr("  model.json: \"{\\u000D\\u000A}\"\n"));
+}
+
+TEST(ClusterFiles, BytesThatAreNoUtf8AreFound) {
+  EXPECT_TRUE(IsUtf8("\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"));
+  for (const char* bytes : {"\xff", "\xC0\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xE2\x82"}) {
+    EXPECT_FALSE(IsUtf8(bytes));
+  }
 }
 
 }  // namespace
