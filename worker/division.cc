@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 #include "worker/device_name.h"
 #include "worker/layer_placement.h"
 
@@ -38,6 +39,10 @@ absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions&
   for (const AskedDevice& one : asked) {
     auto name = ParseDeviceName(one.text);
     if (!name.ok()) return Annotate(name.status(), one.source);
+    if (name->replica.value_or(0) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          one.source, ": a cluster has one replica of each task, replica:0, not replica:", *name->replica));
+    }
     division.tasks = std::max(division.tasks, name->task.value_or(0) + 1);
     names.push_back(*std::move(name));
   }
@@ -78,7 +83,8 @@ absl::Status CheckGroups(const Division& division, const TrainOptions& options, 
   if (!division.divided()) return absl::OkStatus();
   if (workers % division.tasks != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--place divides the model over ", division.tasks,
-                                                   " workers, and ", workers, " are no multiple of that"));
+                                                   " workers, and ", Counted(workers, "worker"),
+                                                   workers == 1 ? " is" : " are", " no multiple of that"));
   }
   if (options.all_reduce())
     return NotTogether("--mode allreduce", "the head of a group is a client of servers");

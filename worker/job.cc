@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 #include "worker/digest.h"
 
 namespace cairn::worker {
@@ -149,7 +150,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   const bool dynamic = options.dynamic_sharding();
   if (options.replicas_to_aggregate > num_workers) {
     return absl::InvalidArgumentError(absl::StrCat("--replicas_to_aggregate: ", options.replicas_to_aggregate,
-                                                   " of ", num_workers, " workers"));
+                                                   " of ", Counted(num_workers, "worker")));
   }
   if (sync && !dynamic) {
     job.set_replicas_to_aggregate(

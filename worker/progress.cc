@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,7 @@
 namespace cairn::worker {
 namespace {
 
-constexpr int64_t kBarWidth = 20;
+constexpr int64_t kBarWidth = 20, kSmallestBarWidth = 5;
 constexpr Duration kRedrawInterval = std::chrono::milliseconds(50);
 constexpr char kBold[] = "\x1b[1m";
 constexpr char kGreen[] = "\x1b[32m";
@@ -150,22 +151,37 @@ void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
     return options_.color && !text.empty() ? absl::StrCat(color, text, kPlain) : text;
   };
   const double per_step = SecondsPerStep();
-  const int64_t done = steps_ > 0 ? std::min(kBarWidth, kBarWidth * step_ / steps_) : 0;
   const std::string count = FormatCount(step_, steps_);
   const std::string time = last ? absl::StrFormat("%.0fs", ToSeconds(clock_.Now() - start_))
                                 : FormatTimeLeft(per_step * static_cast<double>(steps_ - step_));
   const std::string rate = cluster_.examples_per_second > 0
                                ? absl::StrFormat(" %.0f examples/s", cluster_.examples_per_second)
                                : "";
-  const std::string tail = absl::StrCat(" ", FormatStepTime(per_step), rate, FormatMetrics(metrics));
+  std::string tail = absl::StrCat(" ", FormatStepTime(per_step), rate, FormatMetrics(metrics));
 
   // Columns, not bytes: the bar's character has three bytes.
-  const auto width = static_cast<int64_t>(count.size() + 1 + kBarWidth + 1 + time.size() + tail.size());
-  const std::string padding(static_cast<size_t>(std::max<int64_t>(0, drawn_width_ - width)), ' ');
+  const auto head_width = static_cast<int64_t>(count.size() + 1 + 1 + time.size());
+  const auto width_of = [&](int64_t bar) { return head_width + bar + static_cast<int64_t>(tail.size()); };
+  // An epoch's last line stays, and may be longer than the terminal is wide.
+  const int64_t limit = last ? std::numeric_limits<int64_t>::max() : WidthLimit();
+  if (width_of(kBarWidth) > limit) tail = absl::StrCat(" ", FormatStepTime(per_step), FormatMetrics(metrics));
+  const int64_t bar =
+      std::clamp<int64_t>(kBarWidth - (width_of(kBarWidth) - limit), kSmallestBarWidth, kBarWidth);
+  if (width_of(bar) > limit) tail.resize(static_cast<size_t>(std::max<int64_t>(0, limit - head_width - bar)));
+  const int64_t filled = steps_ > 0 ? std::min(bar, bar * step_ / steps_) : 0;
+  const int64_t width = width_of(bar);
+  const std::string padding(static_cast<size_t>(std::max<int64_t>(0, std::min(drawn_width_, limit) - width)),
+                            ' ');
   drawn_width_ = width;
-  Write(absl::StrCat("\r", paint(kBold, count), " ", paint(kGreen, Repeat("━", done)),
-                     paint(kWhite, Repeat(options_.color ? "━" : "─", kBarWidth - done)), " ",
-                     paint(kBold, time), tail, padding, last ? "\n" : ""));
+  Write(absl::StrCat("\r", paint(kBold, count), " ", paint(kGreen, Repeat("━", filled)),
+                     paint(kWhite, Repeat(options_.color ? "━" : "─", bar - filled)), " ", paint(kBold, time),
+                     tail, padding, last ? "\n" : ""));
+}
+
+int64_t Progress::WidthLimit() const {
+  const int columns = options_.columns ? options_.columns() : 0;
+  // A cursor behind the last column wraps on some terminals.
+  return columns > 1 ? columns - 1 : std::numeric_limits<int64_t>::max();
 }
 
 void Progress::PrintLine(const ShownMetrics& metrics) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,7 +23,10 @@ class Progress {
  public:
   struct Options {
     int fd = 1;
-    bool terminal = false;      // redraw, with a bar
+    bool terminal = false;  // redraw, with a bar
+    // On a terminal: its width now, asked before each redraw; 0 or null: unknown, lines may have any width. A
+    // line that does not fit would be left behind by the next one.
+    std::function<int()> columns{};
     bool color = true;          // on a terminal, in Keras' colors; without, what is left of the bar is thin
     bool json = false;          // --log_format json: neither bar nor line
     int64_t display_every = 0;  // not on a terminal: a line every so many steps too; 0 is never
@@ -54,6 +58,8 @@ class Progress {
 
  private:
   void DrawBar(const ShownMetrics& metrics, bool last);
+  // What a redrawn line may take.
+  int64_t WidthLimit() const;
   void PrintLine(const ShownMetrics& metrics);
   void PrintEvent(const char* event, const ShownMetrics& metrics);
   // Seconds per step, without the epoch's first, which warms everything up, as soon as there is a second.

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/writer.h"
 #include "worker/export/weights.h"
 #include "worker/job.h"
+#include "worker/model_difference.h"
 
 namespace cairn::worker {
 namespace {
@@ -167,9 +168,12 @@ absl::Status Snapshots::FindFirst() {
 absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
   const RunState& run = checkpoint.run();
   if (run.model_sha256 != job_.model_sha256()) {
+    const std::string difference = DescribeDifference(model_, checkpoint.model_json());
     return absl::FailedPreconditionError(
-        absl::StrCat(checkpoint.directory(), " is of another model: ", run.model_sha256.substr(0, 12),
-                     " there, ", job_.model_sha256().substr(0, 12), " here"));
+        absl::StrCat(checkpoint.directory(), " is of another model: ",
+                     difference.empty() ? absl::StrCat("its SHA-256 is ", job_.model_sha256().substr(0, 12),
+                                                       " here, ", run.model_sha256.substr(0, 12), " there")
+                                        : difference));
   }
   if (run.optimizer != job_.optimizer().name()) {
     return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " is of optimizer ",

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 
 #include "common/core/log.h"
 
@@ -30,7 +31,7 @@ void StopOnSignal::Watch(SignalQueue& signals) {
     if (received_ != 0) _exit(128 + *signal);
     LogInfo("stopping on signal ", *signal);
     MutexLock lock(mutex_);
-    received_ = *signal;
+    received_ = *signal == SIGHUP ? SIGTERM : *signal;
     if (trainer_ != nullptr) trainer_->Stop();
   }
 }

@@ -1,4 +1,5 @@
-// Watches for SIGINT and SIGTERM: the first asks to stop, a second leaves at once. Made by main; any thread.
+// Watches for SIGINT, SIGTERM and SIGHUP: the first asks to stop, a second leaves at once. Made by main; any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@ class StopOnSignal {
   explicit StopOnSignal(SignalQueue& signals);
   ~StopOnSignal();
 
-  // The signal that came, or 0.
+  // The signal that came, or 0. SIGHUP, a terminal that went away, counts as SIGTERM.
   int received() const { return received_; }
   // `trainer` is stopped when a signal comes, or now if one has come; null before it goes away.
   void SetTrainer(Trainer* trainer) ABSL_LOCKS_EXCLUDED(mutex_);

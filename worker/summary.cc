@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/core/files.h"
+#include "common/core/words.h"
 
 namespace cairn::worker {
 namespace {
@@ -85,8 +87,14 @@ std::string AsEvent(const Summary& summary) {
 }
 
 std::string OneLine(const Summary& summary) {
-  std::string line = absl::StrFormat("%d steps, %d examples in %.1f s (%.0f examples/s)", summary.global_step,
-                                     summary.examples, summary.seconds, summary.examples_per_second);
+  std::string line =
+      absl::StrCat(Counted(summary.global_step, "step"), ", ", Counted(summary.examples, "example"));
+  if (summary.examples_per_second > 0) {
+    absl::StrAppendFormat(&line, " in %.1f s (%.0f examples/s)", summary.seconds,
+                          summary.examples_per_second);
+  } else {
+    absl::StrAppend(&line, ", all in runs before this one");
+  }
   const char* separator = ": ";
   for (const auto& [name, value] : summary.metrics) {
     if (!absl::StartsWith(name, "val_")) continue;

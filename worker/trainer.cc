@@ -10,6 +10,7 @@
 #include "common/core/log.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 #include "worker/client/job_end.h"
 
 namespace cairn::worker {
@@ -30,10 +31,6 @@ std::string DrawRunId() {
 constexpr int kMostMendings = 10;
 // The launcher, and Kubernetes likewise, waits 10 s or more before it kills.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
-
-void LogIfBad(const absl::Status& status) {
-  if (!status.ok()) LogWarning(status.message());
-}
 
 // What a worker that could not go on tells the servers: only a permanent failure ends the job for all.
 v1::LeaveReason ReasonFor(const absl::Status& status) {
@@ -99,10 +96,25 @@ absl::StatusOr<Summary> Trainer::Run() {
   }
   if (stop_) {
     status = absl::CancelledError("stopped by a signal");
-    if (chief()) LogIfBad(parts_.snapshots->SaveNow(parts_.client, kSaveAtStop));
+    if (chief()) SaveAtStop();
   }
   parts_.client.Leave(ReasonFor(status), std::string(status.message()));
   return status;
+}
+
+void Trainer::SaveAtStop() {
+  const int64_t version = parts_.client.version();
+  if (parts_.options.train_dir.empty()) {
+    LogWarning("stopped at step ", version, "; nothing is saved without --train_dir");
+    return;
+  }
+  const absl::Status status = parts_.snapshots->SaveNow(parts_.client, kSaveAtStop);
+  if (status.ok()) {
+    LogWarning("stopped at step ", version, "; saved in ", parts_.options.train_dir,
+               ": the same command resumes the job from there");
+  } else {
+    LogWarning("stopped at step ", version, "; saving failed: ", status.message());
+  }
 }
 
 absl::StatusOr<Summary> Trainer::TrainAndMend() {
@@ -153,6 +165,7 @@ absl::Status Trainer::Reenter() {
 }
 
 absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
+  CAIRN_RETURN_IF_ERROR(EvaluateInterruptedEpoch());
   while (!done()) {
     if (dynamic()) CAIRN_RETURN_IF_ERROR(NoteWork());
     if (done()) break;
@@ -185,7 +198,8 @@ absl::Status Trainer::NoteWork() {
   if (client.work().tickets().empty()) CAIRN_RETURN_IF_ERROR(client.AwaitWork());
   const int members = client.work().members();
   if (chief() && members_ > 0 && members != members_)
-    LogInfo(members, " workers take part now, ", members_, " before");
+    LogInfo(Counted(members, "worker"), members == 1 ? " takes" : " take", " part now, ", members_,
+            " before");
   members_ = members;
   most_members_ = std::max(most_members_, members);
   return absl::OkStatus();

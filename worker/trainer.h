@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -102,12 +103,22 @@ class Trainer {
   int64_t NextEpoch() const;
   // What was not used, or twice, by how many workers; after the end.
   absl::Status FillInDeviations(Summary& summary);
+  // Of an asynchronous job that was ended early: updates of other workers belong to epochs that the chief
+  // never reached.
+  void SayWhatWasNotShown(const Summary& summary);
   // The position in the endless sequence of epochs of the next batch.
   int64_t position() const { return sync() ? parts_.client.version() : position_; }
   bool done() const;
   void StartEpoch(int64_t epoch);
   // The chief's, once for each epoch.
   absl::Status EndEpoch();
+  // The chief's, of a run that goes on: an epoch that was trained, and not evaluated before the run ended, is
+  // evaluated now. Its parameters are those that the run goes on from.
+  absl::Status EvaluateInterruptedEpoch();
+  // The epoch whose last example is the last that was trained on; nothing within an epoch.
+  absl::StatusOr<std::optional<int64_t>> EpochJustTrained();
+  // After Stop(): saves, and says what was saved.
+  void SaveAtStop();
   void RecordEpoch(const ShownMetrics& metrics);
   // The chief's display of how the whole cluster does, since the epoch's begin.
   void TellOfCluster();

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 #include "worker/digest.h"
 #include "worker/trainer.h"
 
@@ -39,7 +41,13 @@ absl::Status Trainer::EndEpoch() {
   // The batches after the chief's last one were others'.
   if (dynamic() && !stop_)
     parts_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
-  CAIRN_ASSIGN_OR_RETURN(const ShownMetrics metrics, AllMetrics());
+  const auto all = AllMetrics();
+  if (!all.ok()) {
+    // Stopped while it evaluates: the run that goes on from here does that, EvaluateInterruptedEpoch().
+    if (stop_ && parts_.board != nullptr && epoch_ > last_ended_epoch_) RecordEpoch(metrics_.Values());
+    return all.status();
+  }
+  const ShownMetrics& metrics = *all;
   TellOfCluster();
   parts_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
@@ -48,6 +56,33 @@ absl::Status Trainer::EndEpoch() {
   CAIRN_ASSIGN_OR_RETURN(const Callbacks::Orders orders,
                          parts_.callbacks->OnEpochEnd(epoch_, metrics, parts_.client.parameters()));
   return CarryOut(orders);
+}
+
+absl::StatusOr<std::optional<int64_t>> Trainer::EpochJustTrained() {
+  int64_t done = position(), epoch_length = loader_.batches_per_epoch();
+  if (dynamic()) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::DataPosition used, parts_.client.UsedData());
+    if (used.open_size() > 0) return std::nullopt;
+    done = used.next();
+    epoch_length = parts_.sampler.num_examples;
+  }
+  if (done == 0 || done % epoch_length != 0) return std::nullopt;
+  return done / epoch_length - 1;
+}
+
+absl::Status Trainer::EvaluateInterruptedEpoch() {
+  if (parts_.board == nullptr || evaluator_ == nullptr) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(const std::optional<int64_t> epoch, EpochJustTrained());
+  if (!epoch.has_value() || *epoch <= last_ended_epoch_ || !parts_.board->LacksValidation(*epoch)) {
+    return absl::OkStatus();
+  }
+  CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, Evaluate());
+  parts_.board->AddValidation(*epoch, parts_.client.version(), {validation.begin(), validation.end()});
+  last_ended_epoch_ = *epoch;
+  std::string text = absl::StrCat("Epoch ", *epoch + 1, ", evaluated now");
+  for (const auto& [name, value] : validation) absl::StrAppendFormat(&text, " - val_%s: %.4f", name, value);
+  parts_.progress->Say(text);
+  return absl::OkStatus();
 }
 
 void Trainer::TellOfCluster() {
@@ -142,9 +177,21 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
   if (!sync()) {
     if (parts_.options.train_steps > 0) return absl::OkStatus();
     position = parts_.options.epochs * loader_.batches_per_epoch();
+    if (position_ < position) {  // ended early, at each worker's own place: no example was due any more
+      SayWhatWasNotShown(summary);
+      return absl::OkStatus();
+    }
   }
   summary.examples_missed = data::Sampler(parts_.sampler).ExamplesBefore(position) - summary.examples;
   return absl::OkStatus();
+}
+
+void Trainer::SayWhatWasNotShown(const Summary& summary) {
+  const int64_t beyond = summary.examples - summary.epochs * parts_.sampler.num_examples;
+  if (beyond <= 0) return;
+  parts_.progress->Say(absl::StrCat("Workers ran ahead of the chief: ", summary.examples,
+                                    " examples were trained, ", beyond, " more than the ",
+                                    Counted(summary.epochs, "epoch"), " shown."));
 }
 
 absl::StatusOr<Summary> Trainer::WrapUp() {

@@ -19,9 +19,11 @@
 #include "common/core/flags.h"
 #include "common/core/log.h"
 #include "common/core/signals.h"
+#include "common/core/standard_streams.h"
 #include "common/core/status.h"
 #include "common/core/terminal.h"
 #include "common/core/trace_session.h"
+#include "common/core/words.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/gradient/wire_choice.h"
@@ -40,12 +42,14 @@
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
 #include "worker/division.h"
+#include "worker/evaluator_task.h"
 #include "worker/export/model_files.h"
 #include "worker/hyperparameters.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
 #include "worker/layer_placement.h"
 #include "worker/meters.h"
+#include "worker/output_paths.h"
 #include "worker/snapshots.h"
 #include "worker/split_worker.h"
 #include "worker/status_pages.h"
@@ -121,10 +125,11 @@ absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFl
 absl::Status Publish(const Summary& summary, const TrainOptions& options) {
   const bool json = LogFormatOf(options.log_format) == LogFormat::kJson;
   std::printf("%s\n", (json ? AsEvent(summary) : OneLine(summary)).c_str());
-  std::fflush(stdout);
-  if (options.summary.empty()) return absl::OkStatus();
-  const absl::Status status = WriteSummary(summary, options.summary);
-  return status.ok() ? status : absl::UnknownError(absl::StrCat("--summary: ", status.message()));
+  absl::Status printed = Annotate(FlushStandardOutput(), "the result");
+  if (options.summary.empty()) return printed;
+  const absl::Status written = WriteSummary(summary, options.summary);
+  if (!written.ok()) printed.Update(absl::UnknownError(absl::StrCat("--summary: ", written.message())));
+  return printed;
 }
 
 // --export_dir, of the job's end.
@@ -226,6 +231,31 @@ int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster,
   return static_cast<int>(Report(status, stop.received()));
 }
 
+// Of the evaluator: it needs neither servers nor workers.
+int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cluster,
+                     const TraceFlags& traced, SignalQueue& signals) {
+  const auto inputs = LoadInputs(options);
+  if (!inputs.ok()) return Fault(inputs.status().message());
+  TraceSession trace(traced, cluster.self.ToString());
+  auto compute =
+      ComputeFor(options, inputs->model, inputs->loss, cluster, /*seat=*/nullptr, trace.recorder());
+  if (!compute.ok()) return Failure(compute.status());
+  for (const std::string& warning : compute->warnings) LogWarning(warning);
+  for (const std::string& remark : inputs->data.remarks) LogWarning(remark);
+  if (inputs->data.validation == nullptr)
+    LogWarning("--data_dir has no validation set: all of it is evaluated");
+  LogInfo("evaluates the checkpoints in ", options.train_dir);
+  StopOnSignal stop(signals);
+  const absl::Status status =
+      RunEvaluator({.options = options,
+                    .inputs = *inputs,
+                    .replica = *compute->replica,
+                    // The next one may be almost --save_secs away.
+                    .patience = FromSeconds(options.connect_timeout_seconds + options.save_secs),
+                    .stop = [&stop] { return stop.received() != 0; }});
+  return static_cast<int>(Report(status, stop.received()));
+}
+
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
         const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced,
         SignalQueue& signals, FaultPoints& faults) {
@@ -307,7 +337,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   }
   LogInfo(options.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, ",
           job->final_version() > 0 ? absl::StrCat("to step ", job->final_version())
-                                   : absl::StrCat(options.epochs, " epochs"));
+                                   : Counted(options.epochs, "epoch"));
 
   LogInfo("gradients travel as ", net::DescribeWire(*job), ": ",
           absl::StrFormat("%.3g", net::GradientBytesPerElement(*job, VariablesOf(model))),
@@ -353,6 +383,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     progress = std::make_unique<Progress>(
         Progress::Options{.fd = STDOUT_FILENO,
                           .terminal = isatty(STDOUT_FILENO) != 0,
+                          .columns = [] { return TerminalColumns(STDOUT_FILENO); },
                           .color = WantsColor(),
                           .json = LogFormatOf(options.log_format) == LogFormat::kJson,
                           .display_every = options.display_every},
@@ -415,7 +446,9 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
 }  // namespace
 
 int Main(int argc, char** argv) {
-  SignalQueue signals({SIGINT, SIGTERM});
+  OccupyStandardStreams();
+  IgnoreBrokenPipes();
+  SignalQueue signals({SIGINT, SIGTERM, SIGHUP});
   net::TuneMalloc();
   net::QuietGrpc();
   TrainOptions options;
@@ -449,8 +482,14 @@ int Main(int argc, char** argv) {
   flags.needs_servers = !options.all_reduce();
   const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return Fault(cluster.status().message());
-  if (cluster->self.job != "worker" && cluster->self.job != "chief") {
-    return Fault(absl::StrCat("--job_name: this program is a worker or a chief, not a ", cluster->self.job));
+  const bool evaluates = cluster->self.job == "evaluator";
+  if (cluster->self.job == "ps")
+    return Fault("--job_name: this program is a worker, a chief or an evaluator, not a ps");
+  if (evaluates && options.train_dir.empty()) {
+    return Fault("--train_dir: an evaluator evaluates the checkpoints there; which directory?");
+  }
+  if (cluster->self == cluster->spec.chief()) {
+    if (const absl::Status status = CheckOutputPaths(options); !status.ok()) return Fault(status.message());
   }
   if (options.all_reduce() && cluster->spec.num_tasks("ps") > 0) {
     return Fault(absl::StrCat(cluster->source, ": --mode allreduce has no use for the cluster's ",
@@ -461,6 +500,7 @@ int Main(int argc, char** argv) {
   }
   UseVisibleDevices(options.visible_devices);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level), LogFormatOf(options.log_format));
+  if (evaluates) return RunEvaluatorTask(options, *cluster, traced, signals);
   FaultPoints faults(fault);
   data::ExplainTruncatedFiles();
   return Run(options, *cluster, tls, listen, watched, traced, signals, faults);

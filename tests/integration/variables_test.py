@@ -48,7 +48,7 @@ class SharedVariablesTest(IntegrationTest):
 
     def test_a_value_of_another_shape_is_refused_and_changes_nothing(self):
         self.shared_variables()
-        self.assertRegex(self.var("set", "a", "1,2", code=FAILURE), r"'a' of shape \[\] takes 1 values, not 2")
+        self.assertRegex(self.var("set", "a", "1,2", code=FAILURE), r"'a' of shape \[\] takes 1 value, not 2")
         self.assertEqual(self.var("get", "a"), "3\n")
 
     def test_what_is_no_number_is_refused(self):

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/core/files.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "worker/board/graph.h"
@@ -14,6 +15,7 @@ namespace cairn::worker {
 namespace {
 
 constexpr char kPlugin[] = "hparams";
+constexpr char kValidation[] = "val_";
 
 // Whether an event's step is a version rather than an epoch.
 bool CountsSteps(const board::v1::Event& event) {
@@ -77,7 +79,7 @@ absl::Status Board::TryBegin(int64_t epoch, int64_t version) {
   board::v1::Event graph;
   graph.set_graph_def(GraphOf(model_).SerializeAsString());
   train_->Add(std::move(graph));
-  CAIRN_ASSIGN_OR_RETURN(log_, CsvLog::Open(options_.directory + "/log.csv", epoch));
+  CAIRN_ASSIGN_OR_RETURN(log_, CsvLog::Open(log_path(), epoch));
   last_step_ = epoch_version_ = version;
   last_step_at_ = epoch_at_ = clock_.Now();
   return Flush();
@@ -107,15 +109,11 @@ absl::Status Board::TryEpochEnd(const Epoch& epoch) {
   for (const auto& [name, value] : epoch.metrics) {
     row[name] = value;
     absl::string_view metric = name;
-    if (!absl::ConsumePrefix(&metric, "val_")) {
+    if (!absl::ConsumePrefix(&metric, kValidation)) {
       if (metric != "learning_rate") train_->AddScalar(absl::StrCat("epoch_", metric), epoch.epoch, value);
       continue;
     }
-    if (validation_ == nullptr) {
-      CAIRN_ASSIGN_OR_RETURN(validation_, EventFile::Create(options_.directory + "/validation"));
-    }
-    validation_->AddScalar(absl::StrCat("epoch_", metric), epoch.epoch, value);
-    validation_->AddScalar(absl::StrCat("evaluation_", metric, "_vs_iterations"), epoch.version, value);
+    CAIRN_RETURN_IF_ERROR(AddValidationScalar(metric, value, epoch.epoch, epoch.version));
   }
   const auto add = [&](const char* tag, double value) { train_->AddScalar(tag, epoch.epoch, value); };
   if (epoch.learning_rate.has_value()) add("epoch_learning_rate", *epoch.learning_rate);
@@ -130,6 +128,39 @@ absl::Status Board::TryEpochEnd(const Epoch& epoch) {
   epoch_at_ = now;
   CAIRN_RETURN_IF_ERROR(Flush());
   return log_->Add(epoch.epoch, row);
+}
+
+absl::Status Board::AddValidationScalar(absl::string_view name, double value, int64_t epoch,
+                                        int64_t version) {
+  if (validation_ == nullptr) {
+    CAIRN_ASSIGN_OR_RETURN(validation_, EventFile::Create(options_.directory + "/validation"));
+  }
+  validation_->AddScalar(absl::StrCat("epoch_", name), epoch, value);
+  validation_->AddScalar(absl::StrCat("evaluation_", name, "_vs_iterations"), version, value);
+  return absl::OkStatus();
+}
+
+bool Board::LacksValidation(int64_t epoch) const {
+  if (!FileExists(options_.directory + "/train")) return false;  // no earlier life
+  const auto log = CsvLog::Open(log_path(), epoch + 1);
+  return log.ok() && log->Lacks(epoch, kValidation);
+}
+
+void Board::AddValidation(int64_t epoch, int64_t version, const NamedValues& metrics) {
+  if (!failed_) Note(TryAddValidation(epoch, version, metrics));
+}
+
+absl::Status Board::TryAddValidation(int64_t epoch, int64_t version, const NamedValues& metrics) {
+  std::map<std::string, double> row;
+  for (const auto& [name, value] : metrics) {
+    row[absl::StrCat(kValidation, name)] = value;
+    CAIRN_RETURN_IF_ERROR(AddValidationScalar(name, value, epoch, version));
+  }
+  CAIRN_RETURN_IF_ERROR(validation_->Flush());
+  validation_.reset();  // Begin() reads the directory
+  if (log_.has_value()) return log_->Complete(epoch, row);
+  CAIRN_ASSIGN_OR_RETURN(CsvLog log, CsvLog::Open(log_path(), epoch + 1));
+  return log.Complete(epoch, row);
 }
 
 void Board::AddHistograms(const Epoch& epoch) {

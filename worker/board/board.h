@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/clock.h"
 #include "worker/board/csv_log.h"
@@ -66,12 +67,21 @@ class Board {
   };
   void OnEpochEnd(const Epoch& epoch);
 
+  // Whether an earlier life of this run trained `epoch` (from 0) and ended before its validation was written.
+  bool LacksValidation(int64_t epoch) const;
+  // Adds what validation made of the parameters of `version` to that epoch.
+  void AddValidation(int64_t epoch, int64_t version, const NamedValues& metrics);
+
   // The run has ended, well or not. To be called once, or never where the process is killed.
   void End(bool success);
 
  private:
   absl::Status TryBegin(int64_t epoch, int64_t version);
   absl::Status TryEpochEnd(const Epoch& epoch);
+  absl::Status TryAddValidation(int64_t epoch, int64_t version, const NamedValues& metrics);
+  // `name` without its "val_".
+  absl::Status AddValidationScalar(absl::string_view name, double value, int64_t epoch, int64_t version);
+  std::string log_path() const { return options_.directory + "/log.csv"; }
   absl::Status Flush();
   void AddHistograms(const Epoch& epoch);
   // Writing ends with the first failure.

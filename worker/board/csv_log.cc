@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -61,24 +62,44 @@ absl::StatusOr<CsvLog> CsvLog::Open(const std::string& path, int64_t epoch) {
   return log;
 }
 
-absl::Status CsvLog::Add(int64_t epoch, const std::map<std::string, double>& metrics) {
-  std::map<std::string, std::string> row = {{kEpoch, absl::StrCat(epoch)}};
+bool CsvLog::Lacks(int64_t epoch, absl::string_view prefix) const {
+  return std::none_of(rows_.begin(), rows_.end(), [&](const std::map<std::string, std::string>& row) {
+    return row.at(kEpoch) == absl::StrCat(epoch) &&
+           std::any_of(row.begin(), row.end(), [&](const auto& field) {
+             return absl::StartsWith(field.first, prefix) && !field.second.empty();
+           });
+  });
+}
+
+absl::Status CsvLog::Complete(int64_t epoch, const std::map<std::string, double>& metrics) {
+  auto row = std::find_if(rows_.begin(), rows_.end(),
+                          [&](const auto& known) { return known.at(kEpoch) == absl::StrCat(epoch); });
+  if (row == rows_.end()) row = rows_.emplace(rows_.end());
+  (*row)[kEpoch] = absl::StrCat(epoch);
+  for (const auto& [name, value] : metrics) (*row)[name] = Shortest(value);
+  AddColumns(metrics);
+  return Rewrite();
+}
+
+bool CsvLog::AddColumns(const std::map<std::string, double>& metrics) {
   std::set<std::string> names;
-  for (const auto& [name, value] : metrics) {
-    row[name] = Shortest(value);
-    names.insert(name);
-  }
+  for (const auto& metric : metrics) names.insert(metric.first);
   const bool fits = std::all_of(names.begin(), names.end(), [this](const std::string& name) {
     return std::find(columns_.begin(), columns_.end(), name) != columns_.end();
   });
+  if (!columns_.empty() && fits) return false;
+  names.insert(columns_.begin(), columns_.end());
+  names.erase(kEpoch);
+  columns_ = {kEpoch};
+  columns_.insert(columns_.end(), names.begin(), names.end());
+  return true;
+}
+
+absl::Status CsvLog::Add(int64_t epoch, const std::map<std::string, double>& metrics) {
+  std::map<std::string, std::string> row = {{kEpoch, absl::StrCat(epoch)}};
+  for (const auto& [name, value] : metrics) row[name] = Shortest(value);
   rows_.push_back(row);
-  if (columns_.empty() || !fits) {
-    names.insert(columns_.begin(), columns_.end());
-    names.erase(kEpoch);
-    columns_ = {kEpoch};
-    columns_.insert(columns_.end(), names.begin(), names.end());
-    return Rewrite();
-  }
+  if (AddColumns(metrics)) return Rewrite();
   std::ofstream file(path_, std::ios::app);
   file << Line(row) << std::flush;
   return file.good() ? absl::OkStatus() : absl::ErrnoToStatus(errno, path_);

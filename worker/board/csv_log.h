@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace cairn::worker {
 
@@ -22,7 +23,14 @@ class CsvLog {
   // older rows.
   absl::Status Add(int64_t epoch, const std::map<std::string, double>& metrics);
 
+  // Whether the row of `epoch` is missing, or has no value in a column whose name begins with `prefix`.
+  bool Lacks(int64_t epoch, absl::string_view prefix) const;
+  // Adds values to the row of `epoch`, or the row where it is missing; the file is written anew.
+  absl::Status Complete(int64_t epoch, const std::map<std::string, double>& metrics);
+
  private:
+  // Columns for `metrics`, in the order of their names; false when all were there.
+  bool AddColumns(const std::map<std::string, double>& metrics);
   explicit CsvLog(std::string path) : path_(std::move(path)) {}
   absl::Status Rewrite() const;
   std::string Line(const std::map<std::string, std::string>& row) const;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 #include "common/net/call_limit.h"
 #include "worker/client/direct_transport.h"
 #include "worker/client/grpc_transport.h"
@@ -71,6 +72,16 @@ absl::StatusOr<std::vector<ListedVariable>> Client::List() {
     variables.push_back(std::move(variable));
   }
   return variables;
+}
+
+absl::StatusOr<std::optional<v1::ConnectResponse>> Client::Training() {
+  CAIRN_ASSIGN_OR_RETURN(auto described, connection_->DescribeAll());
+  for (v1::ConnectResponse& server : described) {
+    const bool trains = server.has_job() && server.job().mode() != v1::MODE_VARIABLES &&
+                        server.state() != v1::STATE_FINISHED && server.state() != v1::STATE_FAILED;
+    if (trains) return std::move(server);
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<Client::Located> Client::Locate(const std::string& name) {
@@ -216,7 +227,7 @@ absl::Status Client::Write(const std::string& name, absl::Span<const float> valu
     if (static_cast<int64_t>(values.size()) != located.shape.num_elements()) {
       return absl::InvalidArgumentError(
           absl::StrCat("variable '", name, "' of shape ", located.shape.ToString(), " takes ",
-                       located.shape.num_elements(), " values, not ", values.size()));
+                       Counted(located.shape.num_elements(), "value"), ", not ", values.size()));
     }
     for (const net::Extent& extent : located.extents) {
       v1::ClientHeader header;

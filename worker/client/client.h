@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class Client {
                                                          ConnectionOptions options = {});
 
   absl::StatusOr<std::vector<ListedVariable>> List();
+  // The job that trains on the servers, as the first of them that has one describes it; nothing where they
+  // only hold variables.
+  absl::StatusOr<std::optional<v1::ConnectResponse>> Training();
 
   // A new variable of float32, whole on the server that holds least. `values` [shape.num_elements()], at most
   // 65,536. ALREADY_EXISTS when there is one of that name, FAILED_PRECONDITION when the servers train a

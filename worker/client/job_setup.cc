@@ -14,6 +14,7 @@
 #include "common/core/status.h"
 #include "common/net/call_limit.h"
 #include "common/net/gradient/wire_choice.h"
+#include "common/net/inspection.h"
 #include "worker/client/job_end.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
@@ -54,7 +55,7 @@ std::map<std::string, std::string> SettingsOf(const v1::OptimizerConfig& optimiz
 std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, absl::string_view where) {
   const v1::Job& ours = intended.job;
   std::vector<std::string> differences;
-  Compare("mode", v1::Mode_Name(ours.mode()), v1::Mode_Name(theirs.mode()), &differences);
+  Compare("mode", net::NameOf(ours.mode()), net::NameOf(theirs.mode()), &differences);
   Compare("model", ours.model_sha256().substr(0, 12), theirs.model_sha256().substr(0, 12), &differences);
   Compare("workers may come and go", ours.elastic() ? "yes" : "no", theirs.elastic() ? "yes" : "no",
           &differences);

@@ -100,7 +100,7 @@ TEST(JobMismatch, IsNamedFieldByField) {
   const absl::Status status = stranger.client().WaitReady(JobFor(cluster, other));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(MessageOf(status),
-              AllOf(HasSubstr("worker/1"), HasSubstr("mode: MODE_ASYNC here, MODE_SYNC"),
+              AllOf(HasSubstr("worker/1"), HasSubstr("mode: async here, sync"),
                     HasSubstr("batch size: 64 here, 1"), HasSubstr("learning_rate: 0.5 here, 1")));
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace cairn::worker {
@@ -86,6 +87,31 @@ TEST_F(ProgressTest, TheClustersRateAndWhatDidNotCountAreShown) {
   progress.StartEpoch(1, 1, 2);
   progress.EndEpoch({});
   EXPECT_EQ(Shown().find("did not count"), std::string::npos) << "a new epoch counts anew";
+}
+
+TEST_F(ProgressTest, ALineThatIsRedrawnFitsTheTerminalAlsoWhenItIsResized) {
+  int columns = 80;
+  Progress progress({.fd = ends_[1], .terminal = true, .columns = [&] { return columns; }, .color = false},
+                    clock_);
+  progress.StartEpoch(1, 1, 938);
+  progress.SetCluster({.examples_per_second = 123456});
+  const ShownMetrics metrics = {
+      {"accuracy", 0.5}, {"loss", 1.5}, {"sparse_top_k_categorical_accuracy", 0.75}};
+  for (const int width : {200, 80, 60, 24}) {
+    columns = width;
+    (void)Shown();
+    clock_.Advance(seconds(1));
+    progress.Update(400, [&] { return metrics; });
+    const std::string line = Shown();
+    ASSERT_EQ(line.find('\n'), std::string::npos);
+    // Of a character of several bytes only the first begins with other bits than 10.
+    const auto shown = std::count_if(line.begin() + 1, line.end(), [](char c) { return (c & 0xC0) != 0x80; });
+    EXPECT_LT(shown, width) << line;
+    EXPECT_EQ(line.compare(0, 8, "\r400/938"), 0) << line;
+  }
+  progress.EndEpoch(metrics);
+  EXPECT_NE(Shown().find("sparse_top_k_categorical_accuracy: 0.7500"), std::string::npos)
+      << "the last line is whole";
 }
 
 TEST_F(ProgressTest, ElsewhereThanOnATerminalAnEpochIsOneLine) {

@@ -103,6 +103,22 @@ TEST_F(BoardTest, ARunThatGoesOnWritesEachStepOnce) {
   EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n1,2,3\n2,1,2\n");
 }
 
+TEST_F(BoardTest, AnEpochThatWasStoppedWhileItWasEvaluatedIsCompletedByTheNextLife) {
+  EXPECT_FALSE(Make()->LacksValidation(0));  // nobody has trained it here
+  const auto stopped = Make();
+  stopped->Begin(0, 0, 0);
+  stopped->OnEpochEnd({.epoch = 0, .version = 10, .metrics = {{"loss", 3}}});
+  const auto resumed = Make();
+  ASSERT_TRUE(resumed->LacksValidation(0));
+  resumed->AddValidation(0, 10, {{"loss", 4}});
+  EXPECT_FALSE(resumed->LacksValidation(0));
+  resumed->Begin(1, 10, 640);
+  TrainEpoch(*resumed, 1, 2);
+  EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n1,2,3\n");
+  EXPECT_THAT(Validation()["epoch_loss"], ElementsAre(0, 1));
+  EXPECT_THAT(Validation()["evaluation_loss_vs_iterations"], ElementsAre(10, 20));
+}
+
 TEST_F(BoardTest, HistogramsComeOnRequestAndAsOftenAsAsked) {
   const auto board = Make({.histogram_freq = 2});
   board->Begin(0, 0, 0);

@@ -51,6 +51,17 @@ TEST_F(CsvLogTest, ANewMetricIsEmptyInOlderRows) {
   EXPECT_EQ(Text(), "epoch,accuracy,loss\n0,,3\n1,0.5,2\n2,,1\n");
 }
 
+TEST_F(CsvLogTest, ARowIsCompletedLater) {
+  Write("epoch,loss,val_loss\n0,3,4\n1,2,\n");
+  CsvLog log = Open(9);
+  EXPECT_FALSE(log.Lacks(0, "val_"));
+  EXPECT_TRUE(log.Lacks(1, "val_"));
+  EXPECT_TRUE(log.Lacks(2, "val_"));
+  EXPECT_EQ(log.Complete(1, {{"val_loss", 3}, {"val_accuracy", 0.5}}), absl::OkStatus());
+  EXPECT_EQ(log.Complete(2, {{"val_loss", 2}}), absl::OkStatus());
+  EXPECT_EQ(Text(), "epoch,loss,val_accuracy,val_loss\n0,3,,4\n1,2,0.5,3\n2,,,2\n");
+}
+
 TEST_F(CsvLogTest, AnotherFileOfThatNameIsNotOverwritten) {
   Write("name,age\nada,36\n");
   EXPECT_THAT(CsvLog::Open(path_, 0).status().message(),
