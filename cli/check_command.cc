@@ -6,13 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/doctor.h"
 #include "common/core/clock.h"
+#include "common/core/edit_distance.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/grpc_util.h"
+#include "common/net/ignored_jobs.h"
 #include "common/net/tls.h"
 
 namespace cairn::cli {
@@ -47,7 +51,8 @@ class CheckCommand final : public Command {
     net::ClusterFlags flags = flags_;
     flags.needs_servers = !options_.all_reduce();
     const auto cluster =
-        net::ResolveCluster(flags, std::getenv("TF_CONFIG"), /*require_task=*/!flags.job_name.empty());
+        net::ResolveCluster(flags, std::getenv("TF_CONFIG"),
+                            /*require_task=*/!flags.job_name.empty() || flags.task_index.has_value());
     if (!cluster.ok()) {
       return {{.subject = "cluster",
                .fault = true,
@@ -64,7 +69,26 @@ class CheckCommand final : public Command {
     examination.tls = tls_;
     examination.options = options_;
     examination.timeout = FromSeconds(timeout_seconds_);
-    return Examine(examination);
+    std::vector<Finding> findings = Examine(examination);
+    for (const std::string& job : net::IgnoredJobs(flags, std::getenv("TF_CONFIG"))) {
+      findings.push_back(FindingOfIgnored(job));
+    }
+    return findings;
+  }
+
+  // A job that is none of ours: of another program, or misspelt.
+  static Finding FindingOfIgnored(const std::string& job) {
+    for (const char* known : {"ps", "worker", "chief", "evaluator"}) {
+      const size_t distance = EditDistance(absl::AsciiStrToLower(job), known);
+      if (distance > 2 || distance >= std::string(known).size()) continue;
+      return {.subject = "cluster",
+              .fault = true,
+              .what = absl::StrCat("\"", job, "\" is no job of ours, and is ignored; did you mean \"", known,
+                                   "\"?"),
+              .remedy = "correct its name: jobs are ps, worker, chief and evaluator"};
+    }
+    return {.subject = "cluster",
+            .what = absl::StrCat("job \"", job, "\" is of another program, and is ignored")};
   }
 
   net::ClusterFlags flags_;

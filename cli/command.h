@@ -25,6 +25,7 @@ std::unique_ptr<Command> MakeDevicesCommand();
 std::unique_ptr<Command> MakeDigitsCommand();
 std::unique_ptr<Command> MakeExportCommand();
 std::unique_ptr<Command> MakeHealthCommand();
+std::unique_ptr<Command> MakeJobCommand();
 std::unique_ptr<Command> MakeMatpowCommand();
 std::unique_ptr<Command> MakeModelCommand();
 std::unique_ptr<Command> MakePlanCommand();

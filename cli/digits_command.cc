@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "common/core/flags.h"
+#include "common/core/path_checks.h"
 #include "worker/data/digits.h"
 
 namespace cairn::cli {
@@ -29,6 +30,9 @@ class DigitsCommand final : public Command {
   }
 
   int Run(const CLI::App&) override {
+    if (const absl::Status status = CheckDirectoryWritable(directory_); !status.ok()) {
+      return static_cast<int>(UsageError("cairn digits", absl::StrCat("DIR: ", status.message())));
+    }
     const absl::Status status = data::WriteSyntheticDigits(directory_, num_train_, num_validation_, seed_);
     if (!status.ok()) {
       std::fprintf(stderr, "cairn digits: %s\n", std::string(status.message()).c_str());

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/doctor_network.h"
 #include "common/core/files.h"
+#include "common/core/path_checks.h"
 #include "common/core/status.h"
 #include "common/net/placement.h"
 #include "common/net/status_page.h"
@@ -98,10 +98,16 @@ class Doctor {
       findings_.push_back(Plan(*model, servers));
     int64_t examples = 1;
     if (!options_.data_dir.empty()) {
+      if (const absl::Status status = CheckCompiled(*model); !status.ok()) {
+        Fault("job", status.message(), "change the flag or the model file that it names");
+        return;
+      }
       const auto inputs = worker::LoadInputs(options_);
       if (!inputs.ok()) {
         Fault("data", inputs.status().message(),
-              "--data_dir must name a directory or file that this machine can read");
+              FileExists(options_.data_dir)
+                  ? "correct the data, or the flag that says how it is read"
+                  : "--data_dir must name a directory or file that this machine can read");
         return;
       }
       examples = inputs->data.train->size();
@@ -112,6 +118,14 @@ class Doctor {
                               " to validate with"));
     }
     CompareWithRunning(*model, examples);
+  }
+
+  // What LoadInputs() asks of flags and model file, and what is no fault of the data.
+  absl::Status CheckCompiled(const nn::Model& model) const {
+    CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, worker::MakeLoss(options_, model));
+    CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
+    CAIRN_RETURN_IF_ERROR(worker::MakeMetrics(options_, model, loss));
+    return worker::MakeOptimizer(options_, model).status();
   }
 
   void CompareWithRunning(const nn::Model& model, int64_t examples) {
@@ -129,12 +143,8 @@ class Doctor {
   }
 
   void LookAtTrainDir() {
-    std::filesystem::path existing = std::filesystem::absolute(options_.train_dir);
-    while (!std::filesystem::exists(existing) && existing.has_parent_path() &&
-           existing != existing.parent_path()) {
-      existing = existing.parent_path();
-    }
-    if (const absl::Status status = CheckWritable(existing / "checkpoint"); !status.ok()) {
+    const std::string existing = NearestExisting(options_.train_dir);
+    if (const absl::Status status = CheckDirectoryWritable(options_.train_dir); !status.ok()) {
       Fault("train_dir", status.message(), "the chief must be able to write there");
       return;
     }
@@ -145,9 +155,8 @@ class Doctor {
     }
     const int64_t kept = std::max<int64_t>(options_.max_to_keep, 1) + 1;
     const int64_t needed = kept * kCopiesPerCheckpoint * parameters_ * static_cast<int64_t>(sizeof(float));
-    const std::string numbers =
-        absl::StrCat(net::InBytes(Number(*free)), " free in ", existing.string(), ", up to ",
-                     net::InBytes(Number(needed)), " for ", kept, " checkpoints");
+    const std::string numbers = absl::StrCat(net::InBytes(Number(*free)), " free in ", existing, ", up to ",
+                                             net::InBytes(Number(needed)), " for ", kept, " checkpoints");
     if (*free < needed || *free == 0) {
       Fault("train_dir", absl::StrCat("the disk is too full: ", numbers),
             "make room, or lower --max_to_keep");

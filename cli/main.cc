@@ -1,11 +1,15 @@
 // `cairn`, the command line: reads which subcommand is meant and runs it.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/command.h"
 #include "common/core/flags.h"
+#include "common/core/standard_streams.h"
+#include "common/core/status.h"
 #include "worker/data/mapped_file.h"
 
 namespace cairn::cli {
@@ -35,11 +39,21 @@ constexpr Row kCommands[] = {
     {"cluster", "Write the files of a cluster: ClusterSpec, shell, Compose, Kubernetes", MakeClusterCommand},
     {"health", "Ask a server whether it is well, for health checks of containers", MakeHealthCommand},
     {"status", "Show a cluster at work: tasks, rates, who waits for whom", MakeStatusCommand},
+    {"job", "End a job that holds its servers", MakeJobCommand},
     {"trace", "Merge timelines (--trace_file), or tell where a step's time goes", MakeTraceCommand},
     {"version", "Print the version", MakeVersionCommand},
 };
 
+// The exit code of a command that ended with `code`: output that was lost makes a success a failure.
+int EndOf(const std::string& command, int code) {
+  const absl::Status status = FlushStandardOutput();
+  if (status.ok()) return code;
+  std::fprintf(stderr, "cairn %s: %s\n", command.c_str(), std::string(status.message()).c_str());
+  return code != 0 ? code : static_cast<int>(ExitCode::kFailure);
+}
+
 int Main(int argc, char** argv) {
+  OccupyStandardStreams();
   CLI::App app("Trains neural networks with parameter servers", "cairn");
   app.require_subcommand(0, 1);
   std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
@@ -51,7 +65,7 @@ int Main(int argc, char** argv) {
   if (const auto code = ParseCommandLine(app, argc, argv)) return static_cast<int>(*code);
   data::ExplainTruncatedFiles();
   for (const auto& [subcommand, command] : commands) {
-    if (subcommand->parsed()) return command->Run(*subcommand);
+    if (subcommand->parsed()) return EndOf(subcommand->get_name(), command->Run(*subcommand));
   }
   return static_cast<int>(UsageError("cairn", "which command? `cairn --help` lists them"));
 }

@@ -2,16 +2,27 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace cairn::cli {
 
 std::string OutputLines::TakeLine() {
-  const bool json = !partial_.empty() && partial_.front() == '{';
-  std::string shown = absl::StrCat(json ? "" : prefix_, partial_, "\n");
+  std::string shown = absl::StrCat(SaysWhose() ? "" : prefix_, partial_, "\n");
   last_lines_.push_back(std::exchange(partial_, {}));
   if (last_lines_.size() > kKept) last_lines_.pop_front();
   return shown;
+}
+
+bool OutputLines::SaysWhose() const {
+  if (partial_.empty()) return false;
+  if (partial_.front() == '{') return true;
+  // "W1126 01:23:54.326 ps/0] text"
+  constexpr size_t kBeforeName = sizeof("W1126 01:23:54.326 ") - 1;
+  return absl::StrContains("DIWE", partial_.front()) && partial_.size() > kBeforeName && partial_[5] == ' ' &&
+         absl::StartsWith(absl::string_view(partial_).substr(kBeforeName),
+                          absl::string_view(prefix_).substr(1));
 }
 
 std::string OutputLines::Add(absl::string_view bytes) {

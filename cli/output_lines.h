@@ -1,5 +1,5 @@
-// The lines of a child's output: each is passed on with the child's name before it, but for JSON objects,
-// which say whose they are; and the last ones are kept for the report of its failure.
+// The lines of a child's output: each is passed on with the child's name before it, but for JSON objects and
+// lines of the log, which say whose they are; and the last ones are kept for the report of its failure.
 #pragma once
 
 #include <deque>
@@ -26,6 +26,7 @@ class OutputLines {
 
  private:
   std::string TakeLine();
+  bool SaysWhose() const;  // the unfinished line
 
   const std::string prefix_;
   std::string partial_;

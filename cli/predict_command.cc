@@ -17,6 +17,7 @@
 #include "common/core/files.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 #include "worker/data/array_file.h"
 #include "worker/data/array_rows.h"
 #include "worker/data/class_names.h"
@@ -162,7 +163,8 @@ class PredictCommand final : public Command {
   absl::StatusOr<std::unique_ptr<data::RowSource>> ReadInputs(const nn::Model& model) const {
     if (inputs_.size() != model.inputs().size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("INPUTS: ", inputs_.size(), " files; the model takes ", model.inputs().size(), ": ",
+          absl::StrCat("INPUTS: ", Counted(static_cast<int64_t>(inputs_.size()), "file"),
+                       "; the model takes ", model.inputs().size(), ": ",
                        absl::StrJoin(model.inputs(), ", ", [](std::string* out, const nn::ModelInput& input) {
                          absl::StrAppend(out, input.name);
                        })));

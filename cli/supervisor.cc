@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
+#include "common/core/words.h"
 
 namespace cairn::cli {
 namespace {
@@ -22,6 +23,7 @@ constexpr int kFailure = static_cast<int>(ExitCode::kFailure);
 constexpr auto kSoon = std::chrono::seconds(5);
 constexpr auto kShortestPause = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::seconds(5);
+constexpr auto kFruitfulLife = std::chrono::seconds(60);
 
 std::string SignalName(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -71,7 +73,7 @@ int Supervisor::Run(const std::vector<Task>& tasks) {
   while (!Running().empty() || RestartsPlanned()) {
     WaitForEvents(signals);
     while (const std::optional<int> signal = signals.Next()) OnSignal(*signal);
-    for (Member& member : members_) Relay(member.child->ReadOutput());
+    for (Member& member : members_) Relay(faults_.Pass(member.child->ReadOutput()));
     ReapEnded();
     StartPlanned();
     OnDeadline();
@@ -98,6 +100,8 @@ bool Supervisor::StartAll(const std::vector<Task>& tasks) {
 bool Supervisor::PlanRestart(Member& member) {
   const ChildEnd& end = *member.child->end();
   if (CodeOf(end) != kRetryable || member.restarts >= member.task->restarts) return false;
+  NoteLoss(member);
+  if (member.fruitless > options_.max_fruitless_restarts) return false;
   const TimePoint now = SteadyClock().Now();
   const bool soon = now - member.started_at < kSoon;
   member.pause =
@@ -107,6 +111,14 @@ bool Supervisor::PlanRestart(Member& member) {
   Say(absl::StrCat(member.child->name(), " ", Describe(end), ": starting it again (", member.restarts, " of ",
                    member.task->restarts, ")"));
   return true;
+}
+
+void Supervisor::NoteLoss(Member& member) const {
+  const std::optional<int64_t> step = options_.progress ? options_.progress() : std::nullopt;
+  const bool gained =
+      step.has_value() ? step != member.step : SteadyClock().Now() - member.started_at >= kFruitfulLife;
+  if (step.has_value()) member.step = step;
+  member.fruitless = gained ? 0 : member.fruitless + 1;
 }
 
 void Supervisor::StartPlanned() {
@@ -148,7 +160,8 @@ void Supervisor::WaitForEvents(const SignalQueue& signals) {
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGCHLD) return;  // ReapEnded looks anyway
   if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) {
-    Say(absl::StrCat(SignalName(signal), " again: killing ", Running().size(), " tasks"));
+    Say(absl::StrCat(SignalName(signal), " again: killing ",
+                     Counted(static_cast<int64_t>(Running().size()), "task")));
     KillAll();
     return;
   }
@@ -162,7 +175,7 @@ void Supervisor::ReapEnded() {
   std::vector<Member*> ended;
   for (Member& member : members_) {
     if (!member.child->TryReap()) continue;
-    Relay(member.child->FinishOutput());
+    Relay(faults_.Pass(member.child->FinishOutput()));
     ended.push_back(&member);
   }
   // Of failures seen at once the one that is no consequence of another's is the reason.
@@ -198,7 +211,12 @@ void Supervisor::OnEnd(Member& member) {
     }
     const std::string before =
         early_server_.empty() ? "" : absl::StrCat(early_server_, " ended before the workers, then ");
-    Fail(CodeOf(*child.end()), absl::StrCat(before, child.name(), " ", Describe(*child.end())), &child);
+    const std::string fruitless =
+        member.fruitless > options_.max_fruitless_restarts
+            ? absl::StrCat(", the ", member.fruitless + 1, "th time in a row without a step of the job")
+            : "";
+    Fail(CodeOf(*child.end()), absl::StrCat(before, child.name(), " ", Describe(*child.end()), fruitless),
+         &child);
   } else if (member.role() == Role::kChief) {
     chief_done_ = true;
     EnterEnding();

@@ -8,17 +8,20 @@
 //      └───────────────────────────────────────── all ended ───────────────────────────────▶ the exit code
 //
 // kStopping passes the signal on to the workers, and to the servers when no worker is left. In kRunning a
-// task that is lost is started again, as often as it may be; what is lost after the chief's end is no
-// failure. One thread; Run blocks it until every child is reaped.
+// task that is lost is started again, as often as it may be, and while the job makes steps; what is lost
+// after the chief's end is no failure. One thread; Run blocks it until every child is reaped.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/child.h"
+#include "cli/fault_filter.h"
 #include "common/core/clock.h"
 #include "common/core/signals.h"
 
@@ -46,6 +49,12 @@ class Supervisor {
     bool json = false;                          // our lines are JSON, as those of the children are told to be
     Duration grace = std::chrono::seconds(10);  // from a stop to SIGKILL
     Duration end_limit = std::chrono::seconds(30);  // from the chief's end, or a server's, to everybody's
+    // The job's step; nothing where it cannot be told now. Asked when a task was lost; may block for a
+    // second.
+    std::function<std::optional<int64_t>()> progress{};
+    // A task that was lost so often in a row while the job made no step is not started again. Where the step
+    // cannot be told, a life of kFruitfulLife counts as a step.
+    int max_fruitless_restarts = 10;
   };
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
@@ -64,6 +73,8 @@ class Supervisor {
     std::unique_ptr<Child> child;
     TimePoint started_at;
     int restarts = 0;
+    int fruitless = 0;                      // losses in a row without a step of the job between them
+    std::optional<int64_t> step{};          // of the job, when the task was lost last
     Duration pause{};                       // before the last restart
     std::optional<TimePoint> restart_at{};  // it was lost and will be started again
   };
@@ -71,6 +82,8 @@ class Supervisor {
   bool StartAll(const std::vector<Task>& tasks);
   // False when it was not lost, or may not be started again.
   bool PlanRestart(Member& member);
+  // Counts the loss of a task in `fruitless`.
+  void NoteLoss(Member& member) const;
   void StartPlanned();
   void WaitForEvents(const SignalQueue& signals);
   void OnSignal(int signal);
@@ -95,6 +108,7 @@ class Supervisor {
 
   const Options options_;
   std::vector<Member> members_;
+  FaultFilter faults_;
   Phase phase_ = Phase::kRunning;
   std::optional<TimePoint> deadline_;  // of the phase
   int stop_signal_ = 0;

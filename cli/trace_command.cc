@@ -11,6 +11,7 @@
 #include "common/core/trace_file.h"
 #include "common/core/trace_merge.h"
 #include "common/core/trace_summary.h"
+#include "common/core/words.h"
 
 namespace cairn::cli {
 namespace {
@@ -38,8 +39,11 @@ class TraceCommand final : public Command {
 
  private:
   absl::Status Merge() const {
+    if (const absl::Status status = CheckWritable(out_); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("OUT: ", status.message()));
+    }
     CAIRN_RETURN_IF_ERROR(MergeTraceFiles(out_, in_));
-    std::printf("%s: %zu timelines\n", out_.c_str(), in_.size());
+    std::printf("%s: %s\n", out_.c_str(), Counted(static_cast<int64_t>(in_.size()), "timeline").c_str());
     return absl::OkStatus();
   }
 

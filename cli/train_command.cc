@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 
@@ -10,23 +11,29 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
+#include "cli/job_step.h"
 #include "cli/local_cluster.h"
 #include "cli/local_traces.h"
 #include "cli/ports.h"
 #include "cli/supervisor.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
+#include "common/core/standard_streams.h"
+#include "common/core/words.h"
 #include "common/net/http_server.h"
 #include "common/net/tls.h"
 #include "worker/callbacks.h"
 #include "worker/division.h"
 #include "worker/inputs.h"
 #include "worker/options.h"
+#include "worker/output_paths.h"
 
 namespace cairn::cli {
 namespace {
 
 constexpr char kProgram[] = "cairn train";
+// For the servers to say how far the job is, when a task was lost.
+constexpr auto kStepTimeout = std::chrono::seconds(1);
 
 // What the launcher decides for the workers itself.
 constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
@@ -126,7 +133,7 @@ class TrainCommand final : public Command {
     if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());
     if (options_.replicas_to_aggregate > num_workers_) {
       return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
-                                num_workers_, " workers"));
+                                Counted(num_workers_, "worker")));
     }
     if (options_.ps_replication > 0 && num_servers_ < 2) {
       return Fault(absl::StrCat("--ps_replication=", options_.ps_replication,
@@ -138,6 +145,8 @@ class TrainCommand final : public Command {
       return Fault(absl::StrCat("--metrics_port: no ", num_servers_ + num_workers_, " ports from ",
                                 *metrics_.port, " on, one for each task"));
     }
+    if (const absl::Status status = worker::CheckOutputPaths(options_); !status.ok())
+      return Fault(status.message());
     const auto inputs = worker::LoadInputs(options_);
     if (!inputs.ok()) return Fault(inputs.status().message());
     const auto division = worker::DivideModel(inputs->model, options_);
@@ -193,10 +202,14 @@ class TrainCommand final : public Command {
       }
     }
     const LocalTraces traces(trace_, tasks);
-    if (options_.elastic) SayHowToJoin(*server_ports);
+    IgnoreBrokenPipes();
+    const std::vector<std::string> servers = AddressesOf(*server_ports);
+    if (options_.elastic) SayHowToJoin(servers);
+    if (!servers.empty() && (verbose_ || isatty(STDERR_FILENO))) SayHowToWatch(servers);
     Supervisor supervisor({.program = kProgram,
                            .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
-                           .json = options_.log_format == "json"});
+                           .json = options_.log_format == "json",
+                           .progress = [&] { return AskStep(servers, tls_, kStepTimeout); }});
     return MergeTraces(traces, supervisor.Run(tasks));
   }
 
@@ -216,16 +229,27 @@ class TrainCommand final : public Command {
     std::fputs(line.c_str(), stderr);
   }
 
-  void SayHowToJoin(const std::vector<ReservedPort>& server_ports) const {
-    const std::string servers =
-        absl::StrJoin(server_ports, ",", [](std::string* out, const ReservedPort& reserved) {
-          absl::StrAppend(out, "127.0.0.1:", reserved.port());
-        });
+  static std::vector<std::string> AddressesOf(const std::vector<ReservedPort>& ports) {
+    std::vector<std::string> addresses;
+    for (const ReservedPort& port : ports) addresses.push_back(absl::StrCat("127.0.0.1:", port.port()));
+    return addresses;
+  }
+
+  void SayHowToJoin(const std::vector<std::string>& servers) const {
     std::fprintf(
         stderr,
         "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
         "these flags of training\n",
-        kProgram, num_workers_, servers.c_str());
+        kProgram, num_workers_, absl::StrJoin(servers, ",").c_str());
+  }
+
+  void SayHowToWatch(const std::vector<std::string>& servers) const {
+    const std::string text =
+        absl::StrCat("watch this job: cairn status --watch --ps_hosts=", absl::StrJoin(servers, ","));
+    const bool json = options_.log_format == "json";
+    const std::string line =
+        json ? JsonLogLine(kProgram, cairn::LogLevel::kInfo, text) : absl::StrCat(kProgram, ": ", text, "\n");
+    std::fputs(line.c_str(), stderr);
   }
 
   // What the command line says about training, for every worker alike.

@@ -88,8 +88,20 @@ class VarCommand final : public Command {
   }
 
  private:
+  // Of a variable that a job trains: setting it changes the job, for all of its workers.
+  absl::Status WarnOfTraining(client::Client& client) const {
+    CAIRN_ASSIGN_OR_RETURN(const auto training, client.Training());
+    if (!training.has_value()) return absl::OkStatus();
+    std::fprintf(
+        stderr,
+        "%s: warning: '%s' belongs to job %s, which is training, at step %s: it goes on from this value\n",
+        kProgram, name_.c_str(), training->job().run_id().c_str(), absl::StrCat(training->version()).c_str());
+    return absl::OkStatus();
+  }
+
   absl::Status Set(client::Client& client, const std::vector<float>& values) {
     const absl::Status status = client.Write(name_, values);
+    if (status.ok()) return WarnOfTraining(client);
     if (!absl::IsNotFound(status)) return status;
     const Shape shape = values.size() == 1 ? Shape({}) : Shape({static_cast<int64_t>(values.size())});
     return client.Create(name_, shape, values);

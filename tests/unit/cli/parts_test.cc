@@ -167,6 +167,13 @@ TEST(LocalCluster, PagesHaveAPortForEachTask) {
   }
 }
 
+TEST(OutputLines, ALineOfTheLogSaysItselfWhoseItIs) {
+  OutputLines lines("ps/0");
+  EXPECT_EQ(lines.Add("W1126 01:23:54.326 ps/0] text\n"), "W1126 01:23:54.326 ps/0] text\n");
+  EXPECT_EQ(lines.Add("W1126 01:23:54.326 ps/1] text\n"), "[ps/0] W1126 01:23:54.326 ps/1] text\n");
+  EXPECT_EQ(lines.Add("WARNING: text\n"), "[ps/0] WARNING: text\n");
+}
+
 TEST(OutputLines, AJsonObjectSaysItselfWhoseItIs) {
   OutputLines lines("ps/0");
   EXPECT_EQ(lines.Add("{\"task\":\"ps/0\"}\ntext\n"), "{\"task\":\"ps/0\"}\n[ps/0] text\n");

@@ -70,6 +70,46 @@ TEST(Supervisor, ATaskThatIsLostIsStartedAgain) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
+TEST(FaultFilter, AFaultIsShownOnceWhoeverTellsOfIt) {
+  FaultFilter filter;
+  EXPECT_EQ(filter.Pass("E1126 01:23:54.326 ps/0] the job failed: worker/1 failed: the loss is nan\n"),
+            "E1126 01:23:54.326 ps/0] the job failed: worker/1 failed: the loss is nan\n");
+  EXPECT_EQ(
+      filter.Pass(
+          "E1126 01:23:54.400 worker/1] the loss is nan\n[ps/1] E1126 01:23:54.326 ps/1] the job failed: "
+          "worker/1 failed: the loss is nan\nW1126 01:23:54.400 worker/1] the loss is nan\n"),
+      "W1126 01:23:54.400 worker/1] the loss is nan\n");
+  EXPECT_EQ(filter.Pass("E1126 01:23:54.400 worker/1] disk failed: it is full\nplain\nplain\n"),
+            "E1126 01:23:54.400 worker/1] disk failed: it is full\nplain\nplain\n");
+  EXPECT_EQ(filter.Pass(""), "");
+}
+
+TEST(Supervisor, ATaskThatIsLostAgainAndAgainWithoutAStepIsNotStartedForEver) {
+  Supervisor::Task server = Script(kServer, "ps/0", "exit 138");
+  server.restarts = 100;
+  Supervisor::Options options;
+  options.progress = [] { return 7; };
+  options.max_fruitless_restarts = 2;
+  Launched launched({server, Script(kChief, "worker/0", kRuns)}, options);
+  EXPECT_EQ(launched.Wait(), 138);
+  EXPECT_THAT(launched.log(), HasSubstr("starting it again (3 of 100)\n"));
+  EXPECT_THAT(launched.log(),
+              HasSubstr("ps/0 ended with exit code 138, the 4th time in a row without a step of the job\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(Supervisor, AJobThatMakesStepsHasItsTasksStartedAgain) {
+  Supervisor::Task server = Script(kServer, "ps/0", "exit 138");
+  server.restarts = 4;
+  Supervisor::Options options;
+  options.progress = [step = 0]() mutable { return ++step; };
+  options.max_fruitless_restarts = 0;
+  Launched launched({server, Script(kChief, "worker/0", kRuns)}, options);
+  EXPECT_EQ(launched.Wait(), 138);
+  EXPECT_THAT(launched.log(), HasSubstr("starting it again (4 of 4)\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
 TEST(Supervisor, ATaskIsStartedAgainOnlySoOften) {
   Supervisor::Task server = Script(kServer, "ps/0", "exit 138");
   server.restarts = 2;
