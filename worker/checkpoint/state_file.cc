@@ -242,12 +242,78 @@ class Reader {
   std::string fault_;
 };
 
+// Keeps the first number that no job can have reached, so that later sums cannot overflow.
+class RangeCheck {
+ public:
+  void NotNegative(absl::string_view field, int64_t value) {
+    if (value < 0) Fault(field, absl::StrCat(value), "a number from 0 on");
+  }
+  void Count(absl::string_view field, int64_t value) {
+    if (value < 0 || value > kMaxCount) Fault(field, absl::StrCat(value), absl::StrCat("0 to ", kMaxCount));
+  }
+  void Counts(absl::string_view field, const std::vector<int64_t>& values) {
+    for (size_t i = 0; i < values.size(); ++i) Count(absl::StrCat(field, "[", i, "]"), values[i]);
+  }
+  void Rate(absl::string_view field, double value) {
+    if (!std::isfinite(value) || value < 0) Fault(field, absl::StrCat(value), "a finite number from 0 on");
+  }
+  void Fault(absl::string_view field, absl::string_view value, absl::string_view wanted) {
+    if (fault_.empty()) fault_ = absl::StrCat(field, " is ", value, ", not ", wanted);
+  }
+  const std::string& fault() const { return fault_; }
+
+ private:
+  // Of steps, examples and gradients: a billion a second for two weeks; a sum over 8192 workers fits 64 bits.
+  static constexpr int64_t kMaxCount = int64_t{1} << 50;
+
+  std::string fault_;
+};
+
+void CheckRange(const DataState& data, RangeCheck& check) {
+  check.Count("data.num_examples", data.num_examples);
+  check.Count("data.next", data.next);
+  check.Counts("data.open", data.open);
+  check.Count("data.missed", data.missed);
+  check.Count("data.repeated", data.repeated);
+  if (data.open.size() % 2 != 0) {
+    check.Fault("data.open", absl::StrCat(data.open.size(), " numbers"), "pairs of begin and count");
+  }
+  if (!check.fault().empty()) return;
+  int64_t left = data.next;  // examples in front of it that open runs may still hold
+  for (size_t i = 1; i < data.open.size(); i += 2) {
+    left -= data.open[i];
+    if (left >= 0) continue;
+    check.Fault(absl::StrCat("data.open[", i, "]"), absl::StrCat(data.open[i]),
+                absl::StrCat("at most what is left of data.next ", data.next));
+    return;
+  }
+}
+
+std::string RangeFaultOf(const RunState& run) {
+  RangeCheck check;
+  check.Count("global_step", run.global_step);
+  check.NotNegative("batch_size", run.batch_size);
+  check.NotNegative("num_workers", run.num_workers);
+  check.NotNegative("final_version", run.final_version);
+  check.NotNegative("epochs", run.epochs);
+  check.Counts("positions", run.positions);
+  check.Count("examples", run.examples);
+  check.Count("accepted", run.accepted);
+  check.Count("stale", run.stale);
+  check.Count("duplicate", run.duplicate);
+  check.Count("rejected", run.rejected);
+  check.Count("staleness_max", run.staleness_max);
+  check.Counts("staleness_histogram", run.staleness_histogram);
+  if (run.learning_rate.has_value()) check.Rate("learning_rate", *run.learning_rate);
+  const auto rate = run.hyperparameters.find("learning_rate");
+  if (rate != run.hyperparameters.end()) check.Rate("hyperparameters.learning_rate", rate->second);
+  if (run.data.has_value()) CheckRange(*run.data, check);
+  return check.fault();
+}
+
 // What later sums and paths rely on.
 std::string FaultOf(const StateFile& state) {
-  if (state.run.global_step < 0) return absl::StrCat("global_step is ", state.run.global_step);
-  if (state.run.data.has_value() && state.run.data->open.size() % 2 != 0) {
-    return "data.open is no list of begins and counts";
-  }
+  if (std::string fault = RangeFaultOf(state.run); !fault.empty()) return fault;
   for (const FileEntry& file : state.files) {
     if (file.name.empty() || absl::StrContains(file.name, "/") || absl::StartsWith(file.name, ".")) {
       return absl::StrCat("'", file.name, "' is no name of a file here");

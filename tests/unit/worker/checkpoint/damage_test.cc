@@ -166,6 +166,35 @@ TEST_F(DamageTest, AWholeStateWithWrongFieldsIsFoundAndTheFieldNamed) {
   }
 }
 
+TEST_F(DamageTest, ANumberThatNoJobReachesIsFoundAndItsFieldNamed) {
+  const std::string good = *ReadFile(PathOf("state.json"));
+  struct Forgery {
+    const char* from;
+    const char* to;
+    const char* names;
+  };
+  const Forgery forgeries[] = {
+      {"\"global_step\": 1000", "\"global_step\": 4611686018427387904", "global_step is 4611686018427387904"},
+      {"\"positions\": [\n  501", "\"positions\": [\n  -501", "positions[0] is -501"},
+      {"\"learning_rate\": 0.10000000149011612", "\"learning_rate\": -0.1", "learning_rate is -0.1"},
+      {"\"learning_rate\": 0.10000000149011612", "\"learning_rate\": \"nan\"", "learning_rate is nan"},
+      {"\"learning_rate\": 0.1\n", "\"learning_rate\": -1\n", "hyperparameters.learning_rate is -1"},
+      {"\"batch_size\": 64", "\"batch_size\": -64", "batch_size is -64"},
+      {"\"final_version\": 5000", "\"final_version\": -5000", "final_version is -5000"},
+      {"\"examples\": 64000", "\"examples\": 9223372036854775807", "examples is 9223372036854775807"},
+      {"\"staleness_histogram\": [\n  900", "\"staleness_histogram\": [\n  -9",
+       "staleness_histogram[0] is -9"},
+      {"\"next\": 90", "\"next\": -90", "data.next is -90"},
+      {"\"next\": 90", "\"next\": 5", "data.open[3] is 1"},
+      {"\"missed\": 2", "\"missed\": -2", "data.missed is -2"},
+  };
+  for (const Forgery& forgery : forgeries) {
+    Forge(directory_, forgery.from, forgery.to);
+    EXPECT_THAT(LossOf(), AllOf(HasSubstr("state.json"), HasSubstr(forgery.names))) << forgery.to;
+    Put(PathOf("state.json"), good);
+  }
+}
+
 TEST_F(DamageTest, AFileInTheCheckpointsPlaceIsPassedOver) {
   Put(absl::StrCat(train_dir_, "/checkpoints/", StepName(2000)), "a file");
   int told = 0;
