@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "common/core/flags.h"
+#include "common/core/process_start.h"
 #include "common/core/standard_streams.h"
 #include "common/core/status.h"
 #include "worker/data/mapped_file.h"
@@ -54,6 +55,8 @@ int EndOf(const std::string& command, int code) {
 
 int Main(int argc, char** argv) {
   OccupyStandardStreams();
+  PrepareProcess(argv);
+  for (const std::string& remark : TakeRemarks()) std::fprintf(stderr, "cairn: %s\n", remark.c_str());
   CLI::App app("Trains neural networks with parameter servers", "cairn");
   app.require_subcommand(0, 1);
   std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;

@@ -18,6 +18,7 @@
 #include "cli/supervisor.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
+#include "common/core/limits.h"
 #include "common/core/standard_streams.h"
 #include "common/core/words.h"
 #include "common/net/http_server.h"
@@ -37,6 +38,10 @@ constexpr auto kStepTimeout = std::chrono::seconds(1);
 
 // What the launcher decides for the workers itself.
 constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
+
+// Open files of the launcher: its own, and of each task a reserved port and the pipes of its output and
+// start.
+constexpr int64_t kOwnDescriptors = 12, kDescriptorsOfTask = 3;
 
 int Fault(absl::string_view text) {
   return static_cast<int>(UsageError(kProgram, text));
@@ -166,6 +171,7 @@ class TrainCommand final : public Command {
 
  private:
   int Launch(const CLI::App& app) const {
+    if (const absl::Status status = EnterLimits(LogLevel(app)); !status.ok()) return Failure(status);
     const auto directory = ProgramDirectory();
     if (!directory.ok()) return Failure(directory.status());
     const auto server_ports = ReservePorts(num_servers_);
@@ -211,6 +217,13 @@ class TrainCommand final : public Command {
                            .json = options_.log_format == "json",
                            .progress = [&] { return AskStep(servers, tls_, kStepTimeout); }});
     return MergeTraces(traces, supervisor.Run(tasks));
+  }
+
+  // The tasks inherit the raised limit, and look themselves whether it is enough for them.
+  absl::Status EnterLimits(const std::string& log_level) const {
+    const std::string raised = RaiseDescriptorLimit();
+    if (!raised.empty() && log_level == "info") Say(raised);
+    return CheckLimits(kOwnDescriptors + kDescriptorsOfTask * (num_servers_ + num_workers_), /*threads=*/0);
   }
 
   // `code`: of the job, which a timeline that could not be written spoils where nothing else did.

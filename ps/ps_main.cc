@@ -20,6 +20,7 @@
 #include "common/core/flags.h"
 #include "common/core/log.h"
 #include "common/core/memory_size.h"
+#include "common/core/process_start.h"
 #include "common/core/signals.h"
 #include "common/core/standard_streams.h"
 #include "common/core/status.h"
@@ -28,11 +29,13 @@
 #include "common/core/words.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
+#include "common/net/grpc_port.h"
 #include "common/net/grpc_util.h"
 #include "common/net/health.h"
 #include "common/net/http_server.h"
 #include "common/net/listening.h"
 #include "common/net/port_wait.h"
+#include "common/net/task_needs.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
 #include "ps/direct_service.h"
@@ -54,6 +57,10 @@ constexpr auto kPortWait = std::chrono::seconds(10);
 // A tick comes ten times a second, unless the process is stopped or has no processor.
 constexpr auto kStoodStill = std::chrono::seconds(1);
 
+// What the process may take beside the job's memory: libraries, and what gRPC holds of streams under way. Far
+// more than that is a flood.
+constexpr int64_t kMemoryBeside = int64_t{256} << 20;
+
 // Threads that share an update without being told: more find the memory busy.
 constexpr int kMostThreads = 4;
 
@@ -73,8 +80,10 @@ struct Flags {
   FaultPoints::Fault fault;
 };
 
-// Lets calls and streams end, at most for kDrain. A second signal leaves at once.
-void Drain(grpc::Server& server, SignalQueue& signals) {
+// Lets calls and streams end, at most for kDrain. gRPC then still works off what has come, however much that
+// is: after kDrain more, and at a second signal, the process leaves at once.
+void Drain(grpc::Server& server, SignalQueue& signals, ExitCode end) {
+  const auto leave = std::chrono::steady_clock::now() + 2 * kDrain;
   std::atomic<bool> drained{false};
   const Thread shutdown("drain", [&] {
     server.Shutdown(std::chrono::system_clock::now() + kDrain);
@@ -82,6 +91,9 @@ void Drain(grpc::Server& server, SignalQueue& signals) {
   });
   while (!drained) {
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(20))) _exit(128 + *signal);
+    if (std::chrono::steady_clock::now() < leave) continue;
+    LogWarning("calls that do not end are given up");
+    _exit(static_cast<int>(end));
   }
 }
 
@@ -146,7 +158,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, flags.reuse_port);
   int port = 0;
-  builder.AddListeningPort(address, net::ServerCredentialsOf(flags.tls), &port);
+  net::GrpcPort grpc_port(builder, address, net::ServerCredentialsOf(flags.tls), flags.reuse_port, &port);
   builder.RegisterService(service.get());
   Monitor monitor(parts.own(), clock, self.ToString());
   const auto inspector = monitor.MakeService();
@@ -163,6 +175,8 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
     LogError("cannot listen on ", address, ": is another process using the port?");
     return ExitCode::kUsage;
   }
+  grpc_port.BoundMemory(memory_limit + kMemoryBeside);
+  grpc_port.Open();
   std::optional<DirectService> direct_service;
   if (direct.any()) {
     direct_service.emplace(parts, std::move(direct),
@@ -191,10 +205,11 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
       end = ExitCodeOfSignal(*signal);
     }
   }
+  grpc_port.Close();
   net::StopServing(*grpc_server);
   parts.Shutdown();
   if (direct_service.has_value()) direct_service->Stop(kDrain);
-  Drain(*grpc_server, signals);
+  Drain(*grpc_server, signals, *end);
   if (end == ExitCode::kDone) LogInfo("training is over");
   return *end;
 }
@@ -203,6 +218,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
 
 int Main(int argc, char** argv) {
   OccupyStandardStreams();
+  PrepareProcess(argv);
   IgnoreBrokenPipes();
   SignalQueue signals({SIGINT, SIGTERM, SIGHUP});
   net::TuneMalloc();
@@ -247,6 +263,13 @@ int Main(int argc, char** argv) {
     return static_cast<int>(UsageError(kProgram, status.message()));
   }
   StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level), LogFormatOf(flags.log_format));
+  const absl::Status limits =
+      EnterLimits({.files = net::kTaskDescriptors, .threads = net::kTaskThreads},
+                  net::ServerDescriptors(static_cast<int>(cluster->spec.trainers().size())));
+  if (!limits.ok()) {
+    LogError(limits.message());
+    return static_cast<int>(ExitCodeOf(limits));
+  }
   return static_cast<int>(Run(flags, *cluster, signals));
 }
 

@@ -52,13 +52,15 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, args.listen.reuse_port);
   int port = 0;
-  builder.AddListeningPort(address, net::ServerCredentialsOf(args.tls), &port);
+  listener->port_ = std::make_unique<net::GrpcPort>(builder, address, net::ServerCredentialsOf(args.tls),
+                                                    args.listen.reuse_port, &port);
   builder.RegisterService(listener->service_.get());
   listener->server_ = builder.BuildAndStart();
   if (listener->server_ == nullptr || port == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot listen on ", address, ": is another process using the port?"));
   }
+  listener->port_->Open();
   LogInfo("Started server with target: grpc://", own.host, ":", port);
   net::WarnOfTls(args.tls, address, own.host, args.stakes, "the worker that calls it");
   if (direct.any()) {
@@ -70,6 +72,7 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
 
 PeerListener::~PeerListener() {
   direct_.reset();
+  if (port_ != nullptr) port_->Close();
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kDrain);
 }
 

@@ -10,6 +10,7 @@
 #include "common/core/clock.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/direct/listeners.h"
+#include "common/net/grpc_port.h"
 #include "common/net/tls.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/server.h"
@@ -53,6 +54,7 @@ class PeerListener {
   PeerListener() = default;
 
   std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<net::GrpcPort> port_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<allreduce::DirectRingService> direct_;
 };

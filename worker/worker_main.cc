@@ -18,6 +18,7 @@
 #include "common/core/cores.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
+#include "common/core/process_start.h"
 #include "common/core/signals.h"
 #include "common/core/standard_streams.h"
 #include "common/core/status.h"
@@ -30,6 +31,7 @@
 #include "common/net/grpc_util.h"
 #include "common/net/http_server.h"
 #include "common/net/listening.h"
+#include "common/net/task_needs.h"
 #include "common/net/tls.h"
 #include "worker/all_reduce_task.h"
 #include "worker/callbacks.h"
@@ -447,6 +449,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
 
 int Main(int argc, char** argv) {
   OccupyStandardStreams();
+  PrepareProcess(argv);
   IgnoreBrokenPipes();
   SignalQueue signals({SIGINT, SIGTERM, SIGHUP});
   net::TuneMalloc();
@@ -500,9 +503,13 @@ int Main(int argc, char** argv) {
   }
   UseVisibleDevices(options.visible_devices);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level), LogFormatOf(options.log_format));
+  const absl::Status limits =
+      EnterLimits({.files = net::kTaskDescriptors, .threads = net::kTaskThreads + CoresOf(options, *cluster)},
+                  net::WorkerDescriptors(cluster->spec.num_tasks("ps")));
+  if (!limits.ok()) return Failure(limits);
+  data::ExplainTruncatedFiles();
   if (evaluates) return RunEvaluatorTask(options, *cluster, traced, signals);
   FaultPoints faults(fault);
-  data::ExplainTruncatedFiles();
   return Run(options, *cluster, tls, listen, watched, traced, signals, faults);
 }
 

@@ -2,9 +2,8 @@
 
 #include <malloc.h>
 
-#include "absl/strings/str_cat.h"
-#include "common/core/log.h"
 #include "common/net/frame.h"
+#include "common/net/grpc_log.h"
 #include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -16,6 +15,10 @@ namespace {
 // log of ps/0 is one, and everybody waits for it. It is noticed within the sum.
 constexpr int kKeepaliveMs = 5'000;
 constexpr int kKeepaliveTimeoutMs = 10'000;
+// For TLS and the first HTTP/2 frame: who connects and says nothing is closed then.
+constexpr int kHandshakeTimeoutMs = 10'000;
+// Calls and streams of one connection at the same time: a client of ours has a few for each server's part.
+constexpr int kMaxStreams = 1024;
 
 }  // namespace
 
@@ -39,6 +42,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  // A cluster's own traffic goes from task to task, whatever http_proxy and the like say of the way out.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // ours know what may be repeated
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }
@@ -49,6 +54,8 @@ void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, reuse_port ? 1 : 0);
 }
 
@@ -57,8 +64,7 @@ void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds timeout
 }
 
 void QuietGrpc() {
-  gpr_set_log_function(
-      [](gpr_log_func_args* line) { Log(LogLevel::kDebug, absl::StrCat("grpc: ", line->message)); });
+  gpr_set_log_function([](gpr_log_func_args* line) { LogGrpcLine(line->message); });
 }
 
 void TuneMalloc() {

@@ -26,6 +26,7 @@
 #include "common/core/log.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
+#include "common/net/grpc_log.h"
 #include "grpc/support/log.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_credentials_options.h"
@@ -246,7 +247,7 @@ void LogRefusedPeers() {
     static auto* const mutex = new Mutex;
     static auto* const said = new std::map<std::string, TimePoint>;
     const std::string trouble = TlsTroubleIn(line->message);
-    Log(LogLevel::kDebug, absl::StrCat("grpc: ", line->message));
+    LogGrpcLine(line->message);
     if (trouble.empty()) return;
     {
       MutexLock lock(*mutex);

@@ -24,10 +24,14 @@ constexpr Row kMeanings[] = {
     {"handshake failed", "TLS: no agreement in the handshake"},
     {"handshaker shutdown", "no answer to a connection"},
     {"No route to host", "no route to the host"},
+    {"Too many open files", "no file descriptor is left here: raise the limit of open files (ulimit -n)"},
 };
 
-// A server that lets nobody in without a certificate hangs up, and its log says why.
-constexpr char kHungUp[] = "it hangs up: it wants TLS, or refuses our TLS certificate; its log tells";
+// A server that lets nobody in without a certificate, or has no descriptor for one more connection, hangs up,
+// and its log says why.
+constexpr char kHungUp[] =
+    "it hangs up: it wants TLS, or refuses our TLS certificate, or has no file descriptor left; its log "
+    "tells";
 
 }  // namespace
 

@@ -85,10 +85,11 @@ FileDescriptor NewSocket(const addrinfo& address) {
       socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
 }
 
-absl::StatusOr<TcpListener> Listen(const addrinfo& address) {
+absl::StatusOr<TcpListener> Listen(const addrinfo& address, bool reuse_port) {
   TcpListener listener = {.socket = NewSocket(address)};
   if (!listener.socket.valid()) return SystemFailure("a TCP socket");
   Set(listener.socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (reuse_port) Set(listener.socket, SOL_SOCKET, SO_REUSEPORT, 1);
   if (address.ai_family == AF_INET6) Set(listener.socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
@@ -100,6 +101,23 @@ absl::StatusOr<TcpListener> Listen(const addrinfo& address) {
   listener.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
                                                     : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
   return listener;
+}
+
+bool IsAnyAddress(const std::string& host) {
+  return host == "0.0.0.0" || host == "::";
+}
+
+std::vector<std::string> NamesToListenOn(const std::string& host) {
+  return IsAnyAddress(host) ? std::vector<std::string>{"::", "0.0.0.0"} : std::vector{host};
+}
+
+void SetPort(sockaddr& address, int port) {
+  const in_port_t wire = htons(static_cast<uint16_t>(port));
+  if (address.sa_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6&>(address).sin6_port = wire;
+  } else {
+    reinterpret_cast<sockaddr_in&>(address).sin_port = wire;
+  }
 }
 
 absl::StatusOr<FileDescriptor> Connect(const addrinfo& address,
@@ -132,20 +150,44 @@ absl::StatusOr<FileDescriptor> Connect(const addrinfo& address,
 
 absl::StatusOr<TcpListener> ListenByTcp(const std::string& host, int port) {
   absl::Status failure = absl::UnavailableError("no address");
-  const bool all = host == "0.0.0.0" || host == "::";
-  for (const std::string& name : all ? std::vector<std::string>{"::", "0.0.0.0"} : std::vector{host}) {
+  for (const std::string& name : NamesToListenOn(host)) {
     const auto addresses = Resolve(name, port, AI_PASSIVE);
     if (!addresses.ok()) {
       failure = addresses.status();
       continue;
     }
     for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-      auto listener = Listen(*address);
+      auto listener = Listen(*address, /*reuse_port=*/false);
       if (listener.ok()) return listener;
       failure = listener.status();
     }
   }
   return failure;
+}
+
+absl::StatusOr<std::vector<TcpListener>> ListenByTcpOnAll(const std::string& host, int port,
+                                                          bool reuse_port) {
+  std::vector<TcpListener> listeners;
+  absl::Status failure = absl::UnavailableError("no address");
+  for (const std::string& name : NamesToListenOn(host)) {
+    if (IsAnyAddress(host) && !listeners.empty()) break;  // "::" takes IPv4 too
+    const auto addresses = Resolve(name, port, AI_PASSIVE);
+    if (!addresses.ok()) {
+      failure = addresses.status();
+      continue;
+    }
+    for (addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+      if (!listeners.empty()) SetPort(*address->ai_addr, listeners.front().port);
+      auto listener = Listen(*address, reuse_port);
+      if (listener.ok()) {
+        listeners.push_back(*std::move(listener));
+      } else {
+        failure = listener.status();
+      }
+    }
+  }
+  if (listeners.empty()) return failure;
+  return listeners;
 }
 
 absl::StatusOr<FileDescriptor> ConnectByTcp(const std::string& host, int port,

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/core/file_descriptor.h"
@@ -20,6 +21,9 @@ struct TcpListener {
 // On `host`, a name or a numeric address, of which 0.0.0.0 and :: mean all that this machine has, of both
 // kinds; `port` 0: any. UNAVAILABLE, saying why.
 absl::StatusOr<TcpListener> ListenByTcp(const std::string& host, int port);
+// On all addresses of `host`, at one port, as far as they can be had: at least one. `reuse_port`: another
+// socket may hold the port too. UNAVAILABLE, saying why.
+absl::StatusOr<std::vector<TcpListener>> ListenByTcpOnAll(const std::string& host, int port, bool reuse_port);
 // Waits for the connection at most `limit`, and for the name as long as the system's resolver does.
 // DEADLINE_EXCEEDED, or UNAVAILABLE, saying why.
 absl::StatusOr<FileDescriptor> ConnectByTcp(const std::string& host, int port,

@@ -26,8 +26,12 @@ TEST(WhyUnreachable, RefusedAndTlsAreToldApart) {
   EXPECT_EQ(WhyUnreachable(NotConnected("Custom verification check failed with error: UNAUTHENTICATED: "
                                         "Hostname Verification Check failed.")),
             "TLS: its certificate is for other host names than this");
-  EXPECT_EQ(WhyUnreachable(NotConnected("Socket closed")),
-            "it hangs up: it wants TLS, or refuses our TLS certificate; its log tells");
+  EXPECT_EQ(
+      WhyUnreachable(NotConnected("Socket closed")),
+      "it hangs up: it wants TLS, or refuses our TLS certificate, or has no file descriptor left; its log "
+      "tells");
+  EXPECT_EQ(WhyUnreachable(NotConnected("socket: Too many open files")),
+            "no file descriptor is left here: raise the limit of open files (ulimit -n)");
 }
 
 TEST(WhyUnreachable, AnEstablishedConnectionThatBreaksHasNothingToDoWithTls) {

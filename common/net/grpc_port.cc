@@ -1,0 +1,107 @@
+#include "common/net/grpc_port.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "common/core/log.h"
+
+namespace cairn::net {
+namespace {
+
+using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+constexpr auto kFromDescriptor = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
+
+// How often the thread looks whether it is to stop.
+constexpr auto kLookEvery = std::chrono::milliseconds(100);
+// After a connection that could not be accepted: others are closed meanwhile.
+constexpr auto kPause = std::chrono::milliseconds(10);
+
+// "[::1]:2222" -> "::1" and 2222. False: not of this form.
+bool SplitAddress(absl::string_view address, std::string* host, int* port) {
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos || absl::StartsWith(address, "unix:") ||
+      !absl::SimpleAtoi(address.substr(colon + 1), port) || *port < 0 || *port > 65535) {
+    return false;
+  }
+  absl::string_view name = address.substr(0, colon);
+  if (absl::ConsumePrefix(&name, "[") && !absl::ConsumeSuffix(&name, "]")) return false;
+  *host = std::string(name);
+  return !host->empty();
+}
+
+}  // namespace
+
+GrpcPort::GrpcPort(grpc::ServerBuilder& builder, const std::string& address,
+                   std::shared_ptr<grpc::ServerCredentials> credentials, bool reuse_port, int* port) {
+  std::string host;
+  int wanted = 0;
+  if (!SplitAddress(address, &host, &wanted)) {
+    builder.AddListeningPort(address, std::move(credentials), port);
+    return;
+  }
+  auto listeners = ListenByTcpOnAll(host, wanted, reuse_port);
+  if (!listeners.ok()) {
+    LogWarning("listening on ", address, ": ", listeners.status().message());
+    return;
+  }
+  listeners_ = *std::move(listeners);
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(kFromDescriptor, std::move(credentials));
+  *port = listeners_.front().port;
+}
+
+GrpcPort::~GrpcPort() {
+  Close();
+}
+
+void GrpcPort::Open() {
+  if (!listeners_.empty()) thread_ = Thread("grpc-accept", [this] { Run(); });
+}
+
+void GrpcPort::Close() {
+  closing_ = true;
+  thread_.Join();
+  listeners_.clear();
+}
+
+void GrpcPort::Run() {
+  std::vector<pollfd> ready;
+  for (const TcpListener& listener : listeners_) {
+    ready.push_back({.fd = listener.socket.get(), .events = POLLIN, .revents = 0});
+  }
+  auto next_look = std::chrono::steady_clock::now();
+  while (!closing_) {
+    const int some = poll(ready.data(), ready.size(), static_cast<int>(kLookEvery.count()));
+    if (const auto now = std::chrono::steady_clock::now(); now >= next_look) {
+      guard_.Look();
+      next_look = now + kLookEvery;
+    }
+    if (some <= 0) continue;
+    for (size_t i = 0; i < ready.size(); ++i) {
+      if (ready[i].revents != 0) AcceptFrom(listeners_[i]);
+    }
+  }
+}
+
+void GrpcPort::AcceptFrom(const TcpListener& listener) {
+  const int connection = accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (!reserve_.Admits(connection)) {
+    if (connection >= 0) close(connection);
+    std::this_thread::sleep_for(kPause);
+    return;
+  }
+  Acceptor::NewConnectionParameters accepted;
+  accepted.listener_fd = listener.socket.get();
+  accepted.fd = connection;
+  guard_.Add(connection);
+  acceptor_->HandleNewConnection(&accepted);
+}
+
+}  // namespace cairn::net
