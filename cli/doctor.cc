@@ -10,10 +10,12 @@
 #include "absl/strings/str_format.h"
 #include "cli/doctor_network.h"
 #include "common/core/files.h"
+#include "common/core/limits.h"
 #include "common/core/path_checks.h"
 #include "common/core/status.h"
 #include "common/net/placement.h"
 #include "common/net/status_page.h"
+#include "common/net/task_needs.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
 
@@ -75,6 +77,7 @@ class Doctor {
     if (!options_.model.empty()) LookAtModel();
     if (!options_.train_dir.empty()) LookAtTrainDir();
     LookAtDevice();
+    if (given_.descriptor_limit > 0) LookAtDescriptors();
     return std::move(findings_);
   }
 
@@ -165,6 +168,24 @@ class Doctor {
     }
   }
 
+  // Of the task that this is; of nobody in particular, of any task.
+  void LookAtDescriptors() {
+    const net::ClusterSpec& spec = given_.cluster.spec;
+    const std::string& job = given_.cluster.self.job;
+    const int64_t server = net::ServerDescriptors(static_cast<int>(spec.trainers().size()));
+    const int64_t worker = net::WorkerDescriptors(spec.num_tasks("ps"));
+    int64_t needed = job == "ps" ? server : worker;
+    if (job.empty() && spec.num_tasks("ps") > 0) needed = std::max(server, worker);
+    const std::string numbers = absl::StrCat(
+        "up to ", given_.descriptor_limit, " files may be open (ulimit -Hn), about ", needed, " are needed");
+    if (given_.descriptor_limit < needed) {
+      Fault("descriptors", numbers,
+            "raise the hard limit: ulimit -Hn, LimitNOFILE of systemd, --ulimit of docker");
+    } else {
+      Ok("descriptors", numbers);
+    }
+  }
+
   void LookAtDevice() {
     const auto chosen = worker::ChooseDevice({.device = options_.device,
                                               .allow_soft_placement = options_.allow_soft_placement,
@@ -192,6 +213,7 @@ class Doctor {
 
 Examination OfThisMachine(net::ResolvedCluster cluster) {
   return {.cluster = std::move(cluster),
+          .descriptor_limit = HighestDescriptorLimit(),
           .backends = worker::TheBackends(),
           .unix_seconds = &UnixSeconds,
           .free_bytes = &FreeBytes};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct Examination {
   net::TlsFiles tls{};             // checked
   worker::TrainOptions options{};  // --model, --data_dir, --train_dir and --device, as far as given
   Duration timeout = std::chrono::seconds(3);  // for each server
+
+  int64_t descriptor_limit = 0;  // files that one process may have open here; 0: not looked at
 
   // The world, or a test's.
   worker::DeviceMakers backends{};

@@ -11,6 +11,7 @@
 #include "common/core/flags.h"
 #include "common/net/codec.h"
 #include "common/net/gradient/wire_choice.h"
+#include "common/net/task_needs.h"
 #include "worker/job.h"
 #include "worker/nn/model.h"
 #include "worker/wire_flags.h"
@@ -96,7 +97,8 @@ class PlanCommand final : public Command {
     const RingPlan ring = PlanRing(input_);
     const std::string text = json_
                                  ? AsJson(plan, best, ring)
-                                 : absl::StrCat(AsText(input_, plan, best), AsText(input_, ring, plan, best));
+                                 : absl::StrCat(AsText(input_, plan, best), AsText(input_, ring, plan, best),
+                                                DescriptorsAsText(input_, servers_));
     std::printf("%s", text.c_str());
     return 0;
   }
@@ -120,6 +122,8 @@ class PlanCommand final : public Command {
                                              {"bottleneck", plan.bottleneck},
                                              {"best_ps", best.servers},
                                              {"best_step_seconds", best.step},
+                                             {"server_open_files", net::ServerDescriptors(input_.workers)},
+                                             {"worker_open_files", net::WorkerDescriptors(plan.servers)},
                                              {"allreduce_step_seconds", ring.step},
                                              {"allreduce_link_bytes", ring.worker_bytes}};
     return document.dump(2) + "\n";

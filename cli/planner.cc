@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "common/net/ahead.h"
 #include "common/net/status_page.h"
+#include "common/net/task_needs.h"
 
 namespace cairn::cli {
 namespace {
@@ -165,6 +166,11 @@ std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan&
   absl::StrAppend(&text, "most of the time goes to ", plan.bottleneck, "\n");
   absl::StrAppendFormat(&text, "best: %d ps, %s a step\n", best.servers, Milliseconds(best.step));
   return text;
+}
+
+std::string DescriptorsAsText(const PlanInput& input, int servers) {
+  return absl::StrFormat("open files (ulimit -n): each server needs about %d, each worker %d\n",
+                         net::ServerDescriptors(input.workers), net::WorkerDescriptors(servers));
 }
 
 std::string AsTable(PlanInput input, absl::Span<const int> workers, absl::Span<const int> servers) {

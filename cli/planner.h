@@ -86,6 +86,8 @@ absl::StatusOr<double> ParseSeconds(absl::string_view text);
 
 // What `cairn plan` prints.
 std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan& best);
+// How many open files (ulimit -n) each server and each worker needs.
+std::string DescriptorsAsText(const PlanInput& input, int servers);
 // Milliseconds a step and speed-up, for each number of workers (rows) and of servers (columns).
 std::string AsTable(PlanInput input, absl::Span<const int> workers, absl::Span<const int> servers);
 

@@ -25,6 +25,7 @@
 namespace cairn::cli {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -130,6 +131,14 @@ class DoctorTest : public testing::Test {
   FakeServer servers_[2];
   Examination examination_;
 };
+
+TEST_F(DoctorTest, FewerDescriptorsThanTheClusterNeedsAreAFault) {
+  examination_.descriptor_limit = 52;  // 40, and 12 for each server or worker
+  EXPECT_THAT(Faults(),
+              ElementsAre("descriptors: up to 52 files may be open (ulimit -Hn), about 64 are needed"));
+  examination_.cluster.self = {"ps", 0};  // which has one worker
+  EXPECT_THAT(Faults(), Not(Contains(HasSubstr("descriptors"))));
+}
 
 TEST_F(DoctorTest, NothingPlantedNothingFound) {
   EXPECT_THAT(Faults(), IsEmpty());

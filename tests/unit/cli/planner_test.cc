@@ -164,6 +164,13 @@ TEST(Planner, TextAndTableSayIt) {
   EXPECT_THAT(table, HasSubstr("\n   1000"));
 }
 
+TEST(Planner, ReckonsTheOpenFilesOfEachTask) {
+  PlanInput input = LargeModel();
+  input.workers = 100;
+  EXPECT_EQ(DescriptorsAsText(input, 3),
+            "open files (ulimit -n): each server needs about 1240, each worker 76\n");
+}
+
 TEST(Planner, ReadsRatesAndTimes) {
   EXPECT_DOUBLE_EQ(ParseLinkRate("10Gbit").value(), 1e10);
   EXPECT_DOUBLE_EQ(ParseLinkRate("2.5 Gbit/s").value(), 2.5e9);
