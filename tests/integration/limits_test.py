@@ -1,0 +1,171 @@
+"""What the system limits, what the environment says and what strangers do: none of it stops a job without a word."""
+
+import json
+import os
+import pathlib
+import socket
+import struct
+import subprocess
+import time
+
+import harness
+from harness import DONE, FAILURE, IntegrationTest, main
+
+GREETING = b"l-cairn"  # how greetings at a data port begin
+
+
+class LimitedTest(IntegrationTest):
+
+    def limited(self, limits, program, *arguments):
+        """Starts a program under prlimit(1), whose options are `limits`."""
+        command = ["prlimit", *limits, harness.BIN_DIR / program, *arguments]
+        environment = {**os.environ, harness.MARK: self.mark}
+        process = harness.Process(program, command, environment, self.directory)
+        self.processes.append(process)
+        return process
+
+    def server(self, limits=(), *flags):
+        """A cairn-ps of its own, when it listens: the process and its port."""
+        port = harness.reserve_port(self)
+        process = self.limited(limits, "cairn-ps", f"--ps_hosts=127.0.0.1:{port}", "--job_name=ps", "--task_index=0",
+                               "--reuse_port", *flags)
+        self.assert_says(process, "Started server")
+        return process, port
+
+    def healthy(self, port):
+        return self.run_to_end("cairn", "health", f"127.0.0.1:{port}").code == DONE
+
+    def connections(self, port, count):
+        """That end with the test."""
+        made = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(count)]
+        for one in made:
+            self.addCleanup(one.close)
+        return made
+
+    def data_port(self, server):
+        self.assert_says(server, r"come to port \d+")
+        return int(server.stderr.split("come to port ")[1].split()[0])
+
+
+def frame(kind, stream, payload):
+    """Of HTTP/2, without flags."""
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, 0, stream) + payload
+
+
+def header(name, thousand_bytes):
+    """Of HPACK, without indexing."""
+    return b"\0" + bytes([len(name)]) + name + b"\x7f\xe9\x06" + thousand_bytes
+
+
+def descriptors(process):
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+def threads(process):
+    return len(os.listdir(f"/proc/{process.pid}/task"))
+
+
+class EnvironmentTest(IntegrationTest):
+
+    def sha(self, **environment):
+        summary = self.directory / "summary.json"
+        run = self.train(harness.MLP, "--epochs", 1, "--limit_examples", 256, "--novalidation", "--seed", 3,
+                         "--deterministic", "--summary", summary, env=environment)
+        self.assert_exit(DONE, run)
+        return json.loads(summary.read_text())["parameters_sha256"], run
+
+    def test_proxies_and_settings_of_libraries_change_nothing(self):
+        nowhere = "http://127.0.0.1:9"
+        plain, _ = self.sha()
+        proxies = {name: nowhere for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy", "HTTP_PROXY")}
+        settings = {"OMP_THREAD_LIMIT": "1", "OMP_DYNAMIC": "true", "DNNL_DEFAULT_FPMATH_MODE": "BF16",
+                    "ONEDNN_DEFAULT_FPMATH_MODE": "BF16", "GRPC_POLL_STRATEGY": "none", "LC_ALL": "de_DE.UTF-8",
+                    "MALLOC_PERTURB_": "165"}
+        changed, run = self.sha(**proxies, **settings)
+        self.assertEqual(changed, plain)
+        self.assertRegex(run.stderr, r"ignored: OMP_THREAD_LIMIT of the environment \(")
+
+
+class LimitsTest(LimitedTest):
+
+    def test_a_low_soft_limit_of_descriptors_is_raised_and_said(self):
+        server, port = self.server(["--nofile=30:4096"])
+        self.assert_says(server, r"limit of open files raised from 30 to 4096 \(ulimit -n\)")
+        self.connections(port, 100)
+        self.assertTrue(self.healthy(port))
+
+    def test_a_hard_limit_that_is_too_low_is_named_at_start(self):
+        run = self.limited(["--nofile=20:20"], "cairn-ps", "--ps_hosts=127.0.0.1:1", "--job_name=ps", "--task_index=0")
+        self.assert_exit(FAILURE, run)
+        self.assertRegex(run.stderr, r"at most 20 files may be open \(ulimit -n\), at least \d+ are needed")
+
+    def test_more_connections_than_descriptors_do_not_end_a_server(self):
+        server, port = self.server(["--nofile=96:96"])
+        idle = self.connections(port, 150)
+        self.assert_says(server, r"out of file descriptors: of 96 .*\(ulimit -n\)")
+        self.assertLess(descriptors(server), 96)
+        for one in idle:
+            one.close()
+        deadline = time.monotonic() + harness.TIME_LIMIT
+        while not self.healthy(port) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.assertTrue(self.healthy(port))
+
+    def test_a_thread_that_cannot_be_had_is_told_in_one_line(self):
+        run = self.limited(["--as=150000000"], "cairn-ps", "--ps_hosts=127.0.0.1:1", "--job_name=ps", "--task_index=0")
+        self.assert_exit(FAILURE, run)
+        self.assertRegex(run.stderr, r"\d+ are needed: .*ulimit -v|out of memory|cannot start the thread")
+        self.assertNotIn("terminate called", run.stderr)
+
+    def test_a_file_that_grows_beyond_its_limit_is_named(self):
+        run = self.limited(["--fsize=10000"], "cairn", "digits", self.directory / "digits")
+        self.assert_exit(FAILURE, run)
+        self.assertRegex(run.stderr, r"cannot write .*digits/\S+: File too large")
+
+    def test_headers_without_end_do_not_take_more_memory_than_the_limit(self):
+        server, port = self.server([], "--memory_limit=50MB")
+        flood, = self.connections(port, 1)
+        flood.settimeout(30)
+        request = b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in [
+            (b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/cairn.v1.ParameterServer/Connect"),
+            (b":authority", b"localhost"), (b"content-type", b"application/grpc"), (b"te", b"trailers")])
+        flood.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, b"") + frame(1, 1, request))
+        block = frame(9, 1, b"".join(header(b"pad%d" % i, b"a" * 1000) for i in range(10))) * 20
+        with self.assertRaises(OSError):  # closed
+            for _ in range(10000):  # 2 GB
+                flood.sendall(block)
+        self.assert_says(server, "closed the connection over which most came")
+        self.assertTrue(self.healthy(port))
+        resident = int(pathlib.Path(f"/proc/{server.pid}/statm").read_text().split()[1]) * 4096
+        self.assertLess(resident, 800 << 20)
+
+    def test_what_does_not_greet_has_no_thread_and_is_closed_in_time(self):
+        server, port = self.server()
+        before = threads(server)
+        half = self.connections(self.data_port(server), 100)
+        for one in half:
+            one.sendall(GREETING)
+        mute = self.connections(port, 20)
+        time.sleep(1)  # for threads to come, if any did
+        self.assertLessEqual(threads(server), before + 2)
+        deadline = time.monotonic() + 20
+        open_ones = half + mute
+        while open_ones and time.monotonic() < deadline:
+            open_ones = [one for one in open_ones if not closed(one)]
+            time.sleep(0.2)
+        self.assertEqual(len(open_ones), 0)
+        self.assertTrue(self.healthy(port))
+
+
+def closed(connection):
+    connection.setblocking(False)
+    try:
+        return connection.recv(4096) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+if __name__ == "__main__":
+    main()
