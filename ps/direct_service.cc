@@ -39,6 +39,7 @@ class DirectSession final : public SessionSink, public net::DirectReceiver {
         session->stream_,
         net::DirectStream::Accept(std::move(connection.socket), connection.local && options.shared_memory,
                                   {.incarnation = options.incarnation,
+                                   .key = connection.key,
                                    .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
                                    .stall_limit = kStallLimit,
                                    .idle_limit = kIdleLimit,

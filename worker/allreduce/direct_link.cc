@@ -42,8 +42,9 @@ class DirectOutgoing final : public RingStream, net::DirectReceiver {
     std::unique_ptr<DirectOutgoing> opened(new DirectOutgoing(handler));
     CAIRN_ASSIGN_OR_RETURN(
         opened->stream_,
-        net::DirectStream::Connect(std::move(socket), shared,
-                                   {.incarnation = greeted.incarnation(), .lends = shared}, *opened));
+        net::DirectStream::Connect(
+            std::move(socket), shared,
+            {.incarnation = greeted.incarnation(), .key = greeted.direct_key(), .lends = shared}, *opened));
     CAIRN_RETURN_IF_ERROR(opened->stream_->Start());
     return std::unique_ptr<RingStream>(std::move(opened));
   }
@@ -132,9 +133,10 @@ class DirectRingSession final : public net::DirectReceiver {
                                                                   net::DirectListeners::Connection connection,
                                                                   uint64_t incarnation) {
     auto session = std::make_shared<DirectRingSession>();
-    CAIRN_ASSIGN_OR_RETURN(
-        session->stream_, net::DirectStream::Accept(std::move(connection.socket), /*shared=*/connection.local,
-                                                    {.incarnation = incarnation, .lends = true}, *session));
+    CAIRN_ASSIGN_OR_RETURN(session->stream_,
+                           net::DirectStream::Accept(
+                               std::move(connection.socket), /*shared=*/connection.local,
+                               {.incarnation = incarnation, .key = connection.key, .lends = true}, *session));
     session->handler_ = host.OnStream(std::make_shared<Back>(session));
     if (absl::Status started = session->stream_->Start(); !started.ok()) {
       session->handler_->OnClosed(started);

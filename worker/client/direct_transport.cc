@@ -73,6 +73,7 @@ class DirectFrameStream final : public FrameStream, net::DirectReceiver {
     CAIRN_ASSIGN_OR_RETURN(
         opened->stream_, net::DirectStream::Connect(std::move(socket), way.transport == net::Transport::kShm,
                                                     {.incarnation = way.incarnation,
+                                                     .key = way.address.key,
                                                      .part = part.value_or(net::DirectStream::kOwnPart),
                                                      .lends = true},
                                                     *opened));

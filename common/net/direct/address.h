@@ -14,6 +14,7 @@ namespace cairn::net {
 struct DirectAddress {
   std::string local_socket{};  // LocalListener::name; empty: none
   int port = 0;                // of TCP, at the host that gRPC reaches; 0: none
+  std::string key{};           // DirectStream::Options::key
 
   friend bool operator==(const DirectAddress&, const DirectAddress&) = default;
 };
@@ -21,12 +22,15 @@ struct DirectAddress {
 // As messages have it that tell it.
 template <typename Response>
 DirectAddress DirectAddressIn(const Response& response) {
-  return {.local_socket = response.local_socket(), .port = static_cast<int>(response.direct_port())};
+  return {.local_socket = response.local_socket(),
+          .port = static_cast<int>(response.direct_port()),
+          .key = response.direct_key()};
 }
 template <typename Response>
 void Tell(const DirectAddress& address, Response* response) {
   response->set_local_socket(address.local_socket);
   response->set_direct_port(static_cast<uint32_t>(address.port));
+  response->set_direct_key(address.key);
 }
 
 // A socket to the task whose address for gRPC is `server`, "host:port". UNAVAILABLE when there is no such

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/net/direct/wire.h"
+#include "common/net/seal.h"
 
 namespace cairn::net {
 namespace {
@@ -17,6 +18,9 @@ namespace {
 constexpr auto kPause = std::chrono::milliseconds(10);
 
 }  // namespace
+
+DirectListeners::DirectListeners(LocalListener local, TcpListener tcp)
+    : local_(std::move(local)), tcp_(std::move(tcp)), key_(DrawSecret(kDirectKeyBytes)) {}
 
 std::optional<DirectListeners::Connection> DirectListeners::Accept(std::chrono::milliseconds limit) {
   const TimePoint deadline = std::chrono::steady_clock::now() + limit;
@@ -50,7 +54,7 @@ void DirectListeners::Admit(FileDescriptor accepted, bool local) {
     return;
   }
   if (pending_.size() == kMaxPending) pending_.erase(pending_.begin());
-  pending_.push_back({.connection = {.socket = std::move(accepted), .local = local},
+  pending_.push_back({.connection = {.socket = std::move(accepted), .local = local, .key = key_},
                       .until = std::chrono::steady_clock::now() + kGreetingLimit});
 }
 

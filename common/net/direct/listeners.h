@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,16 +24,18 @@ class DirectListeners {
   struct Connection {
     FileDescriptor socket;
     bool local = false;  // of this host, by the Unix socket
+    std::string key{};   // DirectStream::Options::key, of who accepts
   };
   // Connections whose greeting has not come: of one more, the oldest is closed. Each has so long.
   static constexpr size_t kMaxPending = 64;
   static constexpr auto kGreetingLimit = std::chrono::seconds(10);
 
   DirectListeners() = default;  // none
-  DirectListeners(LocalListener local, TcpListener tcp) : local_(std::move(local)), tcp_(std::move(tcp)) {}
+  // Draws the key that streams must begin with.
+  DirectListeners(LocalListener local, TcpListener tcp);
 
   bool any() const { return local_.socket.valid() || tcp_.socket.valid(); }
-  DirectAddress address() const { return {.local_socket = local_.name, .port = tcp_.port}; }
+  DirectAddress address() const { return {.local_socket = local_.name, .port = tcp_.port, .key = key_}; }
   // The next connection whose greeting can be read at once: waits for one at most `limit`. What is no
   // greeting is closed.
   std::optional<Connection> Accept(std::chrono::milliseconds limit);
@@ -57,6 +60,7 @@ class DirectListeners {
   TcpListener tcp_;
   std::vector<Pending> pending_;  // the oldest first
   DescriptorReserve reserve_;
+  std::string key_{};
 };
 
 }  // namespace cairn::net

@@ -17,6 +17,7 @@
 #include "common/core/status.h"
 #include "common/net/direct/socket.h"
 #include "common/net/direct/tcp_socket.h"
+#include "common/net/seal.h"
 
 namespace cairn::net {
 namespace {
@@ -127,6 +128,10 @@ absl::Status DirectStream::UseRings(std::unique_ptr<SharedRings> rings, FileDesc
 DirectGreeting DirectStream::OurGreeting() const {
   DirectGreeting greeting = {
       .incarnation = options_.incarnation, .part = options_.part, .shared = shared_ ? uint64_t{1} : 0};
+  // Only the client proves that it was told: who else connects here learns nothing.
+  if (!server_)
+    std::copy_n(options_.key.begin(), std::min(options_.key.size(), greeting.key.size()),
+                greeting.key.begin());
   if (shared_ && options_.lends) {
     greeting.maps = 1;
     greeting.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
@@ -225,6 +230,9 @@ absl::Status DirectStream::AwaitGreeting() {
   if (greeting.magic != DirectGreeting::kMagic) return absl::InvalidArgumentError("no greeting");
   if (greeting.incarnation != options_.incarnation) {
     return absl::UnavailableError("the greeting is for another server");
+  }
+  if (!options_.key.empty() && !SameSecret(options_.key, {greeting.key.data(), greeting.key.size()})) {
+    return absl::UnauthenticatedError("the greeting has not the key that this server tells its clients");
   }
   CAIRN_RETURN_IF_ERROR(receiver_.OnGreeting(greeting.part));
   if (greeting.shared != 0) {

@@ -77,7 +77,10 @@ class DirectStream {
   static constexpr int64_t kOwnPart = -1;
   struct Options {
     uint64_t incarnation = 0;  // of the server: both ends must mean the same
-    int64_t part = kOwnPart;   // the client's: which server's part it means, of those that the process has
+    // The secret that the server tells, over gRPC, those who may open streams (DirectAddress::key):
+    // kDirectKeyBytes, or empty for none. A client with another key is sent away.
+    std::string key{};
+    int64_t part = kOwnPart;  // the client's: which server's part it means, of those that the process has
     // With more messages queued, nothing is received: who does not take its answers may ask for no more.
     size_t rest_above = std::numeric_limits<size_t>::max();
     // The stream ends when the other end has taken nothing of what is queued for so long.

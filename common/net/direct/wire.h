@@ -2,7 +2,9 @@
 // payloads are everywhere.
 #pragma once
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/types/span.h"
@@ -17,13 +19,17 @@ absl::Span<const char> BytesOf(const T& said) {
   return {reinterpret_cast<const char*>(&said), sizeof said};
 }
 
+// Of DirectGreeting::key.
+inline constexpr size_t kDirectKeyBytes = 16;
+
 struct DirectGreeting {
-  static constexpr uint64_t kMagic = 0x356e726961632d6c;
+  static constexpr uint64_t kMagic = 0x366e726961632d6c;
 
   uint64_t magic = kMagic;
-  uint64_t incarnation = 0;  // of the server: both ends must mean the same
-  int64_t part = -1;         // the client's: DirectStream::Options::part
-  uint64_t shared = 0;       // the client's: it brings shared memory; the server's answer says the same
+  uint64_t incarnation = 0;                 // of the server: both ends must mean the same
+  std::array<char, kDirectKeyBytes> key{};  // the client's: the server told it over gRPC
+  int64_t part = -1;                        // the client's: DirectStream::Options::part
+  uint64_t shared = 0;  // the client's: it brings shared memory; the server's answer says the same
   PeerMemory::Probe probe{};
   uint64_t borrows = 0;  // the server's: it takes what is lent
   uint64_t maps = 0;     // it maps regions
