@@ -294,6 +294,7 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
   origin.set_layout(layout_);
   origin.set_incarnation(host_.incarnation);
   origin.set_epoch(epoch);
+  origin.set_seal_key(host_.seal_key);
   replicator_ = std::make_unique<Replicator>(
       Replicator::Options{.part = absl::StrCat("ps/", host_.index),
                           .copy = copy_name(),

@@ -58,6 +58,7 @@ class ActiveJob {
     FaultPoints* faults = nullptr;        // as Shard::Options
     Meters* meters = nullptr;             // likewise
     TraceRecorder* trace = nullptr;       // likewise
+    std::string seal_key{};               // CreateRequest.seal_key
     // Where the job has ps_replication:
     int place = 0;                                       // index of the server that the part is on
     uint64_t incarnation = 0;                            // of the part
@@ -97,6 +98,8 @@ class ActiveJob {
   // Workers have numbers below it.
   int most_workers() const;
   uint64_t layout() const { return layout_; }
+  // CreateRequest.seal_key; never told to a client.
+  const std::string& seal_key() const { return host_.seal_key; }
   int64_t memory_limit() const { return host_.memory_limit; }
   Shard& shard() { return *shard_; }
   // Null in MODE_VARIABLES and where another server sequences.

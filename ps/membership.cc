@@ -7,11 +7,35 @@
 
 namespace cairn::ps {
 
-uint64_t Membership::Join(int worker, uint64_t incarnation, TimePoint now) {
+Membership::Place Membership::Ask(int worker, uint64_t process, TimePoint now, Duration silence) {
+  const auto found = members_.find(worker);
+  if (found == members_.end() || found->second.state != State::kLive) return Place::kFree;
+  Member& member = found->second;
+  if (member.process.id() == process || member.stream_broke) return Place::kFree;
+  if (!member.contested_at.has_value()) {
+    member.contested_at = now;
+    member.heard_since = false;
+    return Place::kUnclear;
+  }
+  if (member.heard_since) {
+    member.contested_at.reset();
+    return Place::kTaken;
+  }
+  return now - *member.contested_at >= silence ? Place::kFree : Place::kUnclear;
+}
+
+void Membership::StreamBroke(int worker, uint64_t incarnation) {
+  const auto found = members_.find(worker);
+  if (found == members_.end() || found->second.incarnation != incarnation) return;
+  found->second.stream_broke = true;
+}
+
+uint64_t Membership::Join(int worker, uint64_t incarnation, TimePoint now, const v1::Process& process) {
   Member& member = members_[worker];
   if (incarnation == 0) incarnation = std::max(member.incarnation, incarnations_above_) + 1;
   if (incarnation < member.incarnation) return 0;
-  member = {.incarnation = incarnation, .state = State::kLive, .last_heard = now, .step = 0};
+  member = {
+      .incarnation = incarnation, .state = State::kLive, .last_heard = now, .step = 0, .process = process};
   return incarnation;
 }
 
@@ -22,6 +46,8 @@ bool Membership::Heartbeat(int worker, uint64_t incarnation, int64_t step, TimeP
   if (member.incarnation != incarnation || member.state != State::kLive) return false;
   member.last_heard = now;
   member.step = step;
+  member.heard_since = true;
+  member.stream_broke = false;
   return true;
 }
 
@@ -74,7 +100,8 @@ bool Membership::AllOthersLeft(int worker, std::string* missing) const {
 std::vector<Membership::Entry> Membership::All() const {
   std::vector<Entry> all;
   for (const auto& [worker, member] : members_) {
-    all.push_back({worker, member.incarnation, member.state == State::kLive, member.step, NameOf(worker)});
+    all.push_back({worker, member.incarnation, member.state == State::kLive, member.step, NameOf(worker),
+                   member.process});
   }
   return all;
 }
@@ -84,11 +111,15 @@ void Membership::Put(const Entry& entry, TimePoint now) {
   members_[entry.worker] = {.incarnation = entry.incarnation,
                             .state = entry.live ? State::kLive : State::kLeft,
                             .last_heard = now,
-                            .step = entry.step};
+                            .step = entry.step,
+                            .process = entry.process};
 }
 
 void Membership::HearAll(TimePoint when) {
-  for (auto& [worker, member] : members_) member.last_heard = when;
+  for (auto& [worker, member] : members_) {
+    member.last_heard = when;
+    member.contested_at.reset();  // a heartbeat may have been missed here
+  }
 }
 
 std::string Membership::NameOf(int worker) const {

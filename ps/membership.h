@@ -11,11 +11,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "cairn/v1/job.pb.h"
 #include "common/core/clock.h"
 
 namespace cairn::ps {
@@ -27,9 +29,21 @@ class Membership {
   explicit Membership(std::vector<std::string> tasks, uint64_t incarnations_above = 0, bool elastic = false)
       : tasks_(std::move(tasks)), incarnations_above_(incarnations_above), elastic_(elastic) {}
 
-  // A new life of `worker`. `incarnation` 0 draws one: larger than any before. Returns the incarnation, or 0
-  // when the one given is older than what is known.
-  uint64_t Join(int worker, uint64_t incarnation, TimePoint now);
+  // Whether `process` may be `worker` from now on. Asked again and again by a process that waits for the
+  // answer.
+  //   kFree   nobody is; or it is this process; or the process that was has broken its stream of pushes, or
+  //   has sent no
+  //           heartbeat for `silence` since the first question
+  //   kTaken  the process that is has sent a heartbeat since then: it lives
+  enum class Place { kFree, kUnclear, kTaken };
+  Place Ask(int worker, uint64_t process, TimePoint now, Duration silence);
+
+  // A new life of `worker`, in this process. `incarnation` 0 draws one: larger than any before. Returns the
+  // incarnation, or 0 when the one given is older than what is known.
+  uint64_t Join(int worker, uint64_t incarnation, TimePoint now, const v1::Process& process = {});
+  // A stream on which this incarnation has pushed more than once has broken: its process has probably ended.
+  // A heartbeat that comes later says otherwise.
+  void StreamBroke(int worker, uint64_t incarnation);
   // False when this incarnation is no live member.
   bool Heartbeat(int worker, uint64_t incarnation, int64_t step, TimePoint now);
   // False when this incarnation was no live member.
@@ -63,6 +77,7 @@ class Membership {
     bool live;
     int64_t step;
     std::string task;  // its name
+    v1::Process process{};
   };
   std::vector<Entry> All() const;
   void Put(const Entry& entry, TimePoint now);
@@ -78,6 +93,11 @@ class Membership {
     State state = State::kLive;
     TimePoint last_heard;
     int64_t step = 0;
+    v1::Process process{};  // that is this worker, or was
+    std::optional<TimePoint>
+        contested_at{};         // when another process first asked for the place, without an answer yet
+    bool heard_since = false;   // a heartbeat has come since contested_at
+    bool stream_broke = false;  // and no heartbeat has come since
   };
   int num_expected() const { return static_cast<int>(tasks_.size()); }
   // Null when it has never joined.

@@ -8,6 +8,7 @@
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
+#include "common/net/seal.h"
 #include "ps/declaration.h"
 #include "ps/progress_proto.h"
 #include "ps/work_proto.h"
@@ -19,6 +20,11 @@ namespace {
 constexpr auto kFailureLinger = std::chrono::seconds(10);
 // Of each generation the incarnations are above those before, whatever the servers remember.
 constexpr int kGenerationShift = 32;
+
+// What a seal of an epoch is for.
+std::vector<std::string> EpochFacts(uint64_t incarnation, int64_t epoch) {
+  return {"epoch", absl::StrCat(incarnation), absl::StrCat(epoch)};
+}
 
 }  // namespace
 
@@ -66,8 +72,10 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   bool outdated;
   {
     MutexLock lock(mutex_);
-    outdated = job_ != nullptr && state_ != v1::STATE_COPY && request.incarnation() == incarnation_ &&
-               request.epoch() > epoch_;
+    outdated =
+        job_ != nullptr && state_ != v1::STATE_COPY && request.incarnation() == incarnation_ &&
+        request.epoch() > epoch_ &&
+        net::SealHolds(job_->seal_key(), EpochFacts(incarnation_, request.epoch()), request.epoch_seal());
   }
   if (outdated) Drop(absl::StrCat(request.client(), " knows that a copy has taken the place of ", name()));
   {
@@ -76,6 +84,9 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
     response.set_incarnation(incarnation_);
     if (incarnation_ != options_.incarnation) response.set_process(options_.incarnation);
     response.set_epoch(epoch_);
+    if (job_ != nullptr && epoch_ > 0) {
+      response.set_epoch_seal(net::SealOf(job_->seal_key(), EpochFacts(incarnation_, epoch_)));
+    }
     response.set_failure(std::string(failure_.message()));
     response.set_failure_code(static_cast<int>(failure_.code()));
     job = job_;
@@ -122,8 +133,10 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
       // that is behind.
       const bool was_backup = state_ == v1::STATE_COPY;
       const uint64_t incarnation = was_backup ? options_.incarnation + drops_ + 1 : incarnation_;
+      ActiveJob::Host host = HostFor(incarnation);
+      host.seal_key = request.seal_key();
       auto job = ActiveJob::Create(request.job(), variables_only ? std::vector<net::Slice>() : *slices,
-                                   last_layout_ + 1, HostFor(incarnation));
+                                   last_layout_ + 1, host);
       status = job.status();
       if (job.ok()) {
         ++last_layout_;

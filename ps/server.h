@@ -104,6 +104,10 @@ class Server {
   // The first values of the job under this layout are complete.
   void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // ABORTED for a push of an incarnation that no server has given the worker: it must join first.
+  absl::Status CheckIncarnationGiven(int worker, uint64_t incarnation) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Membership::StreamBroke().
+  void PushStreamBroke(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
   // This is the copy of a part that another process serves, and may take its place.
   bool copy_whole() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -201,6 +205,13 @@ class Server {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of an elastic job: which number the task has; RESOURCE_EXHAUSTED when there are as many as it takes.
   absl::StatusOr<int> AdmitWorker(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The incarnation that the request carries was drawn by a server of this job for this worker; 0 is fine.
+  // PERMISSION_DENIED otherwise.
+  absl::Status CheckSealed(const v1::JoinRequest& request, int worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // FAILED_PRECONDITION naming the other process that is `worker`, UNAVAILABLE until it is clear whether it
+  // lives.
+  absl::Status CheckPlace(const v1::JoinRequest& request, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // CONDITION_WORK.
   bool HasWork(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

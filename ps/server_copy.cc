@@ -31,6 +31,7 @@ void Save(const Membership::Entry& entry, v1::CopiedMember& member) {
   member.set_live(entry.live);
   member.set_step(entry.step);
   member.set_task(entry.task);
+  *member.mutable_process() = entry.process;
 }
 
 std::vector<int> WorkersOf(const v1::SequencerEvent& event) {
@@ -145,8 +146,10 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
         absl::StrCat("ps/", place(), " keeps the copy of who took the place of ", name()));
   }
   copying_.whole = false;  // whatever comes of it, the caller begins anew
-  CAIRN_ASSIGN_OR_RETURN(auto job, ActiveJob::CreateCopy(origin.job(), std::move(slices), origin.layout(),
-                                                         HostFor(origin.incarnation())));
+  ActiveJob::Host host = HostFor(origin.incarnation());
+  host.seal_key = origin.seal_key();
+  CAIRN_ASSIGN_OR_RETURN(auto job,
+                         ActiveJob::CreateCopy(origin.job(), std::move(slices), origin.layout(), host));
   old = std::exchange(copying_.sink, nullptr);
   replaced = std::exchange(job_, job);
   state_ = v1::STATE_COPY;
@@ -193,7 +196,8 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
       return absl::InvalidArgumentError(
           absl::StrCat("a copied member ", member.worker(), " of a job of ", job_->most_workers()));
     }
-    members_.Put({member.worker(), member.incarnation(), member.live(), member.step(), member.task()},
+    members_.Put({member.worker(), member.incarnation(), member.live(), member.step(), member.task(),
+                  member.process()},
                  clock_.Now());
     return absl::OkStatus();
   };

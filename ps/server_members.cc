@@ -8,7 +8,9 @@
 #include "absl/strings/str_join.h"
 #include "common/core/clock.h"
 #include "common/core/log.h"
+#include "common/core/status.h"
 #include "common/core/words.h"
+#include "common/net/seal.h"
 #include "ps/server.h"
 #include "ps/work_proto.h"
 
@@ -17,6 +19,19 @@ namespace {
 
 // How long workers of a job that was set back have to join again: they may be in the middle of a step.
 constexpr auto kReturn = std::chrono::seconds(30);
+
+// What a seal of an incarnation is for.
+std::vector<std::string> IncarnationFacts(const v1::Job& job, int worker, uint64_t incarnation) {
+  return {"incarnation", job.run_id(), absl::StrCat(job.generation()), absl::StrCat(worker),
+          absl::StrCat(incarnation)};
+}
+
+// "process 4242 on node-3 (ipv4:10.0.0.3:50114)"
+std::string Describe(const v1::Process& process) {
+  return absl::StrCat("process ", process.pid(), " on ",
+                      process.host().empty() ? "an unknown host" : process.host(),
+                      process.address().empty() ? "" : absl::StrCat(" (", process.address(), ")"));
+}
 
 }  // namespace
 
@@ -32,9 +47,15 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
       status = admitted.status();
       if (admitted.ok()) response.set_worker(*admitted);
     }
+    if (status.ok()) status = CheckSealed(request, response.worker());
+    // The server that drew the incarnation has decided this for all.
+    if (status.ok() && request.incarnation() == 0) status = CheckPlace(request, response.worker());
     if (status.ok()) {
-      const uint64_t incarnation = members_.Join(response.worker(), request.incarnation(), clock_.Now());
+      const uint64_t incarnation =
+          members_.Join(response.worker(), request.incarnation(), clock_.Now(), request.process());
       response.set_incarnation(incarnation);
+      response.set_incarnation_seal(
+          net::SealOf(job_->seal_key(), IncarnationFacts(job_->job(), response.worker(), incarnation)));
       if (incarnation == 0) {
         status = absl::AbortedError(absl::StrCat(request.task(), " has been restarted since: incarnation ",
                                                  request.incarnation(), " is not its newest"));
@@ -55,6 +76,46 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
   }
   if (job->hands_out_data()) *response.mutable_work() = ToProto(*job->sequencer()->WorkOf(response.worker()));
   AnswerWhenHeld<v1::JoinResponse>(job, std::move(reply), std::move(response));
+}
+
+absl::Status Server::CheckSealed(const v1::JoinRequest& request, int worker) const {
+  if (request.incarnation() == 0 ||
+      net::SealHolds(job_->seal_key(), IncarnationFacts(job_->job(), worker, request.incarnation()),
+                     request.incarnation_seal())) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(absl::StrCat(members_.NameOf(worker), " says that its incarnation is ",
+                                                  request.incarnation(),
+                                                  ", which no server of this job has given it"));
+}
+
+absl::Status Server::CheckPlace(const v1::JoinRequest& request, int worker) {
+  const Duration silence = FromSeconds(job_->job().lease_seconds()) / 2;  // two heartbeats
+  const Membership::Place place = members_.Ask(worker, request.process().id(), clock_.Now(), silence);
+  if (place == Membership::Place::kFree) return absl::OkStatus();
+  const Membership::Member& other = *members_.Find(worker);
+  const std::string task = members_.NameOf(worker);
+  if (place == Membership::Place::kUnclear) {
+    return absl::UnavailableError(absl::StrCat(task, " was ", Describe(other.process),
+                                               " until now: waiting for ", ToSeconds(silence),
+                                               " s to see whether it still lives"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      task, " is already running: ", Describe(other.process), " is alive, and this is ",
+      Describe(request.process()), "; give every task an index of its own (--task_index, TF_CONFIG)"));
+}
+
+absl::Status Server::CheckIncarnationGiven(int worker, uint64_t incarnation) const {
+  MutexLock lock(mutex_);
+  const Membership::Member* const member = members_.Find(worker);
+  if (member != nullptr && incarnation <= member->incarnation) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(name(), ": incarnation ", incarnation, " of ",
+                                         members_.NameOf(worker), " has not joined"));
+}
+
+void Server::PushStreamBroke(int worker, uint64_t incarnation) {
+  MutexLock lock(mutex_);
+  members_.StreamBroke(worker, incarnation);
 }
 
 absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
@@ -94,9 +155,12 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
     } else if (status = CheckServes(); !status.ok()) {
     } else if (job_ == nullptr ||
                !members_.Heartbeat(request.worker(), request.incarnation(), request.step(), clock_.Now())) {
-      status =
-          absl::AbortedError(absl::StrCat(name(), ": incarnation ", request.incarnation(), " of ",
-                                          members_.NameOf(request.worker()), " is no member of the job"));
+      const Membership::Member* const member = members_.Find(request.worker());
+      const bool ousted = member != nullptr && member->incarnation > request.incarnation();
+      status = absl::AbortedError(absl::StrCat(
+          name(), ": incarnation ", request.incarnation(), " of ", members_.NameOf(request.worker()),
+          " is no member of the job",
+          ousted ? absl::StrCat(" since ", Describe(member->process), " has joined in its place") : ""));
     } else {
       if (request.has_report()) reports_[request.worker()] = request.report();
       response.set_state(state_);

@@ -116,7 +116,9 @@ class Service final : public CallbackService {
   }
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context, const v1::JoinRequest* request,
                                  v1::JoinResponse* response) override {
-    return Call(Find(*context), context, &Server::Join, request, response);
+    v1::JoinRequest from = *request;
+    from.mutable_process()->set_address(context->peer());
+    return Call(Find(*context), context, &Server::Join, &from, response);
   }
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
                                       const v1::HeartbeatRequest* request,

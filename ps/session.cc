@@ -164,6 +164,19 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
   }
 }
 
+Session::~Session() {
+  // A worker of ours keeps one stream for all its pushes; a client with a stream for each says nothing by its
+  // end.
+  if (pusher_.pushes > 1) server_.PushStreamBroke(pusher_.worker, pusher_.incarnation);
+}
+
+void Session::NotePusher(const v1::PushBegin& begin) {
+  if (pusher_.worker != begin.worker() || pusher_.incarnation != begin.incarnation()) {
+    pusher_ = {.worker = begin.worker(), .incarnation = begin.incarnation()};
+  }
+  ++pusher_.pushes;
+}
+
 void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
   Open& open = open_[request_id];
   auto job = server_.JobForLayout(begin.layout());
@@ -193,7 +206,9 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = absl::InvalidArgumentError(
         absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->most_workers()));
   }
+  if (open.failure.ok()) open.failure = server_.CheckIncarnationGiven(begin.worker(), begin.incarnation());
   if (!open.failure.ok()) return;
+  NotePusher(begin);
   open.job = *std::move(job);
   if (Wants(server_.trace())) {
     open.received = {.lane = TraceLane::kReceive,

@@ -46,6 +46,7 @@ class Session {
 
   // `server` must outlive the session and its answers.
   Session(Server& server, std::shared_ptr<SessionSink> sink) : server_(server), sink_(std::move(sink)) {}
+  ~Session();
 
   // INVALID_ARGUMENT or RESOURCE_EXHAUSTED for a frame that breaks the protocol: the stream must end with it.
   // Requests that fail are answered by their `done` instead.
@@ -77,8 +78,17 @@ class Session {
   void End(uint64_t request_id, Open open);
   void FinishWrite(uint64_t request_id, Open open);
 
+  // The stream pushes as this member; whether its end says that the member's process has ended.
+  struct Pusher {
+    int worker = 0;
+    uint64_t incarnation = 0;
+    int pushes = 0;
+  };
+  void NotePusher(const v1::PushBegin& begin);
+
   Server& server_;
   const std::shared_ptr<SessionSink> sink_;
+  Pusher pusher_;
   std::map<uint64_t, Open> open_;  // [request_id]
   // Each answer that is still to come holds it too: so many wait.
   const std::shared_ptr<const std::monostate> unanswered_ = std::make_shared<const std::monostate>();

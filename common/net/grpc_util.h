@@ -15,7 +15,7 @@
 namespace cairn::net {
 
 // Raised when a frame or a call changes its meaning.
-inline constexpr int kProtocolVersion = 6;
+inline constexpr int kProtocolVersion = 7;
 
 // Call metadata: the index of the server whose part of the job is meant, where that is not the called
 // server's own (parameter_server.proto).

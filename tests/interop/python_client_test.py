@@ -48,7 +48,7 @@ class ProtocolTest(unittest.TestCase):
         "FieldDescriptorProto": {1: ("name", "string"), 3: ("number", "int"), 4: ("label", "int"), 5: ("type", "int"),
                                  6: ("type_name", "string")},
     }
-    TYPES = {1: "double", 2: "float", 3: "int", 4: "uint", 5: "int", 8: "int", 9: "string", 12: "bytes", 14: "int"}
+    TYPES = {1: "double", 2: "float", 3: "int", 4: "uint", 5: "int", 6: "fixed64", 8: "int", 9: "string", 12: "bytes", 14: "int"}
     REPEATED, MESSAGE = 3, 11
 
     def test_every_field_has_the_number_and_type_of_the_proto_files(self):

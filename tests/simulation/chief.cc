@@ -143,6 +143,7 @@ v1::CreateRequest Chief::Request(int part) const {
   }
   job.set_generation(generation_);
   job.set_wait_for_return(simulation_.setting.wait_for_return);
+  request.set_seal_key("the servers' secret");
   job.set_ps_replication(rules.copies ? 1 : 0);
   if (generation_ > 0) *job.mutable_resumed() = newest_.progress;
   // One element on each server, the same on all.

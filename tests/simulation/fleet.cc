@@ -147,6 +147,7 @@ class Search : public std::enable_shared_from_this<Search> {
     request.set_client("client");
     request.set_incarnation(known_.incarnation);
     request.set_epoch(known_.epoch);
+    request.set_epoch_seal(known_.epoch_seal);
     fleet_.Ask<v1::ConnectResponse>(
         part_, question.away, question.brief ? kProbe : kCall,
         [request](ps::Server& server, auto reply) { server.Connect(request, std::move(reply)); },

@@ -165,6 +165,8 @@ void Workers::Join(int w, int s) {
   request.set_worker(w);
   request.set_task(absl::StrCat("worker/", w));
   request.set_incarnation(At(w).incarnation);
+  request.set_incarnation_seal(At(w).incarnation_seal);
+  request.mutable_process()->set_id(static_cast<uint64_t>(At(w).life));
   fleet_.Ask<v1::JoinResponse>(
       s, away(w, s), kCall,
       [this, w, s, request, life = At(w).life](ps::Server& server, auto reply) {
@@ -194,7 +196,10 @@ void Workers::Join(int w, int s) {
           return;
         }
         Worker& worker = At(w);
-        worker.incarnation = response->incarnation();
+        if (s == 0) {
+          worker.incarnation = response->incarnation();
+          worker.incarnation_seal = response->incarnation_seal();
+        }
         if (s == 0) {
           worker.work = response->work();
           worker.position = response->position();

@@ -35,6 +35,7 @@ class Workers {
     double paused_until = 0;
     int steps_left = 0;
     uint64_t incarnation = 0;
+    std::string incarnation_seal{};
     int64_t generation = 0;
     int64_t step = 0, pulls = 0, position = 0;
     std::vector<Known> known;       // [server]

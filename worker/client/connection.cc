@@ -108,6 +108,7 @@ absl::StatusOr<v1::ConnectResponse> Connection::Handshake(int server, bool away,
   request.set_client(options_.task);
   request.set_incarnation(known.incarnation);
   request.set_epoch(known.epoch);
+  request.set_epoch_seal(known.epoch_seal);
   v1::ConnectResponse response;
   const TimePoint sent = Now();
   CAIRN_RETURN_IF_ERROR(part(server).at(away).Connect(request, &response, timeout));

@@ -15,6 +15,7 @@
 #include "common/net/call_limit.h"
 #include "common/net/gradient/wire_choice.h"
 #include "common/net/inspection.h"
+#include "common/net/seal.h"
 #include "worker/client/job_end.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
@@ -222,9 +223,10 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
 
 // The server allocates the values and the optimizer's slots before it answers.
 absl::Status CreateOn(Connection& connection, int server, const v1::Job& job,
-                      const std::vector<net::Slice>& slices) {
+                      const std::vector<net::Slice>& slices, const std::string& seal_key) {
   v1::CreateRequest request;
   *request.mutable_job() = job;
+  request.set_seal_key(seal_key);
   int64_t bytes = 0;
   for (const net::Slice& slice : slices) {
     *request.add_slices() = slice.ToProto();
@@ -280,8 +282,10 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   const auto slices = net::PlaceVariables(intended.variables,
                                           {.servers = connection.num_servers(), .split_bytes = split_bytes});
   *begun = run.generation();
+  const std::string seal_key = net::DrawSecret(32);
   for (int server = 0; server < connection.num_servers(); ++server) {
-    CAIRN_RETURN_IF_ERROR(CreateOn(connection, server, run, slices[static_cast<size_t>(server)]));
+    CAIRN_RETURN_IF_ERROR(
+        CreateOn(connection, server, run, slices[static_cast<size_t>(server)], seal_key));
   }
   CAIRN_ASSIGN_OR_RETURN(const auto described, connection.DescribeAll());
   CAIRN_RETURN_IF_ERROR(CheckCreated(connection, described, run));

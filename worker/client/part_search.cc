@@ -10,7 +10,7 @@ bool IsTransient(const absl::Status& status) {
 
 PartSearch::Known PartSearch::Found::known() const {
   if (response.state() == v1::STATE_COPY) return {};
-  return {response.incarnation(), response.epoch()};
+  return {response.incarnation(), response.epoch(), response.epoch_seal()};
 }
 
 std::optional<PartSearch::Question> PartSearch::question() const {

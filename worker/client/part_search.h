@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,7 +33,8 @@ class PartSearch {
   // Which server of the part a client knows. Incarnation 0: none.
   struct Known {
     uint64_t incarnation = 0;
-    int64_t epoch = 0;  // how often a backup has been promoted
+    int64_t epoch = 0;         // how often a backup has been promoted
+    std::string epoch_seal{};  // ConnectResponse.epoch_seal, by which other servers believe the epoch
   };
   struct Options {
     bool away = false;        // the place to ask first

@@ -12,6 +12,7 @@
 #include "worker/client/job_end.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
+#include "worker/client/this_process.h"
 
 namespace cairn::client {
 namespace {
@@ -43,6 +44,7 @@ TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
       incoming_(size_),
       versions_(static_cast<size_t>(connection_->num_servers()), 0),
       editions_(versions_.size(), 0),
+      process_(DrawProcess()),
       heartbeats_(*connection_, {.report = options_.report, .changed = [this] { pushes_.Wake(); }}),
       pushes_(*connection_, {.task = options_.task,
                              .step_timeout = options_.step_timeout,
@@ -95,11 +97,15 @@ absl::Status TrainingClient::JoinOnce() {
   v1::JoinRequest request;
   request.set_worker(job_.job.elastic() ? -1 : options_.worker);
   request.set_task(options_.task);
+  *request.mutable_process() = process_;
   for (int server = 0; server < connection_->num_servers(); ++server) {
     v1::JoinResponse response;
     CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(server).Join(request, &response, kCallTimeout),
                                    absl::StrCat("joining at ", connection_->NameOf(server))));
-    request.set_incarnation(response.incarnation());
+    if (server == 0) {
+      request.set_incarnation(response.incarnation());
+      request.set_incarnation_seal(response.incarnation_seal());
+    }
     request.set_worker(response.worker());
     // A push of ours before may have come to some servers only. It shall not come to those again.
     position_ = server == 0 ? response.position() : std::max(position_, response.position());

@@ -219,6 +219,7 @@ class TrainingClient final : public Exchange {
 
   mutable Mutex mutex_;
   absl::Status interruption_ ABSL_GUARDED_BY(mutex_);
+  const v1::Process process_;  // to the servers
   Heartbeats heartbeats_;
   StepPushes pushes_;
 };

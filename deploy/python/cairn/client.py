@@ -14,6 +14,7 @@ import contextlib
 import numbers
 import os
 import pathlib
+import socket
 import threading
 import time
 import uuid
@@ -84,6 +85,8 @@ class Client:
         """`tasks`: the names of all workers, of which this is number `worker`."""
         self.worker, self.workers, self.timeout, self.step_timeout = worker, len(tasks), timeout, step_timeout
         self.task, self._tasks = tasks[worker], tasks
+        # This process, by which servers tell two processes of one worker apart.
+        self._process = {"id": int.from_bytes(os.urandom(8), "little"), "host": socket.gethostname(), "pid": os.getpid()}
         self._addresses, self._incarnation, self._step, self._reads = servers, 0, 0, 0
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -250,10 +253,11 @@ class Client:
         self._sizes = [sum(arrays.elements(s) for s in slices) for slices in self._slices]
         self._check()
         self._one_log = self._job["mode"] != _MODES["async"] or not described[-1]["sequences"]
-        joined = {"worker": self.worker, "task": self.task}
-        for server in range(len(self._channels)):
-            joined["incarnation"] = self._persist(lambda s=server: self._call(s, "Join", **joined),
-                                                  self.timeout)["incarnation"]
+        joined = {"worker": self.worker, "task": self.task, "process": self._process}
+        for server in range(len(self._channels)):  # ps/0 draws the incarnation and seals it for the others
+            answer = self._persist(lambda s=server: self._call(s, "Join", **joined), self.timeout)
+            if server == 0:
+                joined.update(incarnation=answer["incarnation"], incarnation_seal=answer["incarnation_seal"])
         self._incarnation = joined["incarnation"]
         threading.Thread(target=self._heartbeats, name="heartbeats", daemon=True).start()
         return self.pull()
@@ -266,9 +270,9 @@ class Client:
                "servers": self._addresses}
         if max_staleness is not None:
             job["max_staleness"] = max_staleness
-        placed = arrays.place(self._shapes, len(self._channels))
+        placed, seal_key = arrays.place(self._shapes, len(self._channels)), os.urandom(32)
         for server, slices in enumerate(placed):
-            self._call(server, "Create", job=job, slices=slices)
+            self._call(server, "Create", job=job, slices=slices, seal_key=seal_key)
         layouts = [d["layout"] for d in self._describe()]
         self._on_all(lambda s: self._request(s, {"write": {"layout": layouts[s], "initialise": 1}},
                                              _chunks(arrays.gather(values, placed[s]))))

@@ -6,23 +6,25 @@ uses is here; a test holds the numbers and types against the .proto files.
 
 import struct
 
-VERSION = 6  # kProtocolVersion in common/net/grpc_util.h
+VERSION = 7  # kProtocolVersion in common/net/grpc_util.h
 SERVICE = "cairn.v1.ParameterServer"
 MAX_PAYLOAD = 1 << 20  # bytes
 
-# Message -> field number -> (name, type). Types: int, uint, float, double, string, a message, map (string -> double);
+# Message -> field number -> (name, type). Types: int, uint, fixed64, float, double, string, bytes, a message, map (string -> double);
 # a list of one of them is a repeated field.
 MESSAGES = {
     "ConnectRequest": {1: ("protocol", "int"), 2: ("cluster_hash", "uint"), 3: ("server", "int"), 4: ("client", "string")},
     "ConnectResponse": {1: ("protocol", "int"), 2: ("incarnation", "uint"), 3: ("state", "int"), 4: ("failure", "string"),
                         5: ("job", "Job"), 6: ("layout", "uint"), 7: ("slices", ["VariableSlice"]), 8: ("version", "int"),
                         11: ("sequences", "int")},
-    "CreateRequest": {1: ("job", "Job"), 2: ("slices", ["VariableSlice"])},
+    "CreateRequest": {1: ("job", "Job"), 2: ("slices", ["VariableSlice"]), 4: ("seal_key", "bytes")},
     "CreateResponse": {1: ("layout", "uint")},
     "WaitRequest": {1: ("condition", "int"), 2: ("wait_seconds", "double"), 3: ("worker", "int")},
     "WaitResponse": {1: ("holds", "int"), 2: ("missing", "string")},
-    "JoinRequest": {1: ("worker", "int"), 2: ("task", "string"), 3: ("incarnation", "uint")},
-    "JoinResponse": {1: ("incarnation", "uint")},
+    "JoinRequest": {1: ("worker", "int"), 2: ("task", "string"), 3: ("incarnation", "uint"),
+                    4: ("incarnation_seal", "bytes"), 5: ("process", "Process")},
+    "JoinResponse": {1: ("incarnation", "uint"), 4: ("incarnation_seal", "bytes")},
+    "Process": {1: ("id", "fixed64"), 2: ("host", "string"), 3: ("pid", "int")},
     "HeartbeatRequest": {1: ("worker", "int"), 2: ("incarnation", "uint"), 3: ("step", "int")},
     "HeartbeatResponse": {1: ("state", "int"), 2: ("failure", "string"), 5: ("waiting_for", "string")},
     "LeaveRequest": {1: ("worker", "int"), 2: ("incarnation", "uint"), 3: ("reason", "int"), 4: ("message", "string")},
@@ -53,7 +55,7 @@ MESSAGES = {
              5: ("duplicate", "int"), 6: ("staleness", "int"), 7: ("has_values", "int"), 8: ("finished", "int")},
 }
 _MAP_ENTRY = {1: ("key", "string"), 2: ("value", "double")}
-_FIXED = {"double": (1, "<d"), "float": (5, "<f")}
+_FIXED = {"double": (1, "<d"), "float": (5, "<f"), "fixed64": (1, "<Q")}
 
 
 def _varint(value):
@@ -83,7 +85,7 @@ def _encode_field(number, kind, value):
         return _varint(number << 3 | wire) + struct.pack(code, value)
     if kind in ("int", "uint"):
         return _varint(number << 3) + _varint(int(value))
-    data = value.encode() if kind == "string" else encode(kind, value)
+    data = value if kind == "bytes" else value.encode() if kind == "string" else encode(kind, value)
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 
@@ -107,7 +109,8 @@ def encode(message, values):
 def _default(kind):
     if isinstance(kind, list):
         return []
-    return {"map": {}, "string": "", "double": 0.0, "float": 0.0, "int": 0, "uint": 0}.get(kind)
+    return {"map": {}, "string": "", "bytes": b"", "double": 0.0, "float": 0.0, "int": 0, "uint": 0,
+            "fixed64": 0}.get(kind)
 
 
 def _decode_value(kind, wire, data):
@@ -115,6 +118,8 @@ def _decode_value(kind, wire, data):
         return data - (1 << 64) if kind == "int" and data >> 63 else data
     if kind in _FIXED:
         return struct.unpack(_FIXED[kind][1], data)[0]
+    if kind == "bytes":
+        return bytes(data)
     return bytes(data).decode() if kind == "string" else decode(kind, data)
 
 

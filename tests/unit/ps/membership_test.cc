@@ -29,6 +29,58 @@ TEST_F(MembershipTest, EachJoinIsALaterIncarnation) {
   EXPECT_EQ(members_.Join(0, 0, At(0)), 1u) << "workers count apart";
 }
 
+v1::Process ProcessOf(uint64_t id) {
+  v1::Process process;
+  process.set_id(id);
+  return process;
+}
+
+constexpr Duration kSilence = std::chrono::seconds(5);
+constexpr auto kFree = Membership::Place::kFree, kUnclear = Membership::Place::kUnclear,
+               kTaken = Membership::Place::kTaken;
+
+TEST_F(MembershipTest, APlaceThatNobodyHasIsFree) {
+  EXPECT_EQ(members_.Ask(1, 7, At(0), kSilence), kFree);
+  members_.Join(1, 0, At(0), ProcessOf(6));
+  members_.Leave(1, 1);
+  EXPECT_EQ(members_.Ask(1, 7, At(1), kSilence), kFree) << "it has left";
+  members_.Join(1, 0, At(2), ProcessOf(6));
+  members_.ExpireOlderThan(At(3));
+  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kFree) << "its lease ran out";
+}
+
+TEST_F(MembershipTest, AProcessMayTakeItsOwnPlaceAgain) {
+  members_.Join(1, 0, At(0), ProcessOf(6));
+  EXPECT_EQ(members_.Ask(1, 6, At(0), kSilence), kFree);
+}
+
+TEST_F(MembershipTest, ALiveProcessKeepsItsPlace) {
+  members_.Join(1, 0, At(0), ProcessOf(6));
+  members_.Heartbeat(1, 1, 3, At(1));
+  EXPECT_EQ(members_.Ask(1, 7, At(2), kSilence), kUnclear) << "it may have died since";
+  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear);
+  members_.Heartbeat(1, 1, 4, At(4));
+  EXPECT_EQ(members_.Ask(1, 7, At(5), kSilence), kTaken);
+  EXPECT_EQ(members_.Ask(1, 8, At(6), kSilence), kUnclear) << "the next one that asks begins anew";
+}
+
+TEST_F(MembershipTest, AProcessThatIsSilentAfterTheQuestionLosesItsPlace) {
+  members_.Join(1, 0, At(0), ProcessOf(6));
+  EXPECT_EQ(members_.Ask(1, 7, At(2), kSilence), kUnclear);
+  EXPECT_EQ(members_.Ask(1, 7, At(6), kSilence), kUnclear);
+  EXPECT_EQ(members_.Ask(1, 7, At(7), kSilence), kFree);
+}
+
+TEST_F(MembershipTest, AProcessWhoseStreamBrokeLosesItsPlaceAtOnceUnlessItIsHeardOf) {
+  members_.Join(1, 0, At(0), ProcessOf(6));
+  members_.StreamBroke(1, 1);
+  EXPECT_EQ(members_.Ask(1, 7, At(1), kSilence), kFree);
+  members_.Heartbeat(1, 1, 3, At(2));
+  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear);
+  members_.StreamBroke(1, 0);
+  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear) << "that was of a life before";
+}
+
 TEST_F(MembershipTest, OnlyTheNewestIncarnationKeepsTheLease) {
   members_.Join(1, 0, At(0));
   members_.Join(1, 0, At(1));

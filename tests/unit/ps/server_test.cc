@@ -300,6 +300,95 @@ TEST_F(ServerTest, AWorkerThatTheJobLacksCannotJoin) {
   EXPECT_EQ(Join(-1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(ServerTest, AnIncarnationIsTakenOnlyWithTheSealOfAServer) {
+  v1::CreateRequest create = TrainingJob();
+  create.set_seal_key("the servers' own key");
+  Server other({.index = 0, .cluster_hash = 17, .incarnation = 6, .connect_to_leader = nullptr}, clock_);
+  for (Server* server : {&server_, &other}) {
+    server->OnInitialised(Call(*server, &Server::Create, create).value().layout());
+  }
+  v1::JoinRequest request;
+  request.set_worker(1);
+  request.set_incarnation(std::numeric_limits<uint64_t>::max());
+  const absl::Status invented = Call(other, &Server::Join, request).status();
+  EXPECT_EQ(invented.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(MessageOf(invented),
+              HasSubstr("incarnation is 18446744073709551615, which no server of this job has given it"));
+
+  const auto joined = Join(1);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  request.set_incarnation(joined->incarnation());
+  EXPECT_EQ(Call(other, &Server::Join, request).status().code(), absl::StatusCode::kPermissionDenied);
+  request.set_incarnation_seal(joined->incarnation_seal());
+  v1::JoinRequest as_another = request;
+  as_another.set_worker(0);
+  EXPECT_EQ(Call(other, &Server::Join, as_another).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(Call(other, &Server::Join, request).ok());
+}
+
+TEST_F(ServerTest, WithoutAKeyNoIncarnationIsTaken) {
+  MakeReady();
+  v1::JoinRequest request;
+  request.set_worker(1);
+  request.set_incarnation(Join(1)->incarnation());
+  EXPECT_EQ(Call(server_, &Server::Join, request).status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(ServerTest, AnEpochIsNotBelievedWithoutASeal) {
+  v1::CreateRequest create = TrainingJob();
+  create.set_seal_key("the servers' own key");
+  server_.OnInitialised(Create(create)->layout());
+  v1::ConnectRequest request = ConnectFromHere();
+  request.set_incarnation(5);
+  request.set_epoch(1);
+  request.set_epoch_seal(std::string(32, 'x'));
+  EXPECT_EQ(Call(server_, &Server::Connect, request)->state(), v1::STATE_READY);
+  EXPECT_EQ(Describe().state(), v1::STATE_READY) << "its part is still here";
+}
+
+TEST_F(ServerTest, ASecondLiveProcessOfAWorkerIsRefusedAndToldWhoTheFirstIs) {
+  MakeReady();
+  v1::JoinRequest first;
+  first.set_worker(0);
+  first.mutable_process()->set_id(1);
+  first.mutable_process()->set_pid(42);
+  first.mutable_process()->set_host("node-1");
+  first.mutable_process()->set_address("ipv4:10.0.0.1:5000");
+  ASSERT_TRUE(Call(server_, &Server::Join, first).ok());
+  v1::JoinRequest second = first;
+  second.mutable_process()->set_id(2);
+  second.mutable_process()->set_pid(43);
+  second.mutable_process()->set_host("node-2");
+  second.mutable_process()->clear_address();
+  EXPECT_EQ(Call(server_, &Server::Join, second).status().code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(Heartbeat(0).ok());
+  const absl::Status refused = Call(server_, &Server::Join, second).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(
+      MessageOf(refused),
+      HasSubstr(
+          "worker/0 is already running: process 42 on node-1 (ipv4:10.0.0.1:5000) is alive, and this is "
+          "process 43 on node-2"));
+  EXPECT_TRUE(Heartbeat(0).ok()) << "the first one is not disturbed";
+}
+
+TEST_F(ServerTest, WhoWasSilentLearnsWhoHasTakenItsPlace) {
+  MakeReady();
+  v1::JoinRequest request;
+  request.set_worker(0);
+  request.mutable_process()->set_id(1);
+  ASSERT_TRUE(Call(server_, &Server::Join, request).ok());
+  request.mutable_process()->set_id(2);
+  request.mutable_process()->set_pid(43);
+  request.mutable_process()->set_host("node-2");
+  EXPECT_EQ(Call(server_, &Server::Join, request).status().code(), absl::StatusCode::kUnavailable);
+  clock_.Advance(std::chrono::seconds(5));
+  ASSERT_TRUE(Call(server_, &Server::Join, request).ok());
+  const absl::Status ousted = Heartbeat(0, 1).status();
+  EXPECT_EQ(ousted.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(MessageOf(ousted), HasSubstr("since process 43 on node-2 has joined in its place"));
+}
+
 TEST_F(ServerTest, AHeartbeatTellsWhomTheRoundWaitsFor) {
   MakeReady();
   ASSERT_TRUE(Join(0).ok());
