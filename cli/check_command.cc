@@ -14,9 +14,11 @@
 #include "common/core/edit_distance.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
+#include "common/net/access.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/grpc_util.h"
 #include "common/net/ignored_jobs.h"
+#include "common/net/local_token.h"
 #include "common/net/tls.h"
 
 namespace cairn::cli {
@@ -29,7 +31,7 @@ class CheckCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
-    net::AddTlsFlags(app, tls_);
+    net::AddAccessFlags(app, access_);
     app.add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
         ->check(NumberAbove(0))
         ->capture_default_str()
@@ -47,7 +49,7 @@ class CheckCommand final : public Command {
   }
 
  private:
-  std::vector<Finding> Findings() const {
+  std::vector<Finding> Findings() {
     net::ClusterFlags flags = flags_;
     flags.needs_servers = !options_.all_reduce();
     const auto cluster =
@@ -59,14 +61,16 @@ class CheckCommand final : public Command {
                .what = std::string(cluster.status().message()),
                .remedy = "correct the cluster's description; README.md shows the forms"}};
     }
-    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
-      return {{.subject = "tls",
+    if (const absl::Status status = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
+        !status.ok()) {
+      return {{.subject = "access",
                .fault = true,
                .what = std::string(status.message()),
-               .remedy = "deploy/make-certs.sh makes a set that fits"}};
+               .remedy = "docs/security.md tells how certificates and a job token are made"}};
     }
+    if (flags.needs_servers) net::TakeLocalToken(cluster->spec.servers().front(), access_);
     Examination examination = OfThisMachine(*cluster);
-    examination.tls = tls_;
+    examination.access = access_;
     examination.options = options_;
     examination.timeout = FromSeconds(timeout_seconds_);
     std::vector<Finding> findings = Examine(examination);
@@ -92,7 +96,7 @@ class CheckCommand final : public Command {
   }
 
   net::ClusterFlags flags_;
-  net::TlsFiles tls_;
+  net::Access access_;
   worker::TrainOptions options_;
   double timeout_seconds_ = 3;
 };

@@ -70,7 +70,7 @@ class Doctor {
        absl::StrCat(given_.cluster.spec.num_tasks("ps"), " ps and ", given_.cluster.spec.trainers().size(),
                     " that compute, from ", given_.cluster.source));
     ExamineNetwork({.cluster = given_.cluster,
-                    .tls = given_.tls,
+                    .access = given_.access,
                     .timeout = given_.timeout,
                     .unix_seconds = given_.unix_seconds},
                    findings_, running_models_);

@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/core/clock.h"
+#include "common/net/access.h"
 #include "common/net/cluster_spec.h"
-#include "common/net/tls.h"
 #include "worker/device_choice.h"
 #include "worker/options.h"
 
@@ -28,7 +28,7 @@ struct Finding {
 
 struct Examination {
   net::ResolvedCluster cluster;    // self.job is empty for nobody in particular
-  net::TlsFiles tls{};             // checked
+  net::Access access{};            // checked
   worker::TrainOptions options{};  // --model, --data_dir, --train_dir and --device, as far as given
   Duration timeout = std::chrono::seconds(3);  // for each server
 

@@ -83,7 +83,7 @@ class NetworkDoctor {
 
   void Examine() {
     const net::ClusterSpec& spec = given_.cluster.spec;
-    const auto credentials = net::ChannelCredentialsOf(given_.tls);
+    const auto credentials = net::CredentialsOf(given_.access);
     for (const auto& [index, address] : spec.tasks("ps")) {
       const std::string task = absl::StrCat("ps/", index);
       if (CheckName(task, address)) LookAtServer(task, address, credentials);
@@ -127,7 +127,7 @@ class NetworkDoctor {
   }
 
   void LookAtServer(const std::string& task, const net::HostPort& address,
-                    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+                    const net::Credentials& credentials) {
     const auto stub = v1::Inspector::NewStub(net::MakeChannel(address.ToString(), credentials));
     v1::ServerStatus server;
     absl::Status status = Ask(*stub, server);  // opens the connection
@@ -178,6 +178,11 @@ class NetworkDoctor {
       Fault(task,
             absl::StrCat("what answers at ", address.ToString(), " is no cairn-ps, or a much older one"),
             "its port in the cluster is wrong, or it runs another version");
+      return;
+    }
+    if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) {
+      Fault(task, absl::StrCat(address.ToString(), ": ", status.message()),
+            "give the job's token (--job_token_file, CAIRN_JOB_TOKEN) or a certificate that may ask");
       return;
     }
     const std::string reason = net::WhyUnreachable(status);

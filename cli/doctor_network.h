@@ -12,7 +12,7 @@ namespace cairn::cli {
 
 struct NetworkExamination {
   const net::ResolvedCluster& cluster;
-  const net::TlsFiles& tls;
+  const net::Access& access;
   Duration timeout;
   const std::function<double()>& unix_seconds;
 };

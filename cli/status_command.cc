@@ -16,10 +16,11 @@
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
+#include "common/net/access.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
-#include "common/net/tls.h"
+#include "common/net/local_token.h"
 #include "common/net/unreachable.h"
 
 namespace cairn::cli {
@@ -32,7 +33,7 @@ class StatusCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
-    net::AddTlsFlags(app, tls_);
+    net::AddAccessFlags(app, access_);
     app.add_option("--watch", watch_seconds_, "Again every so many seconds, until stopped [2]")
         ->expected(0, 1)
         ->default_str("2")
@@ -48,11 +49,13 @@ class StatusCommand final : public Command {
   int Run(const CLI::App& app) override {
     const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
     if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
-    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
-      return static_cast<int>(UsageError(kProgram, status.message()));
+    const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
+    if (!access.ok()) {
+      return static_cast<int>(UsageError(kProgram, access.message()));
     }
+    net::TakeLocalToken(cluster->spec.servers().front(), access_);
     net::QuietGrpc();
-    const auto credentials = net::ChannelCredentialsOf(tls_);
+    const auto credentials = net::CredentialsOf(access_);
     std::vector<std::unique_ptr<v1::Inspector::Stub>> stubs;
     for (const net::HostPort& server : cluster->spec.servers()) {
       stubs.push_back(v1::Inspector::NewStub(net::MakeChannel(server.ToString(), credentials)));
@@ -94,7 +97,7 @@ class StatusCommand final : public Command {
   }
 
   net::ClusterFlags flags_;
-  net::TlsFiles tls_;
+  net::Access access_;
   double watch_seconds_ = 2;
   double timeout_seconds_ = 3;
   bool json_ = false;

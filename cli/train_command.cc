@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,8 +22,10 @@
 #include "common/core/limits.h"
 #include "common/core/standard_streams.h"
 #include "common/core/words.h"
+#include "common/net/access.h"
 #include "common/net/http_server.h"
-#include "common/net/tls.h"
+#include "common/net/local_token.h"
+#include "common/net/seal.h"
 #include "worker/callbacks.h"
 #include "worker/division.h"
 #include "worker/inputs.h"
@@ -81,9 +84,14 @@ std::vector<int> Numbers(const std::vector<ReservedPort>& ports) {
   return numbers;
 }
 
-std::vector<std::string> OurEnvironment() {
+// And the job's token: there, unlike on a command line, other users do not see it.
+std::vector<std::string> OurEnvironment(const std::string& token) {
+  const std::string variable = absl::StrCat(net::kTokenVariable, "=");
   std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!absl::StartsWith(*entry, variable)) environment.emplace_back(*entry);
+  }
+  if (!token.empty()) environment.push_back(variable + token);
   return environment;
 }
 
@@ -119,7 +127,7 @@ class TrainCommand final : public Command {
     // Of one task's first life; see common/core/fault_points.h.
     app.add_option("--fault", faults_)->group("");
     AddTrainOptions(app, options_);
-    net::AddTlsFlags(app, tls_);
+    net::AddAccessFlags(app, access_);
     net::AddMetricsFlags(app, metrics_);
     AddTraceFlags(app, trace_);
     model->excludes(app.get_option("--model"));
@@ -144,7 +152,8 @@ class TrainCommand final : public Command {
       return Fault(absl::StrCat("--ps_replication=", options_.ps_replication,
                                 ": a copy needs another server: --ps 2"));
     }
-    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) return Fault(status.message());
+    const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
+    if (!access.ok()) return Fault(access.message());
     if (const absl::Status status = CheckTraceFlags(trace_); !status.ok()) return Fault(status.message());
     if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
       return Fault(absl::StrCat("--metrics_port: no ", num_servers_ + num_workers_, " ports from ",
@@ -180,6 +189,8 @@ class TrainCommand final : public Command {
       return Failure(server_ports.ok() ? worker_ports.status() : server_ports.status());
     }
 
+    const std::string token = JobToken();
+    const auto published = PublishToken(token, *server_ports);
     std::vector<Supervisor::Task> tasks = PlanLocalCluster({
         .program_directory = *directory,
         .server_ports = Numbers(*server_ports),
@@ -199,7 +210,7 @@ class TrainCommand final : public Command {
         .worker_restarts = max_restarts_,
         .elastic = options_.elastic,
         .workers_listen = options_.all_reduce() || divided_,
-        .environment = OurEnvironment(),
+        .environment = OurEnvironment(token),
     });
     for (const std::string& fault : faults_) {  // TASK:POINT:PASSING:SIGNAL
       const std::pair<std::string, std::string> parts = absl::StrSplit(fault, absl::MaxSplits(':', 1));
@@ -224,6 +235,22 @@ class TrainCommand final : public Command {
     const std::string raised = RaiseDescriptorLimit();
     if (!raised.empty() && log_level == "info") Say(raised);
     return CheckLimits(kOwnDescriptors + kDescriptorsOfTask * (num_servers_ + num_workers_), /*threads=*/0);
+  }
+
+  // As given, else one for this run, unless certificates keep strangers out.
+  std::string JobToken() const {
+    if (access_.any()) return access_.token;
+    return net::HexOf(net::DrawSecret(32));
+  }
+
+  // For `cairn status` and the like, while the job runs.
+  std::optional<net::LocalToken> PublishToken(const std::string& token,
+                                              const std::vector<ReservedPort>& server_ports) const {
+    if (token.empty() || server_ports.empty()) return std::nullopt;
+    auto published = net::LocalToken::Publish(server_ports.front().port(), token);
+    if (published.ok()) return *std::move(published);
+    Say(absl::StrCat("other programs will not find the job's token: ", published.status().message()));
+    return std::nullopt;
   }
 
   // `code`: of the job, which a timeline that could not be written spoils where nothing else did.
@@ -302,7 +329,7 @@ class TrainCommand final : public Command {
   std::string ps_memory_limit_;
   std::vector<std::string> faults_;
   worker::TrainOptions options_;
-  net::TlsFiles tls_;
+  net::Access access_;
   net::MetricsFlags metrics_;
   TraceFlags trace_;
 };

@@ -13,10 +13,11 @@
 #include "common/core/clock.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
+#include "common/net/access.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
-#include "common/net/tls.h"
+#include "common/net/local_token.h"
 #include "worker/client/client.h"
 
 namespace cairn::cli {
@@ -51,7 +52,7 @@ class VarCommand final : public Command {
     list_ = app.add_subcommand("list", "Print all variables: name, shape, servers");
     for (CLI::App* command : {set_, get_, list_}) {
       net::AddClusterFlags(*command, flags_);
-      net::AddTlsFlags(*command, tls_);
+      net::AddAccessFlags(*command, access_);
       command->add_option("--timeout", timeout_seconds_, "Seconds to try to reach the servers")
           ->check(NumberAbove(0))
           ->capture_default_str()
@@ -64,9 +65,11 @@ class VarCommand final : public Command {
   int Run(const CLI::App&) override {
     const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
     if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
-    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
-      return static_cast<int>(UsageError(kProgram, status.message()));
+    const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
+    if (!access.ok()) {
+      return static_cast<int>(UsageError(kProgram, access.message()));
     }
+    net::TakeLocalToken(cluster->spec.servers().front(), access_);
     std::vector<float> values;
     if (set_->parsed()) {
       auto parsed = ParseValues(value_);
@@ -78,7 +81,8 @@ class VarCommand final : public Command {
     for (const net::HostPort& server : cluster->spec.servers()) servers.push_back(server.ToString());
     const auto timeout = FromSeconds(timeout_seconds_);
     auto client = client::Client::Connect(
-        servers, {.task = kProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout}, tls_);
+        servers, {.task = kProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout},
+        access_);
     absl::Status status = client.status();
     if (status.ok())
       status = set_->parsed() ? Set(**client, values) : get_->parsed() ? Get(**client) : List(**client);
@@ -124,7 +128,7 @@ class VarCommand final : public Command {
   }
 
   net::ClusterFlags flags_;
-  net::TlsFiles tls_;
+  net::Access access_;
   double timeout_seconds_ = 10;
   std::string name_, value_;
   CLI::App *set_ = nullptr, *get_ = nullptr, *list_ = nullptr;

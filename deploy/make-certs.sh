@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Certificates for trying TLS: a CA, and one certificate of it for all tasks.
-#   deploy/make-certs.sh DIR [HOST...]   HOST: a name or an IP address by which the cluster calls a server, beside
-#                                        localhost, 127.0.0.1 and ::1, which the certificate always names
-# Makes in DIR: ca.pem, ca.key, cert.pem, key.pem; the keys are for their owner alone. Where DIR has a CA already,
-# it signs another certificate: so an old one is renewed, also while tasks run. Prints the flags.
+# Certificates for trying TLS: a CA, and certificates of it.
+#   deploy/make-certs.sh DIR [HOST...]                one certificate for all tasks: cert.pem, key.pem
+#   deploy/make-certs.sh DIR --task TASK [HOST...]    one that speaks as TASK alone: worker/3 gives worker-3.pem,
+#                                                     worker-3.key; TASK: ps/0, worker/3, chief, evaluator, operator;
+#                                                     without an index every task of that job. See docs/security.md
+# HOST: a name or an IP address by which the cluster calls a task, beside localhost, 127.0.0.1 and ::1, which a
+# certificate always names.
+# Makes also ca.pem and ca.key in DIR; keys are for their owner alone. Where DIR has a CA already, it signs another
+# certificate: so an old one is renewed, also while tasks run. Prints the flags.
 set -euo pipefail
 
 readonly ca_days=3650 cert_days=365
@@ -23,11 +27,38 @@ esac
 directory=$1
 shift
 
+task='' hosts=()
+while (($#)); do
+  case $1 in
+    --task)
+      task=${2:-none}
+      shift
+      ;;
+    --task=*) task=${1#--task=} ;;
+    -*)
+      usage >&2
+      exit 2
+      ;;
+    *) hosts+=("$1") ;;
+  esac
+  [[ $# -eq 0 ]] || shift
+done
+
 names=
-for host in localhost 127.0.0.1 ::1 "$@"; do
+for host in localhost 127.0.0.1 ::1 ${hosts[@]+"${hosts[@]}"}; do
   if [[ $host =~ ^[0-9.]+$ || $host == *:* ]]; then kind=IP; else kind=DNS; fi
   names+=${names:+,}$kind:$host
 done
+
+subject="Cairn task" cert=cert.pem key=key.pem
+if [[ $task ]]; then
+  if ! [[ $task =~ ^(ps|worker|chief|evaluator|operator)(/[0-9]+)?$ ]]; then
+    echo "${BASH_SOURCE[0]##*/}: --task: '$task' is none of ps, worker, chief, evaluator, operator, or one with its index: worker/3" >&2
+    exit 2
+  fi
+  subject=${task/\//\\/} cert=${task/\//-}.pem key=${task/\//-}.key
+  names+=,URI:cairn:$task
+fi
 
 # A key and a certificate; what openssl says is shown when it fails.
 make() {
@@ -48,10 +79,10 @@ if [[ ! -e $directory/ca.pem ]]; then
   chmod 644 "$new/ca.pem"
   mv "$new/ca.key" "$new/ca.pem" "$directory"
 fi
-make -keyout "$new/key.pem" -out "$new/cert.pem" -days $cert_days -subj "/CN=Cairn task" \
+make -keyout "$new/$key" -out "$new/$cert" -days $cert_days -subj "/CN=$subject" \
   -CA "$directory/ca.pem" -CAkey "$directory/ca.key" \
   -addext basicConstraints=critical,CA:FALSE -addext "subjectAltName=$names" \
   -addext extendedKeyUsage=serverAuth,clientAuth
-chmod 644 "$new/cert.pem"
-mv "$new/key.pem" "$new/cert.pem" "$directory"
-echo "--tls_cert $directory/cert.pem --tls_key $directory/key.pem --tls_ca $directory/ca.pem"
+chmod 644 "$new/$cert"
+mv "$new/$key" "$new/$cert" "$directory"
+echo "--tls_cert $directory/$cert --tls_key $directory/$key --tls_ca $directory/ca.pem"

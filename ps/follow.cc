@@ -27,13 +27,14 @@ constexpr auto kWorked = std::chrono::seconds(5);
 class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>,
                              public LogSink {
  public:
-  static FollowerStream* Start(Server& server) {
-    auto stream = std::make_shared<FollowerStream>(server);
+  static FollowerStream* Start(Server& server, Permissions permissions) {
+    auto stream = std::make_shared<FollowerStream>(server, std::move(permissions));
     stream->self_ = stream;
     stream->StartRead(&stream->incoming_);
     return stream.get();
   }
-  explicit FollowerStream(Server& server) : server_(server) {}
+  FollowerStream(Server& server, Permissions permissions)
+      : server_(server), permissions_(std::move(permissions)) {}
 
   void OnReadDone(bool ok) override {
     const absl::Status status =
@@ -74,6 +75,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   absl::Status Handle(const v1::FollowerMessage& message) {
     if (message.has_subscribe()) {
       if (job_ != nullptr) return absl::InvalidArgumentError("a second subscription on one stream");
+      CAIRN_RETURN_IF_ERROR(permissions_.CheckFollow(message.subscribe().server()));
       auto job = server_.JobToFollow(message.subscribe().run_id(), message.subscribe().generation());
       if (!job.ok()) return job.status();
       if (message.subscribe().server() < 1 || message.subscribe().server() >= (*job)->job().servers_size()) {
@@ -124,6 +126,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   }
 
   Server& server_;
+  const Permissions permissions_;
   std::shared_ptr<FollowerStream> self_;  // until OnDone
   std::shared_ptr<ActiveJob> job_;        // from the subscription on
   int follower_ = 0;
@@ -173,8 +176,8 @@ class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::Lea
 // taken its place.
 class LeaderLink final : public SequencerPort {
  public:
-  LeaderLink(std::vector<std::string> addresses, std::shared_ptr<grpc::ChannelCredentials> credentials,
-             int index, int64_t epoch, const v1::Job& job, std::shared_ptr<Shard> shard)
+  LeaderLink(std::vector<std::string> addresses, net::Credentials credentials, int index, int64_t epoch,
+             const v1::Job& job, std::shared_ptr<Shard> shard)
       : addresses_(std::move(addresses)),
         credentials_(std::move(credentials)),
         index_(index),
@@ -260,6 +263,11 @@ class LeaderLink final : public SequencerPort {
             absl::AbortedError(absl::StrCat("ps/", index_, " has lost its place: ", result.message())));
         return;
       }
+      if (absl::IsUnauthenticated(result) || absl::IsPermissionDenied(result)) {
+        shard_->Fail(
+            Annotate(result, absl::StrCat("ps/", index_, " is refused by ps/0 at ", addresses_[here])));
+        return;
+      }
       MutexLock lock(mutex_);
       stream_ = nullptr;
       const TimePoint now = std::chrono::steady_clock::now();
@@ -298,7 +306,7 @@ class LeaderLink final : public SequencerPort {
   }
 
   const std::vector<std::string> addresses_;  // where the leader's part is served, first as a rule
-  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const net::Credentials credentials_;
   const int index_;
   const int64_t epoch_;
   const std::string run_id_;
@@ -314,11 +322,12 @@ class LeaderLink final : public SequencerPort {
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(Server& server) {
-  return FollowerStream::Start(server);
+grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(Server& server,
+                                                                               Permissions permissions) {
+  return FollowerStream::Start(server, std::move(permissions));
 }
 
-ActiveJob::LeaderConnector ConnectByGrpc(int index, std::shared_ptr<grpc::ChannelCredentials> credentials) {
+ActiveJob::LeaderConnector ConnectByGrpc(int index, net::Credentials credentials) {
   return [index, credentials = std::move(credentials)](const v1::Job& job, std::shared_ptr<Shard> shard,
                                                        int64_t epoch) {
     std::vector<std::string> addresses = {job.servers(0)};

@@ -9,15 +9,17 @@
 #include <string>
 
 #include "cairn/v1/parameter_server.grpc.pb.h"
-#include "grpcpp/security/credentials.h"
+#include "common/net/grpc_util.h"
+#include "ps/permissions.h"
 #include "ps/server.h"
 
 namespace cairn::ps {
 
 // ps/0's end of one follower's stream, for the service. Belongs to gRPC.
-grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(Server& server);
+grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(Server& server,
+                                                                               Permissions permissions);
 
-// The follower's end: connects server `index` to the job's ps/0. `credentials`: net::ChannelCredentialsOf().
-ActiveJob::LeaderConnector ConnectByGrpc(int index, std::shared_ptr<grpc::ChannelCredentials> credentials);
+// The follower's end: connects server `index` to the job's ps/0. `credentials`: net::CredentialsOf().
+ActiveJob::LeaderConnector ConnectByGrpc(int index, net::Credentials credentials);
 
 }  // namespace cairn::ps

@@ -123,9 +123,12 @@ void Membership::HearAll(TimePoint when) {
 }
 
 std::string Membership::NameOf(int worker) const {
-  const bool known =
-      worker >= 0 && worker < static_cast<int>(tasks_.size()) && !tasks_[static_cast<size_t>(worker)].empty();
-  return known ? tasks_[static_cast<size_t>(worker)] : absl::StrCat("an unknown worker ", worker);
+  return HasName(worker) ? tasks_[static_cast<size_t>(worker)] : absl::StrCat("an unknown worker ", worker);
+}
+
+bool Membership::HasName(int worker) const {
+  return worker >= 0 && worker < static_cast<int>(tasks_.size()) &&
+         !tasks_[static_cast<size_t>(worker)].empty();
 }
 
 int Membership::NumberOf(const std::string& task, int most) {

@@ -86,6 +86,8 @@ class Membership {
 
   // "worker/1"
   std::string NameOf(int worker) const;
+  // Some task has this number.
+  bool HasName(int worker) const;
 
   enum class State { kLive, kLeft, kExpired };
   struct Member {

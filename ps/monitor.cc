@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cairn/v1/inspector.grpc.pb.h"
 #include "common/net/exposition.h"
+#include "common/net/grpc_util.h"
 #include "common/net/status_page.h"
 #include "grpcpp/support/server_callback.h"
 #include "ps/monitor_pages.h"
@@ -21,17 +22,19 @@ constexpr size_t kCurvePoints = 240;
 
 class Inspector final : public v1::Inspector::CallbackService {
  public:
-  explicit Inspector(const Monitor& monitor) : monitor_(monitor) {}
+  Inspector(const Monitor& monitor, const net::Gate* gate) : monitor_(monitor), gate_(gate) {}
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context, const v1::DescribeRequest*,
                                      v1::ServerStatus* response) override {
-    *response = monitor_.Status();
+    const absl::Status admitted = gate_ == nullptr ? absl::OkStatus() : gate_->Admit(*context).status();
+    if (admitted.ok()) *response = monitor_.Status();
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
+    reactor->Finish(net::ToGrpc(admitted));
     return reactor;
   }
 
  private:
   const Monitor& monitor_;
+  const net::Gate* const gate_;
 };
 
 // Over the workers that have said one; NaN when none has.
@@ -113,8 +116,8 @@ net::HttpReply Monitor::Page(const std::string& path) const {
   return {.status = 404, .body = "/metrics, /healthz or /statusz\n"};
 }
 
-std::unique_ptr<grpc::Service> Monitor::MakeService() {
-  return std::make_unique<Inspector>(*this);
+std::unique_ptr<grpc::Service> Monitor::MakeService(const net::Gate* gate) {
+  return std::make_unique<Inspector>(*this, gate);
 }
 
 }  // namespace cairn::ps

@@ -12,6 +12,7 @@
 #include "common/core/clock.h"
 #include "common/core/history.h"
 #include "common/core/mutex.h"
+#include "common/net/gate.h"
 #include "common/net/http_server.h"
 #include "grpcpp/impl/service_type.h"
 #include "ps/server.h"
@@ -30,8 +31,8 @@ class Monitor {
   v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
   // For net::HttpServer.
   net::HttpReply Page(const std::string& path) const;
-  // The Inspector, to be registered; borrows this.
-  std::unique_ptr<grpc::Service> MakeService();
+  // The Inspector, to be registered; borrows this and the gate, which may be null: anyone may ask.
+  std::unique_ptr<grpc::Service> MakeService(const net::Gate* gate = nullptr);
 
  private:
   struct Totals {

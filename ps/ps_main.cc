@@ -27,8 +27,10 @@
 #include "common/core/thread.h"
 #include "common/core/trace_session.h"
 #include "common/core/words.h"
+#include "common/net/access.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
+#include "common/net/gate.h"
 #include "common/net/grpc_port.h"
 #include "common/net/grpc_util.h"
 #include "common/net/health.h"
@@ -66,7 +68,7 @@ constexpr int kMostThreads = 4;
 
 struct Flags {
   net::ClusterFlags cluster;
-  net::TlsFiles tls;
+  net::Access access;
   net::MetricsFlags metrics;
   TraceFlags trace;
   std::string listen;
@@ -134,8 +136,8 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   const uint64_t incarnation = net::DrawIncarnation();
   const net::Transport transport = net::ParseTransport(flags.transport).value();
   net::DirectListeners direct =
-      net::ListenDirectly(flags.tls, transport, address, flags.data_port, "clients");
-  const auto make_server = [&, credentials = net::ChannelCredentialsOf(flags.tls)](int part) {
+      net::ListenDirectly(flags.access.tls, transport, address, flags.data_port, "clients");
+  const auto make_server = [&, credentials = net::CredentialsOf(flags.access)](int part) {
     return std::make_unique<Server>(
         Server::Options{
             .index = part,
@@ -153,15 +155,17 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
         clock);
   };
   Parts parts(make_server(index), index, make_server);
-  const auto service = MakeService(parts);
+  const net::Gate gate(cluster.self.ToString(), flags.access);
+  const auto service = MakeService(parts, {.gate = &gate, .chief = cluster.spec.chief().ToString()});
   net::OfferHealthAndReflection();
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, flags.reuse_port);
   int port = 0;
-  net::GrpcPort grpc_port(builder, address, net::ServerCredentialsOf(flags.tls), flags.reuse_port, &port);
+  net::GrpcPort grpc_port(builder, address, net::ServerCredentialsOf(flags.access.tls), flags.reuse_port,
+                          &port);
   builder.RegisterService(service.get());
   Monitor monitor(parts.own(), clock, self.ToString());
-  const auto inspector = monitor.MakeService();
+  const auto inspector = monitor.MakeService(&gate);
   builder.RegisterService(inspector.get());
   std::unique_ptr<net::HttpServer> http;
   if (flags.metrics.port.has_value()) {
@@ -188,7 +192,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
           flags.memory_limit.empty() ? ", this machine's or its control group's" : "");
   LogInfo("Started server with target: grpc://", self.host, ":", port);
   if (http != nullptr) LogInfo("status at http://", flags.metrics.host, ":", http->port(), "/statusz");
-  net::WarnOfTls(flags.tls, address, self.host, "the variables", "clients");
+  net::WarnOfAccess(flags.access, address, self.host, "the variables", "clients");
 
   faults.Pass("started");
   std::optional<ExitCode> end;
@@ -226,7 +230,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("One parameter server task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags.cluster);
-  net::AddTlsFlags(app, flags.tls);
+  net::AddAccessFlags(app, flags.access);
   net::AddMetricsFlags(app, flags.metrics);
   AddTraceFlags(app, flags.trace);
   app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
@@ -256,7 +260,8 @@ int Main(int argc, char** argv) {
     return static_cast<int>(UsageError(
         kProgram, absl::StrCat("--job_name: this program is a ps, not ", WithArticle(cluster->self.job))));
   }
-  if (const absl::Status status = net::CheckTlsFiles(flags.tls); !status.ok()) {
+  if (const absl::Status status = net::CheckAccess(flags.access, std::getenv(net::kTokenVariable));
+      !status.ok()) {
     return static_cast<int>(UsageError(kProgram, status.message()));
   }
   if (const absl::Status status = CheckTraceFlags(flags.trace); !status.ok()) {

@@ -115,8 +115,8 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
 // What waits to be written is bounded by what the replicator lets its clients do before the copy has it.
 class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  ClientStream(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-               int part, CopyStreamHandler& handler)
+  ClientStream(const std::string& address, const net::Credentials& credentials, int part,
+               CopyStreamHandler& handler)
       : handler_(handler), channel_(net::MakeChannel(address, credentials)), stub_(channel_) {
     context().AddMetadata(net::kPartMetadata, absl::StrCat(part));
     stub_.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
@@ -159,7 +159,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeCopy(Server& s
   return ServerStream::Start(server);
 }
 
-CopyDialer DialCopyByGrpc(std::shared_ptr<grpc::ChannelCredentials> credentials) {
+CopyDialer DialCopyByGrpc(net::Credentials credentials) {
   return [credentials = std::move(credentials)](const std::string& address, int part,
                                                 CopyStreamHandler& handler) {
     return std::make_unique<ClientStream>(address, credentials, part, handler);

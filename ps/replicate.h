@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "grpcpp/security/credentials.h"
+#include "common/net/grpc_util.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "ps/server.h"
@@ -13,8 +13,8 @@ namespace cairn::ps {
 // The copy's end of one stream, for the service. Belongs to gRPC.
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeCopy(Server& server);
 
-// The other end. `credentials`: net::ChannelCredentialsOf(). Each stream has a channel of its own, so that
+// The other end. `credentials`: net::CredentialsOf(). Each stream has a channel of its own, so that
 // what is said of it is said of now.
-CopyDialer DialCopyByGrpc(std::shared_ptr<grpc::ChannelCredentials> credentials);
+CopyDialer DialCopyByGrpc(net::Credentials credentials);
 
 }  // namespace cairn::ps

@@ -104,6 +104,9 @@ class Server {
   // The first values of the job under this layout are complete.
   void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The worker of this number: "worker/3"; empty: none is.
+  std::string TaskOf(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool elastic() const ABSL_LOCKS_EXCLUDED(mutex_);
   // ABORTED for a push of an incarnation that no server has given the worker: it must join first.
   absl::Status CheckIncarnationGiven(int worker, uint64_t incarnation) const ABSL_LOCKS_EXCLUDED(mutex_);
   // As Membership::StreamBroke().

@@ -105,6 +105,16 @@ absl::Status Server::CheckPlace(const v1::JoinRequest& request, int worker) {
       Describe(request.process()), "; give every task an index of its own (--task_index, TF_CONFIG)"));
 }
 
+std::string Server::TaskOf(int worker) const {
+  MutexLock lock(mutex_);
+  return members_.HasName(worker) ? members_.NameOf(worker) : "";
+}
+
+bool Server::elastic() const {
+  MutexLock lock(mutex_);
+  return job_ != nullptr && job_->job().elastic();
+}
+
 absl::Status Server::CheckIncarnationGiven(int worker, uint64_t incarnation) const {
   MutexLock lock(mutex_);
   const Membership::Member* const member = members_.Find(worker);

@@ -12,6 +12,7 @@
 #include "common/net/grpc_util.h"
 #include "grpcpp/support/server_callback.h"
 #include "ps/follow.h"
+#include "ps/permissions.h"
 #include "ps/replicate.h"
 #include "ps/session.h"
 
@@ -25,7 +26,7 @@ constexpr int kMostSessions = 4096;
 class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer>, public SessionSink {
  public:
   // `count`: of the streams there are, this one from now until OnDone().
-  static SessionStream* Start(Server& server, std::atomic<int>& count) {
+  static SessionStream* Start(Server& server, Permissions permissions, std::atomic<int>& count) {
     auto stream = std::make_shared<SessionStream>(count);
     stream->self_ = stream;
     if (++count > kMostSessions) {
@@ -33,7 +34,7 @@ class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::Byt
           absl::ResourceExhaustedError(absl::StrCat("more than ", kMostSessions, " sessions are open"))));
       return stream.get();
     }
-    stream->session_ = std::make_unique<Session>(server, stream);
+    stream->session_ = std::make_unique<Session>(server, stream, std::move(permissions));
     stream->Open();
     return stream.get();
   }
@@ -68,14 +69,6 @@ class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::Byt
   std::unique_ptr<Session> session_;
 };
 
-// A stream that ends at once.
-template <typename Request, typename Response>
-class RefusedStream final : public grpc::ServerBidiReactor<Request, Response> {
- public:
-  explicit RefusedStream(const absl::Status& reason) { this->Finish(net::ToGrpc(reason)); }
-  void OnDone() override { delete this; }
-};
-
 // The part that a call is about; none where the metadata names none.
 std::optional<int> PartOf(const grpc::CallbackServerContext& context) {
   const auto& metadata = context.client_metadata();
@@ -100,7 +93,7 @@ using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
 
 class Service final : public CallbackService {
  public:
-  explicit Service(Parts& parts) : parts_(parts) {}
+  Service(Parts& parts, Door door) : parts_(parts), door_(std::move(door)) {}
 
   grpc::ServerUnaryReactor* Connect(grpc::CallbackServerContext* context, const v1::ConnectRequest* request,
                                     v1::ConnectResponse* response) override {
@@ -147,22 +140,32 @@ class Service final : public CallbackService {
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
       grpc::CallbackServerContext* context) override {
+    auto permissions = Admit(*context);
+    if (!permissions.ok())
+      return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(permissions.status());
     auto server = Find(*context);
-    if (!server.ok()) return new RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
-    return SessionStream::Start(**server, sessions_);
+    if (!server.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
+    return SessionStream::Start(**server, *std::move(permissions), sessions_);
   }
   grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* Follow(
       grpc::CallbackServerContext* context) override {
+    auto permissions = Admit(*context);
+    if (!permissions.ok())
+      return new net::RefusedStream<v1::FollowerMessage, v1::LeaderMessage>(permissions.status());
     auto server = Find(*context);
-    if (!server.ok()) return new RefusedStream<v1::FollowerMessage, v1::LeaderMessage>(server.status());
-    return ServeFollower(**server);
+    if (!server.ok()) return new net::RefusedStream<v1::FollowerMessage, v1::LeaderMessage>(server.status());
+    return ServeFollower(**server, *std::move(permissions));
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Replicate(
       grpc::CallbackServerContext* context) override {
+    const auto permissions = Admit(*context);
+    absl::Status allowed = permissions.status();
+    if (allowed.ok()) allowed = permissions->CheckReplicate();
+    if (!allowed.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(allowed);
     const std::optional<int> part = PartOf(*context);
     absl::StatusOr<Server*> server = absl::FailedPreconditionError("a copy of no part");
     if (part.has_value()) server = parts_.ForCopy(*part);
-    if (!server.ok()) return new RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
+    if (!server.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
     return ServeCopy(**server);
   }
 
@@ -172,8 +175,9 @@ class Service final : public CallbackService {
                                  void (Server::*method)(const Request&, Reply<Response>),
                                  const Request* request, Response* response) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    if (!server.ok()) {
-      reactor->Finish(net::ToGrpc(server.status()));
+    const absl::Status allowed = CheckAllowed(*context, *request, server);
+    if (!allowed.ok()) {
+      reactor->Finish(net::ToGrpc(allowed));
       return reactor;
     }
     ((*server)->*method)(*request, [reactor, response](absl::StatusOr<Response> result) {
@@ -181,6 +185,21 @@ class Service final : public CallbackService {
       reactor->Finish(net::ToGrpc(result.status()));
     });
     return reactor;
+  }
+
+  absl::StatusOr<Permissions> Admit(const grpc::CallbackServerContext& context) const {
+    if (door_.gate == nullptr) return Permissions();
+    CAIRN_ASSIGN_OR_RETURN(net::Caller caller, door_.gate->Admit(context));
+    return Permissions(std::move(caller), door_.chief);
+  }
+
+  // Whether the caller may make this request of `server`, which the request was found to be for.
+  template <typename Request>
+  absl::Status CheckAllowed(const grpc::CallbackServerContext& context, const Request& request,
+                            const absl::StatusOr<Server*>& server) const {
+    CAIRN_ASSIGN_OR_RETURN(const Permissions permissions, Admit(context));
+    CAIRN_RETURN_IF_ERROR(server.status());
+    return permissions.Check(request, **server);
   }
 
   // For questions where a part is: NOT_FOUND where this process has nothing of it.
@@ -199,13 +218,14 @@ class Service final : public CallbackService {
   }
 
   Parts& parts_;
+  const Door door_;
   std::atomic<int> sessions_{0};
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeService(Parts& parts) {
-  return std::make_unique<Service>(parts);
+std::unique_ptr<grpc::Service> MakeService(Parts& parts, Door door) {
+  return std::make_unique<Service>(parts, std::move(door));
 }
 
 }  // namespace cairn::ps

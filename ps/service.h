@@ -1,16 +1,24 @@
-// The gRPC face of the Servers of a process: adapts calls and streams, decides nothing.
+// The gRPC face of the Servers of a process: adapts calls and streams, and refuses callers that may not make
+// them.
 //
-// Everything runs on gRPC's callback threads; nothing blocks them. `parts` must outlive the service and the
-// grpc::Server that it is registered with.
+// Everything runs on gRPC's callback threads; nothing blocks them. `parts` and the gate must outlive the
+// service and the grpc::Server that it is registered with.
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "cairn/v1/parameter_server.grpc.pb.h"
+#include "common/net/gate.h"
 #include "ps/parts.h"
 
 namespace cairn::ps {
 
-std::unique_ptr<grpc::Service> MakeService(Parts& parts);
+struct Door {
+  const net::Gate* gate = nullptr;  // null: anyone may do everything
+  std::string chief = "worker/0";   // the task that is the chief, by the cluster's configuration
+};
+
+std::unique_ptr<grpc::Service> MakeService(Parts& parts, Door door = {});
 
 }  // namespace cairn::ps

@@ -206,6 +206,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = absl::InvalidArgumentError(
         absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->most_workers()));
   }
+  if (open.failure.ok()) open.failure = permissions_.CheckPush(begin.worker(), server_);
   if (open.failure.ok()) open.failure = server_.CheckIncarnationGiven(begin.worker(), begin.incarnation());
   if (!open.failure.ok()) return;
   NotePusher(begin);
@@ -232,6 +233,10 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
 }
 
 void Session::BeginWrite(uint64_t request_id, const v1::WriteBegin& begin) {
+  if (const absl::Status allowed = permissions_.CheckWrite(); !allowed.ok()) {
+    open_[request_id].failure = allowed;
+    return;
+  }
   Open& open = open_[request_id];
   open.initialise = begin.initialise();
   auto job = server_.JobForLayout(begin.layout());

@@ -14,6 +14,7 @@
 #include "cairn/v1/session.pb.h"
 #include "common/core/trace.h"
 #include "common/net/frame.h"
+#include "ps/permissions.h"
 #include "ps/server.h"
 
 namespace cairn::ps {
@@ -44,8 +45,9 @@ class Session {
   static constexpr size_t kMostOpen = 4;
   static constexpr long kMostUnanswered = 16;
 
-  // `server` must outlive the session and its answers.
-  Session(Server& server, std::shared_ptr<SessionSink> sink) : server_(server), sink_(std::move(sink)) {}
+  // `server` must outlive the session and its answers. `permissions`: of the client.
+  Session(Server& server, std::shared_ptr<SessionSink> sink, Permissions permissions = {})
+      : server_(server), sink_(std::move(sink)), permissions_(std::move(permissions)) {}
   ~Session();
 
   // INVALID_ARGUMENT or RESOURCE_EXHAUSTED for a frame that breaks the protocol: the stream must end with it.
@@ -88,6 +90,7 @@ class Session {
 
   Server& server_;
   const std::shared_ptr<SessionSink> sink_;
+  const Permissions permissions_;
   Pusher pusher_;
   std::map<uint64_t, Open> open_;  // [request_id]
   // Each answer that is still to come holds it too: so many wait.

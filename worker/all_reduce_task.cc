@@ -32,11 +32,11 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
   net::DirectListeners direct;
   if (trainers.size() > 1) {
     const std::string& address = addresses[(static_cast<size_t>(args.worker) + 1) % addresses.size()];
-    CAIRN_ASSIGN_OR_RETURN(right, MakePeer(address, args.tls, args.options.transport));
-    direct = ListenDirectly(args.cluster, args.tls, args.listen, args.options.transport);
+    CAIRN_ASSIGN_OR_RETURN(right, MakePeer(address, args.access, args.options.transport));
+    direct = ListenDirectly(args.cluster, args.access, args.listen, args.options.transport);
   }
   // NCCL's own connections are open to whoever listens.
-  kernels::PeerDevice* const device = args.tls.any() ? nullptr : args.device;
+  kernels::PeerDevice* const device = args.access.tls.any() ? nullptr : args.device;
   if (device != args.device) {
     LogInfo("gradients go round the ring: ", args.device->library(),
             " does not encrypt them, and TLS is asked for");
@@ -60,12 +60,19 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                        .links_notice = FromSeconds(args.job.lease_seconds() + 1)},
                                       std::move(right)));
   if (trainers.size() > 1) {
-    CAIRN_ASSIGN_OR_RETURN(task->listener_, PeerListener::Start(task->exchange_->host(), std::move(direct),
-                                                                {.cluster = args.cluster,
-                                                                 .tls = args.tls,
-                                                                 .listen = args.listen,
-                                                                 .incarnation = incarnation,
-                                                                 .stakes = "the gradients"}));
+    CAIRN_ASSIGN_OR_RETURN(task->listener_,
+                           PeerListener::Start(task->exchange_->host(), std::move(direct),
+                                               {.cluster = args.cluster,
+                                                .access = args.access,
+                                                .listen = args.listen,
+                                                .incarnation = incarnation,
+                                                .stakes = "the gradients",
+                                                .task_of = [trainers](int worker) {
+                                                  const auto at = static_cast<size_t>(worker);
+                                                  return at < trainers.size()
+                                                             ? trainers[at].ToString()
+                                                             : absl::StrCat("no worker ", worker);
+                                                }}));
   }
   return task;
 }

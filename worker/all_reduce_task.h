@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
 #include "common/core/crew.h"
+#include "common/net/access.h"
 #include "common/net/cluster_spec.h"
-#include "common/net/tls.h"
 #include "worker/allreduce/ring_exchange.h"
 #include "worker/nn/model.h"
 #include "worker/options.h"
@@ -25,7 +25,7 @@ class AllReduceTask {
     const nn::Model& model;
     const v1::Job& job;
     const net::ResolvedCluster& cluster;
-    const net::TlsFiles& tls;
+    const net::Access& access;
     const ListenFlags& listen;
     int worker;  // position among the trainers
     int threads;

@@ -26,18 +26,18 @@ std::string ListensAt(const net::ResolvedCluster& cluster, const ListenFlags& li
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address,
-                                                              const net::TlsFiles& tls,
+                                                              const net::Access& access,
                                                               const std::string& transport) {
   CAIRN_ASSIGN_OR_RETURN(const net::Transport way, net::ParseTransport(transport));
-  auto peer = allreduce::MakeGrpcPeer(address, net::ChannelCredentialsOf(tls));
+  auto peer = allreduce::MakeGrpcPeer(address, net::CredentialsOf(access));
   return allreduce::MakeDirectPeer(std::move(peer), address, way, [address](const std::string& how) {
     LogInfo("gradients to ", address, ": by ", how);
   });
 }
 
-net::DirectListeners ListenDirectly(const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
+net::DirectListeners ListenDirectly(const net::ResolvedCluster& cluster, const net::Access& access,
                                     const ListenFlags& listen, const std::string& transport) {
-  return net::ListenDirectly(tls, net::ParseTransport(transport).value(), ListensAt(cluster, listen),
+  return net::ListenDirectly(access.tls, net::ParseTransport(transport).value(), ListensAt(cluster, listen),
                              listen.data_port, "workers");
 }
 
@@ -48,12 +48,14 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
   const net::HostPort& own = args.cluster.spec.tasks(self.job).at(self.index);
   const std::string address = ListensAt(args.cluster, args.listen);
   std::unique_ptr<PeerListener> listener(new PeerListener);
-  listener->service_ = allreduce::MakeRingService(host);
+  listener->gate_ = std::make_unique<net::Gate>(self.ToString(), args.access);
+  listener->service_ =
+      allreduce::MakeRingService(host, {.gate = listener->gate_.get(), .task_of = args.task_of});
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, args.listen.reuse_port);
   int port = 0;
-  listener->port_ = std::make_unique<net::GrpcPort>(builder, address, net::ServerCredentialsOf(args.tls),
-                                                    args.listen.reuse_port, &port);
+  listener->port_ = std::make_unique<net::GrpcPort>(
+      builder, address, net::ServerCredentialsOf(args.access.tls), args.listen.reuse_port, &port);
   builder.RegisterService(listener->service_.get());
   listener->server_ = builder.BuildAndStart();
   if (listener->server_ == nullptr || port == 0) {
@@ -62,7 +64,7 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
   }
   listener->port_->Open();
   LogInfo("Started server with target: grpc://", own.host, ":", port);
-  net::WarnOfTls(args.tls, address, own.host, args.stakes, "the worker that calls it");
+  net::WarnOfAccess(args.access, address, own.host, args.stakes, "the worker that calls it");
   if (direct.any()) {
     listener->direct_ =
         std::make_unique<allreduce::DirectRingService>(host, std::move(direct), args.incarnation);

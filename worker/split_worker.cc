@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args) {
                                   .stop = [&stop = args.stop] { return stop.received() != 0; }};
   for (int task = 1; task < args.seat.division.tasks; ++task) {
     const int worker = args.seat.head + task;
-    CAIRN_ASSIGN_OR_RETURN(auto peer, MakePeer(AddressOf(args, worker), args.tls, args.options.transport));
+    CAIRN_ASSIGN_OR_RETURN(auto peer, MakePeer(AddressOf(args, worker), args.access, args.options.transport));
     options.partners.push_back({.name = NameOf(args, worker), .worker = worker, .peer = std::move(peer)});
   }
   const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args) {
 
 absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen) {
   TellGroup(args);
-  net::DirectListeners direct = ListenDirectly(args.cluster, args.tls, listen, args.options.transport);
+  net::DirectListeners direct = ListenDirectly(args.cluster, args.access, listen, args.options.transport);
   const uint64_t incarnation = net::DrawIncarnation();
   const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);
   CAIRN_ASSIGN_OR_RETURN(
@@ -109,12 +109,15 @@ absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen) {
                               .places = args.compute.places,
                               .micro_batches = MicroBatches(args),
                               .trace = args.trace}));
-  CAIRN_ASSIGN_OR_RETURN(const auto listener, PeerListener::Start(*partner, std::move(direct),
-                                                                  {.cluster = args.cluster,
-                                                                   .tls = args.tls,
-                                                                   .listen = listen,
-                                                                   .incarnation = incarnation,
-                                                                   .stakes = "activations and gradients"}));
+  CAIRN_ASSIGN_OR_RETURN(
+      const auto listener,
+      PeerListener::Start(*partner, std::move(direct),
+                          {.cluster = args.cluster,
+                           .access = args.access,
+                           .listen = listen,
+                           .incarnation = incarnation,
+                           .stakes = "activations and gradients",
+                           .task_of = [](int worker) { return absl::StrCat("worker/", worker); }}));
   return partner->Serve();
 }
 

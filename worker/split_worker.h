@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "common/core/fault_points.h"
 #include "common/core/trace.h"
+#include "common/net/access.h"
 #include "common/net/cluster_spec.h"
-#include "common/net/tls.h"
 #include "worker/compute.h"
 #include "worker/division.h"
 #include "worker/nn/loss.h"
@@ -29,7 +29,7 @@ struct SplitArgs {
   const nn::Model& model;
   const nn::LossSpec& loss;
   const Compute& compute;
-  const net::TlsFiles& tls;
+  const net::Access& access;
   const StopOnSignal& stop;
   TraceRecorder* trace = nullptr;  // may be
   FaultPoints* faults =

@@ -25,12 +25,14 @@
 #include "common/core/terminal.h"
 #include "common/core/trace_session.h"
 #include "common/core/words.h"
+#include "common/net/access.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/gradient/wire_choice.h"
 #include "common/net/grpc_util.h"
 #include "common/net/http_server.h"
 #include "common/net/listening.h"
+#include "common/net/local_token.h"
 #include "common/net/task_needs.h"
 #include "common/net/tls.h"
 #include "worker/all_reduce_task.h"
@@ -165,10 +167,10 @@ ExitCode Report(const absl::Status& status, int signal) {
 // Reaches every server of the job.
 absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
     const TrainOptions& options, const v1::Job& job, const nn::Model& model,
-    const net::ResolvedCluster& cluster, int worker, const net::TlsFiles& tls, const StopOnSignal& stop,
+    const net::ResolvedCluster& cluster, int worker, const net::Access& access, const StopOnSignal& stop,
     WorkerMeters& meters, TraceRecorder* trace) {
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
-  const auto stub_at = [credentials = net::ChannelCredentialsOf(tls),
+  const auto stub_at = [credentials = net::CredentialsOf(access),
                         transport = net::ParseTransport(options.transport).value()](
                            const std::string& address, std::optional<int> part = {}) {
     return client::MakeDirectStub(
@@ -204,7 +206,7 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
 
 // Of a worker that computes for the head of its group: it needs no data and no servers.
 int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster, const Seat& seat,
-               const nn::Model& model, const net::TlsFiles& tls, const ListenFlags& listen,
+               const nn::Model& model, const net::Access& access, const ListenFlags& listen,
                const TraceFlags& traced, SignalQueue& signals, FaultPoints& faults) {
   const auto loss = MakeLoss(options, model);
   if (!loss.ok()) return Fault(loss.status().message());
@@ -224,7 +226,7 @@ int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster,
                                          .model = model,
                                          .loss = *loss,
                                          .compute = *compute,
-                                         .tls = tls,
+                                         .access = access,
                                          .stop = stop,
                                          .trace = trace.recorder(),
                                          .faults = &faults},
@@ -258,7 +260,7 @@ int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cl
   return static_cast<int>(Report(status, stop.received()));
 }
 
-int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::TlsFiles& tls,
+int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::Access& access,
         const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced,
         SignalQueue& signals, FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
@@ -267,7 +269,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const auto seat = FindSeat(*described, options, cluster);
   if (!seat.ok()) return Fault(seat.status().message());
   if (seat->has_value() && (*seat)->task > 0) {
-    return RunPartner(options, cluster, **seat, *described, tls, listen, traced, signals, faults);
+    return RunPartner(options, cluster, **seat, *described, access, listen, traced, signals, faults);
   }
   const Seat* const head_seat = seat->has_value() ? &**seat : nullptr;
   const auto inputs = LoadInputs(options);
@@ -308,7 +310,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                           .model = model,
                           .loss = loss,
                           .compute = *compute,
-                          .tls = tls,
+                          .access = access,
                           .stop = stop,
                           .trace = trace.recorder()});
     if (!made.ok()) return Failure(made.status());
@@ -366,7 +368,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                          .model = model,
                                          .job = *job,
                                          .cluster = cluster,
-                                         .tls = tls,
+                                         .access = access,
                                          .listen = listen,
                                          .worker = worker,
                                          .threads = CoresOf(options, cluster),
@@ -375,7 +377,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     ring = *std::move(started);
   } else {
     auto connected =
-        ConnectToServers(options, *job, model, cluster, worker, tls, stop, meters, trace.recorder());
+        ConnectToServers(options, *job, model, cluster, worker, access, stop, meters, trace.recorder());
     if (!connected.ok()) return static_cast<int>(Report(connected.status(), stop.received()));
     served = *std::move(connected);
   }
@@ -456,14 +458,14 @@ int Main(int argc, char** argv) {
   net::QuietGrpc();
   TrainOptions options;
   net::ClusterFlags flags;
-  net::TlsFiles tls;
+  net::Access access;
   net::MetricsFlags watched;
   TraceFlags traced;
   ListenFlags listen;
   FaultPoints::Fault fault;
   CLI::App app("One worker task of a Cairn cluster.", kProgram);
   net::AddClusterFlags(app, flags);
-  net::AddTlsFlags(app, tls);
+  net::AddAccessFlags(app, access);
   net::AddMetricsFlags(app, watched);
   AddTraceFlags(app, traced);
   AddTrainOptions(app, options);
@@ -477,7 +479,9 @@ int Main(int argc, char** argv) {
   if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
   if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
   if (options.model.empty()) return Fault("--model: which model?");
-  if (const absl::Status status = net::CheckTlsFiles(tls); !status.ok()) return Fault(status.message());
+  if (const absl::Status status = net::CheckAccess(access, std::getenv(net::kTokenVariable)); !status.ok()) {
+    return Fault(status.message());
+  }
 
   if (const absl::Status status = CheckTraceFlags(traced); !status.ok()) return Fault(status.message());
 
@@ -498,6 +502,7 @@ int Main(int argc, char** argv) {
     return Fault(absl::StrCat(cluster->source, ": --mode allreduce has no use for the cluster's ",
                               cluster->spec.num_tasks("ps"), " ps"));
   }
+  if (flags.needs_servers) net::TakeLocalToken(cluster->spec.servers().front(), access);
   if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic || options.cpu_devices > 1) {
     WaitPassively(argv);
   }
@@ -510,7 +515,7 @@ int Main(int argc, char** argv) {
   data::ExplainTruncatedFiles();
   if (evaluates) return RunEvaluatorTask(options, *cluster, traced, signals);
   FaultPoints faults(fault);
-  return Run(options, *cluster, tls, listen, watched, traced, signals, faults);
+  return Run(options, *cluster, access, listen, watched, traced, signals, faults);
 }
 
 }  // namespace cairn::worker

@@ -22,6 +22,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
       return ExitCode::kRetryable;
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnauthenticated:
       return ExitCode::kIncompatible;
     default:
       return ExitCode::kFailure;

@@ -18,16 +18,16 @@ enum class ExitCode : int {
   kDone = 0,
   kFailure = 1,        // permanent: bad data, NaN, internal error
   kUsage = 2,          // usage or config error
-  kIncompatible = 3,   // checkpoint, model or protocol that does not fit
+  kIncompatible = 3,   // checkpoint, model, protocol or credentials that do not fit
   kRetryable = 138,    // the cluster could not be reached in time, or a task was lost
   kInterrupted = 130,  // SIGINT
   kTerminated = 143,   // SIGTERM
 };
 
 // The exit code of a running job's failure. UNAVAILABLE, DEADLINE_EXCEEDED and ABORTED are retryable,
-// FAILED_PRECONDITION and DATA_LOSS incompatible, the rest permanent. Errors found before the job runs
-// (flags, config, model file, a job beyond the servers' memory) are kUsage by where they occur, not by this
-// table.
+// FAILED_PRECONDITION, DATA_LOSS and UNAUTHENTICATED incompatible, the rest permanent. Errors found before
+// the job runs (flags, config, model file, a job beyond the servers' memory) are kUsage by where they occur,
+// not by this table.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 namespace status_internal {

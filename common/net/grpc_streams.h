@@ -192,4 +192,12 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
+// The server's end of a stream that ends at once.
+template <typename In, typename Out>
+class RefusedStream final : public grpc::ServerBidiReactor<In, Out> {
+ public:
+  explicit RefusedStream(const absl::Status& reason) { this->Finish(ToGrpc(reason)); }
+  void OnDone() override { delete this; }
+};
+
 }  // namespace cairn::net

@@ -2,11 +2,16 @@
 
 #include <malloc.h>
 
+#include "absl/strings/str_cat.h"
+#include "common/core/log.h"
+#include <utility>
+#include <vector>
 #include "common/net/frame.h"
 #include "common/net/grpc_log.h"
 #include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
+#include "grpcpp/support/client_interceptor.h"
 
 namespace cairn::net {
 namespace {
@@ -20,6 +25,34 @@ constexpr int kHandshakeTimeoutMs = 10'000;
 // Calls and streams of one connection at the same time: a client of ours has a few for each server's part.
 constexpr int kMaxStreams = 1024;
 
+// Adds the job token to a call's metadata. Call credentials would, but gRPC takes none without TLS.
+class TokenInterceptor final : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenInterceptor(const std::string& token) : token_(token) {}
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->emplace(kTokenMetadata, token_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string& token_;  // the factory's, which the channel owns
+};
+
+using Interceptors = grpc::experimental::ClientInterceptorFactoryInterface;
+class TokenInterceptors final : public Interceptors {
+ public:
+  explicit TokenInterceptors(std::string token) : token_(std::move(token)) {}
+  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
+    return new TokenInterceptor(token_);  // the call's
+  }
+
+ private:
+  const std::string token_;
+};
+
 }  // namespace
 
 absl::Status FromGrpc(const grpc::Status& status) {
@@ -30,8 +63,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
-                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Credentials& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -45,7 +77,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   // A cluster's own traffic goes from task to task, whatever http_proxy and the like say of the way out.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // ours know what may be repeated
-  return grpc::CreateCustomChannel(address, credentials, arguments);
+  if (credentials.token.empty()) return grpc::CreateCustomChannel(address, credentials.channel, arguments);
+  std::vector<std::unique_ptr<Interceptors>> interceptors;
+  interceptors.push_back(std::make_unique<TokenInterceptors>(credentials.token));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials.channel, arguments,
+                                                                 std::move(interceptors));
 }
 
 void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "grpcpp/channel.h"
@@ -21,13 +22,23 @@ inline constexpr int kProtocolVersion = 7;
 // server's own (parameter_server.proto).
 inline constexpr char kPartMetadata[] = "cairn-part";
 
+// Call metadata: the job token (access.h).
+inline constexpr char kTokenMetadata[] = "cairn-job-token";
+
+// What a channel shows: a certificate, or none, and the job token, which goes with every call; empty: none.
+struct Credentials {
+  Credentials(std::shared_ptr<grpc::ChannelCredentials> channel_in, std::string token_in = "")
+      : channel(std::move(channel_in)), token(std::move(token_in)) {}
+  std::shared_ptr<grpc::ChannelCredentials> channel;
+  std::string token;
+};
+
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 
 // A channel that notices a dead peer within 30 s, reconnects within 2 s of a server's return, resolves names
 // again when it does, and is not shared with other channels to the same address. Does not block.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
-                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Credentials& credentials);
 
 // The server's side of the same agreement. `reuse_port`: another socket may hold the port too.
 void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port);

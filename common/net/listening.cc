@@ -43,13 +43,25 @@ void AddDataPortFlag(CLI::App& app, int& port) {
       ->type_name("PORT");
 }
 
-void WarnOfTls(const TlsFiles& tls, const std::string& listens_at, const std::string& host,
-               absl::string_view what, absl::string_view clients) {
-  if (!tls.any() && ReachableFromOutside(listens_at)) {
-    LogWarning("NOT ENCRYPTED: whoever reaches ", listens_at, " can read and change ", what,
-               "; --tls_cert, --tls_key and --tls_ca prevent it");
+void WarnOfAccess(const Access& access, const std::string& listens_at, const std::string& host,
+                  absl::string_view what, absl::string_view clients) {
+  if (!access.any() && ReachableFromOutside(listens_at)) {
+    LogWarning("OPEN AND NOT ENCRYPTED: anyone on the network who reaches ", listens_at,
+               " can read and change ", what,
+               " and end the job; a job token (--job_token_file) prevents that, and --tls_cert, --tls_key "
+               "and --tls_ca "
+               "also that anyone listens");
+  } else if (!access.tls.any() && ReachableFromOutside(listens_at)) {
+    LogInfo("not encrypted: who can listen on the way to ", listens_at, " reads ", what,
+            " and the job token; --tls_cert, --tls_key and --tls_ca prevent it");
   }
-  if (const absl::Status status = CheckTlsNames(tls, host); !status.ok()) {
+  if (access.tls.any() && !Caller::Of(OwnNames(access.tls).value_or(CertificateNames())).named()) {
+    LogInfo(
+        "this task's certificate names no task: every certificate of --tls_ca that names none may make every "
+        "call; "
+        "deploy/make-certs.sh --task makes certificates that do");
+  }
+  if (const absl::Status status = CheckTlsNames(access.tls, host); !status.ok()) {
     LogWarning(status.message(), ": ", clients, " will refuse it");
   }
 }

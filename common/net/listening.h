@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/net/access.h"
 #include "common/net/direct/listeners.h"
 #include "common/net/direct/transport.h"
 #include "common/net/tls.h"
@@ -29,9 +30,9 @@ DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const s
 // --data_port.
 void AddDataPortFlag(CLI::App& app, int& port);
 
-// Warnings of what makes the traffic readable to others (`what`: "the variables"), or the task, which its own
-// know as `host`, unreachable to `clients` ("clients").
-void WarnOfTls(const TlsFiles& tls, const std::string& listens_at, const std::string& host,
-               absl::string_view what, absl::string_view clients);
+// Warnings of what lets others read, change (`what`: "the variables") or end what this task does, or makes
+// the task, which its own know as `host`, unreachable to `clients` ("clients").
+void WarnOfAccess(const Access& access, const std::string& listens_at, const std::string& host,
+                  absl::string_view what, absl::string_view clients);
 
 }  // namespace cairn::net

@@ -131,6 +131,12 @@ std::vector<std::string> NamesOf(X509* certificate) {
   return texts;
 }
 
+std::string CommonNameOf(X509* certificate) {
+  X509_NAME* const subject = X509_get_subject_name(certificate);
+  const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+  return at < 0 ? "" : Text(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+}
+
 std::shared_ptr<grpc::experimental::FileWatcherCertificateProvider> Watch(const TlsFiles& files) {
   return std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key, files.cert, files.ca,
                                                                               kTlsRefreshSeconds);
@@ -206,6 +212,20 @@ absl::Status CheckTlsNames(const TlsFiles& files, const std::string& host) {
   const std::vector<std::string> names = NamesOf(certificate);
   return Fault("tls_cert", files.cert, "is for ", names.empty() ? "no host" : absl::StrJoin(names, ", "),
                ", not for ", host);
+}
+
+absl::StatusOr<CertificateNames> OwnNames(const TlsFiles& files) {
+  CAIRN_ASSIGN_OR_RETURN(const auto chain, ReadCertificates("tls_cert", files.cert));
+  X509* const certificate = chain.front().get();
+  CertificateNames names = {.common_name = CommonNameOf(certificate)};
+  const Names alternatives(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; alternatives != nullptr && i < sk_GENERAL_NAME_num(alternatives.get()); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(alternatives.get(), i);
+    if (name->type == GEN_DNS) names.dns.push_back(Text(name->d.dNSName));
+    if (name->type == GEN_URI) names.uris.push_back(Text(name->d.uniformResourceIdentifier));
+  }
+  return names;
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const TlsFiles& files) {

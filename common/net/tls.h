@@ -3,8 +3,8 @@
 //
 // Every task, server or client, shows the certificate of --tls_cert and lets in only peers whose certificate
 // comes from --tls_ca. A client also checks that the server's certificate names the host of its address in
-// the cluster (subjectAltName: DNS names or IP addresses). A client's names are not looked at: whoever holds
-// a certificate of that CA may take part.
+// the cluster (subjectAltName: DNS names or IP addresses). What a client's names allow is decided by a Gate
+// (access.h).
 //
 // The files are read again every kTlsRefreshSeconds, and what they hold then is for connections that are
 // opened later. Replace them by renaming; between a new certificate and its new key handshakes fail, and are
@@ -15,7 +15,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/net/caller.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 
@@ -45,6 +47,9 @@ absl::Status CheckTlsFiles(const TlsFiles& files);
 // INVALID_ARGUMENT saying which names the certificate has when a client that knows us as `host` will refuse
 // it. OK without files. Expects files that were checked.
 absl::Status CheckTlsNames(const TlsFiles& files, const std::string& host);
+
+// The names of the first certificate of --tls_cert. Expects files that were checked.
+absl::StatusOr<CertificateNames> OwnNames(const TlsFiles& files);
 
 // Of files that were checked; plain text without files. Each call starts a thread that reads the files again,
 // for as long as something holds what it returned. To be called before any other use of gRPC: gRPC is told to

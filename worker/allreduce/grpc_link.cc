@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cairn/v1/all_reduce.grpc.pb.h"
 #include "common/core/mutex.h"
+#include "common/core/status.h"
 #include "common/net/grpc_streams.h"
 #include "common/net/grpc_util.h"
 #include "grpcpp/generic/generic_stub.h"
@@ -48,9 +50,22 @@ class OutgoingStream final : public RingStream, net::ClientStream<grpc::ByteBuff
   RingHandler& handler_;
 };
 
+// PERMISSION_DENIED where `caller` is not the worker that it says it is.
+absl::Status CheckIs(const net::Caller& caller, const RingDoor& door, int worker) {
+  if (!caller.named()) return absl::OkStatus();
+  const std::string task = door.task_of(worker);
+  if (caller.Is(task)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("the certificate of ", caller.ToString(), " may not send gradients as ", task));
+}
+
+absl::StatusOr<net::Caller> Admit(const RingDoor& door, const grpc::CallbackServerContext& context) {
+  return door.gate == nullptr ? net::Caller::Anyone() : door.gate->Admit(context);
+}
+
 class GrpcPeer final : public RingPeer {
  public:
-  GrpcPeer(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+  GrpcPeer(const std::string& address, const net::Credentials& credentials)
       : channel_(net::MakeChannel(address, credentials)),
         stub_(v1::AllReduce::NewStub(channel_)),
         generic_stub_(channel_) {}
@@ -96,8 +111,11 @@ class BackStream final : public RingStream {
 // It lives until OnDone.
 class IncomingReactor final : public net::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  explicit IncomingReactor(RingHost& host)
-      : back_(std::make_shared<BackStream>(this)), handler_(host.OnStream(back_)) {
+  IncomingReactor(RingHost& host, const RingDoor& door, net::Caller caller)
+      : door_(door),
+        caller_(std::move(caller)),
+        back_(std::make_shared<BackStream>(this)),
+        handler_(host.OnStream(back_)) {
     Open();
   }
 
@@ -108,8 +126,16 @@ class IncomingReactor final : public net::ServerStream<grpc::ByteBuffer, grpc::B
   }
 
  private:
-  absl::Status OnMessage(const grpc::ByteBuffer& message) override { return Deliver(message, *handler_); }
+  absl::Status OnMessage(const grpc::ByteBuffer& message) override {
+    v1::RingHeader header;
+    net::DecodedFrame frame;
+    CAIRN_RETURN_IF_ERROR(frame.Decode(message, &header));
+    if (header.has_hello()) CAIRN_RETURN_IF_ERROR(CheckIs(caller_, door_, header.hello().worker()));
+    return handler_->OnFrame(header, frame.payload());
+  }
 
+  const RingDoor& door_;
+  const net::Caller caller_;
   const std::shared_ptr<BackStream> back_;
   const std::shared_ptr<RingHandler> handler_;
 };
@@ -130,31 +156,38 @@ void BackStream::End(const absl::Status& why) {
 class RingService final : public v1::AllReduce::WithRawCallbackMethod_Pass<
                               v1::AllReduce::WithCallbackMethod_Greet<v1::AllReduce::Service>> {
  public:
-  explicit RingService(RingHost& host) : host_(host) {}
+  RingService(RingHost& host, RingDoor door) : host_(host), door_(std::move(door)) {}
 
   grpc::ServerUnaryReactor* Greet(grpc::CallbackServerContext* context, const v1::GreetRequest* request,
                                   v1::GreetResponse* response) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(net::ToGrpc(host_.OnGreet(*request, response)));
+    const auto caller = Admit(door_, *context);
+    absl::Status status = caller.status();
+    if (status.ok()) status = CheckIs(*caller, door_, request->from());
+    if (status.ok()) status = host_.OnGreet(*request, response);
+    reactor->Finish(net::ToGrpc(status));
     return reactor;
   }
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Pass(grpc::CallbackServerContext*) override {
-    return new IncomingReactor(host_);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Pass(
+      grpc::CallbackServerContext* context) override {
+    auto caller = Admit(door_, *context);
+    if (!caller.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(caller.status());
+    return new IncomingReactor(host_, door_, *std::move(caller));
   }
 
  private:
   RingHost& host_;
+  const RingDoor door_;
 };
 
 }  // namespace
 
-std::unique_ptr<RingPeer> MakeGrpcPeer(const std::string& address,
-                                       const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+std::unique_ptr<RingPeer> MakeGrpcPeer(const std::string& address, const net::Credentials& credentials) {
   return std::make_unique<GrpcPeer>(address, credentials);
 }
 
-std::unique_ptr<grpc::Service> MakeRingService(RingHost& host) {
-  return std::make_unique<RingService>(host);
+std::unique_ptr<grpc::Service> MakeRingService(RingHost& host, RingDoor door) {
+  return std::make_unique<RingService>(host, std::move(door));
 }
 
 }  // namespace cairn::allreduce

@@ -36,9 +36,10 @@ auto RetryWhileAborted(Function function) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::string>& servers,
-                                                        ConnectionOptions options, const net::TlsFiles& tls) {
-  CAIRN_RETURN_IF_ERROR(net::CheckTlsFiles(tls));
-  const auto credentials = net::ChannelCredentialsOf(tls);
+                                                        ConnectionOptions options,
+                                                        const net::Access& access) {
+  CAIRN_RETURN_IF_ERROR(net::CheckTlsFiles(access.tls));
+  const auto credentials = net::CredentialsOf(access);
   std::vector<std::unique_ptr<ServerStub>> stubs;
   for (const std::string& address : servers) {
     stubs.push_back(MakeDirectStub(MakeGrpcStub(address, credentials), {}));

@@ -20,7 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
-#include "common/net/tls.h"
+#include "common/net/access.h"
 #include "worker/client/connection.h"
 #include "worker/client/server_session.h"
 
@@ -36,11 +36,12 @@ class VariableReader;
 
 class Client {
  public:
-  // `servers`: "host:port" of every ps of the cluster, in the order of their task index. `tls`: none for
-  // plain text; INVALID_ARGUMENT when the files do not make a certificate.
+  // `servers`: "host:port" of every ps of the cluster, in the order of their task index. `access`:
+  // certificates and the job token, where the servers want them; INVALID_ARGUMENT when the files do not make
+  // a certificate.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::vector<std::string>& servers,
                                                          ConnectionOptions options = {},
-                                                         const net::TlsFiles& tls = {});
+                                                         const net::Access& access = {});
   // The same over any transport.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::vector<std::unique_ptr<ServerStub>> servers,
                                                          ConnectionOptions options = {});

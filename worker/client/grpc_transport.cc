@@ -53,8 +53,7 @@ class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer,
 
 class GrpcStub final : public ServerStub {
  public:
-  GrpcStub(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-           std::optional<int> part)
+  GrpcStub(const std::string& address, const net::Credentials& credentials, std::optional<int> part)
       : address_(address),
         part_(part.has_value() ? absl::StrCat(*part) : ""),
         channel_(net::MakeChannel(address, credentials)),
@@ -124,8 +123,7 @@ class GrpcStub final : public ServerStub {
 
 }  // namespace
 
-std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address,
-                                         const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address, const net::Credentials& credentials,
                                          std::optional<int> part) {
   return std::make_unique<GrpcStub>(address, credentials, part);
 }

@@ -53,13 +53,15 @@ def _refusing():
         raise Error(str(error), grpc.StatusCode.INVALID_ARGUMENT) from None
 
 
-def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeout=600, tls=None):
+def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeout=600, tls=None, token=None):
     """A client of the servers, which may still be starting: waits at most `timeout` seconds for them.
 
     `servers`: "ps0:2222,ps1:2222", in the order of their index; this is then worker `worker` (default 0) of `workers`
     (default 1). Without `servers`, TF_CONFIG names the servers, the workers, and this task. `tls`: (certificate, key,
-    CA), three paths of PEM files.
+    CA), three paths of PEM files. `token`: the job's, where the servers want one; default: the environment's
+    CAIRN_JOB_TOKEN.
     """
+    token = token or os.environ.get("CAIRN_JOB_TOKEN")
     if servers is None:
         text = os.environ.get("TF_CONFIG")
         if text is None:
@@ -69,22 +71,23 @@ def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeou
                         grpc.StatusCode.INVALID_ARGUMENT)
         with _refusing():
             described = cluster.from_tf_config(text)
-        return Client(described.servers, described.worker, described.trainers, timeout, step_timeout, tls)
+        return Client(described.servers, described.worker, described.trainers, timeout, step_timeout, tls, token)
     servers = servers.split(",") if isinstance(servers, str) else list(servers)
     worker, workers = 0 if worker is None else worker, 1 if workers is None else workers
     if not servers or not all(servers):
         raise Error(f"servers: {','.join(servers)!r} names no server, or an empty one", grpc.StatusCode.INVALID_ARGUMENT)
     if not 0 <= worker < workers:
         raise Error(f"worker is {worker}, must be 0 to {workers - 1}: workers is {workers}", grpc.StatusCode.INVALID_ARGUMENT)
-    return Client(servers, worker, [f"worker/{i}" for i in range(workers)], timeout, step_timeout, tls)
+    return Client(servers, worker, [f"worker/{i}" for i in range(workers)], timeout, step_timeout, tls, token)
 
 
 class Client:
 
-    def __init__(self, servers, worker, tasks, timeout, step_timeout, tls):
+    def __init__(self, servers, worker, tasks, timeout, step_timeout, tls, token=None):
         """`tasks`: the names of all workers, of which this is number `worker`."""
         self.worker, self.workers, self.timeout, self.step_timeout = worker, len(tasks), timeout, step_timeout
         self.task, self._tasks = tasks[worker], tasks
+        self._metadata = (("cairn-job-token", token.strip()),) if token else ()
         # This process, by which servers tell two processes of one worker apart.
         self._process = {"id": int.from_bytes(os.urandom(8), "little"), "host": socket.gethostname(), "pid": os.getpid()}
         self._addresses, self._incarnation, self._step, self._reads = servers, 0, 0, 0
@@ -115,7 +118,8 @@ class Client:
         call = self._channels[to].unary_unary(f"/{protocol.SERVICE}/{method}")
         request = protocol.encode(f"{method}Request", values)
         try:
-            return protocol.decode(f"{method}Response", call(request, timeout=_CALL_SECONDS))
+            return protocol.decode(f"{method}Response", call(request, timeout=_CALL_SECONDS,
+                                                                 metadata=self._metadata))
         except grpc.RpcError as error:
             raise Error(f"{self._name(to)}: {error.details()}", error.code()) from None
 
@@ -181,7 +185,8 @@ class Client:
                 yield protocol.frame({"request_id": 1, "end": {}})
             answered.wait(self.step_timeout)  # the server ends a stream that its client closes
 
-        stream = self._channels[server].stream_stream(f"/{protocol.SERVICE}/Session")(frames(), timeout=self.step_timeout)
+        stream = self._channels[server].stream_stream(f"/{protocol.SERVICE}/Session")(
+            frames(), timeout=self.step_timeout, metadata=self._metadata)
         with self._lock:
             self._streams.add(stream)
         try:

@@ -63,6 +63,14 @@ class StandingReader final : public client::FrameHandler {
     }
     return done_.size() >= count;
   }
+  // OK when the stream does not end within a minute.
+  absl::Status AwaitClosed() {
+    const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    MutexLock lock(mutex_);
+    while (closed_.ok() && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return closed_;
+  }
   int64_t bytes() {
     MutexLock lock(mutex_);
     return bytes_;
@@ -97,8 +105,10 @@ class Front {
   // Calls that are not over by then are cancelled.
   void Stop(std::chrono::milliseconds limit) { server_->Shutdown(std::chrono::system_clock::now() + limit); }
   // A client's stub; `part`: a server's that it has beside its own.
-  std::unique_ptr<client::ServerStub> Stub(std::optional<int> part = std::nullopt) const {
-    return client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port_), grpc::InsecureChannelCredentials(), part);
+  std::unique_ptr<client::ServerStub> Stub(std::optional<int> part = std::nullopt,
+                                           const std::string& token = "") const {
+    return client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port_),
+                                {grpc::InsecureChannelCredentials(), token}, part);
   }
 
  private:
@@ -292,9 +302,11 @@ TEST(DirectService, ASocketThatCannotBeReachedIsOnAnotherHostWhichHasAPort) {
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
   net::DirectListeners listeners = test::Listeners();
-  const int port = listeners.address().port;
+  const net::DirectAddress address = listeners.address();
   DirectService direct(parts, std::move(listeners), {.incarnation = 5});
-  EXPECT_EQ(WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = port}), "TCP");
+  EXPECT_EQ(
+      WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = address.port, .key = address.key}),
+      "TCP");
 }
 
 TEST(DirectService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
@@ -317,6 +329,20 @@ TEST(DirectService, OneOfAnotherIncarnationIsNotTheServer) {
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
+TEST(DirectService, AStreamWithoutTheKeyThatGrpcToldIsSentAway) {
+  test::FakeClock clock;
+  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
+              nullptr);
+  net::DirectListeners listeners = test::Listeners();
+  net::DirectAddress address = listeners.address();
+  EXPECT_EQ(address.key.size(), 16u);
+  DirectService direct(parts, std::move(listeners), {.incarnation = 5});
+  address.key = std::string(16, 'x');
+  EXPECT_EQ(WayTo(address), "gRPC");
+  address.key.clear();
+  EXPECT_EQ(WayTo(address), "gRPC");
+}
+
 TEST(DirectService, WithTooManySessionsOneMoreGoesToGrpc) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
@@ -325,6 +351,63 @@ TEST(DirectService, WithTooManySessionsOneMoreGoesToGrpc) {
   const net::DirectAddress address = listeners.address();
   DirectService direct(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
   EXPECT_EQ(WayTo(address), "gRPC");
+}
+
+// Over real gRPC, by a door with a token.
+class TokenTest : public testing::Test {
+ protected:
+  TokenTest()
+      : gate_("ps/0", {.token = "the token of the job"}),
+        parts_(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock_), 0,
+               nullptr),
+        service_(MakeService(parts_, {.gate = &gate_})),
+        front_(*service_) {}
+
+  absl::Status ConnectWith(const std::string& token) {
+    v1::ConnectRequest request;
+    request.set_protocol(net::kProtocolVersion);
+    v1::ConnectResponse response;
+    return front_.Stub({}, token)->Connect(request, &response, std::chrono::seconds(10));
+  }
+
+  test::FakeClock clock_;
+  net::Gate gate_;
+  Parts parts_;
+  std::unique_ptr<grpc::Service> service_;
+  Front front_;
+};
+
+TEST_F(TokenTest, WhoHasTheTokenIsAdmitted) {
+  EXPECT_EQ(ConnectWith("the token of the job"), absl::OkStatus());
+}
+
+TEST_F(TokenTest, WhoHasNoneIsToldWhatToDo) {
+  const absl::Status refused = ConnectWith("");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(refused.message(),
+            "ps/0 wants the job token, and none was given: give --job_token_file or CAIRN_JOB_TOKEN, the "
+            "same as for ps/0");
+}
+
+TEST_F(TokenTest, WhoHasAnotherOneIsToldSo) {
+  for (const char* token : {"the token of a job", "the token of the jo"}) {
+    const absl::Status refused = ConnectWith(token);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnauthenticated) << token;
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("is not the one of ps/0"));
+  }
+}
+
+TEST_F(TokenTest, NoCallOrStreamPassesWithoutIt) {
+  const auto stub = front_.Stub();
+  v1::FinishResponse finished;
+  EXPECT_EQ(stub->Finish({}, &finished, std::chrono::seconds(10)).code(), absl::StatusCode::kUnauthenticated);
+  v1::CreateResponse created;
+  EXPECT_EQ(stub->Create({}, &created, std::chrono::seconds(10)).code(), absl::StatusCode::kUnauthenticated);
+  StandingReader reader;
+  reader.Open();
+  const auto stream = stub->OpenStream(reader);
+  EXPECT_EQ(reader.AwaitClosed().code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(parts_.own().ended(), std::nullopt) << "nobody has ended it";
 }
 
 // Answers no Wait, as a server whose condition does not come.

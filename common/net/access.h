@@ -1,0 +1,45 @@
+// Who may take part in a cluster: what a task shows to others, and what it asks of them.
+//
+// Two means, which may be used together (docs/security.md):
+//   TLS          --tls_cert, --tls_key, --tls_ca: certificates of one CA, which may name tasks (caller.h)
+//   a job token  --job_token_file or CAIRN_JOB_TOKEN: a secret that every task of the job has. It goes as
+//   metadata with
+//                each call; with TLS nobody can read it on the way.
+//
+// main reads the flags into an Access and checks it once; everything else takes it from there.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/net/grpc_util.h"
+#include "common/net/tls.h"
+
+namespace CLI {
+class App;
+}
+
+namespace cairn::net {
+
+inline constexpr char kTokenVariable[] = "CAIRN_JOB_TOKEN";
+inline constexpr size_t kMinTokenCharacters = 16;
+inline constexpr size_t kMaxTokenCharacters = 1024;
+
+struct Access {
+  TlsFiles tls{};
+  std::string token_file{};  // --job_token_file
+  std::string token{};       // what is in it, or in the environment; empty: none
+  bool any() const { return tls.any() || !token.empty(); }
+};
+
+// The flags of TLS, and --job_token_file.
+void AddAccessFlags(CLI::App& app, Access& access);
+
+// Checks the files and reads the token: from the file, else from `environment`, the value of CAIRN_JOB_TOKEN
+// or null. INVALID_ARGUMENT naming the flag, or the file and what is wrong with it.
+absl::Status CheckAccess(Access& access, const char* environment);
+
+// What channels show. Expects an Access that was checked; see ChannelCredentialsOf().
+Credentials CredentialsOf(const Access& access);
+
+}  // namespace cairn::net

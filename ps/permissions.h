@@ -1,0 +1,55 @@
+// What one caller may do on a parameter server, by the tasks that its certificate names
+// (common/net/caller.h). The table of calls is in docs/security.md. A value; any thread.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "cairn/v1/parameter_server.pb.h"
+#include "common/net/caller.h"
+
+namespace cairn::ps {
+
+class Server;
+
+class Permissions {
+ public:
+  // Everything is allowed: callers are not told apart.
+  Permissions() = default;
+  // `chief`: the task that is the chief, "chief/0" or "worker/0". A caller that is the chief by its role may
+  // make the calls of that task too.
+  Permissions(net::Caller caller, std::string chief) : caller_(std::move(caller)), chief_(std::move(chief)) {}
+
+  // Each: PERMISSION_DENIED naming who calls, what it may not do, and who may. `server` knows the names of
+  // workers.
+  absl::Status Check(const v1::ConnectRequest&, const Server&) const { return absl::OkStatus(); }
+  absl::Status Check(const v1::CreateRequest& request, const Server& server) const;
+  absl::Status Check(const v1::WaitRequest&, const Server&) const { return absl::OkStatus(); }
+  absl::Status Check(const v1::JoinRequest& request, const Server& server) const;
+  absl::Status Check(const v1::HeartbeatRequest& request, const Server& server) const;
+  absl::Status Check(const v1::LeaveRequest& request, const Server& server) const;
+  absl::Status Check(const v1::MarkRequest& request, const Server& server) const;
+  absl::Status Check(const v1::AmendRequest& request, const Server& server) const;
+  absl::Status Check(const v1::FinishRequest& request, const Server& server) const;
+  // Whether the copy may take the place is for the copy to know: a worker only asks.
+  absl::Status Check(const v1::PromoteRequest&, const Server&) const { return absl::OkStatus(); }
+
+  absl::Status CheckPush(int worker, const Server& server) const;
+  absl::Status CheckWrite() const;
+  // The log of ps/0, for ps/`server`.
+  absl::Status CheckFollow(int server) const;
+  absl::Status CheckReplicate() const;
+
+ private:
+  bool IsChief() const { return caller_.HasRole("chief") || caller_.IsExactly(chief_); }
+  bool IsOperator() const { return caller_.HasRole("operator"); }
+  bool Is(absl::string_view task) const;
+  absl::Status Denied(absl::string_view what, absl::string_view who) const;
+
+  net::Caller caller_ = net::Caller::Anyone();
+  std::string chief_;
+};
+
+}  // namespace cairn::ps
