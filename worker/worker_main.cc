@@ -34,7 +34,6 @@
 #include "common/net/listening.h"
 #include "common/net/local_token.h"
 #include "common/net/task_needs.h"
-#include "common/net/tls.h"
 #include "worker/all_reduce_task.h"
 #include "worker/callbacks.h"
 #include "worker/client/direct_transport.h"

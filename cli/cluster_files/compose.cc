@@ -17,6 +17,7 @@ constexpr char kFile[] = R"yaml(# One machine, a container for each task: @TASKS
 #   CAIRN_DATA     the folder with the data           default: a volume, filled with generated digits when it is empty
 #   CAIRN_THREADS  that each worker computes with     default: 1
 #   CAIRN_IMAGE    the images are CAIRN_IMAGE-ps and CAIRN_IMAGE-worker, of version CAIRN_TAG
+#   CAIRN_JOB_TOKEN a secret, the same for all tasks, which keeps strangers out: $(openssl rand -hex 32); default: none
 #   CAIRN_SOURCE   the sources they are built from    default: the folder above this file's
 #
 # A task that is lost, or that ends with a failure, is started again, @RETRIES@ times at most: Compose does not tell codes
@@ -24,6 +25,7 @@ constexpr char kFile[] = R"yaml(# One machine, a container for each task: @TASKS
 
 x-cluster: &cluster
   TF_CONFIG: @TF_CONFIG@
+  CAIRN_JOB_TOKEN: ${CAIRN_JOB_TOKEN:-}
 
 x-ps: &ps
   image: ${CAIRN_IMAGE:-@IMAGE@}-ps:${CAIRN_TAG:-@TAG@}

@@ -10,6 +10,8 @@ namespace {
 constexpr char kCluster[] = R"yaml(# @SERVERS@ servers and @WORKERS@ workers, the first of which is the chief.
 # Written by
 #   @COMMAND@
+# With a token, which keeps strangers out (docs/security.md), before that:
+#   kubectl create secret generic @STEM@-token --from-literal=token="$(openssl rand -hex 32)"
 # Kubernetes 1.29 or later. kubectl apply -f FILE; the end: kubectl wait --for=condition=complete job/@STEM@-chief
 apiVersion: v1
 kind: ConfigMap
@@ -69,6 +71,7 @@ spec:
           command: [sh, -c, 'exec cairn-ps --cluster=/etc/cairn/cluster.json --job_name=ps --task_index="${POD##*-}" --metrics_port=9222']
           env:
             - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+            - {name: CAIRN_JOB_TOKEN, valueFrom: {secretKeyRef: {name: @NAME@-token, key: token, optional: true}}}
           ports:
             - {name: grpc, containerPort: @PORT@}
             - {name: metrics, containerPort: 9222}
@@ -137,7 +140,9 @@ spec:
             - --data_dir=/data
             - --train_dir=/checkpoints
             - --metrics_port=9222
-@FLAGS@          ports:
+@FLAGS@          env:
+            - {name: CAIRN_JOB_TOKEN, valueFrom: {secretKeyRef: {name: @NAME@-token, key: token, optional: true}}}
+          ports:
             - {name: metrics, containerPort: 9222}
           resources:
             requests: {cpu: "1", memory: 1Gi}

@@ -14,11 +14,13 @@ constexpr char kScript[] = R"sh(#!/usr/bin/env bash
 #   @COMMAND@
 # Usage: SCRIPT [FLAG...]     flags of cairn-worker: --model=cnn.json --data_dir=DIR --train_dir=DIR ...
 # Paths are those of the task's host; CAIRN_BIN_DIR is where the programs are there, else they are in its PATH.
+# CAIRN_JOB_TOKEN_FILE is the file with the job's token there, which keeps strangers out (docs/security.md).
 set -u
 
 cluster=@CLUSTER@
 flags=(@FLAGS@ "$@")
 bin=${CAIRN_BIN_DIR:+$CAIRN_BIN_DIR/}
+token=(${CAIRN_JOB_TOKEN_FILE:+"--job_token_file=$CAIRN_JOB_TOKEN_FILE"})
 declare -A task_of=()
 
 # Words as any POSIX shell reads them, for the one that sshd starts.
@@ -30,7 +32,7 @@ quote() {
 # start TASK HOST PROGRAM ARGUMENTS...
 start() {
   local task=$1 host=$2
-  local words=(env "TF_CONFIG={\"cluster\": $cluster}" "${@:3}" "--job_name=${task%/*}" "--task_index=${task#*/}")
+  local words=(env "TF_CONFIG={\"cluster\": $cluster}" "${@:3}" "--job_name=${task%/*}" "--task_index=${task#*/}" "${token[@]}")
   case $host in
     localhost | 127.0.0.1 | "$(hostname)") ;;
     # With a terminal of its own the task is told when this script goes away.
