@@ -11,6 +11,7 @@
 #include "common/net/grpc_util.h"
 #include "common/net/unreachable.h"
 #include "worker/allreduce/member_links.h"
+#include "worker/client/this_process.h"
 
 namespace cairn::allreduce {
 namespace {
@@ -42,6 +43,7 @@ std::vector<int64_t> BeginsOf(const std::vector<net::VariableInfo>& variables) {
 Member::Member(Options options, std::unique_ptr<RingPeer> right)
     : options_(std::move(options)),
       peer_(std::move(right)),
+      process_(client::DrawProcess()),
       variable_begins_(BeginsOf(options_.variables)),
       plan_(ChunkPlan::Make(options_.size, workers(), options_.most_chunk)),
       states_(static_cast<size_t>(workers())) {
@@ -166,6 +168,7 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t formation, TimePoin
   request.set_from(options_.worker);
   request.set_to(right());
   request.set_incarnation(options_.incarnation);
+  *request.mutable_process() = process_;
   request.set_formation(formation);
   *request.mutable_job() = options_.job;
   net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));

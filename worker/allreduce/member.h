@@ -120,6 +120,9 @@ class Member final : public RingHost {
   }
 
   // The left-hand neighbour's.
+  // Another process greets as the left-hand neighbour, whose stream is open. FAILED_PRECONDITION where that
+  // one lives, UNAVAILABLE until that is clear.
+  absl::Status CheckLeftIsGone(const v1::GreetRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -133,6 +136,7 @@ class Member final : public RingHost {
 
   const Options options_;
   const std::unique_ptr<RingPeer> peer_;
+  const v1::Process process_;
   const std::vector<int64_t> variable_begins_;
   const ChunkPlan plan_;
 
@@ -146,6 +150,11 @@ class Member final : public RingHost {
   // Of the formation.
   std::shared_ptr<RingStream> left_ ABSL_GUARDED_BY(mutex_);  // null: it has not come
   uint64_t left_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::Process left_process_ ABSL_GUARDED_BY(mutex_);  // as the last greeting that was answered has it
+  // Another process that says it is the left-hand neighbour, while the stream of the one before is open: its
+  // incarnation, and when it first asked.
+  uint64_t contender_ ABSL_GUARDED_BY(mutex_) = 0;
+  TimePoint contended_at_ ABSL_GUARDED_BY(mutex_);
   TimePoint left_heard_ ABSL_GUARDED_BY(mutex_);
   bool left_bye_ ABSL_GUARDED_BY(mutex_) = false;
   bool right_bye_ ABSL_GUARDED_BY(mutex_) = false;

@@ -36,6 +36,8 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
     if (!ended_.ok()) return ended_;
     formation = formation_;
     restarted = left_ != nullptr && left_incarnation_ != request.incarnation();
+    if (restarted) CAIRN_RETURN_IF_ERROR(CheckLeftIsGone(request));
+    left_process_ = request.process();
   }
   if (restarted || request.formation() > formation) {
     BreakTo(formation, std::max(request.formation(), formation + (restarted ? 1 : 0)),
@@ -47,6 +49,27 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   response->set_formation(formation_);
   net::Tell(options_.direct, response);
   return absl::OkStatus();
+}
+
+absl::Status Member::CheckLeftIsGone(const v1::GreetRequest& request) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (contender_ != request.incarnation()) {
+    contender_ = request.incarnation();
+    contended_at_ = now;
+  }
+  const auto describe = [](const v1::Process& process) {
+    return absl::StrCat("process ", process.pid(), " on ", process.host());
+  };
+  // What comes within a quarter of a lease may have been on its way when its sender died.
+  if (left_heard_ - contended_at_ > options_.lease / 4) {
+    contender_ = 0;
+    return absl::FailedPreconditionError(absl::StrCat(
+        name(left()), " is already running: ", describe(left_process_), " is alive, and this is ",
+        describe(request.process()), "; give every task an index of its own (--task_index, TF_CONFIG)"));
+  }
+  if (now - contended_at_ > options_.lease / 2) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(name(left()), " was ", describe(left_process_),
+                                             " until now: waiting to see whether it still lives"));
 }
 
 std::shared_ptr<RingHandler> Member::OnStream(std::shared_ptr<RingStream> back) {
