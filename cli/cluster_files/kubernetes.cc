@@ -71,7 +71,7 @@ spec:
           command: [sh, -c, 'exec cairn-ps --cluster=/etc/cairn/cluster.json --job_name=ps --task_index="${POD##*-}" --metrics_port=9222']
           env:
             - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-            - {name: CAIRN_JOB_TOKEN, valueFrom: {secretKeyRef: {name: @NAME@-token, key: token, optional: true}}}
+            - {name: CAIRN_JOB_TOKEN, valueFrom: {secretKeyRef: {name: @STEM@-token, key: token, optional: true}}}
           ports:
             - {name: grpc, containerPort: @PORT@}
             - {name: metrics, containerPort: 9222}
@@ -141,7 +141,7 @@ spec:
             - --train_dir=/checkpoints
             - --metrics_port=9222
 @FLAGS@          env:
-            - {name: CAIRN_JOB_TOKEN, valueFrom: {secretKeyRef: {name: @NAME@-token, key: token, optional: true}}}
+            - {name: CAIRN_JOB_TOKEN, valueFrom: {secretKeyRef: {name: @STEM@-token, key: token, optional: true}}}
           ports:
             - {name: metrics, containerPort: 9222}
           resources:
