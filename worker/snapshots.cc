@@ -48,6 +48,10 @@ absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
   return OpenNewest(directory, &SaySkipped);
 }
 
+std::string InWorkers(int64_t count) {
+  return absl::StrCat(count, count == 1 ? " worker" : " workers");
+}
+
 RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
   const v1::Job& job = snapshot.job;
   const v1::Progress& progress = snapshot.progress;
@@ -165,8 +169,25 @@ absl::Status Snapshots::FindFirst() {
   return found_.has_value() ? CheckSame(*found_) : absl::OkStatus();
 }
 
+// With static sharding the position in the data is counted in batches: of all workers together in a
+// synchronous job, of each worker in others. FAILED_PRECONDITION where those of `run` were of another size,
+// so that the epochs that it has done would be other ones here.
+absl::Status Snapshots::CheckBatches(const RunState& run) const {
+  if (options_.train_steps > 0 || job_.dynamic_sharding() || run.global_step == 0) return absl::OkStatus();
+  const bool same_workers = job_.mode() != v1::MODE_SYNC || run.num_workers == job_.workers_size();
+  if (run.batch_size == job_.batch_size() && same_workers) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "its steps are of --batch_size ", run.batch_size, " and ", InWorkers(run.num_workers),
+      ", this job's of --batch_size ", job_.batch_size(), " and ", InWorkers(job_.workers_size()),
+      ": how many of its epochs are done cannot be told. Give what it had, or the last step "
+      "with --train_steps"));
+}
+
 absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
   const RunState& run = checkpoint.run();
+  if (const absl::Status status = CheckBatches(run); !status.ok()) {
+    return Annotate(status, checkpoint.directory());
+  }
   if (run.model_sha256 != job_.model_sha256()) {
     const std::string difference = DescribeDifference(model_, checkpoint.model_json());
     return absl::FailedPreconditionError(

@@ -6,7 +6,7 @@ import random
 import struct
 import zipfile
 
-from harness import DONE, USAGE, IntegrationTest, main, read_summary
+from harness import DONE, INCOMPATIBLE, USAGE, IntegrationTest, main, read_summary
 
 FORMATS = {"u1": "B", "i4": "i", "f4": "f"}
 
@@ -176,6 +176,22 @@ class PartsTest(InputsTest):
         run, summary = self.trained_on(model_of(*DENSE), data)
         self.assertIn("validation on the arrays x_val and y_val\n", run.stdout)
         self.assertIn("val_loss", summary)
+
+
+class ResumeTest(InputsTest):
+
+    def test_a_position_that_counts_other_batches_is_refused(self):
+        data = self.data(x_train=images((4, 3, 2)), y_train=labels())
+        flags = ["--sync_replicas", "--train_dir=run"]
+        self.trained_on(model_of(*DENSE), data, "--epochs=4", "--batch_size=5", *flags)
+        run = self.train_on(model_of(*DENSE), data, "--epochs=6", "--batch_size=20", *flags)
+        self.assert_exit(INCOMPATIBLE, run)
+        self.assertRegex(run.stderr, "step-00000032: its steps are of --batch_size 5 and 1 worker, this job's of "
+                                     "--batch_size 20 and 1 worker")
+        _, summary = self.trained_on(model_of(*DENSE), data, "--epochs=5", "--batch_size=5", *flags)
+        self.assertEqual((summary["global_step"], summary["examples"]), (40, 200))
+        _, summary = self.trained_on(model_of(*DENSE), data, "--train_steps=42", "--batch_size=20", *flags)
+        self.assertEqual(summary["global_step"], 42)
 
 
 if __name__ == "__main__":
