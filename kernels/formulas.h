@@ -1,8 +1,12 @@
 // The scalar formulas of the operations, written once: every backend compiles these lines.
+//
+// NaN and infinity pass through all of them as through Keras' own formulas (kernels/README.md). So nothing
+// here uses fmin() or fmax(), which drop a NaN, and a comparison decides in favor of the NaN.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "common/core/host_device.h"
 #include "kernels/ops.h"
@@ -34,12 +38,24 @@ inline constexpr float kInverseSqrt2Pi = 0.39894228040143268f;
 inline constexpr float kGeluTanhScale = 0.79788456080286536f;  // sqrt(2 / pi)
 inline constexpr float kGeluTanhCubic = 0.044715f;
 
+// max(x, 0)
+CAIRN_HOST_DEVICE inline float Relu(float x) {
+  return x < 0 ? 0.0f : x;
+}
+
+// Whether `candidate`, which comes later, replaces `largest` as a maximum: the first of equal values stays,
+// and NaN is larger than every number.
+CAIRN_HOST_DEVICE inline bool IsLarger(float candidate, float largest) {
+  return candidate > largest || candidate != candidate;
+}
+
 CAIRN_HOST_DEVICE inline float Activate(const ActivationParams& f, float x) {
   switch (f.kind) {
     case Activation::kLinear:
       return x;
     case Activation::kRelu:
-      return x < f.threshold ? f.slope * (x - f.threshold) : std::fmin(x, f.limit);
+      if (x < f.threshold) return f.slope == 0 ? 0.0f : f.slope * (x - f.threshold);  // not 0 * infinity
+      return x > f.limit ? f.limit : x;
     case Activation::kElu:
       return x > 0 ? x : f.slope * std::expm1(x);
     case Activation::kSelu:
@@ -65,8 +81,11 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
     case Activation::kLinear:
       return 1;
     case Activation::kRelu:
-      // 0 at the threshold itself, as TensorFlow has it.
-      return x > f.threshold ? (x < f.limit ? 1.0f : 0.0f) : (x < f.threshold ? f.slope : 0.0f);
+      // 0 at the threshold itself, and for NaN, as TensorFlow has it. Infinity is not above an infinite
+      // limit.
+      if (x > f.threshold)
+        return x < f.limit || f.limit == std::numeric_limits<float>::infinity() ? 1.0f : 0.0f;
+      return x < f.threshold ? f.slope : 0.0f;
     case Activation::kElu:
       return x > 0 ? 1.0f : f.slope * std::exp(x);
     case Activation::kSelu:
@@ -96,15 +115,33 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
   return 1;
 }
 
+// dx for y = Activate(f, x). Where a relu is closed this is 0 even if dy is not finite, so that a fused relu,
+// which selects, and one that is not agree (as in JAX; TensorFlow multiplies by 0 on the CPU and selects on
+// the GPU).
+CAIRN_HOST_DEVICE inline float ActivationGradient(const ActivationParams& f, float x, float dy) {
+  const float derivative = ActivationDerivative(f, x);
+  return f.kind == Activation::kRelu && derivative == 0 ? 0.0f : dy * derivative;
+}
+
 // One softmax output's share of the gradient: dx_j = y_j (dy_j - sum_k y_k dy_k).
 CAIRN_HOST_DEVICE inline float SoftmaxGradient(float y, float dy, float dot) {
   return y * (dy - dot);
 }
 
-// The penalty l1 sum |w| + l2 sum w^2: its gradient with respect to w.
+// -1, 0 or 1; NaN for NaN.
+CAIRN_HOST_DEVICE inline float Sign(float x) {
+  if (x > 0) return 1;
+  if (x < 0) return -1;
+  return x == 0 ? 0.0f : x;
+}
+
+// The penalty l1 sum |w| + l2 sum w^2, and its gradient with respect to w. As in Keras a term whose factor is
+// 0 is left out: 0 * infinity is NaN.
+CAIRN_HOST_DEVICE inline double WeightPenalty(float l1, float l2, double sum, double sum_of_squares) {
+  return (l1 == 0 ? 0.0 : l1 * sum) + (l2 == 0 ? 0.0 : l2 * sum_of_squares);
+}
 CAIRN_HOST_DEVICE inline float PenaltyGradient(float l1, float l2, float w) {
-  const float sign = w > 0 ? 1.0f : (w < 0 ? -1.0f : 0.0f);
-  return l1 * sign + 2 * l2 * w;
+  return (l1 == 0 ? 0.0f : l1 * Sign(w)) + (l2 == 0 ? 0.0f : 2 * l2 * w);
 }
 
 // The losses are those of keras/src/losses/losses.py over keras/src/backend/{jax,torch}/nn.py, which agree;
@@ -194,7 +231,7 @@ struct SquaredError {
 struct AbsoluteError {
   CAIRN_HOST_DEVICE float Value(float y, float t) const { return std::fabs(y - t); }
   // 0 where the error is 0, as all of Keras' backends.
-  CAIRN_HOST_DEVICE float Gradient(float y, float t) const { return y > t ? 1.0f : (y < t ? -1.0f : 0.0f); }
+  CAIRN_HOST_DEVICE float Gradient(float y, float t) const { return Sign(y - t); }
 };
 
 struct HuberLoss {
@@ -205,8 +242,7 @@ struct HuberLoss {
   }
   CAIRN_HOST_DEVICE float Gradient(float y, float t) const {
     const float error = y - t;
-    if (std::fabs(error) <= delta) return error;
-    return error > 0 ? delta : -delta;
+    return std::fabs(error) <= delta ? error : delta * Sign(error);
   }
 };
 

@@ -1,5 +1,4 @@
-// Element-wise functions over all floats of a tensor, in whatever layout: relu by oneDNN, the others by loops
-// of our own.
+// Element-wise functions over all floats of a tensor, in whatever layout, by loops of our own.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,22 +10,6 @@
 
 namespace cairn::kernels::cpu {
 namespace {
-
-class OnednnRelu final : public UnaryOp {
- public:
-  OnednnRelu(TensorDesc output, onednn::Primitive forward, onednn::Primitive backward)
-      : output_(std::move(output)), forward_(std::move(forward)), backward_(std::move(backward)) {}
-
-  const TensorDesc& output() const override { return output_; }
-  absl::Status Forward(const float* x, float* y) override { return forward_.Run({x, y}); }
-  absl::Status Backward(const float* /*x*/, const float* y, const float* dy, float* dx) override {
-    return backward_.Run({y, dy, dx});
-  }
-
- private:
-  const TensorDesc output_;
-  onednn::Primitive forward_, backward_;
-};
 
 class CpuActivation final : public UnaryOp {
  public:
@@ -64,13 +47,6 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(onednn::Context& context
   if (input.num_floats() != input.shape.num_elements() && !params.keeps_zero()) {
     return absl::InvalidArgumentError(
         absl::StrCat("an activation that moves 0 over the padding channels of ", input.ToString()));
-  }
-  if (params.is_plain_relu()) {
-    context.UseThreads();
-    const onednn::MemoryDesc floats = onednn::Describe({input.num_floats()}, onednn::Format::x);
-    CAIRN_ASSIGN_OR_RETURN(auto forward, onednn::MakeReluForward(context, floats));
-    CAIRN_ASSIGN_OR_RETURN(auto backward, onednn::MakeReluBackward(context, floats));
-    return std::make_unique<OnednnRelu>(input, std::move(forward), std::move(backward));
   }
   return std::make_unique<CpuActivation>(context, input, params);
 }

@@ -13,7 +13,8 @@ constexpr float kSeluAlpha = 1.6732632423543772f, kSeluScale = 1.050700987355480
 constexpr float kInverseSqrt2Pi = 0.39894228040143268f;
 constexpr float kGeluTanhScale = 0.79788456080286536f, kGeluTanhCubic = 0.044715f;
 
-// Value() and Derivative() of each function.
+// Of each function its Value(), and either its Derivative() or, from a gradient dy with respect to the value,
+// the Gradient() with respect to x.
 
 struct Linear {
   inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const { y = x; }
@@ -22,15 +23,38 @@ struct Linear {
   }
 };
 
+// max(x, 0). A comparison, since the processor's maximum of NaN and 0 is 0.
+struct PlainRelu {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    y = x < 0.0f ? Vector{} : x;
+  }
+  inline __attribute__((always_inline)) void Gradient(const Vector& x, const Vector& dy, Vector& dx) const {
+    dx = x > 0.0f ? dy : Vector{};
+  }
+};
+
 struct Relu {
   float slope, limit, threshold;
   inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
     const Vector most = Vector{} + limit;
-    y = x < threshold ? slope * (x - threshold) : (x > most ? most : x);
+    const Vector below = slope == 0 ? Vector{} : slope * (x - threshold);  // not 0 * infinity
+    y = x < threshold ? below : (x > most ? most : x);
   }
-  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
-    const Vector one = Vector{} + 1.0f, none = {}, below = Vector{} + slope;
-    d = x > threshold ? (x < limit ? one : none) : (x < threshold ? below : none);
+  inline __attribute__((always_inline)) void Gradient(const Vector& x, const Vector& dy, Vector& dx) const {
+    const Vector most = Vector{} + limit;
+    const Vector below = slope == 0 ? Vector{} : slope * dy;
+    const Vector above = limit == __builtin_inff() ? dy : (x < most ? dy : Vector{});
+    dx = x > threshold ? above : (x < threshold ? below : Vector{});
+  }
+};
+
+// The others multiply.
+template <typename Function>
+struct ByDerivative : Function {
+  inline __attribute__((always_inline)) void Gradient(const Vector& x, const Vector& dy, Vector& dx) const {
+    Vector derivative;
+    this->Derivative(x, derivative);
+    dx = dy * derivative;
   }
 };
 
@@ -172,11 +196,11 @@ struct BackwardLoop {
   template <typename Function>
   void operator()(const Function& f) const {
     ForEachVector(count, [&](int64_t i, int lanes) __attribute__((always_inline)) {
-      Vector in, gradient, derivative;
+      Vector in, gradient, out;
       LoadSome(x + i, lanes, in);
       LoadSome(dy + i, lanes, gradient);
-      f.Derivative(in, derivative);
-      StoreSome(gradient * derivative, lanes, dx + i);
+      f.Gradient(in, gradient, out);
+      StoreSome(out, lanes, dx + i);
     });
   }
 };
@@ -185,25 +209,26 @@ template <typename Loop>
 void Run(const ActivationParams& f, const Loop& loop) {
   switch (f.kind) {
     case Activation::kLinear:
-      return loop(Linear());
+      return loop(ByDerivative<Linear>());
     case Activation::kRelu:
+      if (f.is_plain_relu()) return loop(PlainRelu());
       return loop(Relu{.slope = f.slope, .limit = f.limit, .threshold = f.threshold});
     case Activation::kElu:
-      return loop(Elu{.scale = 1, .alpha = f.slope});
+      return loop(ByDerivative<Elu>{{.scale = 1, .alpha = f.slope}});
     case Activation::kSelu:
-      return loop(Elu{.scale = kSeluScale, .alpha = kSeluAlpha});
+      return loop(ByDerivative<Elu>{{.scale = kSeluScale, .alpha = kSeluAlpha}});
     case Activation::kSigmoid:
-      return loop(SigmoidFunction());
+      return loop(ByDerivative<SigmoidFunction>());
     case Activation::kTanh:
-      return loop(TanhFunction());
+      return loop(ByDerivative<TanhFunction>());
     case Activation::kSoftplus:
-      return loop(SoftplusFunction());
+      return loop(ByDerivative<SoftplusFunction>());
     case Activation::kSilu:
-      return loop(Silu());
+      return loop(ByDerivative<Silu>());
     case Activation::kGelu:
-      return loop(Gelu());
+      return loop(ByDerivative<Gelu>());
     case Activation::kGeluTanh:
-      return loop(GeluTanh());
+      return loop(ByDerivative<GeluTanh>());
   }
 }
 

@@ -15,7 +15,6 @@ namespace cairn::kernels::cpu {
 namespace {
 
 using onednn::MemoryDesc;
-using onednn::Primitive;
 
 onednn::ConvolutionArgs ArgsOf(const Conv2DParams& params, const Shape& output) {
   const Shape& input = params.input.shape;
@@ -34,8 +33,7 @@ onednn::ConvolutionArgs ArgsOf(const Conv2DParams& params, const Shape& output) 
           .dilations = {params.dilation_height - 1, params.dilation_width - 1},
           .pad_before = {rows.pad_before, columns.pad_before},
           .pad_after = {rows.pad_after, columns.pad_after},
-          .use_bias = params.use_bias,
-          .relu = params.relu};
+          .use_bias = params.use_bias};
 }
 
 }  // namespace
@@ -79,10 +77,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, c
                            {DNNL_ARG_DIFF_DST, input_desc.diff_dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
   }
 
-  std::optional<Primitive> relu;
-  if (params.relu) {
-    CAIRN_ASSIGN_OR_RETURN(relu, onednn::MakeReluBackward(context, owned.destination));
-  }
+  std::optional<ReluInPlace> relu;
+  if (params.relu) relu.emplace(context, output.num_floats());
   return std::make_unique<OnednnLinear>(
       std::move(output),
       OnednnLinear::Parts{std::move(forward), std::move(weights), std::move(input), std::move(relu)});

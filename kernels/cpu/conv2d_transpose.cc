@@ -77,8 +77,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& c
       .dilations = {0, 0},
       .pad_before = {rows.pad_before, columns.pad_before},
       .pad_after = {rows.pad_after, columns.pad_after},
-      .use_bias = false,
-      .relu = false};
+      .use_bias = false};
   TensorDesc output = {.shape = shape};
   const Owned owned = {.source = onednn::ActivationDesc(output),
                        .kernel = onednn::Describe(args.kernel, onednn::Format::hwio),

@@ -11,7 +11,6 @@
 
 namespace cairn::kernels::cpu {
 using onednn::MemoryDesc;
-using onednn::Primitive;
 
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, const DenseParams& params) {
   context.UseThreads();
@@ -22,11 +21,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, co
         absl::StrCat("dense of ", params.units, " units over ", params.input.ToString(),
                      ": expected [batch, inputs], row-major, sizes of at least 1"));
   }
-  const onednn::InnerProductArgs args = {.batch = input_shape[0],
-                                         .inputs = input_shape[1],
-                                         .units = params.units,
-                                         .use_bias = params.use_bias,
-                                         .relu = params.relu};
+  const onednn::InnerProductArgs args = {
+      .batch = input_shape[0], .inputs = input_shape[1], .units = params.units, .use_bias = params.use_bias};
   TensorDesc output = {.shape = {args.batch, args.units}};
   const Owned owned = {.source = onednn::ActivationDesc(params.input),
                        .kernel = onednn::Describe({args.units, args.inputs}, onednn::Format::io),
@@ -56,10 +52,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, co
                            {DNNL_ARG_WEIGHTS, input_desc.weights_desc()},
                            {DNNL_ARG_DIFF_DST, input_desc.diff_dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
   }
-  std::optional<Primitive> relu;
-  if (args.relu) {
-    CAIRN_ASSIGN_OR_RETURN(relu, onednn::MakeReluBackward(context, owned.destination));
-  }
+  std::optional<ReluInPlace> relu;
+  if (params.relu) relu.emplace(context, output.num_floats());
   return std::make_unique<OnednnLinear>(
       std::move(output),
       OnednnLinear::Parts{std::move(forward), std::move(weights), std::move(input), std::move(relu)});

@@ -18,7 +18,7 @@ class CpuDropout final : public Dropout {
         elements_per_example_(elements_ / params.input.shape[0]),
         stream_(params.stream),
         threshold_(static_cast<uint64_t>(static_cast<double>(params.rate) * 0x1p32)),
-        factors_{0.0f, 1.0f / (1.0f - params.rate)},
+        factor_(1.0f / (1.0f - params.rate)),
         kept_(static_cast<size_t>(elements_)) {}
 
   absl::Status Forward(const float* x, float* y) override {
@@ -33,7 +33,7 @@ class CpuDropout final : public Dropout {
         for (auto word = static_cast<size_t>((first + i) % 4); word < 4 && i < end; ++word, ++i) {
           const bool kept = words[word] >= threshold_;
           kept_[static_cast<size_t>(i)] = kept;
-          y[i] = x[i] * factors_[kept];
+          y[i] = kept ? x[i] * factor_ : 0.0f;  // not 0 * NaN
         }
       }
     });
@@ -42,7 +42,9 @@ class CpuDropout final : public Dropout {
 
   absl::Status Backward(const float* dy, float* dx) override {
     ParallelFor(context_, elements_, kElementGrain, [=, this](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) dx[i] = dy[i] * factors_[kept_[static_cast<size_t>(i)]];
+      for (int64_t i = begin; i < end; ++i) {
+        dx[i] = kept_[static_cast<size_t>(i)] != 0 ? dy[i] * factor_ : 0.0f;
+      }
     });
     return absl::OkStatus();
   }
@@ -52,7 +54,7 @@ class CpuDropout final : public Dropout {
   const int64_t elements_, elements_per_example_;
   const uint64_t stream_;
   const uint64_t threshold_;   // words below it drop their element
-  const float factors_[2];     // of what falls, and of what stays
+  const float factor_;         // of what stays
   std::vector<uint8_t> kept_;  // [element] 0 or 1
 };
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/formulas.h"
 
 namespace cairn::kernels::cpu {
 namespace {
@@ -41,7 +42,7 @@ class CpuGlobalPool final : public UnaryOp {
         to[c] = -std::numeric_limits<float>::infinity();
         places[c] = 0;
         for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
-          if (from[pixel * lanes_ + c] <= to[c]) continue;  // the first of equals
+          if (!IsLarger(from[pixel * lanes_ + c], to[c])) continue;
           to[c] = from[pixel * lanes_ + c];
           places[c] = pixel;
         }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/linear_part.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/core/status.h"
@@ -56,13 +57,35 @@ absl::Status LinearPart::Run(const float* source, const float* kernel, const flo
   return absl::OkStatus();
 }
 
+namespace {
+
+// Padding channels are sums of 0 * x, which oneDNN leaves there on some processors: NaN where x is not
+// finite.
+void ClearPaddingChannels(const TensorDesc& desc, float* y) {
+  const int64_t block = BlockOf(desc.layout);
+  if (block == 1 || desc.shape[3] % block == 0) return;
+  const int64_t channels = desc.shape[3] % block, pixels = desc.shape[1] * desc.shape[2];
+  const int64_t floats = desc.num_floats() / desc.shape[0];
+  for (int64_t n = 0; n < desc.shape[0]; ++n) {
+    float* last = y + (n + 1) * floats - pixels * block;
+    for (int64_t pixel = 0; pixel < pixels; ++pixel, last += block) {
+      std::fill(last + channels, last + block, 0.0f);
+    }
+  }
+}
+
+}  // namespace
+
 absl::Status OnednnLinear::Forward(const float* x, const float* kernel, const float* bias, float* y) {
-  return parts_.forward.Run(x, kernel, y, bias);
+  CAIRN_RETURN_IF_ERROR(parts_.forward.Run(x, kernel, y, bias));
+  ClearPaddingChannels(output_, y);
+  if (parts_.relu.has_value()) parts_.relu->Forward(y);
+  return absl::OkStatus();
 }
 
 absl::Status OnednnLinear::Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                                     float* dkernel, float* dbias) {
-  if (parts_.relu.has_value()) CAIRN_RETURN_IF_ERROR(parts_.relu->Run({y, dy, dy}));
+  if (parts_.relu.has_value()) parts_.relu->Backward(y, dy);
   CAIRN_RETURN_IF_ERROR(parts_.weights.Run(x, dkernel, dy, dbias));
   return dx == nullptr ? absl::OkStatus() : BackwardInput(kernel, dy, dx);
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/relu.h"
 #include "kernels/ops.h"
 
 namespace cairn::kernels::cpu {
@@ -44,13 +45,13 @@ class LinearPart {
   Operand operands_[3];  // source, kernel, destination
 };
 
-// y = relu(map(x, kernel) + bias) with all three parts in oneDNN's hands.
+// y = relu(map(x, kernel) + bias) with all three maps by oneDNN.
 class OnednnLinear final : public LinearOp {
  public:
   struct Parts {
     LinearPart forward, weights;
-    std::optional<LinearPart> input;        // absent when no input gradient is needed
-    std::optional<onednn::Primitive> relu;  // dy through the fused activation, in place
+    std::optional<LinearPart> input;  // absent when no input gradient is needed
+    std::optional<ReluInPlace> relu;
   };
   OnednnLinear(TensorDesc output, Parts parts) : output_(std::move(output)), parts_(std::move(parts)) {}
 

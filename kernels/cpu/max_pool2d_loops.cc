@@ -24,7 +24,8 @@ inline __attribute__((always_inline)) Clipped Clip(const PoolSlab& slab, int64_t
           columns < slab.window_width ? columns : slab.window_width};
 }
 
-// kLanes neighbouring channels of one window; of equal values the first stays.
+// kLanes neighbouring channels of one window; of equal values the first stays, and NaN is larger than all
+// numbers.
 template <int kLanes>
 inline __attribute__((always_inline)) void ForwardWindow(const PoolSlab& slab, const Clipped& window,
                                                          const float* x, float* y, Place* places) {
@@ -37,7 +38,7 @@ inline __attribute__((always_inline)) void ForwardWindow(const PoolSlab& slab, c
     for (int64_t column = window.first_column; column < window.last_column; ++column, from += slab.lanes) {
       Floats<kLanes> value;
       Load(from, value);
-      const Ints<kLanes> larger = value > largest;
+      const Ints<kLanes> larger = (value > largest) | (value != value);
       const Ints<kLanes> here = Ints<kLanes>{} + static_cast<int32_t>(row * slab.window_width + column);
       largest = larger ? value : largest;
       where = larger ? here : where;

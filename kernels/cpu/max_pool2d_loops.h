@@ -21,7 +21,7 @@ struct PoolSlab {
 };
 
 struct MaxPoolCode {
-  // y and places: pooled. Of equal values the first stays; a number beats NaN.
+  // y and places: pooled. Of equal values the first stays; NaN is larger than all numbers.
   void (*forward)(const PoolSlab& slab, const float* x, float* y, Place* places);
   // dx = dy at the places that the maxima came from, summed where windows overlap, and 0 elsewhere.
   void (*backward)(const PoolSlab& slab, const float* dy, const Place* places, float* dx);

@@ -56,14 +56,9 @@ auto FirstFast(const char* what, std::initializer_list<Candidate> candidates, Ma
   return best;
 }
 
-dnnl::primitive_attr Attributes(bool relu) {
+dnnl::primitive_attr Attributes() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (relu) {
-    dnnl::post_ops after;
-    after.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
-    attributes.set_post_ops(after);
-  }
   return attributes;
 }
 
@@ -210,20 +205,6 @@ int64_t NumFloats(const MemoryDesc& desc) {
 // From here on: the calls that differ between versions 2 and 3. Version 3 takes the engine first and the
 // descriptor's fields directly, without the `desc` object.
 
-namespace {
-
-constexpr auto kRelu = algorithm::eltwise_relu_use_dst_for_bwd;
-
-absl::StatusOr<dnnl::eltwise_forward::primitive_desc> ReluForward(const Context& context,
-                                                                  const MemoryDesc& activation) {
-  return Guarded("relu forward", [&] {
-    const dnnl::eltwise_forward::desc desc(prop_kind::forward_training, kRelu, activation, 0.0f);
-    return dnnl::eltwise_forward::primitive_desc(desc, Attributes(false), context.engine());
-  });
-}
-
-}  // namespace
-
 absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(
     const Context& context, const ConvolutionArgs& args) {
   using Convolution = dnnl::convolution_forward;
@@ -232,7 +213,7 @@ absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward
         prop_kind::forward_training, algorithm::convolution_direct, Describe(args.source, format),
         Describe(args.kernel, Format::any), BiasDesc(args.destination[1], args.use_bias),
         Describe(args.destination, format), args.strides, args.dilations, args.pad_before, args.pad_after);
-    return Convolution::primitive_desc(desc, Attributes(args.relu), context.engine());
+    return Convolution::primitive_desc(desc, Attributes(), context.engine());
   });
 }
 
@@ -244,7 +225,7 @@ absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionB
     const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
                                  Describe(args.kernel, Format::any), Describe(args.destination, format),
                                  args.strides, args.dilations, args.pad_before, args.pad_after);
-    return Convolution::primitive_desc(desc, Attributes(false), context.engine(), forward);
+    return Convolution::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
 
@@ -257,7 +238,7 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
         algorithm::convolution_direct, Describe(args.source, format), Describe(args.kernel, Format::any),
         BiasDesc(args.destination[1], args.use_bias), Describe(args.destination, format), args.strides,
         args.dilations, args.pad_before, args.pad_after);
-    return Convolution::primitive_desc(desc, Attributes(false), context.engine(), forward);
+    return Convolution::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
 
@@ -268,7 +249,7 @@ absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForw
         prop_kind::forward_training, Describe({args.batch, args.inputs}, Format::nc),
         Describe({args.units, args.inputs}, format), BiasDesc(args.units, args.use_bias),
         Describe({args.batch, args.units}, Format::nc));
-    return dnnl::inner_product_forward::primitive_desc(desc, Attributes(args.relu), context.engine());
+    return dnnl::inner_product_forward::primitive_desc(desc, Attributes(), context.engine());
   });
 }
 
@@ -279,8 +260,7 @@ absl::StatusOr<dnnl::inner_product_backward_data::primitive_desc> MakeInnerProdu
     const dnnl::inner_product_backward_data::desc desc(Describe({args.batch, args.inputs}, Format::nc),
                                                        Describe({args.units, args.inputs}, format),
                                                        Describe({args.batch, args.units}, Format::nc));
-    return dnnl::inner_product_backward_data::primitive_desc(desc, Attributes(false), context.engine(),
-                                                             forward);
+    return dnnl::inner_product_backward_data::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
 
@@ -291,7 +271,7 @@ absl::StatusOr<dnnl::inner_product_backward_weights::primitive_desc> MakeInnerPr
     const dnnl::inner_product_backward_weights::desc desc(
         Describe({args.batch, args.inputs}, Format::nc), Describe({args.units, args.inputs}, format),
         BiasDesc(args.units, args.use_bias), Describe({args.batch, args.units}, Format::nc));
-    return dnnl::inner_product_backward_weights::primitive_desc(desc, Attributes(false), context.engine(),
+    return dnnl::inner_product_backward_weights::primitive_desc(desc, Attributes(), context.engine(),
                                                                 forward);
   });
 }
@@ -302,7 +282,7 @@ absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeAveragePoolForward(con
     const dnnl::pooling_forward::desc desc(
         prop_kind::forward_training, algorithm::pooling_avg_exclude_padding, args.source, args.destination,
         args.strides, args.window, args.pad_before, args.pad_after);
-    return dnnl::pooling_forward::primitive_desc(desc, Attributes(false), context.engine());
+    return dnnl::pooling_forward::primitive_desc(desc, Attributes(), context.engine());
   });
 }
 
@@ -313,7 +293,7 @@ absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeAveragePoolBackward(
     const dnnl::pooling_backward::desc desc(algorithm::pooling_avg_exclude_padding, args.source,
                                             args.destination, args.strides, args.window, args.pad_before,
                                             args.pad_after);
-    return dnnl::pooling_backward::primitive_desc(desc, Attributes(false), context.engine(), forward);
+    return dnnl::pooling_backward::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
 
@@ -322,7 +302,7 @@ absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormF
   return Guarded("batch normalization forward", [&] {
     const dnnl::batch_normalization_forward::desc desc(prop_kind::forward_training, args.activation,
                                                        args.epsilon, Flags(args));
-    return dnnl::batch_normalization_forward::primitive_desc(desc, Attributes(false), context.engine());
+    return dnnl::batch_normalization_forward::primitive_desc(desc, Attributes(), context.engine());
   });
 }
 
@@ -334,33 +314,14 @@ absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNorm
     const dnnl::batch_normalization_backward::desc desc(
         weights ? prop_kind::backward : prop_kind::backward_data, args.activation, args.activation,
         args.epsilon, Flags(args));
-    return dnnl::batch_normalization_backward::primitive_desc(desc, Attributes(false), context.engine(),
-                                                              forward);
+    return dnnl::batch_normalization_backward::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
-}
-
-absl::StatusOr<Primitive> MakeReluForward(Context& context, const MemoryDesc& activation) {
-  auto made = ReluForward(context, activation);
-  CAIRN_RETURN_IF_ERROR(made);
-  return Primitive::Create(context, *made, {{DNNL_ARG_SRC, activation}, {DNNL_ARG_DST, activation}});
-}
-
-absl::StatusOr<Primitive> MakeReluBackward(Context& context, const MemoryDesc& activation) {
-  CAIRN_ASSIGN_OR_RETURN(const auto hint, ReluForward(context, activation));
-  auto made = Guarded("relu backward", [&] {
-    const dnnl::eltwise_backward::desc desc(kRelu, activation, activation, 0.0f);
-    return dnnl::eltwise_backward::primitive_desc(desc, Attributes(false), context.engine(), hint);
-  });
-  CAIRN_RETURN_IF_ERROR(made);
-  return Primitive::Create(
-      context, *made,
-      {{DNNL_ARG_DST, activation}, {DNNL_ARG_DIFF_DST, activation}, {DNNL_ARG_DIFF_SRC, activation}});
 }
 
 absl::StatusOr<dnnl::reorder::primitive_desc> MakeReorder(const Context& context, const MemoryDesc& from,
                                                           const MemoryDesc& to) {
   return Guarded("reorder", [&] {
-    return dnnl::reorder::primitive_desc(context.engine(), from, context.engine(), to, Attributes(false));
+    return dnnl::reorder::primitive_desc(context.engine(), from, context.engine(), to, Attributes());
   });
 }
 

@@ -129,7 +129,6 @@ struct ConvolutionArgs {
   Dims source, kernel, destination;
   Dims strides, dilations, pad_before, pad_after;  // a dilation of 0 leaves no gap
   bool use_bias = true;
-  bool relu = false;  // forward only
 };
 absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(const Context& context,
                                                                                  const ConvolutionArgs& args);
@@ -144,7 +143,6 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
 struct InnerProductArgs {
   int64_t batch = 0, inputs = 0, units = 0;
   bool use_bias = true;
-  bool relu = false;  // forward only
 };
 absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForward(
     const Context& context, const InnerProductArgs& args);
@@ -175,11 +173,6 @@ absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormF
     const Context& context, const BatchNormArgs& args);
 absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNormBackward(
     const Context& context, const BatchNormArgs& args);
-
-// y = max(x, 0); run with {x, y}.
-absl::StatusOr<Primitive> MakeReluForward(Context& context, const MemoryDesc& activation);
-// dx = (y > 0) * dy for the output y of a relu; run with {y, dy, dx}, where dx may be dy.
-absl::StatusOr<Primitive> MakeReluBackward(Context& context, const MemoryDesc& activation);
 
 absl::StatusOr<dnnl::reorder::primitive_desc> MakeReorder(const Context& context, const MemoryDesc& from,
                                                           const MemoryDesc& to);

@@ -111,6 +111,7 @@ class PooledConv2D final : public LinearOp {
       if (!in_place_) image = CopyIn(form_, image, scratch.image.data());
       (planar_ ? code_.forward_planar : code_.forward_blocked)(shape_, image, offsets_.data(), kernel_.data(),
                                                                bias_.data(), y + to, places_.data() + to);
+      ClearPaddingFilters(y + to);
     });
     return absl::OkStatus();
   }
@@ -175,6 +176,15 @@ class PooledConv2D final : public LinearOp {
         return pixel * shape_.channels + c;
     }
     return 0;
+  }
+  // The sums of padding filters are 0, but not where the image is infinite or NaN: 0 * infinity is NaN.
+  void ClearPaddingFilters(float* y) const {
+    const int64_t filters = filters_ % code_.lanes;
+    if (filters == 0) return;
+    float* block = y + (shape_.blocks - 1) * shape_.windows() * code_.lanes;
+    for (int64_t window = 0; window < shape_.windows(); ++window, block += code_.lanes) {
+      std::fill(block + filters, block + code_.lanes, 0.0f);
+    }
   }
   int64_t input_floats() const { return input_.num_floats() / input_.shape[0]; }
   int64_t output_floats() const { return output_.num_floats() / output_.shape[0]; }

@@ -45,6 +45,13 @@ inline __attribute__((always_inline)) void ForwardTile(const PooledShape& s, con
         largest = larger ? value : largest;
         where = larger ? Ints<kLanes>{} + place : where;
       }
+      // A comparison is false of NaN, so one NaN among the four may have been passed over. Only y matters:
+      // behind a relu whose output is NaN no gradient flows.
+#pragma GCC unroll 4
+      for (int place = 0; place < 3; ++place) {
+        const Floats<kLanes> value = sums[b][place / 2][2 * window + place % 2];
+        largest = value != value ? value : largest;
+      }
       largest += addend;
       largest = largest < 0.0f ? Floats<kLanes>{} : largest;  // NaN stays
       const int64_t to = (b * s.windows() + window) * kLanes;

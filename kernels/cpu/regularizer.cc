@@ -20,7 +20,7 @@ class CpuRegularizer final : public Regularizer {
       if (gradient == nullptr) continue;
       gradient[i] += PenaltyGradient(l1_, l2_, w[i]);
     }
-    *penalty = l1_ * absolute + l2_ * squares;
+    *penalty = WeightPenalty(l1_, l2_, absolute, squares);
     return absl::OkStatus();
   }
 

@@ -31,7 +31,7 @@ __global__ void ActivationBackward(ActivationParams f, int64_t vectors, const Ve
     Vector<T> d = dy[i];
 #pragma unroll
     for (int k = 0; k < kVector<T>; ++k) {
-      d.at[k] = FromFloat<T>(ToFloat(d.at[k]) * ActivationDerivative(f, ToFloat(v.at[k])));
+      d.at[k] = FromFloat<T>(ActivationGradient(f, ToFloat(v.at[k]), ToFloat(d.at[k])));
     }
     dx[i] = d;
   }

@@ -29,9 +29,11 @@ class CudaConv2DTranspose final : public LinearOp {
     CAIRN_RETURN_IF_ERROR(input_.Convert(x));
     CAIRN_RETURN_IF_ERROR(convolution_->SetKernel(kernel));
     CAIRN_RETURN_IF_ERROR(convolution_->BackwardSource(input_.Of(x), y));
-    if (bias == nullptr) return absl::OkStatus();
     const Shape& shape = output_.shape;
-    return AddBias(context_, output_.type, shape[0] * shape[1] * shape[2], shape[3], bias, y);
+    return Apply(
+        context_,
+        {.type = output_.type, .rows = shape[0] * shape[1] * shape[2], .channels = shape[3], .bias = bias},
+        y);
   }
 
   absl::Status Backward(const float* x, const float* /*kernel*/, const float* y, float* dy, float* dx,

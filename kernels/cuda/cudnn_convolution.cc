@@ -1,7 +1,6 @@
 // Convolutions by cuDNN's legacy calls, channels last.
 //
-// Legacy, not the graph API: its heuristics are one call, its kernels for these shapes are the same, and what
-// the graph API would fuse beyond bias and relu it fuses only in half precision.
+// Legacy, not the graph API: its heuristics are one call, and its kernels for these shapes are the same.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -58,19 +57,16 @@ class CudnnConvolution final : public Convolution {
     const void* const from = Padded(source);
     const float one = 1, zero = 0;
     CAIRN_RETURN_IF_ERROR(UseMath(forward_.mathType));
-    if (!params_.relu) {
-      CAIRN_CUDNN(cudnnConvolutionForward(dnn_, &one, d_.source.get(), from, d_.filter.get(), kernel_->data(),
-                                          d_.convolution.get(), forward_.algo, context_.scratch(),
-                                          forward_.memory, &zero, d_.destination.get(), destination));
-      if (bias == nullptr) return absl::OkStatus();
-      return AddBias(context_, type_, shape_.n * shape_.oh * shape_.ow, shape_.f, bias, destination);
-    }
-    if (bias != nullptr) CAIRN_RETURN_IF_ERROR(FromFloats(context_, bias, type_, bias_->data(), shape_.f));
-    CAIRN_CUDNN(cudnnConvolutionBiasActivationForward(
-        dnn_, &one, d_.source.get(), from, d_.filter.get(), kernel_->data(), d_.convolution.get(),
-        forward_.algo, context_.scratch(), forward_.memory, &zero, d_.destination.get(), destination,
-        d_.bias.get(), bias_->data(), d_.relu.get(), d_.destination.get(), destination));
-    return absl::OkStatus();
+    CAIRN_CUDNN(cudnnConvolutionForward(dnn_, &one, d_.source.get(), from, d_.filter.get(), kernel_->data(),
+                                        d_.convolution.get(), forward_.algo, context_.scratch(),
+                                        forward_.memory, &zero, d_.destination.get(), destination));
+    return Apply(context_,
+                 {.type = type_,
+                  .rows = shape_.n * shape_.oh * shape_.ow,
+                  .channels = shape_.f,
+                  .bias = bias,
+                  .relu = params_.relu},
+                 destination);
   }
 
   absl::Status BackwardSource(const void* ddestination, void* dsource) override {
@@ -159,10 +155,6 @@ class CudnnConvolution final : public Convolution {
     };
     CAIRN_ASSIGN_OR_RETURN(kernel_, allocate(shape_.kernel_elements()));
     CAIRN_ASSIGN_OR_RETURN(kernel_gradient_, allocate(shape_.kernel_elements()));
-    // Aligned, of the images' type, and zeros where only a relu is asked for.
-    if (params_.relu) {
-      CAIRN_ASSIGN_OR_RETURN(bias_, allocate(shape_.f));
-    }
     if (d_.has_border()) {
       CAIRN_ASSIGN_OR_RETURN(
           pad_, MakeZeroPad2D(context_,
@@ -186,7 +178,6 @@ class CudnnConvolution final : public Convolution {
   cudnnConvolutionBwdDataAlgoPerf_t backward_source_{};
   cudnnConvolutionBwdFilterAlgoPerf_t backward_kernel_{};
   std::unique_ptr<DeviceMemory> kernel_, kernel_gradient_;  // [f, kh, kw, c]
-  std::unique_ptr<DeviceMemory> bias_;                      // [f]; null without a relu
   // The source with its border, and the way there; null where it has none.
   std::unique_ptr<UnaryOp> pad_;
   std::unique_ptr<DeviceMemory> padded_, padded_gradient_;

@@ -62,7 +62,6 @@ absl::StatusOr<CudnnDescriptors> Describe(const ConvolutionShape& shape, Element
   }
   CAIRN_RETURN_IF_ERROR(SetImages(d.source.out(), type, shape.n, rows, columns, shape.c));
   CAIRN_RETURN_IF_ERROR(SetImages(d.destination.out(), type, shape.n, shape.oh, shape.ow, shape.f));
-  CAIRN_RETURN_IF_ERROR(SetImages(d.bias.out(), type, 1, 1, 1, shape.f));
   CAIRN_CUDNN(cudnnCreateFilterDescriptor(d.filter.out()));
   CAIRN_CUDNN(cudnnSetFilter4dDescriptor(d.filter.get(), DataType(type), CUDNN_TENSOR_NHWC, Narrow(shape.f),
                                          Narrow(shape.c), Narrow(shape.kh), Narrow(shape.kw)));
@@ -72,9 +71,6 @@ absl::StatusOr<CudnnDescriptors> Describe(const ConvolutionShape& shape, Element
       Narrow(shape.stride_w), Narrow(shape.dilation_h), Narrow(shape.dilation_w), CUDNN_CROSS_CORRELATION,
       CUDNN_DATA_FLOAT));
   CAIRN_CUDNN(cudnnSetConvolutionMathType(d.convolution.get(), MathType(precision)));
-  CAIRN_CUDNN(cudnnCreateActivationDescriptor(d.relu.out()));
-  CAIRN_CUDNN(
-      cudnnSetActivationDescriptor(d.relu.get(), CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0.0));
   std::array<int, 4> dims{};  // [n, c, h, w]
   CAIRN_CUDNN(cudnnGetConvolution2dForwardOutputDim(d.convolution.get(), d.source.get(), d.filter.get(),
                                                     &dims[0], &dims[1], &dims[2], &dims[3]));

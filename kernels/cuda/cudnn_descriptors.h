@@ -13,10 +13,9 @@
 namespace cairn::kernels::cuda {
 
 struct CudnnDescriptors {
-  Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor> source, destination, bias;
+  Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor> source, destination;
   Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor> filter;  // [f, kh, kw, c]
   Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor> convolution;
-  Owned<cudnnActivationDescriptor_t, cudnnDestroyActivationDescriptor> relu;
   // cuDNN pads alike on both sides: rows and columns that the shape has more behind than before are added to
   // the source beforehand, and `source` describes the result.
   int64_t more_rows = 0, more_columns = 0;

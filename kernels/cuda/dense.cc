@@ -1,4 +1,4 @@
-// Dense layers: three matrix products, with bias and relu computed on the way out of the first.
+// Dense layers: three matrix products, with the bias added on the way out of the first.
 #include <optional>
 #include <utility>
 
@@ -30,13 +30,11 @@ class CudaDense final : public LinearOp {
       CAIRN_ASSIGN_OR_RETURN(dense->kernel_, allocate(inputs * units));
       CAIRN_ASSIGN_OR_RETURN(dense->bias_, allocate(units));
     }
-    CAIRN_ASSIGN_OR_RETURN(dense->forward_, Matmul::Create(context, {.m = rows,
-                                                                     .n = units,
-                                                                     .k = inputs,
-                                                                     .operands = type,
-                                                                     .result = type,
-                                                                     .bias = params.use_bias,
-                                                                     .relu = params.relu}));
+    CAIRN_ASSIGN_OR_RETURN(
+        dense->forward_,
+        Matmul::Create(
+            context,
+            {.m = rows, .n = units, .k = inputs, .operands = type, .result = type, .bias = params.use_bias}));
     CAIRN_ASSIGN_OR_RETURN(
         dense->weights_,
         Matmul::Create(context, {.m = inputs, .n = units, .k = rows, .transpose_a = true, .operands = type}));
@@ -63,7 +61,10 @@ class CudaDense final : public LinearOp {
         bias = bias_->data();
       }
     }
-    return forward_->Run(input_->Of(x), Kernel(kernel), bias, y);
+    CAIRN_RETURN_IF_ERROR(forward_->Run(input_->Of(x), Kernel(kernel), bias, y));
+    return Apply(
+        context_,
+        {.type = output_.type, .rows = output_.shape[0], .channels = output_.shape[1], .relu = relu_}, y);
   }
 
   absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
@@ -79,13 +80,15 @@ class CudaDense final : public LinearOp {
   CudaDense(Context& context, const DenseParams& params)
       : context_(context),
         output_({.shape = {params.input.shape[0], params.units}, .type = context.compute_type()}),
-        inputs_(params.input.shape[1]) {}
+        inputs_(params.input.shape[1]),
+        relu_(params.relu) {}
 
   const float* Kernel(const float* kernel) const { return kernel_ == nullptr ? kernel : kernel_->data(); }
 
   Context& context_;
   const TensorDesc output_;
   const int64_t inputs_;
+  const bool relu_;
   std::optional<ConvertedInput> input_;
   std::unique_ptr<DeviceMemory> kernel_, bias_;  // of this step, converted; null in float32
   std::unique_ptr<Matmul> forward_, weights_, source_;

@@ -7,6 +7,7 @@
 #include "kernels/cuda/convolution.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {
 namespace {
@@ -31,7 +32,7 @@ __global__ void DirectForward(ConvolutionShape s, bool relu, const T* x, const f
         for (int64_t c = 0; c < group_channels; ++c) sum += ToFloat(from[c]) * weights[c * s.f];
       }
     }
-    y[i] = FromFloat<T>(relu ? fmaxf(sum, 0.0f) : sum);
+    y[i] = FromFloat<T>(relu ? Relu(sum) : sum);
   }
 }
 

@@ -60,7 +60,7 @@ __global__ void Drop(Choice choice, int64_t vectors, const Context::RandomSeed* 
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
         const bool stays = words[static_cast<size_t>(word)] >= choice.threshold;
-        v.at[k + word] = FromFloat<T>(ToFloat(v.at[k + word]) * (stays ? choice.factor : 0.0f));
+        v.at[k + word] = FromFloat<T>(stays ? ToFloat(v.at[k + word]) * choice.factor : 0.0f);  // not 0 * NaN
       }
     }
     to[i] = v;

@@ -9,6 +9,7 @@
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pooled_conv2d.h"
+#include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {
 namespace {
@@ -76,14 +77,14 @@ __global__ void __launch_bounds__(kWarps* kWarp)
           sum += weights[i * KW * C + j] * values[(i + window / 2) * P::kWidth * C + j + window % 2 * C];
         }
       }
-      if (window == 0 || sum > largest) {
+      if (window == 0 || IsLarger(sum, largest)) {
         largest = sum;
         at = window;
       }
     }
     if (!mine) continue;
     const int64_t to = static_cast<int64_t>(place) * p.filters + f;
-    y[to] = FromFloat<T>(fmaxf(largest + offset, 0.0f));  // relu and bias change nothing of the order
+    y[to] = FromFloat<T>(Relu(largest + offset));  // relu and bias change nothing of the order
     argmax[to] = static_cast<uint8_t>(at);
   }
 }

@@ -8,6 +8,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/pack.h"
+#include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {
 namespace {
@@ -22,24 +23,21 @@ struct Images {
   __host__ __device__ int64_t tiles() const { return examples * ((channels + kChannels - 1) / kChannels); }
 };
 
-// The largest of a part, as one finds it who goes through the pixels and takes what is not smaller or equal:
-// the first of equals, and from a NaN on everything begins anew.
+// The largest of a part, as IsLarger() has it.
 struct Largest {
   float value;
   int64_t pixel;
-  bool any, saw_nan;
+  bool any;
 
   __device__ void Take(float candidate, int64_t at) {
-    if (any && candidate <= value) return;
+    if (any && !IsLarger(candidate, value)) return;
     value = candidate;
     pixel = at;
     any = true;
-    saw_nan = saw_nan || candidate != candidate;
   }
   // What comes after.
   __device__ void Join(const Largest& next) {
-    if (!next.any || (!next.saw_nan && next.value <= value)) return;
-    *this = next;
+    if (next.any) Take(next.value, next.pixel);
   }
 };
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {
 namespace {
@@ -53,8 +54,8 @@ __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const 
       }
     });
     rest = plan.Reduce(rest, Sum()) * each;
-    const float variance = plan.Reduce(squares, Sum()) * each - rest * rest;
-    const float mean = near + rest, inverse = 1.0f / std::sqrt(std::fmax(variance, 0.0f) + epsilon);
+    const float variance = Relu(plan.Reduce(squares, Sum()) * each - rest * rest);  // not below 0, but NaN
+    const float mean = near + rest, inverse = 1.0f / std::sqrt(variance + epsilon);
     if (own > 0 && plan.rank() == 0) statistics[row] = {mean, inverse};
     plan.ForEach<kUnit>(own, [&](int64_t j) {
       auto v = Load<kUnit>(from + j);

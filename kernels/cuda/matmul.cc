@@ -80,13 +80,9 @@ class LtMatmul final : public Matmul {
     };
     CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSA, params.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
     CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, params.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
-    if (params.bias || params.relu) {
-      CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, params.bias && params.relu
-                                                                   ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                                               : params.bias ? CUBLASLT_EPILOGUE_BIAS
-                                                                             : CUBLASLT_EPILOGUE_RELU));
-    }
-    if (params.bias) {  // some address, or there are no proposals; each run gives its own
+    if (params.bias) {
+      CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+      // Some address, or there are no proposals; each run gives its own.
       const void* const some = context_.scratch();
       CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, some));
     }

@@ -16,8 +16,7 @@ struct MatmulParams {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   ElementType operands = ElementType::kFloat32, result = ElementType::kFloat32;
-  // c = relu(a b + bias), with a bias [n] of the result's type.
-  bool bias = false, relu = false;
+  bool bias = false;  // c = a b + bias, with a bias [n] of the result's type
 };
 
 class Matmul {

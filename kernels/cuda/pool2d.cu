@@ -9,6 +9,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/pack.h"
+#include "kernels/formulas.h"
 #include "kernels/window.h"
 
 namespace cairn::kernels::cuda {
@@ -56,7 +57,7 @@ struct Place {
 };
 
 // One thread for each pack of y, grid-strided; reads its window, writes y and where in the window each
-// maximum was: row * width + column. Of equal values the first stays; NaN is never larger. Deterministic.
+// maximum was: row * width + column. Deterministic.
 template <typename T, int kCount, typename Argmax>
 __global__ void MaxForward(Images images, const Pack<T, kCount>* x, Pack<T, kCount>* y,
                            Pack<Argmax, kCount>* maxima) {
@@ -82,7 +83,7 @@ __global__ void MaxForward(Images images, const Pack<T, kCount>* x, Pack<T, kCou
 #pragma unroll
         for (int k = 0; k < kCount; ++k) {
           const float value = ToFloat(v.at[k]);
-          if (value > largest[k]) {
+          if (IsLarger(value, largest[k])) {
             largest[k] = value;
             where.at[k] = here;
           }

@@ -12,6 +12,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pooled_conv2d.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {
 namespace {
@@ -22,8 +23,8 @@ struct PoolShape {
   int64_t ph = 0, pw = 0;  // pooled
 };
 
-// A thread for each pooled element, neighbours along the channels. argmax: which of the window's, row by row,
-// the first of equals. Deterministic.
+// y = relu(the largest of a window), which is the largest of relu(window). A thread for each pooled element, neighbours
+// along the channels. argmax: which of the window's, row by row, the first of equals. Deterministic.
 template <typename T>
 __global__ void Pool(PoolShape s, const T* x, T* y, uint8_t* argmax) {
   const int64_t elements = s.n * s.ph * s.pw * s.c;
@@ -34,12 +35,12 @@ __global__ void Pool(PoolShape s, const T* x, T* y, uint8_t* argmax) {
     int64_t at = 0;
     for (int64_t k = 1; k < s.pool_h * s.pool_w; ++k) {
       const float value = ToFloat(corner[(k / s.pool_w * s.w + k % s.pool_w) * s.c]);
-      if (value > largest) {
+      if (IsLarger(value, largest)) {
         largest = value;
         at = k;
       }
     }
-    y[i] = FromFloat<T>(largest);
+    y[i] = FromFloat<T>(Relu(largest));
     argmax[i] = static_cast<uint8_t>(at);
   }
 }
@@ -105,7 +106,9 @@ class PooledConv2D final : public LinearOp {
     auto op = std::unique_ptr<PooledConv2D>(new PooledConv2D(context, params));
     CAIRN_ASSIGN_OR_RETURN(op->input_,
                            ConvertedInput::Create(context, params.input, params.needs_input_gradient));
-    CAIRN_ASSIGN_OR_RETURN(op->convolution_, MakeConvolution(context, params.convolution));
+    ConvolutionParams convolution = params.convolution;
+    convolution.relu = false;  // it follows the pooling
+    CAIRN_ASSIGN_OR_RETURN(op->convolution_, MakeConvolution(context, convolution));
     const TensorDesc unpooled = {.shape = {shape.destination_elements()}, .type = params.convolution.type};
     CAIRN_ASSIGN_OR_RETURN(op->unpooled_, context.Allocate(unpooled.num_floats(), "unpooled output"));
     CAIRN_ASSIGN_OR_RETURN(op->argmax_,

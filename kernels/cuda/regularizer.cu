@@ -28,7 +28,7 @@ __global__ void Penalize(Penalty p, const float* w, float* gradient, double* par
   double sum = 0;
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < p.elements; i += CAIRN_GLOBAL_THREADS) {
     const float v = w[i];
-    sum += double{p.l1} * double{std::fabs(v)} + double{p.l2} * (double{v} * double{v});
+    sum += WeightPenalty(p.l1, p.l2, double{std::fabs(v)}, double{v} * double{v});
     if (gradient != nullptr) gradient[i] += PenaltyGradient(p.l1, p.l2, v);
   }
   sum = ReduceBlock(sum, Sum());

@@ -7,6 +7,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/relu_bias.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {
 namespace {
@@ -56,9 +57,10 @@ __global__ void MaskAndSum(ColumnPlan plan, bool relu, const T* y, T* dy, Pair* 
 
 // A thread for each element. Deterministic.
 template <typename T>
-__global__ void AddToRows(int64_t elements, int64_t channels, const float* bias, T* y) {
+__global__ void AddAndCut(int64_t elements, int64_t channels, const float* bias, bool relu, T* y) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < elements; i += CAIRN_GLOBAL_THREADS) {
-    y[i] = FromFloat<T>(ToFloat(y[i]) + bias[i % channels]);
+    const float sum = ToFloat(y[i]) + (bias == nullptr ? 0.0f : bias[i % channels]);
+    y[i] = FromFloat<T>(relu ? Relu(sum) : sum);
   }
 }
 
@@ -94,13 +96,13 @@ class CudaReluBias final : public ReluBias {
 
 }  // namespace
 
-absl::Status AddBias(Context& context, ElementType type, int64_t rows, int64_t channels, const float* bias,
-                     void* y) {
-  const int64_t elements = rows * channels;
-  return VisitType(type, [&](auto* p) {
+absl::Status Apply(Context& context, const BiasRelu& what, void* y) {
+  if (what.bias == nullptr && !what.relu) return absl::OkStatus();
+  const int64_t elements = what.rows * what.channels;
+  return VisitType(what.type, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
-    return CAIRN_LAUNCH(AddToRows<T>, GridFor(elements), kBlock, 0, context.stream(), elements, channels,
-                        bias, static_cast<T*>(y));
+    return CAIRN_LAUNCH(AddAndCut<T>, GridFor(elements), kBlock, 0, context.stream(), elements, what.channels,
+                        what.bias, what.relu, static_cast<T*>(y));
   });
 }
 

@@ -1,5 +1,4 @@
-// What stands behind a linear map, where no library does it on the way: the bias added to rows, and the way
-// of a gradient back through relu and bias.
+// What follows a linear map: bias and relu, and the way of a gradient back through both.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +11,16 @@
 
 namespace cairn::kernels::cuda {
 
-// Adds the bias to each row of y [rows, channels].
-absl::Status AddBias(Context& context, ElementType type, int64_t rows, int64_t channels, const float* bias,
-                     void* y);
+// What follows a linear map's sums y [rows, channels]: y + bias, and of that max(x, 0) where there is a relu.
+struct BiasRelu {
+  ElementType type = ElementType::kFloat32;
+  int64_t rows = 0, channels = 0;
+  const float* bias = nullptr;  // [channels] at any address, or null
+  bool relu = false;
+};
+// In place. NaN passes the relu, which the fused ones of cuDNN and cuBLAS do not promise:
+// cudnnConvolutionBiasActivationForward() takes CUDNN_NOT_PROPAGATE_NAN alone.
+absl::Status Apply(Context& context, const BiasRelu& what, void* y);
 
 // For y and dy [rows, channels] of one type, 256-byte aligned; biases and their gradients [channels] in
 // floats at any address.

@@ -54,7 +54,7 @@ class DefinedMatmul final : public Matmul {
           sum += ToFloat(a[params_.transpose_a ? k * params_.m + i : i * params_.k + k]) *
                  ToFloat(b[params_.transpose_b ? j * params_.k + k : k * params_.n + j]);
         }
-        c[i * params_.n + j] = FromFloat<Out>(params_.relu && sum < 0 ? 0.0f : sum);
+        c[i * params_.n + j] = FromFloat<Out>(sum);
       }
     }
   }

@@ -135,6 +135,12 @@ TEST(Accuracy, AnOutputThatIsNoNumberIsNoTopOne) {
   EXPECT_EQ(ValueOf(top, {LossKind::kSparseCategoricalCrossentropy, {3}, {nan, 1, 0}, {1}}), 1);
 }
 
+TEST(Accuracy, NaNIsTheLargestOutputAsInNumPy) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Examples examples = {LossKind::kSparseCategoricalCrossentropy, {3}, {2, nan, 3, nan, 5, nan}, {1, 1}};
+  EXPECT_EQ(ValueOf(MetricOfName("accuracy"), examples), 0.5);
+}
+
 TEST(Accuracy, OfAnImageIsTheMeanOverItsPixels) {
   // Two images of two pixels; one pixel of the second is wrong.
   const Examples examples = {

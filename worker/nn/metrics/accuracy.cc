@@ -10,9 +10,10 @@ namespace {
 
 using Row = absl::Span<const float>;
 
-// The first of equals, as NumPy's argmax.
+// As NumPy's argmax: the first of equals, and NaN is larger than all numbers.
 size_t IndexOfLargest(Row row) {
-  return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  const auto smaller = [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); };
+  return static_cast<size_t>(std::max_element(row.begin(), row.end(), smaller) - row.begin());
 }
 
 // The share of an example's rows whose class is among the `k` largest outputs. `sparse`: targets are class

@@ -1,0 +1,42 @@
+// max(x, 0) in place, behind a linear map by oneDNN and on the way back through it.
+//
+// oneDNN's own fused relu is the processor's maximum of the sum and 0, which for NaN is 0 (eltwise_relu
+// without a slope, with AVX-512, AVX2 and SSE4.1 alike): a network with NaN in its weights would compute
+// finite outputs. A pass of its own over an output that was just written keeps the NaN. It costs what the
+// pass of the gradient costs, which oneDNN does not fuse either.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/activation_loops.h"
+#include "kernels/cpu/instruction_sets.h"
+#include "kernels/cpu/parallel.h"
+
+namespace cairn::kernels::cpu {
+
+class ReluInPlace {
+ public:
+  // Of tensors of `count` floats, padding included. `context` must outlive it.
+  ReluInPlace(const onednn::Context& context, int64_t count) : context_(&context), count_(count) {}
+
+  // y = max(y, 0); NaN stays.
+  void Forward(float* y) const {
+    ParallelFor(*context_, count_, kElementGrain, [=, this](int64_t begin, int64_t end) {
+      code_.forward({.kind = Activation::kRelu}, y + begin, end - begin, y + begin);
+    });
+  }
+
+  // dy = 0 where the output y is not above 0.
+  void Backward(const float* y, float* dy) const {
+    ParallelFor(*context_, count_, kElementGrain, [=, this](int64_t begin, int64_t end) {
+      code_.backward({.kind = Activation::kRelu}, y + begin, dy + begin, end - begin, dy + begin);
+    });
+  }
+
+ private:
+  const onednn::Context* context_;
+  int64_t count_;
+  ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
+};
+
+}  // namespace cairn::kernels::cpu
