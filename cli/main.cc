@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "common/core/flags.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/process_start.h"
 #include "common/core/standard_streams.h"
 #include "common/core/status.h"
@@ -77,5 +78,6 @@ int Main(int argc, char** argv) {
 }  // namespace cairn::cli
 
 int main(int argc, char** argv) {
+  cairn::ReportOutOfMemory("cairn");
   return cairn::cli::Main(argc, argv);
 }

@@ -20,6 +20,7 @@
 #include "common/core/cores.h"
 #include "common/core/flags.h"
 #include "common/core/limits.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/standard_streams.h"
 #include "common/core/words.h"
 #include "common/net/access.h"
@@ -161,7 +162,8 @@ class TrainCommand final : public Command {
     }
     if (const absl::Status status = worker::CheckOutputPaths(options_); !status.ok())
       return Fault(status.message());
-    const auto inputs = worker::LoadInputs(options_);
+    const auto inputs = CatchOutOfMemory("--data_dir", [&] { return worker::LoadInputs(options_); });
+    if (absl::IsResourceExhausted(inputs.status())) return Failure(inputs.status());
     if (!inputs.ok()) return Fault(inputs.status().message());
     const auto division = worker::DivideModel(inputs->model, options_);
     if (!division.ok()) return Fault(division.status().message());

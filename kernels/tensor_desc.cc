@@ -26,7 +26,7 @@ int64_t TensorDesc::num_floats() const {
   if (layout == Layout::kRowMajor) return (shape.num_elements() * BytesOf(type) + 3) / 4;
   const int64_t block = BlockOf(layout);
   const int64_t blocks = (shape[3] + block - 1) / block;
-  return shape[0] * blocks * shape[1] * shape[2] * block;
+  return Shape({shape[0], shape[1], shape[2], blocks * block}).num_elements();
 }
 
 TensorDesc TensorDesc::WithShape(Shape other) const {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/memory_size.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
 #include "common/core/words.h"
 #include "common/net/call_limit.h"
@@ -207,7 +208,7 @@ int ActiveJob::most_workers() const {
 absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,
                                                              std::vector<net::Slice> slices, uint64_t layout,
                                                              const Host& host) {
-  CAIRN_ASSIGN_OR_RETURN(auto active, Make(job, std::move(slices), layout, host));
+  CAIRN_ASSIGN_OR_RETURN(auto active, MakeWithinMemory(job, std::move(slices), layout, host));
   if (job.mode() == v1::MODE_VARIABLES) return active;
   active->MakeReplicator(host.epoch);
   CAIRN_RETURN_IF_ERROR(active->Serve(/*first_index=*/1, host.epoch));
@@ -220,7 +221,14 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::CreateCopy(const v1::Job& 
   if (job.mode() == v1::MODE_VARIABLES || job.ps_replication() == 0) {
     return absl::InvalidArgumentError("job: its parts have no copies");
   }
-  return Make(job, std::move(slices), layout, host);
+  return MakeWithinMemory(job, std::move(slices), layout, host);
+}
+
+absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::MakeWithinMemory(const v1::Job& job,
+                                                                       std::vector<net::Slice> slices,
+                                                                       uint64_t layout, const Host& host) {
+  return CatchOutOfMemory("the variables of the job",
+                          [&] { return Make(job, std::move(slices), layout, host); });
 }
 
 absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, std::vector<net::Slice> slices,

@@ -110,6 +110,10 @@ class ActiveJob {
       : job_(std::move(job)), layout_(layout), host_(std::move(host)) {}
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Make(const v1::Job& job, std::vector<net::Slice> slices,
                                                          uint64_t layout, const Host& host);
+  // RESOURCE_EXHAUSTED where the system has less memory than was promised.
+  static absl::StatusOr<std::shared_ptr<ActiveJob>> MakeWithinMemory(const v1::Job& job,
+                                                                     std::vector<net::Slice> slices,
+                                                                     uint64_t layout, const Host& host);
   absl::Status Serve(int64_t first_index, int64_t epoch);
   void MakeReplicator(int64_t epoch);
   // Index of the server that keeps the copy, or would.

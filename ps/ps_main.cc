@@ -20,6 +20,7 @@
 #include "common/core/flags.h"
 #include "common/core/log.h"
 #include "common/core/memory_size.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/process_start.h"
 #include "common/core/signals.h"
 #include "common/core/standard_streams.h"
@@ -247,7 +248,7 @@ int Main(int argc, char** argv) {
   net::AddDataPortFlag(app, flags.data_port);
   app.add_option(FlagNames("threads"), flags.threads,
                  "Threads that share a large update; 0: the cores, at most 4. The same bits with any number")
-      ->check(WholeNumberFrom(0))
+      ->check(CLI::Range(0, kMaxThreads))
       ->type_name("N");
   AddLogLevelFlag(app, flags.log_level);
   AddLogFormatFlag(app, flags.log_format);
@@ -281,5 +282,6 @@ int Main(int argc, char** argv) {
 }  // namespace cairn::ps
 
 int main(int argc, char** argv) {
+  cairn::ReportOutOfMemory("cairn-ps");
   return cairn::ps::Main(argc, argv);
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/core/cores.h"
 #include "common/core/flags.h"
 #include "common/net/direct/transport.h"
 #include "worker/data/csv_schema.h"
@@ -396,7 +397,7 @@ void AddCheckpoints(CLI::App& app, TrainOptions& options) {
 void AddLimits(CLI::App& app, TrainOptions& options) {
   const std::string group = "Limits and resources";
   app.add_option(FlagNames("threads"), options.threads, "Threads that compute; 0 divides the host's cores")
-      ->check(WholeNumberFrom(0))
+      ->check(CLI::Range(0, kMaxThreads))
       ->type_name("N")
       ->group(group);
   app.add_flag(

@@ -18,6 +18,7 @@
 #include "common/core/cores.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/process_start.h"
 #include "common/core/signals.h"
 #include "common/core/standard_streams.h"
@@ -271,7 +272,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     return RunPartner(options, cluster, **seat, *described, access, listen, traced, signals, faults);
   }
   const Seat* const head_seat = seat->has_value() ? &**seat : nullptr;
-  const auto inputs = LoadInputs(options);
+  const auto inputs = CatchOutOfMemory("--data_dir", [&] { return LoadInputs(options); });
+  if (absl::IsResourceExhausted(inputs.status())) return Failure(inputs.status());
   if (!inputs.ok()) return Fault(inputs.status().message());
   const auto& [model, loss, metrics, data] = *inputs;
   auto job = MakeJob(options, model,
@@ -332,6 +334,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
 
   for (const std::string& remark : data.remarks) LogWarning(remark);
   for (const data::Note& note : data.notes) LogInfo(note.text);
+  if (const std::string warning = WarnOfThreads(options.threads); !warning.empty()) LogWarning(warning);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   for (const std::string& remark : compute->remarks) LogInfo(remark);
   if (options.log_device_placement) {
@@ -402,39 +405,44 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                                    .update_freq = options.update_freq},
                                     model, HyperparametersOf(options, *job, model), clock);
   }
-  Trainer trainer({.options = options,
-                   .model = model,
-                   .metrics = metrics,
-                   .data = data,
-                   .sampler = *sampler,
-                   .job = *job,
-                   .device = compute->name,
-                   .replica = *compute->replica,
-                   .client = client,
-                   .progress = progress.get(),
-                   .callbacks = chief ? &*callbacks : nullptr,
-                   .snapshots = snapshots.get(),
-                   .publish =
-                       [&options, &trained = model, &known = data, &client](const Summary& summary) {
-                         absl::Status status =
-                             Export(summary, options, trained, client.parameters(), known.class_names);
-                         status.Update(Publish(summary, options));
-                         return status;
-                       },
-                   .board = board.get(),
-                   .meters = &meters,
-                   .clock = clock,
-                   .trace = trace.recorder(),
-                   .faults = &faults});
+  std::optional<Trainer> trainer;
+  const absl::Status made = CatchOutOfMemory(absl::StrCat("--batch_size ", options.batch_size), [&] {
+    trainer.emplace(Trainer::Parts{.options = options,
+                                   .model = model,
+                                   .metrics = metrics,
+                                   .data = data,
+                                   .sampler = *sampler,
+                                   .job = *job,
+                                   .device = compute->name,
+                                   .replica = *compute->replica,
+                                   .client = client,
+                                   .progress = progress.get(),
+                                   .callbacks = chief ? &*callbacks : nullptr,
+                                   .snapshots = snapshots.get(),
+                                   .publish =
+                                       [&options, &trained = model, &known = data, &client](const Summary& summary) {
+                                         absl::Status status =
+                                             Export(summary, options, trained, client.parameters(), known.class_names);
+                                         status.Update(Publish(summary, options));
+                                         return status;
+                                       },
+                                   .board = board.get(),
+                                   .meters = &meters,
+                                   .clock = clock,
+                                   .trace = trace.recorder(),
+                                   .faults = &faults});
+    return absl::OkStatus();
+  });
+  if (!made.ok()) return Failure(made);
   if (head != nullptr) head->SetStep([&client] { return client.version() + 1; });
-  stop.SetTrainer(&trainer);
+  stop.SetTrainer(&*trainer);
   if (options.deterministic) {
     // The threads that compute are made from here on; those that communicate are there already.
     const int cores = CoresOf(options, cluster);
     StayOnCores(cluster.spec.place_on_host_of(cluster.self) * cores, cores);
   }
-  const absl::Status initialised = chief ? trainer.Initialise() : absl::OkStatus();
-  const auto result = initialised.ok() ? trainer.Run() : absl::StatusOr<Summary>(initialised);
+  const absl::Status initialised = chief ? trainer->Initialise() : absl::OkStatus();
+  const auto result = initialised.ok() ? trainer->Run() : absl::StatusOr<Summary>(initialised);
   stop.SetTrainer(nullptr);
   if (head != nullptr)
     head->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
@@ -520,5 +528,6 @@ int Main(int argc, char** argv) {
 }  // namespace cairn::worker
 
 int main(int argc, char** argv) {
+  cairn::ReportOutOfMemory("cairn-worker");
   return cairn::worker::Main(argc, argv);
 }

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/core/status.h"
+#include "common/core/out_of_memory.h"
 
 namespace cairn {
 namespace {
@@ -14,14 +14,15 @@ constexpr size_t kHugePage = size_t{2} << 20;
 }  // namespace
 
 AlignedBuffer::AlignedBuffer(int64_t count) : size_(count) {
-  CAIRN_CHECK(count >= 0);
+  constexpr int64_t kMaxFloats = int64_t{1} << 60;  // whose bytes can still be rounded up
+  if (count < 0 || count > kMaxFloats) throw OutOfMemory(count);
   if (count == 0) return;
   size_t bytes = static_cast<size_t>(count) * sizeof(float);
   const bool huge = bytes >= kHugePage;
   const size_t alignment = huge ? kHugePage : bytes >= kPage ? kPage : kAlignment;
   bytes = (bytes + alignment - 1) / alignment * alignment;
   data_ = static_cast<float*>(std::aligned_alloc(alignment, bytes));
-  CAIRN_CHECK(data_ != nullptr);
+  if (data_ == nullptr) throw OutOfMemory(count);
   if (huge) madvise(data_, bytes, MADV_HUGEPAGE);
   std::memset(data_, 0, bytes);
 }

@@ -15,8 +15,8 @@ class AlignedBuffer {
   static constexpr size_t kAlignment = 64;
 
   AlignedBuffer() = default;
-  // `count` floats, all 0. Aborts when the system has no memory: callers bound the sizes they take from
-  // outside.
+  // `count` floats, all 0. Throws OutOfMemory (out_of_memory.h) where the system has no memory, and for counts
+  // below 0, which are products that overflowed.
   explicit AlignedBuffer(int64_t count);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept

@@ -57,6 +57,14 @@ void StayOnCores(int first, int count) {
   sched_setaffinity(0, sizeof set, &set);  // a wish: without it we are only faster
 }
 
+std::string WarnOfThreads(int64_t threads) {
+  const int cores = UsableCores();
+  if (threads <= cores) return "";
+  return absl::StrCat("--threads ", threads, ": this process may use ", cores,
+                      cores == 1 ? " core" : " cores",
+                      "; threads that share a core wait for each other, and training becomes much slower");
+}
+
 int UsableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -1,6 +1,7 @@
 // How many cores this process may keep busy.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -9,6 +10,13 @@ namespace cairn {
 // The cores that the scheduler lets us run on (taskset, cpuset), or fewer where a control group's quota
 // allows less (docker run --cpus, a Kubernetes limit). At least 1.
 int UsableCores();
+
+// The largest number of threads that a flag may ask for.
+inline constexpr int kMaxThreads = 1024;
+
+// What a user should know who asks for `threads` threads that compute: more than the usable cores, which only
+// slows them down. Empty where they are enough.
+std::string WarnOfThreads(int64_t threads);
 
 // Keeps the calling thread, and the threads that it makes from now on, on `count` of the cores that it may
 // run on: from the `first` of them on, beginning anew behind the last. Where there are no more than that,

@@ -7,7 +7,7 @@
 namespace cairn {
 
 absl::StatusOr<Shape> Shape::FromUntrusted(absl::Span<const int64_t> dims) {
-  constexpr int64_t kMaxElements = int64_t{1} << 40;
+  constexpr int64_t kMaxUntrusted = int64_t{1} << 40;
   Shape shape(dims);
   int64_t elements = 1;  // of all axes that are not empty, so that no product of some of them is larger
   for (int64_t extent : dims) {
@@ -15,7 +15,7 @@ absl::StatusOr<Shape> Shape::FromUntrusted(absl::Span<const int64_t> dims) {
       return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " has a negative extent"));
     }
     if (extent == 0) continue;
-    if (elements > kMaxElements / extent) {
+    if (elements > kMaxUntrusted / extent) {
       return absl::InvalidArgumentError(
           absl::StrCat("shape ", shape.ToString(), " has more than 2^40 elements"));
     }
@@ -24,16 +24,29 @@ absl::StatusOr<Shape> Shape::FromUntrusted(absl::Span<const int64_t> dims) {
   return shape;
 }
 
-int64_t Shape::num_elements() const {
+namespace {
+
+// More than any memory holds, and still far from overflowing when it is turned into bytes.
+constexpr int64_t kMaxElements = int64_t{1} << 56;
+
+int64_t Product(absl::Span<const int64_t> extents) {
   int64_t product = 1;
-  for (int64_t extent : dims_) product *= extent;
-  return product;
+  bool overflows = false;
+  for (int64_t extent : extents) {
+    if (extent == 0) return 0;
+    overflows = overflows || __builtin_mul_overflow(product, extent, &product) || product > kMaxElements;
+  }
+  return overflows ? kMaxElements : product;
+}
+
+}  // namespace
+
+int64_t Shape::num_elements() const {
+  return Product(dims_);
 }
 
 int64_t Shape::row_elements() const {
-  int64_t product = 1;
-  for (int axis = 1; axis < rank(); ++axis) product *= dim(axis);
-  return product;
+  return rank() == 0 ? 1 : Product(dims().subspan(1));
 }
 
 std::string Shape::ToString() const {

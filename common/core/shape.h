@@ -26,7 +26,7 @@ class Shape {
   absl::Span<const int64_t> dims() const { return dims_; }
   void Append(int64_t extent) { dims_.push_back(extent); }
 
-  // 1 for a scalar.
+  // 1 for a scalar; at most 2^56, which no memory holds: a larger product does not overflow.
   int64_t num_elements() const;
   // Elements of one row, that is of everything but the first axis; 1 for scalars and vectors.
   int64_t row_elements() const;

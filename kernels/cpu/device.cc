@@ -1,7 +1,5 @@
 #include "kernels/cpu/device.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -12,15 +10,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/core/aligned_buffer.h"
+#include "common/core/memory_size.h"
+#include "common/core/out_of_memory.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/ops.h"
 
 namespace cairn::kernels {
 namespace {
-
-int64_t PhysicalMemoryBytes() {
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
-}
 
 std::string ProcessorName() {
   std::ifstream info("/proc/cpuinfo");
@@ -138,7 +134,7 @@ class CpuDevice final : public Device {
  public:
   CpuDevice(int index, int threads, int64_t memory_limit_bytes)
       : name_(absl::StrCat("/cpu:", index)),
-        memory_limit_bytes_(memory_limit_bytes > 0 ? memory_limit_bytes : PhysicalMemoryBytes()),
+        memory_limit_bytes_(memory_limit_bytes > 0 ? memory_limit_bytes : UsableMemory()),
         context_(threads),
         ops_(context_) {}
 
@@ -156,11 +152,15 @@ class CpuDevice final : public Device {
                                                          absl::string_view what) override {
     const int64_t in_use = bytes_in_use_, limit = memory_limit_bytes_;
     if (num_floats < 0 || num_floats > (limit - in_use) / static_cast<int64_t>(sizeof(float))) {
-      return absl::ResourceExhaustedError(
-          absl::StrFormat("%s on %s: %d floats asked, %d bytes in use, the device has %d bytes", what, name_,
-                          num_floats, in_use, limit));
+      return absl::ResourceExhaustedError(absl::StrCat(what, " on ", name_, ": no memory for ",
+                                                       InGiB(static_cast<double>(num_floats) * sizeof(float)),
+                                                       ": ", InGiB(static_cast<double>(in_use)), " of ",
+                                                       InGiB(static_cast<double>(limit)), " are in use"));
     }
-    return std::make_unique<CpuMemory>(num_floats, bytes_in_use_);
+    return CatchOutOfMemory(absl::StrCat(what, " on ", name_),
+                            [&]() -> absl::StatusOr<std::unique_ptr<DeviceMemory>> {
+                              return std::make_unique<CpuMemory>(num_floats, bytes_in_use_);
+                            });
   }
 
   absl::Status CopyToDevice(const void* host, void* device, int64_t bytes) override {
@@ -205,7 +205,7 @@ CpuDeviceInfo DescribeCpu() {
   return {.processor = ProcessorName(),
           .instruction_set = InstructionSetName(),
           .library = absl::StrCat("oneDNN ", onednn::Version()),
-          .memory_bytes = PhysicalMemoryBytes()};
+          .memory_bytes = UsableMemory()};
 }
 
 absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads, int64_t memory_limit_bytes) {

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
 
 namespace cairn::data {
@@ -22,9 +24,14 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
   CAIRN_CHECK(depth >= 1);
   const auto make_batch = [&] {
     Batch batch;
-    batch.inputs = AlignedBuffer(sampler.batch_size * example_elements_);
-    batch.targets = AlignedBuffer(sampler.batch_size * dataset.num_targets());
-    if (dataset.weighted()) batch.weights = AlignedBuffer(sampler.batch_size);
+    try {
+      batch.inputs = AlignedBuffer(sampler.batch_size * example_elements_);
+      batch.targets = AlignedBuffer(sampler.batch_size * dataset.num_targets());
+      if (dataset.weighted()) batch.weights = AlignedBuffer(sampler.batch_size);
+    } catch (const OutOfMemory& error) {
+      throw OutOfMemory(error.floats(),
+                        absl::StrCat("one of ", depth + 1, " batches of ", sampler.batch_size, " examples"));
+    }
     for (const AlignedBuffer* buffer : {&batch.inputs, &batch.targets, &batch.weights}) {
       if (buffer->size() > 0) buffers_.push_back(buffer->span());
     }
@@ -113,7 +120,7 @@ void BatchLoader::Prepare() {
 
 void BatchLoader::Fill(const Piece& piece, Batch& batch) {
   const TraceSpan span(trace_, TraceLane::kLoad, "load", {.step = 0});  // of which step, is not known yet
-  std::vector<uint32_t> examples;
+  std::vector<uint32_t>& examples = batch.rows;
   if (piece.run.has_value()) {
     batch.epoch = piece.run->epoch;
     batch.index = piece.run->first / batch_size_;

@@ -31,8 +31,9 @@ struct Run {
 
 struct Batch {
   int64_t epoch = 0;
-  int64_t index = 0;     // within the epoch; of a run, the number of the batch that it begins in
-  int64_t examples = 0;  // perhaps 0 in the last batch of an epoch
+  int64_t index = 0;           // within the epoch; of a run, the number of the batch that it begins in
+  int64_t examples = 0;        // perhaps 0 in the last batch of an epoch
+  std::vector<uint32_t> rows;  // [examples] their places in the data set
   // Of all buffers the first `examples` rows are valid.
   AlignedBuffer inputs;   // [batch_size, example_shape]
   AlignedBuffer targets;  // [batch_size, num_targets]
@@ -43,6 +44,7 @@ class BatchLoader {
  public:
   // `dataset` must outlive the loader; `sampler` must be valid and sample `dataset.size()` examples. Keeps up
   // to `depth` batches ready (at least 1; memory: depth + 1 batches). `trace` may be null, and outlives it.
+  // Throws OutOfMemory.
   BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth = 2,
               TraceRecorder* trace = nullptr);
   // Waits for the batch being prepared, if any.

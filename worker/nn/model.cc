@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
 
 namespace cairn::nn {
@@ -62,7 +63,7 @@ Shape Model::input_shape() const {
 }
 
 std::vector<float> Model::InitialParameters(uint64_t seed) const {
-  std::vector<float> parameters(static_cast<size_t>(num_parameters_));
+  std::vector<float> parameters = FloatVector(num_parameters_, "the model's variables");
   for (const ModelVariable& variable : variables_) {
     Initialize(variable.initializer, variable.shape, seed, variable.name,
                absl::MakeSpan(parameters)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/memory_size.h"
 #include "common/core/status.h"
 #include "worker/nn/layers/layer_ops.h"
 
@@ -17,6 +18,16 @@ Shape WithBatch(int64_t batch, const Shape& shape) {
   Shape with_batch = {batch};
   for (int64_t extent : shape.dims()) with_batch.Append(extent);
   return with_batch;
+}
+
+// Ops compute with sizes of activations, in bytes too: past this one they could overflow, and no machine has
+// the memory.
+absl::Status CheckSize(const Shape& output) {
+  constexpr int64_t kMaxElements = int64_t{1} << 42;
+  if (output.num_elements() <= kMaxElements) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("no memory for an output of ", output.ToString(),
+                                                   ", more than ",
+                                                   InGiB(static_cast<double>(kMaxElements) * sizeof(float))));
 }
 
 }  // namespace
@@ -86,6 +97,7 @@ absl::Status Plan::AddSteps() {
       needs_gradients |= values_[static_cast<size_t>(input)].needs_gradient;
     }
     std::string what = absl::StrCat("layer '", node.layer->name(), "'");
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckSize(WithBatch(spec_.batch, node.output_shape)), what));
     const LayerOpParams params = {.inputs = descs, .needs_input_gradients = needs_gradients};
     absl::StatusOr<std::unique_ptr<LayerOp>> op = absl::UnimplementedError("alone");
     const bool chained = IsOnlyUsedByNext(index);

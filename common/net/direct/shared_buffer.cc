@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/core/mutex.h"
-#include "common/core/status.h"
+#include "common/core/out_of_memory.h"
 
 namespace cairn::net {
 namespace {
@@ -21,7 +21,8 @@ SharedMemory MemoryOf(size_t bytes, bool shared) {
 }
 
 size_t BytesOf(int64_t count) {
-  CAIRN_CHECK(count >= 0);
+  constexpr int64_t kMaxFloats = int64_t{1} << 60;
+  if (count < 0 || count > kMaxFloats) throw OutOfMemory(count);
   return std::max<size_t>(1, static_cast<size_t>(count) * sizeof(float));
 }
 

@@ -27,8 +27,8 @@ struct SharedRegion {
 // Stays where it is. Where the system has no memory to share, it is as any other.
 class SharedBuffer {
  public:
-  // `count` floats, all 0; on pages of its own. Aborts as AlignedBuffer does. Not `shared`: as any other, and
-  // Renew() leaves it alone; for memory that is pinned.
+  // `count` floats, all 0; on pages of its own. Throws OutOfMemory as AlignedBuffer does. Not `shared`: as
+  // any other, and Renew() leaves it alone; for memory that is pinned.
   explicit SharedBuffer(int64_t count, bool shared = true);
   ~SharedBuffer();
   SharedBuffer(const SharedBuffer&) = delete;

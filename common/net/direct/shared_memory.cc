@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
 #include "common/net/direct/socket.h"
 
@@ -71,7 +72,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(size_t bytes, Access others) {
 SharedMemory SharedMemory::Alone(size_t bytes) {
   const size_t size = RoundedUp(bytes);
   void* const data = Map(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-  CAIRN_CHECK(data != MAP_FAILED);
+  if (data == MAP_FAILED) throw OutOfMemory(static_cast<int64_t>(bytes / sizeof(float)));
   if (IsLarge(size)) (void)madvise(data, size, MADV_HUGEPAGE);
   return SharedMemory(FileDescriptor(), static_cast<char*>(data), size);
 }

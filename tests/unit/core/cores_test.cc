@@ -1,6 +1,8 @@
 #include "common/core/cores.h"
 
 #include <gtest/gtest.h>
+
+#include <string>
 #include <sched.h>
 
 #include <thread>
@@ -31,6 +33,14 @@ TEST(StayOnCores, KeepsAThreadAndWhatItMakesOnAsManyAsItSays) {
   EXPECT_EQ(of_its_thread, 1);
   EXPECT_EQ(unlimited, before);
   EXPECT_EQ(AllowedCores(), before);
+}
+
+TEST(WarnOfThreads, MoreThreadsThanCoresAreNamedWithBothNumbers) {
+  EXPECT_EQ(WarnOfThreads(0), "");
+  EXPECT_EQ(WarnOfThreads(UsableCores()), "");
+  EXPECT_EQ(WarnOfThreads(UsableCores() + 1).find("--threads " + std::to_string(UsableCores() + 1) +
+                                                  ": this process may use " + std::to_string(UsableCores())),
+            0u);
 }
 
 }  // namespace

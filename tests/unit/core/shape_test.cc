@@ -13,6 +13,13 @@ TEST(Shape, RowElementsLeaveOutTheFirstAxis) {
   EXPECT_EQ(Shape({10, 3, 2}).row_elements(), 6);
 }
 
+TEST(Shape, AProductBeyondAllMemoryDoesNotOverflow) {
+  const Shape shape = {int64_t{1} << 40, int64_t{1} << 40, 3};
+  EXPECT_EQ(shape.num_elements(), int64_t{1} << 56);
+  EXPECT_EQ(Shape({2, int64_t{1} << 40, int64_t{1} << 40}).row_elements(), int64_t{1} << 56);
+  EXPECT_EQ(Shape({int64_t{1} << 40, int64_t{1} << 40, 0}).num_elements(), 0);
+}
+
 TEST(Shape, PrintsAsAList) {
   EXPECT_EQ(Shape({3, 3, 1, 32}).ToString(), "[3,3,1,32]");
 }
