@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "common/core/cores.h"
 #include "common/core/files.h"
 #include "common/core/flags.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
 #include "common/core/words.h"
 #include "worker/data/array_file.h"
@@ -51,7 +53,7 @@ void AddCsvSeparatorFlag(CLI::App& app, char& separator) {
 
 // "0.998" for people; -o has every digit.
 std::string Number(float value) {
-  return absl::StrFormat("%.6g", value);
+  return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // a NaN has a sign, which means nothing
 }
 
 // A class by its name, or where `names` has none, its index.
@@ -63,6 +65,9 @@ std::string ClassOf(int64_t index, absl::Span<const std::string> names) {
 // One line of what the model makes of an example. `outputs` [width]: probabilities where they can be.
 std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
                    absl::Span<const std::string> class_names) {
+  const bool undecided =
+      std::any_of(outputs.begin(), outputs.end(), [](float value) { return std::isnan(value); });
+  if (nn::IsClassification(loss.kind) && undecided) return "nan\tnan";
   if (nn::IsClassification(loss.kind) && loss.kind != kernels::LossKind::kBinaryCrossentropy) {
     const auto largest = std::max_element(outputs.begin(), outputs.end());
     return absl::StrCat(ClassOf(largest - outputs.begin(), class_names), "\t", Number(*largest));
@@ -111,7 +116,7 @@ class PredictCommand final : public Command {
         ->check(WholeNumberFrom(0))
         ->type_name("N");
     app.add_option("--threads", threads_, "Threads that compute; 0: as many as there are cores")
-        ->check(WholeNumberFrom(0))
+        ->check(CLI::Range(0, kMaxThreads))
         ->type_name("N");
   }
 
@@ -124,7 +129,8 @@ class PredictCommand final : public Command {
         return Fault(absl::StrCat("--output: ", status.message()));
       }
     }
-    const absl::Status status = PredictAndTell();
+    if (const std::string warning = WarnOfThreads(threads_); !warning.empty()) Warn(warning);
+    const absl::Status status = CatchOutOfMemory("the examples", [&] { return PredictAndTell(); });
     if (status.ok()) return 0;
     if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) return Fault(status.message());
     std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
@@ -132,6 +138,9 @@ class PredictCommand final : public Command {
   }
 
  private:
+  static void Warn(const std::string& text) {
+    std::fprintf(stderr, "%s: warning: %s\n", kProgram, text.c_str());
+  }
   static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
 
   // The examples and, where they have them or --labels does, their targets.
@@ -209,10 +218,13 @@ class PredictCommand final : public Command {
                                             .loss = loss.ok() ? *loss : nn::LossSpec(),
                                             .metrics = metrics,
                                             .threads = threads_ > 0 ? threads_ : UsableCores()}));
+    if (const std::string warning = worker::NonFiniteOutputs(prediction, *examples.inputs); !warning.empty())
+      Warn(warning);
     CAIRN_RETURN_IF_ERROR(TellOutputs(trained, loss.ok() ? *loss : kNumbers, prediction));
     if (targets.has_value()) {
       std::printf("%s\n", absl::StrJoin(prediction.metrics, " - ", [](std::string* out, const auto& metric) {
-                            absl::StrAppendFormat(out, "%s: %.6g", metric.first, metric.second);
+                            absl::StrAppend(out, metric.first, ": ",
+                                            Number(static_cast<float>(metric.second)));
                           }).c_str());
     }
     return absl::OkStatus();

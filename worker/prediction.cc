@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
 #include "kernels/cpu/device.h"
@@ -77,6 +78,29 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
   }
   if (request.targets != nullptr) prediction.metrics = metrics.Values();
   return prediction;
+}
+
+std::string NonFiniteOutputs(const Prediction& prediction, const data::RowSource& inputs) {
+  constexpr size_t kMaxShown = 10;
+  const auto is_finite = [](float value) { return std::isfinite(value); };
+  std::vector<std::string> shown;
+  size_t found = 0;
+  std::vector<float> row(static_cast<size_t>(inputs.row_shape().num_elements()));
+  const size_t width =
+      prediction.outputs.size() / static_cast<size_t>(std::max<int64_t>(prediction.examples, 1));
+  for (int64_t i = 0; i < prediction.examples; ++i) {
+    const auto begin = prediction.outputs.begin() + i * static_cast<int64_t>(width);
+    if (std::all_of(begin, begin + static_cast<int64_t>(width), is_finite)) continue;
+    if (++found > kMaxShown) continue;
+    inputs.Read(i, absl::MakeSpan(row));
+    const auto bad = std::find_if_not(row.begin(), row.end(), is_finite);
+    shown.push_back(bad == row.end() ? absl::StrCat(i)
+                                     : absl::StrCat(i, " (input ", bad - row.begin(), " is ", *bad, ")"));
+  }
+  if (found == 0) return "";
+  return absl::StrCat("the outputs of ", found, " of ", prediction.examples,
+                      " examples are not finite numbers: ", absl::StrJoin(shown, ", "),
+                      found > kMaxShown ? ", ..." : "");
 }
 
 void ToProbabilities(const nn::LossSpec& loss, int64_t width, absl::Span<float> outputs) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,10 @@ struct Prediction {
 // On the CPU, in batches. One thread calls; blocks until all is computed. INVALID_ARGUMENT where inputs or
 // targets do not fit the model or the loss.
 absl::StatusOr<Prediction> Predict(const PredictionRequest& request);
+
+// "the outputs of 1 of 8 examples are not finite numbers: 5 (input 3 is nan)": which, and whether the input
+// of each is at fault. Empty where all outputs are finite. `inputs` as in the request.
+std::string NonFiniteOutputs(const Prediction& prediction, const data::RowSource& inputs);
 
 // Outputs as a person reads them: probabilities where the loss is a cross entropy from logits, over the last
 // axis or, for a binary one, each by itself; else as they are. `outputs` [rows, width], changed in place.

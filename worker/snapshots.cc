@@ -15,6 +15,7 @@
 #include "common/core/status.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/export/weights.h"
+#include "worker/finite.h"
 #include "worker/job.h"
 #include "worker/model_difference.h"
 
@@ -140,6 +141,9 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
   }
   if (!options.init_from.empty()) {
     const auto values = LoadWeights(options.init_from, model);
+    if (absl::IsOutOfRange(values.status()) || absl::IsResourceExhausted(values.status())) {
+      return Annotate(values.status(), "--init_from");  // the flag is right
+    }
     if (!values.ok())
       return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
   }
@@ -276,7 +280,15 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
 }
 
 absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) {
-  if (found_.has_value()) return found_->Load(variables_, slots, into);
+  if (found_.has_value()) {
+    CAIRN_RETURN_IF_ERROR(found_->Load(variables_, slots, into));
+    CAIRN_RETURN_IF_ERROR(CheckFinite(model_, into[0], found_->directory()));
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      CAIRN_RETURN_IF_ERROR(CheckFinite(model_, into[1 + slot],
+                                        absl::StrCat(found_->directory(), ": slot '", slots[slot], "'")));
+    }
+    return absl::OkStatus();
+  }
   if (options_.init_from.empty())
     return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
   CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(options_.init_from, model_));

@@ -12,6 +12,7 @@
 #include "common/core/status.h"
 #include "common/core/words.h"
 #include "worker/client/job_end.h"
+#include "worker/finite.h"
 
 namespace cairn::worker {
 namespace {
@@ -291,7 +292,7 @@ absl::Status Trainer::TrainStep() {
       }));
   if (!std::isfinite(result.sums.loss)) {
     return absl::InvalidArgumentError(absl::StrCat("the loss is ", result.sums.loss, " at version ",
-                                                   client.version(), NotFinite(client.parameters())));
+                                                   client.version(), ": ", WhyNotFinite(batch, view)));
   }
   compute.End();
   Pass("computed");
@@ -326,25 +327,13 @@ absl::Status Trainer::TrainStep() {
   return absl::OkStatus();
 }
 
-std::string Trainer::NotFinite(absl::Span<const float> parameters) const {
-  for (const nn::ModelVariable& variable : parts_.model.variables()) {
-    const auto values = parameters.subspan(static_cast<size_t>(variable.offset),
-                                           static_cast<size_t>(variable.shape.num_elements()));
-    const auto bad =
-        std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
-    if (bad != values.end()) return absl::StrCat(", where '", variable.name, "' holds ", *bad);
-  }
-  float largest = 0;
-  std::string name;
-  for (const nn::ModelVariable& variable : parts_.model.variables()) {
-    for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
-      const float size = std::abs(parameters[static_cast<size_t>(variable.offset + i)]);
-      if (size <= largest) continue;
-      largest = size;
-      name = variable.name;
-    }
-  }
-  return absl::StrCat(", where the largest parameter, of '", name, "', is ", largest);
+std::string Trainer::WhyNotFinite(const data::Batch& batch, const nn::BatchView& view) {
+  return Explain({.model = parts_.model,
+                  .parameters = parts_.client.parameters(),
+                  .batch = view,
+                  .rows = batch.rows,
+                  .data = parts_.options.data_dir,
+                  .layer = parts_.replica.FirstNonFiniteLayer()});
 }
 
 }  // namespace cairn::worker

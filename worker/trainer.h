@@ -131,8 +131,8 @@ class Trainer {
   // before their names; and the learning rate where it is reduced.
   absl::StatusOr<ShownMetrics> AllMetrics();
   absl::StatusOr<nn::MetricValues> Evaluate();
-  // For the message about a loss that is not finite: the first variable that is not, or the largest value.
-  std::string NotFinite(absl::Span<const float> parameters) const;
+  // Of a step whose loss is not finite, right after it.
+  std::string WhyNotFinite(const data::Batch& batch, const nn::BatchView& view);
 
   const Parts parts_;
   const std::string run_id_;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/files.h"
 #include "common/core/log.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/file_io.h"
@@ -19,6 +20,7 @@
 #include "worker/data/class_names.h"
 #include "worker/data/npz.h"
 #include "worker/export/keras_weights.h"
+#include "worker/finite.h"
 #include "worker/job.h"
 
 namespace cairn::worker {
@@ -42,7 +44,7 @@ absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
   for (const StoredTensor& tensor : tensors.tensors) {
     WeightArray& array = arrays[tensor.name];
     array.shape = tensor.shape;
-    array.values.resize(static_cast<size_t>(tensor.shape.num_elements()));
+    array.values = FloatVector(tensor.shape.num_elements(), absl::StrCat("tensor '", tensor.name, "'"));
     const absl::Span<char> bytes(reinterpret_cast<char*>(array.values.data()),
                                  array.values.size() * sizeof(float));
     CAIRN_RETURN_IF_ERROR(file.ReadAt(tensor.offset, bytes, crc));
@@ -83,9 +85,19 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
   return OpenNewest(path, [](const absl::Status& skipped) { LogWarning("passed over ", skipped.message()); });
 }
 
+// What memory that does not suffice was for.
+constexpr char kVariables[] = "the model's variables";
+
 bool IsDirectory(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);
+}
+
+// Of a file, whose values may be any.
+absl::StatusOr<std::vector<float>> ReadWeightsFile(const std::string& path, const nn::Model& model) {
+  if (IsKerasWeightsFile(path)) return LoadKerasWeights(path, model);
+  CAIRN_ASSIGN_OR_RETURN(const WeightArrays arrays, ReadWeightArrays(path));
+  return MatchWeights(arrays, model, path);
 }
 
 }  // namespace
@@ -104,7 +116,7 @@ absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path) {
 
 absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, const nn::Model& model,
                                                 absl::string_view source) {
-  std::vector<float> parameters(static_cast<size_t>(model.num_parameters()));
+  std::vector<float> parameters = FloatVector(model.num_parameters(), kVariables);
   std::set<std::string> wanted;
   for (const nn::ModelVariable& variable : model.variables()) {
     wanted.insert(variable.name);
@@ -131,19 +143,24 @@ absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, cons
 }
 
 absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn::Model& model) {
-  if (IsKerasWeightsFile(path)) return LoadKerasWeights(path, model);
-  if (!IsDirectory(path)) {
-    CAIRN_ASSIGN_OR_RETURN(const WeightArrays arrays, ReadWeightArrays(path));
-    return MatchWeights(arrays, model, path);
+  if (IsDirectory(path)) {
+    CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
+    return LoadWeights(checkpoint, model);
   }
-  CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
-  return LoadWeights(checkpoint, model);
+  return CatchOutOfMemory(path, [&]() -> absl::StatusOr<std::vector<float>> {
+    CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, ReadWeightsFile(path, model));
+    CAIRN_RETURN_IF_ERROR(CheckFinite(model, parameters, path));
+    return parameters;
+  });
 }
 
 absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, const nn::Model& model) {
-  std::vector<float> parameters(static_cast<size_t>(model.num_parameters()));
-  CAIRN_RETURN_IF_ERROR(checkpoint.Load(VariablesOf(model), {}, {absl::MakeSpan(parameters)}));
-  return parameters;
+  return CatchOutOfMemory(checkpoint.directory(), [&]() -> absl::StatusOr<std::vector<float>> {
+    std::vector<float> parameters = FloatVector(model.num_parameters(), kVariables);
+    CAIRN_RETURN_IF_ERROR(checkpoint.Load(VariablesOf(model), {}, {absl::MakeSpan(parameters)}));
+    CAIRN_RETURN_IF_ERROR(CheckFinite(model, parameters, checkpoint.directory()));
+    return parameters;
+  });
 }
 
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file) {

@@ -33,7 +33,9 @@ absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path);
 absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, const nn::Model& model,
                                                 absl::string_view source);
 
-// The same of a checkpoint, with Checkpoint::Load()'s errors.
+// The same of a checkpoint, with Checkpoint::Load()'s errors. Of both LoadWeights(): OUT_OF_RANGE naming
+// source and variable for a value that is NaN or infinite; RESOURCE_EXHAUSTED where there is no memory for
+// them.
 absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, const nn::Model& model);
 // Of `path`: a --train_dir (its newest whole checkpoint), the directory of one checkpoint, what
 // ReadWeightArrays() takes, or Keras' own .keras or .h5.

@@ -96,6 +96,9 @@ class Plan {
   bool scales_loss() const { return scaler_ != nullptr; }
   absl::Status SetLossScale(float scale) { return scaler_->SetScale(scale); }
   bool gradients_finite() const { return finite_; }
+  // "layer 'dense'": of the first step whose output, as the last Forward() left it, is not finite; empty
+  // where all are. Copies outputs to the host where they lie elsewhere.
+  absl::StatusOr<std::string> FirstNonFiniteStep();
   // After the device's next Synchronize(). The regularizers' part of the mean loss is not in the sums.
   const kernels::LossSums& sums() const { return sums_; }
   double penalty() const { return std::accumulate(penalties_.begin(), penalties_.end(), 0.0); }

@@ -1,5 +1,9 @@
 // A plan's runs: forward, the loss, backward, and what is added up on the way.
+#include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "common/core/status.h"
@@ -122,6 +126,39 @@ absl::Status Plan::Regularize(int variable, const float* value, float* gradient)
   const auto& regularizer = regularizers_[static_cast<size_t>(variable)];
   if (regularizer == nullptr) return absl::OkStatus();
   return regularizer->Run(value, gradient, &penalties_[static_cast<size_t>(variable)]);
+}
+
+namespace {
+
+// Whether 32 bits hold an element whose exponent is that of infinity and NaN.
+bool IsNonFinite(uint32_t bits, kernels::ElementType type) {
+  const auto all_ones = [bits](uint32_t exponent) { return (bits & exponent) == exponent; };
+  switch (type) {
+    case kernels::ElementType::kFloat32:
+      return all_ones(0x7F800000);
+    case kernels::ElementType::kBFloat16:
+      return all_ones(0x7F80) || all_ones(0x7F800000);
+    case kernels::ElementType::kFloat16:
+      return all_ones(0x7C00) || all_ones(0x7C000000);
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Plan::FirstNonFiniteStep() {
+  std::vector<uint32_t> copy;
+  for (const Step& step : steps_) {
+    const Value& output = values_[static_cast<size_t>(step.output)];
+    if (output.memory == nullptr) continue;  // a view
+    copy.resize(static_cast<size_t>(output.desc.num_floats()));
+    CAIRN_RETURN_IF_ERROR(
+        device_.CopyToHost(output.data, copy.data(), output.desc.num_floats() * int64_t{sizeof(float)}));
+    CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    const auto is_bad = [&](uint32_t bits) { return IsNonFinite(bits, output.desc.type); };
+    if (std::any_of(copy.begin(), copy.end(), is_bad)) return step.what;
+  }
+  return "";
 }
 
 absl::Status Plan::Penalties(Values values) {

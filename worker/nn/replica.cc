@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/aligned_buffer.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
 #include "worker/nn/device_copy.h"
 #include "worker/nn/gradient_download.h"
@@ -58,6 +59,7 @@ class DeviceReplica final : public Replica {
     }
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
+    last_ = prepared;
     // For the device's profiler: from the second step on nothing within it is asked for one by one
     // (Record()).
     const DeviceWork step({}, TraceLane::kStep, "step", device_);
@@ -109,6 +111,10 @@ class DeviceReplica final : public Replica {
     CAIRN_RETURN_IF_ERROR(prepared->plan->Evaluate(uploaded.values, uploaded.batch));
     CAIRN_RETURN_IF_ERROR(DownloadOutputs(*prepared));
     return Result(*prepared);
+  }
+
+  std::string FirstNonFiniteLayer() override {
+    return last_ == nullptr ? "" : last_->plan->FirstNonFiniteStep().value_or("");
   }
 
   absl::Status Pin(absl::Span<const float> host) override {
@@ -225,9 +231,10 @@ class DeviceReplica final : public Replica {
   absl::StatusOr<Prepared*> PreparedFor(int64_t examples) {
     std::unique_ptr<Prepared>& prepared = prepared_[examples];
     if (prepared == nullptr) {
-      auto made = Prepare(examples);
+      auto made = CatchOutOfMemory("its buffers", [&] { return Prepare(examples); });
       if (!made.ok()) {
-        return Annotate(made.status(), absl::StrCat("a batch of ", examples, " on ", device_.name()));
+        return Annotate(made.status(),
+                        absl::StrCat("a batch of ", examples, " examples on ", device_.name()));
       }
       prepared = *std::move(made);
     }
@@ -330,6 +337,7 @@ class DeviceReplica final : public Replica {
   std::vector<const float*> input_pointers_;               // [input]
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   std::optional<Forwarded> ahead_;                         // its activations are in its plan
+  Prepared* last_ = nullptr;                               // of the last ForwardBackward()
   std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
 };
 

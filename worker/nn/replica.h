@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -65,6 +66,11 @@ class Replica {
   virtual void Unpin() = 0;
   // Whether Pin() does anything, so that what it was given must keep its pages.
   virtual bool pins() const = 0;
+
+  // "layer 'dense_2'": the first, in the order of the forward pass, whose output in the last
+  // ForwardBackward() is not finite. Empty where there is none, or where it is not known. Reads all
+  // activations.
+  virtual std::string FirstNonFiniteLayer() { return ""; }
 
   // Loss and outputs without gradients.
   virtual absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters,
