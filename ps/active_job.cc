@@ -1,6 +1,7 @@
 #include "ps/active_job.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/memory_size.h"
@@ -47,6 +48,46 @@ std::string ModeNameOf(v1::Mode mode) {
   }
 }
 
+// Where a job resumes: so that adding to it makes a number.
+absl::Status CheckResumed(const v1::Progress& resumed) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  const auto fits = [](int64_t count) { return count >= 0 && count <= kMost; };
+  if (!fits(resumed.version())) {
+    return absl::InvalidArgumentError(absl::StrCat("job: resumed at version ", resumed.version()));
+  }
+  for (int worker = 0; worker < resumed.positions_size(); ++worker) {
+    if (fits(resumed.positions(worker))) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: resumed with worker ", worker, " at position ", resumed.positions(worker)));
+  }
+  if (!fits(resumed.data().next())) {
+    return absl::InvalidArgumentError(absl::StrCat("job: resumed at example ", resumed.data().next()));
+  }
+  for (const v1::DataPosition::Run& run : resumed.data().open()) {
+    if (fits(run.begin()) && fits(run.count()) && run.count() <= resumed.data().next()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: resumed with ", run.count(), " open examples from ", run.begin(), " on"));
+  }
+  if (!resumed.has_learning_rate() ||
+      (std::isfinite(resumed.learning_rate()) && resumed.learning_rate() >= 0)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("job: resumed with a learning rate of ", resumed.learning_rate()));
+}
+
+// Names and shapes are kept beside the values, which alone count against --memory_limit.
+absl::Status CheckDescriptions(absl::Span<const net::Slice> slices) {
+  constexpr size_t kMaxBytes = size_t{64} << 20;
+  size_t bytes = 0;
+  for (const net::Slice& slice : slices) {
+    bytes += slice.name.size() + static_cast<size_t>(slice.shape.rank()) * sizeof(int64_t);
+  }
+  if (bytes <= kMaxBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("the names and shapes of ", slices.size(),
+                                                   " variables take ", bytes, " bytes, at most ", kMaxBytes));
+}
+
 absl::Status CheckJob(const v1::Job& job) {
   if (job.mode() == v1::MODE_VARIABLES) return absl::OkStatus();
   if (ModeNameOf(job.mode()).empty()) {
@@ -71,10 +112,10 @@ absl::Status CheckJob(const v1::Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("job: ", job.ps_replication(), " copies of each part on ",
                                                    job.servers_size(), " servers"));
   }
-  if (job.generation() < 0 || job.resumed().version() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: generation ", job.generation(), ", resumed at version ", job.resumed().version()));
+  if (job.generation() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("job: generation ", job.generation()));
   }
+  CAIRN_RETURN_IF_ERROR(CheckResumed(job.resumed()));
   if (!(job.lease_seconds() > 0 && job.lease_seconds() <= kLongestLeaseSeconds)) {
     return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(),
                                                    " s, must be above 0 and at most ", kLongestLeaseSeconds));
@@ -234,6 +275,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::MakeWithinMemory(const v1:
 absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, std::vector<net::Slice> slices,
                                                            uint64_t layout, const Host& host) {
   CAIRN_RETURN_IF_ERROR(CheckJob(job));
+  CAIRN_RETURN_IF_ERROR(CheckDescriptions(slices));
   if (job.ps_replication() > 0 && host.connect_to_copy == nullptr) {
     return absl::InvalidArgumentError("job: this server keeps no copies");
   }

@@ -9,8 +9,9 @@
 namespace cairn::ps {
 namespace {
 
-// A job's description, or a sequencer's state with a full log: some MiB.
-constexpr size_t kLongestText = size_t{256} << 20;
+// A job's description, which comes first, was one message to the server that sends it; a sequencer's state
+// with a full log has some MiB.
+constexpr size_t kMaxOrigin = size_t{16} << 20, kMaxText = size_t{256} << 20;
 // Of a body in one frame: a header has to hold it.
 constexpr size_t kTextOfFrame = size_t{32} << 10;
 
@@ -27,9 +28,9 @@ absl::Status CopySession::OnFrame(const v1::CopyHeader& header, net::Payload pay
 absl::Status CopySession::Take(const v1::CopyHeader& header, net::Payload payload) {
   switch (header.kind_case()) {
     case v1::CopyHeader::kText: {
-      if (text_.size() + header.text().size() > kLongestText) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("copy: a body of more than ", kLongestText, " bytes"));
+      const size_t most = job_ == nullptr ? kMaxOrigin : kMaxText;
+      if (text_.size() + header.text().size() > most) {
+        return absl::ResourceExhaustedError(absl::StrCat("copy: a body of more than ", most, " bytes"));
       }
       text_ += header.text();
       return absl::OkStatus();

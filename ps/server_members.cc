@@ -19,6 +19,8 @@ namespace {
 
 // How long workers of a job that was set back have to join again: they may be in the middle of a step.
 constexpr auto kReturn = std::chrono::seconds(30);
+// Of what is kept of each worker: "worker/4095", and the devices that it computes on.
+constexpr size_t kMaxTaskName = 256, kMaxDeviceName = 4096;
 
 // What a seal of an incarnation is for.
 std::vector<std::string> IncarnationFacts(const v1::Job& job, int worker, uint64_t incarnation) {
@@ -129,6 +131,10 @@ void Server::PushStreamBroke(int worker, uint64_t incarnation) {
 }
 
 absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
+  if (request.task().size() > kMaxTaskName) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a task's name of ", request.task().size(), " bytes, at most ", kMaxTaskName));
+  }
   const v1::Job& job = job_->job();
   int worker = request.worker();
   if (job.elastic() && worker == -1) worker = members_.NumberOf(request.task(), job_->most_workers());
@@ -172,7 +178,9 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
           " is no member of the job",
           ousted ? absl::StrCat(" since ", Describe(member->process), " has joined in its place") : ""));
     } else {
-      if (request.has_report()) reports_[request.worker()] = request.report();
+      if (request.has_report() && request.report().device().size() <= kMaxDeviceName) {
+        reports_[request.worker()] = request.report();
+      }
       response.set_state(state_);
       response.set_failure(std::string(failure_.message()));
       response.set_failure_code(static_cast<int>(failure_.code()));

@@ -71,6 +71,14 @@ class CopySessionTest : public testing::Test {
   uint64_t number_ = 0;
 };
 
+TEST_F(CopySessionTest, TextBeforeTheOriginHasALimitOfItsOwn) {
+  CopySession stranger(server_, sink_);
+  v1::CopyHeader header;
+  header.set_text(std::string(size_t{1} << 20, 't'));
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(stranger.OnFrame(header, {}), absl::OkStatus());
+  EXPECT_THAT(stranger.OnFrame(header, {}).message(), HasSubstr("a body of more than 16777216 bytes"));
+}
+
 TEST_F(CopySessionTest, AStateOfAllValuesAndSlotsIsTaken) {
   ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
   v1::CopyBody body;

@@ -1,8 +1,12 @@
 #include "ps/server.h"
 
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/net/grpc_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -212,6 +216,50 @@ TEST_F(ServerTest, JobsThatMakeNoSenseAreRefusedWithoutEffect) {
     EXPECT_EQ(Create(request).status().code(), absl::StatusCode::kInvalidArgument) << "row " << row++;
     EXPECT_EQ(Describe().state(), v1::STATE_EMPTY);
   }
+}
+
+TEST_F(ServerTest, AJobThatResumesWhereNoneCanBeIsRefused) {
+  using Change = void (*)(v1::Progress&);
+  const std::pair<const char*, Change> impossible[] = {
+      {"version -1", [](v1::Progress& resumed) { resumed.set_version(-1); }},
+      {"version 9223372036854775807", [](v1::Progress& resumed) { resumed.set_version(INT64_MAX); }},
+      {"worker 1 at position -4",
+       [](v1::Progress& resumed) {
+         resumed.add_positions(3);
+         resumed.add_positions(-4);
+       }},
+      {"example -5", [](v1::Progress& resumed) { resumed.mutable_data()->set_next(-5); }},
+      {"7 open examples",
+       [](v1::Progress& resumed) {
+         resumed.mutable_data()->set_next(6);
+         resumed.mutable_data()->add_open()->set_count(7);
+       }},
+      {"learning rate of -0.5", [](v1::Progress& resumed) { resumed.set_learning_rate(-0.5f); }},
+      {"learning rate of nan", [](v1::Progress& resumed) { resumed.set_learning_rate(std::nanf("")); }},
+  };
+  for (const auto& [what, change] : impossible) {
+    v1::CreateRequest request = TrainingJob();
+    change(*request.mutable_job()->mutable_resumed());
+    const absl::Status status = Create(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << what;
+    EXPECT_THAT(MessageOf(status), HasSubstr(what));
+  }
+}
+
+TEST_F(ServerTest, NamesAndShapesBeyondTheirLimitAreRefused) {
+  v1::CreateRequest request = TrainingJob();
+  const std::string name(size_t{1} << 20, 'n');
+  for (int i = 0; i < 64; ++i) {
+    *request.add_slices() = Vectors({{absl::StrCat(i, name), 1}})[0].ToProto();
+  }
+  EXPECT_THAT(MessageOf(Create(request).status()), HasSubstr("the names and shapes of 65 variables take"));
+}
+
+TEST_F(ServerTest, AWorkersNameHasALimit) {
+  MakeReady();
+  v1::JoinRequest request;
+  request.set_task(std::string(257, 'w'));
+  EXPECT_THAT(MessageOf(Call(server_, &Server::Join, request).status()), HasSubstr("257 bytes, at most 256"));
 }
 
 // [two elements]: 8 bytes; without slots, of two workers: 2 + 3 + 1 times that.
