@@ -73,6 +73,10 @@ absl::StatusOr<std::vector<std::string>> ImagesIn(const std::string& directory, 
   return paths;
 }
 
+std::string CountOf(size_t images) {
+  return absl::StrCat(images, images == 1 ? " image" : " images");
+}
+
 absl::Status DecodeFile(const std::string& path, const Shape& shape, absl::Span<uint8_t> pixels) {
   CAIRN_ASSIGN_OR_RETURN(const SharedBytes bytes, ReadFileBytes(path));
   return Annotate(DecodeImage(bytes.span(), shape, pixels), path);
@@ -151,7 +155,7 @@ absl::StatusOr<Split> LoadSplit(const std::string& directory, const std::vector<
   split.inputs_name = directory;
   split.targets_name = directory;
   split.notes.push_back(
-      absl::StrCat(directory, ": ", found.paths.size(), " images, ", DescribeClasses(class_names)));
+      absl::StrCat(directory, ": ", CountOf(found.paths.size()), ", ", DescribeClasses(class_names)));
   CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeImageRows(std::move(found.paths), options));
   split.targets = {.values = std::move(found.labels),
                    .num_classes = static_cast<int64_t>(class_names.size())};
@@ -205,7 +209,7 @@ LoadedExamples LoadImageExamples(const DataOptions& options) {
   Split split;
   split.inputs_name = options.path;
   split.notes.push_back(
-      absl::StrCat(options.path, ": ", images.size(), " images in the order of their names"));
+      absl::StrCat(options.path, ": ", CountOf(images.size()), " in the order of their names"));
   CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeImageRows(std::move(images), options));
   return split;
 }
