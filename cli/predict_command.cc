@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "common/core/cores.h"
 #include "common/core/files.h"
@@ -111,6 +112,15 @@ class PredictCommand final : public Command {
     app.add_option(FlagNames("label_column"), options_.label_column,
                    "CSV, TFRecord: the label's name [label, ...; CSV: the last, where it is one too many]")
         ->type_name("NAME");
+    app.add_option_function<std::string>(
+           FlagNames("feature_column"),
+           [this](const std::string& names) { options_.feature_columns = absl::StrSplit(names, ','); },
+           "CSV, TFRecord: the inputs' names, as in training")
+        ->type_name("NAME,...");
+    app.add_option_function<float>(
+           FlagNames("missing_value"), [this](const float& value) { options_.missing_value = value; },
+           "CSV: what an empty field stands for [it is a fault]")
+        ->type_name("X");
     AddCsvSeparatorFlag(app, options_.csv_separator);
     app.add_option("--limit", limit_, "Only the first so many examples; 0: all")
         ->check(WholeNumberFrom(0))
