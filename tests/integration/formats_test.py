@@ -61,7 +61,7 @@ class FormatsTest(IntegrationTest):
     def test_words_are_classes_in_training_and_in_prediction(self):
         model = self.model([2], FROM_LOGITS, layer("Dense", units=2))
         data = self.write("animals.csv", "# by hand\na;b;label\n1,5;2;dog\n-1;0,25;cat\n")
-        run = self.begin(model, data, "--epochs=1", "--train_dir=run", "--export_dir=out")
+        run = self.begin(model, data, "--epochs=2", "--train_dir=run", "--export_dir=out")
         self.assert_exit(DONE, run)
         self.assertIn("separator ';', decimal comma, label column 'label' (2 classes: 0 'cat', 1 'dog'), 1 comment",
                       run.stderr)
@@ -76,7 +76,7 @@ class FormatsTest(IntegrationTest):
         bare = self.cairn("predict", "run", self.write("bare.csv", "1,5;2\n-1;0,25\n"))
         self.assertEqual(bare.stdout.splitlines(), lines, bare.stderr)
 
-        other = self.begin(model, self.write("other.csv", "1,2,ant\n3,4,cat\n"), "--epochs=2", "--train_dir=run")
+        other = self.begin(model, self.write("other.csv", "1,2,ant\n3,4,cat\n"), "--epochs=3", "--train_dir=run")
         self.assert_exit(USAGE, other)
         self.assertIn("class_names.txt: has 2 classes: 0 'cat', 1 'dog'; the training set has 2 classes: 0 'ant'",
                       other.stderr)
@@ -90,7 +90,7 @@ class FormatsTest(IntegrationTest):
         model = self.model([4, 4, 1], FROM_LOGITS, layer("Flatten"), layer("Dense", units=2))
         for value, name in enumerate(["train/a/0.png", "train/b/0.png", "val/b/0.png"]):
             self.write(f"images/{name}", png(4, 4, 50 * value))
-        run = self.begin(model, "images", "--epochs=1", "--train_dir=run")
+        run = self.begin(model, "images", "--epochs=2", "--train_dir=run")
         self.assert_exit(DONE, run)
         self.assertIn("train: 2 images, 2 classes: 0 'a', 1 'b'", run.stderr)
         self.assertRegex(run.stdout, "val_loss")
