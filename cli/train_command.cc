@@ -177,7 +177,6 @@ class TrainCommand final : public Command {
     const bool validation = inputs->data.validation != nullptr && options_.validation;
     const auto callbacks = worker::Callbacks::Create(options_, inputs->model, inputs->metrics, validation);
     if (!callbacks.ok()) return Fault(callbacks.status().message());
-    ShowNotes(app, inputs->data.notes);
     return Launch(app);
   }
 
@@ -316,12 +315,6 @@ class TrainCommand final : public Command {
     net::TlsFiles unused;
     net::AddTlsFlags(declares, unused);
     return GivenFlags(app, declares);
-  }
-
-  // How the data was read, once: the chief logs it too, where its level is info or below.
-  void ShowNotes(const CLI::App& app, const std::vector<std::string>& notes) const {
-    if (LogLevel(app) != "warning" || options_.log_format != "text") return;
-    for (const std::string& note : notes) std::fprintf(stderr, "cairn train: %s\n", note.c_str());
   }
 
   std::string LogLevel(const CLI::App& app) const {

@@ -64,7 +64,7 @@ class FormatsTest(IntegrationTest):
         run = self.begin(model, data, "--epochs=2", "--train_dir=run", "--export_dir=out")
         self.assert_exit(DONE, run)
         self.assertIn("separator ';', decimal comma, label column 'label' (2 classes: 0 'cat', 1 'dog'), 1 comment",
-                      run.stderr)
+                      run.stdout)
         for folder in ("run", "out"):
             self.assertEqual((self.directory / folder / "class_names.txt").read_text(), "cat\ndog\n")
 
@@ -92,7 +92,7 @@ class FormatsTest(IntegrationTest):
             self.write(f"images/{name}", png(4, 4, 50 * value))
         run = self.begin(model, "images", "--epochs=2", "--train_dir=run")
         self.assert_exit(DONE, run)
-        self.assertIn("train: 2 images, 2 classes: 0 'a', 1 'b'", run.stderr)
+        self.assertIn("train: 2 images, 2 classes: 0 'a', 1 'b'", run.stdout)
         self.assertRegex(run.stdout, "val_loss")
         predicted = self.cairn("predict", "run", "images/train")
         self.assert_exit(DONE, predicted)

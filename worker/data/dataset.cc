@@ -173,7 +173,7 @@ absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
     if (split == nullptr) continue;
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));
     if (!split->remark.empty()) data.remarks.push_back(split->remark);
-    for (std::string& note : split->notes) data.notes.push_back({std::move(note)});
+    for (std::string& note : split->notes) data.notes.push_back({std::move(note), /*usual=*/false});
   }
   data.byte_inputs = splits.train.byte_inputs;
   CAIRN_ASSIGN_OR_RETURN(
