@@ -48,6 +48,7 @@
 #include "ps/replicate.h"
 #include "ps/server.h"
 #include "ps/service.h"
+#include "ps/twin.h"
 
 namespace cairn::ps {
 namespace {
@@ -195,6 +196,18 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   if (http != nullptr) LogInfo("status at http://", flags.metrics.host, ":", http->port(), "/statusz");
   net::WarnOfAccess(flags.access, address, self.host, "the variables", "clients");
 
+  std::atomic<bool> has_twin{false};
+  const Thread asks("twin", [&] {
+    const absl::Status alone = CheckNoTwin({.task = cluster.self.ToString(),
+                                            .address = self.ToString(),
+                                            .cluster_hash = cluster.spec.Hash(),
+                                            .incarnation = incarnation},
+                                           net::CredentialsOf(flags.access));
+    if (alone.ok()) return;
+    LogError(alone.message());
+    has_twin = true;
+  });
+
   faults.Pass("started");
   std::optional<ExitCode> end;
   TimePoint last_tick = clock.Now();
@@ -204,7 +217,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
     parts.Tick();
     monitor.Sample();
     net::SetReady(*grpc_server, parts.own().ready());
-    end = parts.ended();
+    end = has_twin ? ExitCode::kIncompatible : parts.ended();
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(100))) {
       LogInfo("stopping on signal ", *signal);
       end = ExitCodeOfSignal(*signal);

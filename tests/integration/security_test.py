@@ -5,8 +5,8 @@ import signal
 import subprocess
 import time
 
-from harness import (DONE, INCOMPATIBLE, MLP, REPOSITORY, RETRYABLE, TERMINATED, TIME_LIMIT, USAGE, Cluster, IntegrationTest,
-                     main, small_data)
+from harness import (DONE, INCOMPATIBLE, MLP, REPOSITORY, TERMINATED, TIME_LIMIT, Cluster, IntegrationTest,
+                     main, reserve_port, small_data)
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OTHER = "fedcba9876543210fedcba9876543210"
@@ -116,29 +116,29 @@ class LocalTest(IntegrationTest):
 
 class SameTaskTest(IntegrationTest):
 
-    LONG = ["--model", MLP, "--sync_replicas", "--epochs=1000", "--lease=3"]
+    LONG = ["--model", MLP, "--sync_replicas", "--epochs=100000", "--lease=3"]
 
     def test_a_second_process_of_a_worker_ends_with_3_and_the_first_trains_on(self):
         cluster = Cluster(self, ps=1, workers=2)
         server = cluster.start("ps", 0)
-        flags = ["--model", MLP, "--sync_replicas", "--train_steps=400", "--lease=3"]
-        first, other = cluster.start("worker", 1, *flags), cluster.start("worker", 0, *flags)
+        first, other = cluster.start("worker", 1, *self.LONG), cluster.start("worker", 0, *self.LONG)
         self.assert_says(server, r"worker/1 joined")
-        second = cluster.start("worker", 1, *self.LONG[:3], "--train_steps=400", "--lease=3")
+        second = cluster.start("worker", 1, *self.LONG)
         self.assert_exit(INCOMPATIBLE, second, seconds=30)
         self.assertRegex(second.stderr, fr"worker/1 is already running: process {first.pid} on \S+ \(ipv4:127.0.0.1:\d+\) is "
                                         fr"alive, and this is process {second.pid} on ")
-        self.assert_exit(DONE, first, other, server)
+        self.assertTrue(first.running and other.running)
+        self.assertNotRegex(server.stderr, r"worker/1 joined \(incarnation 2\)")
 
     def test_a_worker_that_is_killed_and_started_again_takes_its_place_at_once(self):
         cluster = Cluster(self, ps=1, workers=1)
         server = cluster.start("ps", 0)
-        first = cluster.start("worker", 0, "--model", MLP, "--sync_replicas", "--epochs=1000", "--lease=60",
+        first = cluster.start("worker", 0, "--model", MLP, "--sync_replicas", "--epochs=100000", "--lease=60",
                               "--display_every=1")
         self.assert_says(first, r"^ *5/63 ")
         first.signal(signal.SIGKILL)
         first.wait(10)
-        again = cluster.start("worker", 0, "--model", MLP, "--sync_replicas", "--epochs=1000", "--lease=60")
+        again = cluster.start("worker", 0, "--model", MLP, "--sync_replicas", "--epochs=100000", "--lease=60")
         since = time.monotonic()
         self.assert_says(server, r"(?s)joined \(incarnation 2\)")
         self.assertLess(time.monotonic() - since, 25, "half a lease")
@@ -156,6 +156,28 @@ class SameTaskTest(IntegrationTest):
         self.assert_exit(INCOMPATIBLE, first, seconds=30)
         self.assertRegex(first.stderr, f"worker/0 is already running: process {second.pid} on ")
         self.assertTrue(second.running)
+
+
+    def test_a_second_server_of_an_index_ends_with_3(self):
+        cluster = Cluster(self, ps=1, workers=1)
+        first = cluster.start("ps", 0)
+        self.assert_says(first, "Started server")
+        second = cluster.start("ps", 0, f"--listen=127.0.0.1:{reserve_port(self)}")  # as on another host
+        self.assert_exit(INCOMPATIBLE, second, seconds=20)
+        self.assertRegex(second.stderr, f"ps/0 is already running: another process serves at {cluster.addresses['ps'][0]}")
+        self.assertTrue(first.running)
+
+    def test_a_second_worker_of_an_index_without_servers_ends_with_3(self):
+        cluster = Cluster(self, ps=0, workers=2)
+        job = ["--model", MLP, "--mode=allreduce", "--epochs=100000", "--lease=3", "--display_every=1", "--reuse_port"]
+        workers = [cluster.start("worker", i, *job) for i in (0, 1)]
+        self.assert_says(workers[0], r"^ *5/32 ")
+        second = cluster.start("worker", 1, *job, f"--listen=127.0.0.1:{reserve_port(self)}")
+        self.assert_exit(INCOMPATIBLE, second, seconds=30)
+        self.assertRegex(second.stderr, f"worker/1 at .* is already running: process {workers[1].pid} on .* is alive, and this "
+                                        f"is process {second.pid} on ")
+        self.assertTrue(workers[0].running and workers[1].running)
+        self.assertNotIn("joining again", workers[0].stderr)
 
 
 class CertificateTest(IntegrationTest):
