@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/core/status.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_streams.h"
@@ -110,7 +111,8 @@ class Service final : public CallbackService {
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context, const v1::JoinRequest* request,
                                  v1::JoinResponse* response) override {
     v1::JoinRequest from = *request;
-    from.mutable_process()->set_address(context->peer());
+    from.mutable_process()->set_address(
+        absl::StrReplaceAll(context->peer(), {{"%5B", "["}, {"%5D", "]"}}));  // of IPv6
     return Call(Find(*context), context, &Server::Join, &from, response);
   }
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,

@@ -60,6 +60,7 @@ TEST(EarlyEnd, IsKnownToAWorkerThatStartsAgain) {
     ToyWorkers workers = StartAll(cluster, toy);
     EXPECT_FALSE(workers[0]->client().finished());
     ASSERT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
+    cluster.server(0)->PushStreamBroke(0, 1);  // it was killed
     ToyWorker again(cluster, toy, 0);
     ASSERT_EQ(again.client().WaitReady(JobFor(cluster, toy)), absl::OkStatus());
     ASSERT_EQ(again.client().Join(), absl::OkStatus());

@@ -110,6 +110,7 @@ TEST_F(MembershipTest, AWorkerThatComesBackTakesTheRoundUpWithANewLife) {
     waiting_for = response.waiting_for();
   } while (waiting_for != "worker/0, worker/1");
 
+  cluster_.server(0)->PushStreamBroke(2, 1);  // as when it is killed
   ToyWorker again(cluster_, toy_, 2);
   ASSERT_EQ(again.client().WaitReady(JobFor(cluster_, toy_)), absl::OkStatus());
   ASSERT_EQ(again.client().Join(), absl::OkStatus());

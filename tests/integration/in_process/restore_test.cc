@@ -233,6 +233,7 @@ TEST(RestartedWorker, OfAnAsynchronousJobDoesNotRepeatWhatReachedSomeServersOnly
   EXPECT_EQ(reached->version(), 1);
 
   cluster.link("worker/1", 0).SetReachable(true);
+  cluster.server(0)->PushStreamBroke(1, 1);  // it was killed
   ToyWorker restarted(cluster, toy, 1);
   ASSERT_EQ(restarted.client().WaitReady(JobFor(cluster, toy)), absl::OkStatus());
   ASSERT_EQ(restarted.client().Join(), absl::OkStatus());

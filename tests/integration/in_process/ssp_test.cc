@@ -109,6 +109,7 @@ TEST_F(SspCluster, OneThatComesBackBeginsAtTheClockOfTheSlowest) {
   Unblock();
   EXPECT_EQ(workers_[1]->client().clock_at_join(), 0);
   ASSERT_TRUE(workers_[1]->Push(std::vector<float>{1, 1}).ok());
+  cluster_.server(0)->PushStreamBroke(1, 1);  // it was killed
   ToyWorker again(cluster_, SspJob(2, 1), 1);
   ASSERT_EQ(again.client().WaitReady(JobFor(cluster_, SspJob(2, 1))), absl::OkStatus());
   ASSERT_EQ(again.client().Join(), absl::OkStatus());
