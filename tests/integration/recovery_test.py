@@ -23,9 +23,11 @@ class Recovery(IntegrationTest):
         time.sleep(1)
         tasks["worker/1"].signal(signal.SIGSTOP)
         tasks["ps/1"].signal(signal.SIGKILL)
-        again = cluster.start("ps", 1)
-        tasks["worker/2"].signal(signal.SIGCONT)
         self.assert_says(tasks["ps/0"], "takes the place of ps/1")
+        # The round is decided now, and waits for worker/1's gradient: the server that is back gets no whole backup.
+        tasks["worker/2"].signal(signal.SIGCONT)
+        time.sleep(1)
+        again = cluster.start("ps", 1)
         self.assert_says(tasks["ps/0"], "drops ps/1's part: an update needs gradients of worker/1")
         tasks["worker/1"].signal(signal.SIGCONT)
         self.assert_exit(DONE, *(tasks[f"worker/{i}"] for i in (0, 1, 2)), tasks["ps/0"], again)
