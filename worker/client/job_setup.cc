@@ -236,9 +236,9 @@ absl::Status CreateOn(Connection& connection, int server, const v1::Job& job,
   v1::CreateResponse response;
   const absl::Status status = connection.stub(server).Create(request, &response, limit);
   if (!absl::IsDeadlineExceeded(status)) return status;
-  return absl::DeadlineExceededError(absl::StrCat("creating ", slices.size(), " variables of ", bytes >> 20,
-                                                  " MiB on ", connection.NameOf(server),
-                                                  ": no answer within ", limit.count() / 1000, " s"));
+  return absl::DeadlineExceededError(absl::StrCat("creating ", bytes >> 20, " MiB of variables on ",
+                                                  connection.NameOf(server), ": no answer within ",
+                                                  limit.count() / 1000, " s"));
 }
 
 // ABORTED when a server has lost what was created on it, or another chief has created the job since.
