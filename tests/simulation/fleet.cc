@@ -34,12 +34,12 @@ absl::StatusOr<ps::Server*> Fleet::ForCopy(int part, bool away) {
   return process.parts->ForCopy(part);
 }
 
-std::unique_ptr<ps::Server> Fleet::MakeServer(int part, int process) {
+std::unique_ptr<ps::Server> Fleet::MakeServer(int part, int process, uint64_t incarnation) {
   return std::make_unique<ps::Server>(
       ps::Server::Options{
           .index = part,
           .place = process,
-          .incarnation = last_incarnation_ << 32,
+          .incarnation = incarnation,
           .connect_to_leader =
               [this, part, process](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
                 return FollowLeader(simulation_, *this, {.part = part, .process = process, .epoch = epoch},
@@ -56,9 +56,10 @@ std::unique_ptr<ps::Server> Fleet::MakeServer(int part, int process) {
 void Fleet::Restart(int index) {
   Process& process = Of(index);
   if (process.up) return;
-  ++last_incarnation_;
-  process.parts = std::make_unique<ps::Parts>(MakeServer(index, index), index,
-                                              [this, index](int part) { return MakeServer(part, index); });
+  const uint64_t incarnation = ++last_incarnation_ << 32;
+  process.parts = std::make_unique<ps::Parts>(
+      MakeServer(index, index, incarnation), index,
+      [this, index, incarnation](int part) { return MakeServer(part, index, incarnation); });
   process.paused_until = 0;
   process.up = true;
 }

@@ -112,7 +112,8 @@ class Fleet {
   };
   const Process& Of(int process) const { return processes_[static_cast<size_t>(process)]; }
   Process& Of(int process) { return processes_[static_cast<size_t>(process)]; }
-  std::unique_ptr<ps::Server> MakeServer(int part, int process);
+  // `incarnation`: of the process.
+  std::unique_ptr<ps::Server> MakeServer(int part, int process, uint64_t incarnation);
   void Arrive(double at, int process, std::function<void()> what);
 
   Simulation& simulation_;
