@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -16,39 +14,73 @@
 namespace cairn::data {
 namespace {
 
+// Unpacks a mapped gzip file, of one member or of several one behind the other. zlib compares each member's
+// CRC-32 and length with its trailer.
 class GzipReader final : public ByteReader {
  public:
-  GzipReader(gzFile file, int64_t file_bytes) : file_(file), max_bytes_(file_bytes * kMaxDeflateRatio) {}
-  ~GzipReader() override { gzclose(file_); }
+  static absl::StatusOr<std::unique_ptr<ByteReader>> Open(std::shared_ptr<const MappedFile> file) {
+    auto reader = std::unique_ptr<GzipReader>(new GzipReader(std::move(file)));
+    constexpr int kGzipWindow = MAX_WBITS + 16;
+    if (inflateInit2(&reader->stream_, kGzipWindow) != Z_OK)
+      return absl::ResourceExhaustedError("no memory to unpack it");
+    return reader;
+  }
+  ~GzipReader() override { inflateEnd(&stream_); }
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
   absl::StatusOr<size_t> Read(absl::Span<uint8_t> to) override {
-    constexpr size_t kMostAtOnce = size_t{1} << 30;  // gzread counts in int
     size_t done = 0;
-    while (done < to.size()) {
-      const size_t wanted = std::min(to.size() - done, kMostAtOnce);
-      const int got = gzread(file_, to.data() + done, static_cast<unsigned>(wanted));
-      int code = Z_OK;
-      absl::string_view reason = gzerror(file_, &code);  // "<fd:3>: incorrect data check"
-      if (const size_t colon = reason.find(": "); colon != absl::string_view::npos)
-        reason.remove_prefix(colon + 2);
-      if (code == Z_BUF_ERROR) return absl::InvalidArgumentError("the compressed file is cut short");
-      if (got < 0 || code < 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("cannot be unpacked: ", code == Z_ERRNO ? std::strerror(errno) : reason));
-      }
-      if (got == 0) break;
-      done += static_cast<size_t>(got);
+    while (done < to.size() && !ended_) {
+      CAIRN_ASSIGN_OR_RETURN(const size_t got, Inflate(to.subspan(done)));
+      done += got;
     }
     return done;
   }
 
-  int64_t max_bytes() const override { return max_bytes_; }
+  int64_t max_bytes() const override {
+    return static_cast<int64_t>(file_->bytes().size()) * kMaxDeflateRatio;
+  }
 
  private:
-  gzFile file_;
-  const int64_t max_bytes_;
+  explicit GzipReader(std::shared_ptr<const MappedFile> file)
+      : file_(std::move(file)), left_(file_->bytes()) {}
+
+  absl::StatusOr<size_t> Inflate(absl::Span<uint8_t> to) {
+    constexpr size_t kMostAtOnce = size_t{1} << 30;  // zlib counts in unsigned int
+    const auto given = static_cast<unsigned>(std::min(left_.size(), kMostAtOnce));
+    const auto wanted = static_cast<unsigned>(std::min(to.size(), kMostAtOnce));
+    stream_.next_in = const_cast<Bytef*>(left_.data());
+    stream_.avail_in = given;
+    stream_.next_out = to.data();
+    stream_.avail_out = wanted;
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    left_.remove_prefix(given - stream_.avail_in);
+    if (code == Z_STREAM_END) CAIRN_RETURN_IF_ERROR(BeginNextMember());
+    if (code == Z_BUF_ERROR) return absl::InvalidArgumentError("the compressed file is cut short");
+    if (code != Z_OK && code != Z_STREAM_END) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot be unpacked: ", stream_.msg != nullptr ? stream_.msg : zError(code)));
+    }
+    return wanted - stream_.avail_out;
+  }
+
+  // Zeros, with which tapes fill their blocks, may follow the last member.
+  absl::Status BeginNextMember() {
+    ended_ = std::all_of(left_.begin(), left_.end(), [](uint8_t byte) { return byte == 0; });
+    if (ended_) return absl::OkStatus();
+    if (left_.size() < 2 || left_[0] != 0x1f || left_[1] != 0x8b) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("is damaged: ", left_.size(), " bytes that are not gzip follow the compressed data"));
+    }
+    inflateReset(&stream_);
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<const MappedFile> file_;
+  absl::Span<const uint8_t> left_;
+  z_stream stream_ = {};
+  bool ended_ = false;
 };
 
 // Of one zlib stream in memory, which must outlive it.
@@ -156,9 +188,7 @@ absl::StatusOr<SharedBytes> ByteReader::Take(int64_t count) {
 absl::StatusOr<std::unique_ptr<ByteReader>> OpenPlainOrGzip(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> mapped, MappedFile::Open(path));
   if (!absl::StartsWith(mapped->text(), "\x1f\x8b")) return std::make_unique<MappedReader>(std::move(mapped));
-  gzFile file = gzopen(path.c_str(), "rbe");
-  if (file == nullptr) return absl::ResourceExhaustedError("cannot be opened to unpack it");
-  return std::make_unique<GzipReader>(file, static_cast<int64_t>(mapped->bytes().size()));
+  return GzipReader::Open(std::move(mapped));
 }
 
 absl::Status ReadExactly(ByteReader& reader, absl::Span<uint8_t> to, absl::string_view what) {

@@ -11,6 +11,7 @@ namespace {
 
 class ZipMemberReader final : public ByteReader {
  public:
+  // `bytes`: the member's size in the archive's directory.
   ZipMemberReader(zip_file_t* file, int64_t bytes) : file_(file), bytes_(bytes) {}
   ~ZipMemberReader() override { zip_fclose(file_); }
   ZipMemberReader(const ZipMemberReader&) = delete;
@@ -19,22 +20,38 @@ class ZipMemberReader final : public ByteReader {
   absl::StatusOr<size_t> Read(absl::Span<uint8_t> to) override {
     size_t done = 0;
     while (done < to.size()) {
-      const zip_int64_t got = zip_fread(file_, to.data() + done, to.size() - done);
-      if (got < 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("cannot be unpacked: ", zip_error_strerror(zip_file_get_error(file_))));
-      }
+      CAIRN_ASSIGN_OR_RETURN(const size_t got, ReadSome(to.subspan(done)));
       if (got == 0) break;
-      done += static_cast<size_t>(got);
+      done += got;
     }
+    read_ += static_cast<int64_t>(done);
+    if (read_ == bytes_) CAIRN_RETURN_IF_ERROR(CheckEnd());
     return done;
   }
 
   int64_t max_bytes() const override { return bytes_; }
 
  private:
+  absl::StatusOr<size_t> ReadSome(absl::Span<uint8_t> to) {
+    const zip_int64_t got = zip_fread(file_, to.data(), to.size());
+    if (got >= 0) return static_cast<size_t>(got);
+    zip_error_t* const error = zip_file_get_error(file_);
+    if (zip_error_code_zip(error) == ZIP_ER_CRC)
+      return absl::InvalidArgumentError("is damaged: its bytes do not match their CRC-32 checksum");
+    return absl::InvalidArgumentError(absl::StrCat("cannot be unpacked: ", zip_error_strerror(error)));
+  }
+
+  // libzip compares the checksum only when it is asked for bytes beyond the last one.
+  absl::Status CheckEnd() {
+    uint8_t beyond;
+    CAIRN_ASSIGN_OR_RETURN(const size_t more, ReadSome({&beyond, 1}));
+    if (more == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("is damaged: it unpacks to more than ", bytes_, " bytes"));
+  }
+
   zip_file_t* file_;
   const int64_t bytes_;
+  int64_t read_ = 0;
 };
 
 }  // namespace

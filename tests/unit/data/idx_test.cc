@@ -98,6 +98,26 @@ TEST(ReadIdx, ADamagedGzipFileIsRefused) {
   std::string wrong_checksum = packed;
   wrong_checksum[packed.size() - 8] ^= 1;
   EXPECT_THAT(refusal(wrong_checksum), HasSubstr("cannot be unpacked: incorrect data check"));
+  std::string wrong_length = packed;
+  wrong_length[packed.size() - 4] ^= 1;
+  EXPECT_THAT(refusal(wrong_length), HasSubstr("cannot be unpacked: incorrect length check"));
+  EXPECT_THAT(refusal(packed + "more"),
+              HasSubstr("is damaged: 4 bytes that are not gzip follow the compressed data"));
+}
+
+TEST(ReadIdx, AGzipFileOfSeveralMembersIsOne) {
+  const TemporaryDirectory dir;
+  WriteGzip(dir / "head", IdxHeader(0x08, {4}) + "ab");
+  WriteGzip(dir / "tail", "cd");
+  const std::string head = ReadText(dir / "head"), tail = ReadText(dir / "tail");
+  WriteText(dir / "both", head + tail + std::string(7, '\0'));  // padded, as tapes are
+  const auto array = ReadIdx(dir / "both");
+  ASSERT_TRUE(array.ok()) << array.status();
+  EXPECT_EQ(std::string(array->bytes.begin(), array->bytes.end()), "abcd");
+  std::string lost = tail;
+  lost[0] = 'x';
+  WriteText(dir / "both", head + lost);
+  EXPECT_THAT(std::string(ReadIdx(dir / "both").status().message()), HasSubstr("that are not gzip follow"));
 }
 
 // 20 bytes of gzip cannot hold 4 GB, whatever the header in them says: nothing is allocated.

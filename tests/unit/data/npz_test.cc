@@ -13,6 +13,7 @@
 #include "tests/unit/data/examples.h"
 #include "tests/unit/data/npz_files.h"
 #include "worker/data/dataset.h"
+#include "worker/data/zip_file.h"
 
 namespace cairn::data {
 namespace {
@@ -266,7 +267,26 @@ TEST(NpzFile, ADamagedMemberFailsItsChecksum) {
   archive[archive.find("abcdef")] = 'X';
   WriteText(dir / "b.npz", archive);
   EXPECT_THAT(std::string(NpzFile::Open(dir / "b.npz")->Read("x").status().message()),
-              HasSubstr("x: cannot be unpacked: CRC error"));
+              HasSubstr("x: is damaged: its bytes do not match their CRC-32 checksum"));
+}
+
+// libzip itself compares only when somebody reads on behind the last byte.
+TEST(ZipFile, AMembersChecksumIsComparedWithItsLastByte) {
+  const TemporaryDirectory dir;
+  for (const zip_int32_t method : {ZIP_CM_STORE, ZIP_CM_DEFLATE}) {
+    WriteNpz(dir / "a.zip", {{"x", "abcdef"}}, method);
+    const auto take = [&](int64_t count) {
+      const auto archive = ZipFile::Open(dir / "a.zip");
+      return (*archive->OpenMember("x"))->Take(count).status();
+    };
+    EXPECT_TRUE(take(6).ok()) << take(6);
+    std::string archive = ReadText(dir / "a.zip");
+    for (size_t at = archive.find("PK\x01\x02") + 16, end = at + 4; at < end; ++at) archive[at] ^= 1;
+    for (size_t at = 14; at < 18; ++at) archive[at] ^= 1;  // and of the local header, alike
+    WriteText(dir / "a.zip", archive);
+    EXPECT_TRUE(take(5).ok()) << take(5);
+    EXPECT_THAT(std::string(take(6).message()), HasSubstr("CRC-32"));
+  }
 }
 
 std::map<std::string, std::string> SmallMnist() {
