@@ -44,9 +44,10 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
   std::vector<net::Slice> slices = old_store.slices();
   const int64_t old_size = old_store.size();
   int64_t fresh = 0;
+  std::set<std::string> names;
+  for (const net::Slice& slice : slices) names.insert(slice.name);
   for (net::Slice& slice : added) {
-    const auto same = [&](const net::Slice& other) { return other.name == slice.name; };
-    if (std::any_of(slices.begin(), slices.end(), same)) {
+    if (!names.insert(slice.name).second) {
       return absl::AlreadyExistsError(absl::StrCat("variable '", slice.name, "' exists"));
     }
     slice.offset += old_size;

@@ -3,7 +3,10 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -23,10 +26,9 @@ bool Fits(const std::string& pattern, const std::string& name) {
 
 std::string LayerNames(const nn::Model& model) {
   std::vector<std::string> names;
+  std::set<const nn::Layer*> seen;
   for (const nn::Node& node : model.nodes()) {
-    if (std::find(names.begin(), names.end(), node.layer->name()) == names.end()) {
-      names.push_back(node.layer->name());
-    }
+    if (seen.insert(node.layer.get()).second) names.push_back(node.layer->name());
   }
   return absl::StrJoin(names, ", ");
 }
@@ -92,12 +94,13 @@ const PlaceRule* LastThatFits(const std::vector<PlaceRule>& rules, const nn::Lay
   return last;
 }
 
-// An earlier node of the same layer.
-std::optional<size_t> EarlierUse(const nn::Model& model, size_t node) {
-  for (size_t before = 0; before < node; ++before) {
-    if (model.nodes()[before].layer == model.nodes()[node].layer) return before;
-  }
-  return std::nullopt;
+// [node] The first node of the same layer: itself, where the layer has not been used before.
+std::vector<size_t> FirstUses(const nn::Model& model) {
+  std::map<const nn::Layer*, size_t> first;
+  std::vector<size_t> uses;
+  for (const nn::Node& node : model.nodes())
+    uses.push_back(first.try_emplace(node.layer.get(), uses.size()).first->second);
+  return uses;
 }
 
 std::string Bytes(int64_t elements) {
@@ -127,10 +130,11 @@ absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
   }
   std::vector<AskedDevice> asked;
   std::vector<bool> fitted(parsed.size());
+  const std::vector<size_t> first_uses = FirstUses(model);
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     const nn::Node& node = model.nodes()[i];
-    if (const std::optional<size_t> before = EarlierUse(model, i)) {
-      asked.push_back(asked[*before]);
+    if (first_uses[i] < i) {
+      asked.push_back(asked[first_uses[i]]);
       continue;
     }
     const PlaceRule* rule = LastThatFits(parsed, *node.layer, fitted, remarks);
@@ -167,6 +171,7 @@ absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<co
     CAIRN_ASSIGN_OR_RETURN(base, ParseDeviceName(request.device));
   }
   Placer placer(request, makers, base, /*any_task=*/here != nullptr);
+  const std::vector<size_t> first_uses = FirstUses(model);
 
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     const nn::Node& node = model.nodes()[i];
@@ -174,8 +179,8 @@ absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<co
       placement.device_of.push_back(-1);
       continue;
     }
-    if (const std::optional<size_t> before = EarlierUse(model, i)) {
-      placement.device_of.push_back(placement.device_of[*before]);
+    if (first_uses[i] < i) {
+      placement.device_of.push_back(placement.device_of[first_uses[i]]);
       continue;
     }
     FoundDevice found;
@@ -211,17 +216,19 @@ std::vector<std::string> DescribeLayers(const nn::Model& model, const LayerPlace
 
 std::vector<std::string> DescribeVariables(const nn::Model& model, int servers) {
   const auto slices = net::PlaceVariables(VariablesOf(model), {.servers = servers});
+  std::map<std::string, std::vector<std::string>> places;  // by variable: one line per slice
+  for (size_t server = 0; server < slices.size(); ++server) {
+    for (const net::Slice& slice : slices[server]) {
+      places[slice.name].push_back(absl::StrCat(
+          slice.name, ": ", slice.shape.ToString(),
+          slice.whole() ? "" : absl::StrCat(" rows ", slice.row_begin, " to ", slice.row_end - 1), ": ",
+          Bytes(slice.elements()), " on /job:ps/task:", server));
+    }
+  }
   std::vector<std::string> lines;
   for (const nn::ModelVariable& variable : model.variables()) {
-    for (size_t server = 0; server < slices.size(); ++server) {
-      for (const net::Slice& slice : slices[server]) {
-        if (slice.name != variable.name) continue;
-        lines.push_back(absl::StrCat(
-            variable.name, ": ", variable.shape.ToString(),
-            slice.whole() ? "" : absl::StrCat(" rows ", slice.row_begin, " to ", slice.row_end - 1), ": ",
-            Bytes(slice.elements()), " on /job:ps/task:", server));
-      }
-    }
+    const std::vector<std::string>& of_variable = places[variable.name];
+    lines.insert(lines.end(), of_variable.begin(), of_variable.end());
   }
   int64_t most = 0;
   for (size_t server = 0; server < slices.size(); ++server) {

@@ -53,6 +53,10 @@ class TokenInterceptors final : public Interceptors {
   const std::string token_;
 };
 
+// The largest message describes a job's variables, in some 30 bytes each: those of a million fit.
+constexpr int kMaxDescriptionBytes = 32 << 20;
+static_assert(kMaxDescriptionBytes >= kMaxMessageBytes, "a frame is a message too");
+
 }  // namespace
 
 absl::Status FromGrpc(const grpc::Status& status) {
@@ -65,7 +69,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Credentials& credentials) {
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxReceiveMessageSize(kMaxDescriptionBytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
@@ -85,7 +89,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Cre
 }
 
 void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port) {
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxReceiveMessageSize(kMaxDescriptionBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveMs / 2);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);

@@ -40,7 +40,10 @@ int64_t BandsOf(const Shape& shape) {
 class Placement {
  public:
   Placement(absl::Span<const VariableInfo> variables, int servers)
-      : variables_(variables), placed_(static_cast<size_t>(servers)), load_(placed_.size(), 0) {}
+      : variables_(variables),
+        placed_(static_cast<size_t>(servers)),
+        load_(placed_.size(), 0),
+        servers_of_(variables.size()) {}
 
   int64_t load(size_t server) const { return load_[server]; }
   // The server with the fewest bytes among those that have nothing of `variable`; it must not be on all of
@@ -59,19 +62,21 @@ class Placement {
     const int64_t row_begin = std::min(RowsOf(shape), begin * RowsPerBand(shape));
     const int64_t row_end = std::min(RowsOf(shape), end * RowsPerBand(shape));
     placed_[server].push_back({variable, row_begin, row_end});
+    servers_of_[variable].push_back(server);
     load_[server] += (row_end - row_begin) * shape.row_elements() * kElementBytes;
   }
   std::vector<std::vector<Part>> Take() && { return std::move(placed_); }
 
  private:
   bool Has(size_t server, size_t variable) const {
-    return std::any_of(placed_[server].begin(), placed_[server].end(),
-                       [&](const Part& part) { return part.variable == variable; });
+    const std::vector<size_t>& servers = servers_of_[variable];
+    return std::find(servers.begin(), servers.end(), server) != servers.end();
   }
 
   const absl::Span<const VariableInfo> variables_;
   std::vector<std::vector<Part>> placed_;
-  std::vector<int64_t> load_;  // bytes
+  std::vector<int64_t> load_;                    // bytes
+  std::vector<std::vector<size_t>> servers_of_;  // [variable]
 };
 
 std::vector<size_t> LargestFirst(absl::Span<const VariableInfo> variables) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
+#include <utility>
 
 namespace cairn::nn {
 namespace {
@@ -17,42 +19,44 @@ std::vector<bool> NeedGradients(const Model& model) {
   return need;
 }
 
-void InsertOnce(std::vector<int>& values, int value) {
-  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
-}
-
-ModelPart PartOf(const Model& model, const std::vector<bool>& need, int begin, int end) {
-  const auto nodes = static_cast<int>(model.nodes().size());
-  ModelPart part;
-  part.begin = begin;
-  part.end = end;
-  part.last = end == nodes;
-  for (int index = begin; index < end; ++index) {
-    const Node& node = model.nodes()[static_cast<size_t>(index)];
-    for (const int input : node.inputs) {
-      if (input < begin) InsertOnce(part.inputs, input);
+// The parts that end before the nodes `ends`, rising; the last one is the number of nodes.
+std::vector<ModelPart> PartsOf(const Model& model, absl::Span<const int> ends) {
+  const std::vector<bool> need = NeedGradients(model);
+  std::vector<ModelPart> parts;
+  std::vector<size_t> part_of;                  // [node]
+  std::vector<bool> read_outside(need.size());  // [node] by another part
+  for (const int end : ends) {
+    ModelPart& part = parts.emplace_back();
+    part.begin = static_cast<int>(part_of.size());
+    part.end = end;
+    part_of.resize(static_cast<size_t>(end), parts.size() - 1);
+    std::set<int> inputs, variables;
+    for (int index = part.begin; index < end; ++index) {
+      const Node& node = model.nodes()[static_cast<size_t>(index)];
+      for (const int input : node.inputs) {
+        if (input >= part.begin) continue;
+        if (input >= 0) read_outside[static_cast<size_t>(input)] = true;
+        if (inputs.insert(input).second) part.inputs.push_back(input);
+      }
+      variables.insert(node.variables.begin(), node.variables.end());
+      part.needs_gradient = part.needs_gradient || need[static_cast<size_t>(index)];
     }
-    for (const int variable : node.variables) InsertOnce(part.variables, variable);
-    part.needs_gradient = part.needs_gradient || need[static_cast<size_t>(index)];
+    part.variables.assign(variables.begin(), variables.end());
+    for (const int input : part.inputs)
+      part.input_needs_gradient.push_back(input >= 0 && need[static_cast<size_t>(input)]);
   }
-  for (const int input : part.inputs) {
-    part.input_needs_gradient.push_back(input >= 0 && need[static_cast<size_t>(input)]);
+  for (size_t node = 0; node < need.size(); ++node) {
+    if (read_outside[node]) parts[part_of[node]].outputs.push_back(static_cast<int>(node));
   }
-  for (int index = end; index < nodes; ++index) {
-    for (const int input : model.nodes()[static_cast<size_t>(index)].inputs) {
-      if (input >= begin && input < end) InsertOnce(part.outputs, input);
-    }
-  }
-  if (part.last) part.outputs = {nodes - 1};
-  std::sort(part.outputs.begin(), part.outputs.end());
-  std::sort(part.variables.begin(), part.variables.end());
-  return part;
+  parts.back().last = true;
+  parts.back().outputs = {static_cast<int>(need.size()) - 1};
+  return parts;
 }
 
 }  // namespace
 
 ModelPart WholeModel(const Model& model) {
-  ModelPart part = PartOf(model, NeedGradients(model), 0, static_cast<int>(model.nodes().size()));
+  ModelPart part = std::move(PartsOf(model, {static_cast<int>(model.nodes().size())}).front());
   // All of them, in the order in which a batch brings them.
   part.inputs.clear();
   for (int input = 0; input < static_cast<int>(model.inputs().size()); ++input) {
@@ -63,13 +67,12 @@ ModelPart WholeModel(const Model& model) {
 }
 
 std::vector<ModelPart> SplitModel(const Model& model, absl::Span<const int> device_of) {
-  const std::vector<bool> need = NeedGradients(model);
-  std::vector<ModelPart> parts;
-  for (size_t begin = 0, end = 0; begin < device_of.size(); begin = end) {
-    while (end < device_of.size() && device_of[end] == device_of[begin]) ++end;
-    parts.push_back(PartOf(model, need, static_cast<int>(begin), static_cast<int>(end)));
+  std::vector<int> ends;
+  for (size_t node = 1; node <= device_of.size(); ++node) {
+    if (node == device_of.size() || device_of[node] != device_of[node - 1])
+      ends.push_back(static_cast<int>(node));
   }
-  return parts;
+  return PartsOf(model, ends);
 }
 
 }  // namespace cairn::nn

@@ -36,7 +36,11 @@ std::vector<float> Permuted(absl::Span<const float> values, const Shape& shape,
 
 std::string OnnxBuilder::UniqueName(absl::string_view wanted) {
   std::string name(wanted);
-  for (int suffix = 1; !names_.insert(name).second; ++suffix) name = absl::StrCat(wanted, "_", suffix);
+  if (names_.insert(name).second) return name;
+  int& suffix = suffixes_[name];
+  do {
+    name = absl::StrCat(wanted, "_", ++suffix);
+  } while (!names_.insert(name).second);
   return name;
 }
 
@@ -134,7 +138,7 @@ void OnnxBuilder::Rename(const std::string& name, const std::string& to) {
 absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters) {
   OnnxBuilder builder;
   builder.graph_.name = model.name();
-  // Variables keep their names: a layer's name has no slash, so that none of ours can be one of them.
+  // Variables keep their names: they are taken first, and all others are made to differ.
   for (const ModelVariable& variable : model.variables()) builder.names_.insert(variable.name);
   std::vector<OnnxValue> inputs;  // [input of the model]
   for (const ModelInput& input : model.inputs()) {

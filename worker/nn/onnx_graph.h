@@ -116,8 +116,9 @@ class OnnxBuilder {
   OnnxGraph graph_;
   std::vector<Value> values_;
   std::set<std::string> names_;
-  std::set<std::string> weights_;  // names of variables that are in the graph
-  std::string layer_;              // whose nodes are being added
+  std::map<std::string, int, std::less<>> suffixes_;  // by a name that was taken: the last one given
+  std::set<std::string> weights_;                     // names of variables that are in the graph
+  std::string layer_;                                 // whose nodes are being added
 };
 
 // `parameters` in the model's flat order. UNIMPLEMENTED naming the layer that ONNX's operations do not

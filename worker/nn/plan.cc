@@ -58,11 +58,23 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
 int Plan::ValueOf(int input) const {
   const ModelPart& part = spec_.part;
   if (input >= part.begin) return value_of_[static_cast<size_t>(input - part.begin)];
-  return static_cast<int>(std::find(part.inputs.begin(), part.inputs.end(), input) - part.inputs.begin());
+  return value_of_input_.at(input);
+}
+
+void Plan::IndexGraph() {
+  users_.resize(model_.nodes().size());
+  for (const Node& node : model_.nodes()) {
+    for (const int input : node.inputs) {
+      if (input >= 0) ++users_[static_cast<size_t>(input)];
+    }
+  }
+  for (const int input : spec_.part.inputs)
+    value_of_input_.emplace(input, static_cast<int>(value_of_input_.size()));
 }
 
 absl::Status Plan::AddSteps() {
   const ModelPart& part = spec_.part;
+  IndexGraph();
   for (size_t i = 0; i < part.inputs.size(); ++i) {
     const int input = part.inputs[i];
     const Shape& shape = input < 0 ? model_.inputs()[static_cast<size_t>(Node::OfModelInput(input))].shape
@@ -118,11 +130,7 @@ absl::Status Plan::AddSteps() {
 bool Plan::IsOnlyUsedByNext(size_t index) const {
   const std::vector<Node>& nodes = model_.nodes();
   if (static_cast<int>(index) + 1 == spec_.part.end || !nodes[index + 1].variables.empty()) return false;
-  const auto uses = [&](const Node& node) {
-    return std::count(node.inputs.begin(), node.inputs.end(), static_cast<int>(index));
-  };
-  return uses(nodes[index + 1]) == 1 && nodes[index + 1].inputs.size() == 1 &&
-         std::none_of(nodes.begin() + static_cast<int64_t>(index) + 2, nodes.end(), uses);
+  return users_[index] == 1 && nodes[index + 1].inputs == std::vector<int>{static_cast<int>(index)};
 }
 
 absl::StatusOr<int> Plan::Plain(int value) {

@@ -135,6 +135,8 @@ class Plan {
   Plan(const Model& model, kernels::Device& device, Spec spec)
       : model_(model), device_(device), spec_(std::move(spec)) {}
   absl::Status AddSteps();
+  // Counts the users of the part's nodes, and numbers its inputs.
+  void IndexGraph();
   // The value that is `input`, as Node::inputs calls it.
   int ValueOf(int input) const;
   // Whether the node after this one is its only user, in the same part, and has no other input and no
@@ -167,6 +169,8 @@ class Plan {
   std::vector<Value> values_;  // those of the part's inputs first
   std::vector<Step> steps_;
   std::vector<int> value_of_;                    // [node of the part]
+  std::vector<int> users_;                       // [node of the model] how often it is an input
+  std::map<int, int> value_of_input_;            // by what Node::inputs calls an input of the part
   std::vector<int> outputs_;                     // [output of the part] a value
   std::map<int, int> plain_;                     // of a value that is not
   std::unique_ptr<kernels::Loss> loss_;          // null but in the last part

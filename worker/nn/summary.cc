@@ -2,6 +2,7 @@
 // terminal of 80 columns its three columns are 31, 22 and 13 characters wide, plus a blank on each side;
 // those of a graph, which also shows what each layer is connected to, 19, 17, 10 and 17.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -118,8 +119,16 @@ std::string KerasShape(const Shape& shape) {
   return absl::StrCat("(None", shape.rank() > 0 ? ", " : "", absl::StrJoin(shape.dims(), ", "), ")");
 }
 
+// [node] Which call of its layer it is.
+std::vector<int> CallNumbers(const Model& model) {
+  std::map<const Layer*, int> calls;
+  std::vector<int> numbers;
+  for (const Node& node : model.nodes()) numbers.push_back(calls[node.layer.get()]++);
+  return numbers;
+}
+
 // "conv2d[0][0], add[0][0]": layer, which of its calls, which of its outputs.
-std::string Connections(const Model& model, const Node& node) {
+std::string Connections(const Model& model, absl::Span<const int> call_numbers, const Node& node) {
   std::vector<std::string> connections;
   for (int input : node.inputs) {
     if (input < 0) {
@@ -127,11 +136,7 @@ std::string Connections(const Model& model, const Node& node) {
       continue;
     }
     const auto& layer = model.nodes()[static_cast<size_t>(input)].layer;
-    int call = 0;
-    for (int earlier = 0; earlier < input; ++earlier) {
-      if (model.nodes()[static_cast<size_t>(earlier)].layer == layer) ++call;
-    }
-    connections.push_back(absl::StrCat(layer->name(), "[", call, "][0]"));
+    connections.push_back(absl::StrCat(layer->name(), "[", call_numbers[static_cast<size_t>(input)], "][0]"));
   }
   return absl::StrJoin(connections, ", ");
 }
@@ -160,6 +165,7 @@ std::string SummaryTable(const Model& model) {
     if (!model.functional()) break;  // a Sequential does not show it
     table.AddRow(cells({absl::StrCat(input.name, " (InputLayer)"), KerasShape(input.shape), "0"}, "-"));
   }
+  const std::vector<int> call_numbers = CallNumbers(model);
   std::set<const Layer*> shown;
   for (const Node& node : model.nodes()) {
     if (!shown.insert(node.layer.get()).second) continue;  // one row for all calls
@@ -169,7 +175,7 @@ std::string SummaryTable(const Model& model) {
     }
     table.AddRow(cells({absl::StrCat(node.layer->name(), " (", node.layer->class_name(), ")"),
                         KerasShape(node.output_shape), WithCommas(parameters)},
-                       Connections(model, node)));
+                       Connections(model, call_numbers, node)));
   }
   int64_t trainable = 0;
   for (const ModelVariable& variable : model.variables()) {
