@@ -152,6 +152,25 @@ struct AffineParams {
   std::vector<float> scale, offset;
 };
 
+// y = (x - mean) / max(sqrt(variance), epsilon), or with `invert` y = x * max(sqrt(variance), epsilon) +
+// mean: Keras' Normalization, by statistics that are variables.
+struct StandardizeParams {
+  TensorDesc input;  // row-major
+  int64_t width =
+      1;  // the last `width` elements of x have a mean and a variance each; it divides their number
+  float epsilon = 1e-7f;
+  bool invert = false;
+};
+
+class Standardize {
+ public:
+  virtual ~Standardize() = default;
+  virtual const TensorDesc& output() const = 0;
+  // mean and variance [width], constants as far as gradients go.
+  virtual absl::Status Forward(const float* x, const float* mean, const float* variance, float* y) = 0;
+  virtual absl::Status Backward(const float* variance, const float* dy, float* dx) = 0;
+};
+
 // --- Several inputs ---
 
 class NaryOp {
@@ -162,6 +181,16 @@ class NaryOp {
   // Each of `dxs` is null when not needed.
   virtual absl::Status Backward(absl::Span<const float* const> xs, const float* dy,
                                 absl::Span<float* const> dxs) = 0;
+};
+
+enum class MergeKind { kAdd, kSubtract, kMultiply, kAverage, kMaximum, kMinimum };
+
+// y = x0 op x1 op ... of inputs of one rank that are broadcast to one shape: along each axis their extents
+// are equal or 1. Gradients are summed over what an input was repeated to; that of a maximum or minimum goes
+// to the first of equals. NaN in any input is NaN in y.
+struct MergeParams {
+  MergeKind kind = MergeKind::kAdd;
+  std::vector<TensorDesc> inputs;  // 2 to 32, of kSubtract 2; row-major, of one type
 };
 
 // --- Normalization ---
@@ -337,6 +366,7 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(const TensorDesc& input,
                                                                   const ActivationParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(const AffineParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Standardize>> MakeStandardize(const StandardizeParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(const Pool2DParams& params) = 0;
   // [n, h, w, c], any layout, to [n, c].
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Pooling pooling,
@@ -348,6 +378,7 @@ class OpFactory {
   // Of inputs of one shape and layout. Add's y may be its first x.
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(const TensorDesc& input, int inputs) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(const TensorDesc& input, int inputs) = 0;
+  virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(const MergeParams& params) = 0;
   // Along `axis`, of inputs that agree in the other extents; row-major, or of one blocked layout along the
   // channels where each but the last fills its blocks.
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,

@@ -79,6 +79,9 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(const AffineParams& params) override {
     return cpu::MakeAffine(context_, params);
   }
+  absl::StatusOr<std::unique_ptr<Standardize>> MakeStandardize(const StandardizeParams& params) override {
+    return cpu::MakeStandardize(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(const Pool2DParams& params) override {
     return params.pooling == Pooling::kMax ? cpu::MakeMaxPool2D(context_, params)
                                            : cpu::MakeAveragePool2D(context_, params);
@@ -97,6 +100,9 @@ class CpuOps final : public OpFactory {
   }
   absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(const TensorDesc& input, int inputs) override {
     return cpu::MakeMultiply(context_, input, inputs);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(const MergeParams& params) override {
+    return cpu::MakeBroadcastMerge(context_, params);
   }
   absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
                                                           int axis) override {

@@ -21,6 +21,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& p
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(onednn::Context& context, const TensorDesc& input,
                                                         const ActivationParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(onednn::Context& context, const AffineParams& params);
+absl::StatusOr<std::unique_ptr<Standardize>> MakeStandardize(onednn::Context& context,
+                                                             const StandardizeParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAveragePool2D(onednn::Context& context,
                                                            const Pool2DParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context, const Pool2DParams& params);
@@ -33,6 +35,8 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(onednn::Context& context, const 
                                                 int inputs);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(onednn::Context& context, const TensorDesc& input,
                                                      int inputs);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(onednn::Context& context,
+                                                           const MergeParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context,
                                                         absl::Span<const TensorDesc> inputs, int axis);
 absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& context,

@@ -39,6 +39,9 @@ class CudaOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(const AffineParams& params) override {
     return cuda::MakeAffine(context_, params);
   }
+  absl::StatusOr<std::unique_ptr<Standardize>> MakeStandardize(const StandardizeParams& params) override {
+    return cuda::MakeStandardize(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(const Pool2DParams& params) override {
     return cuda::MakePool2D(context_, params);
   }
@@ -56,6 +59,9 @@ class CudaOps final : public OpFactory {
   }
   absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(const TensorDesc& input, int inputs) override {
     return cuda::MakeMultiply(context_, input, inputs);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(const MergeParams& params) override {
+    return cuda::MakeBroadcastMerge(context_, params);
   }
   absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
                                                           int axis) override {

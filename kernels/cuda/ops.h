@@ -19,6 +19,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const 
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(Context& context, const TensorDesc& input,
                                                         const ActivationParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(Context& context, const AffineParams& params);
+absl::StatusOr<std::unique_ptr<Standardize>> MakeStandardize(Context& context,
+                                                             const StandardizeParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(Context& context, const Pool2DParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Pooling pooling,
                                                         const TensorDesc& input);
@@ -26,6 +28,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(Context& context, const Ten
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(Context& context, const ZeroPad2DParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(Context& context, const TensorDesc& input, int inputs);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(Context& context, const TensorDesc& input, int inputs);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(Context& context, const MergeParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(Context& context, absl::Span<const TensorDesc> inputs,
                                                         int axis);
 absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(Context& context, const BatchNormParams& params);

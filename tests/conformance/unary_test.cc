@@ -274,6 +274,149 @@ TEST_P(MergeConformance, SumsAndProducts) {
   }
 }
 
+double MergedBy(kernels::MergeKind kind, const std::vector<double>& xs) {
+  double y = xs[0];
+  for (size_t k = 1; k < xs.size(); ++k) {
+    switch (kind) {
+      case kernels::MergeKind::kAdd:
+      case kernels::MergeKind::kAverage:
+        y += xs[k];
+        break;
+      case kernels::MergeKind::kSubtract:
+        y -= xs[k];
+        break;
+      case kernels::MergeKind::kMultiply:
+        y *= xs[k];
+        break;
+      case kernels::MergeKind::kMaximum:
+        y = std::max(y, xs[k]);
+        break;
+      case kernels::MergeKind::kMinimum:
+        y = std::min(y, xs[k]);
+        break;
+    }
+  }
+  return kind == kernels::MergeKind::kAverage ? y / static_cast<double>(xs.size()) : y;
+}
+
+// NumPy's broadcasting, element by element. `output` of at most four axes.
+Tensor Broadcasted(kernels::MergeKind kind, const std::vector<Tensor>& xs, const Shape& output) {
+  Tensor y(output);
+  for (int64_t i = 0; i < output.num_elements(); ++i) {
+    int64_t place[4], rest = i;
+    for (int axis = output.rank() - 1; axis >= 0; --axis) {
+      place[axis] = rest % output[axis];
+      rest /= output[axis];
+    }
+    std::vector<double> values;
+    for (const Tensor& x : xs) {
+      int64_t at = 0;
+      for (int axis = 0; axis < output.rank(); ++axis)
+        at = at * x.shape[axis] + (x.shape[axis] == 1 ? 0 : place[axis]);
+      values.push_back(x.at(at));
+    }
+    y.at(i) = MergedBy(kind, values);
+  }
+  return y;
+}
+
+constexpr kernels::MergeKind kMergeKinds[] = {kernels::MergeKind::kAdd,      kernels::MergeKind::kSubtract,
+                                              kernels::MergeKind::kMultiply, kernels::MergeKind::kAverage,
+                                              kernels::MergeKind::kMaximum,  kernels::MergeKind::kMinimum};
+
+TEST_P(MergeConformance, InputsOfDifferentExtentsAreBroadcast) {
+  struct Case {
+    std::vector<Shape> shapes;
+    Shape output;
+  };
+  const Case cases[] = {
+      {{{2, 3, 4, 5}, {2, 1, 1, 5}}, {2, 3, 4, 5}},  // squeeze and excitation
+      {{{2, 1, 1, 5}, {2, 3, 4, 5}}, {2, 3, 4, 5}},
+      {{{2, 3, 4, 5}, {2, 3, 4, 1}}, {2, 3, 4, 5}},  // attention over places
+      {{{2, 3, 1, 5}, {2, 1, 4, 1}}, {2, 3, 4, 5}},  // both are repeated
+      {{{3, 4}, {3, 4}}, {3, 4}},
+      {{{1, 1}, {1, 7}}, {1, 7}},
+      {{{1, 1}, {1, 1}}, {1, 1}},
+      {{{2, 5}, {2, 1}, {2, 5}}, {2, 5}},
+  };
+  for (const kernels::MergeKind kind : kMergeKinds) {
+    for (const Case& each : cases) {
+      if (kind == kernels::MergeKind::kSubtract && each.shapes.size() > 2) continue;
+      SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind) << ", "
+                                      << each.shapes[0].ToString() << " and " << each.shapes[1].ToString());
+      std::vector<Tensor> xs;
+      kernels::MergeParams params = {.kind = kind, .inputs = {}};
+      for (const Shape& shape : each.shapes) {
+        xs.push_back(RandomTensor(shape, 20 + xs.size()));
+        params.inputs.push_back(ActivationDesc(shape));
+      }
+      Check(device().ops().MakeBroadcastMerge(params), xs, Layout::kRowMajor,
+            [&](const std::vector<Tensor>& all) { return Broadcasted(kind, all, each.output); });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(MergeConformance, NanInAnyInputComesThroughAndOfEqualsTheFirstHasTheGradient) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const kernels::MergeKind kind : kMergeKinds) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const TensorDesc desc = ActivationDesc({1, 3});
+    Tensor a({1, 3}), b({1, 3}), ones({1, 3});
+    a.values = {nan, 1, 2};
+    b.values = {1, nan, 2};
+    ones.values = {1, 1, 1};
+    const auto op = device().ops().MakeBroadcastMerge({.kind = kind, .inputs = {desc, desc}}).value();
+    const auto a_memory = PutActivation(a), b_memory = PutActivation(b), dy = PutActivation(ones),
+               y = Poisoned(desc.num_floats()), da = Poisoned(desc.num_floats());
+    ASSERT_TRUE(op->Forward({a_memory->data(), b_memory->data()}, y->data()).ok());
+    const std::vector<float> merged = GetActivation(*y, desc);
+    EXPECT_TRUE(std::isnan(merged[0]));
+    EXPECT_TRUE(std::isnan(merged[1]));
+    EXPECT_TRUE(std::isfinite(merged[2]));
+    if (kind != kernels::MergeKind::kMaximum && kind != kernels::MergeKind::kMinimum) continue;
+    ASSERT_TRUE(op->Backward({a_memory->data(), b_memory->data()}, dy->data(), {da->data(), nullptr}).ok());
+    EXPECT_EQ(GetActivation(*da, desc)[2], 1);
+  }
+}
+
+TEST_P(MergeConformance, ShapesThatDoNotBroadcastAreRefused) {
+  const auto refusal = [&](const Shape& a, const Shape& b) {
+    return std::string(device()
+                           .ops()
+                           .MakeBroadcastMerge({.inputs = {ActivationDesc(a), ActivationDesc(b)}})
+                           .status()
+                           .message());
+  };
+  EXPECT_EQ(refusal({2, 3}, {2, 4}), "inputs [2,3] and [2,4] do not broadcast to one shape");
+  EXPECT_EQ(refusal({2, 3}, {2, 3, 1}), "inputs [2,3] and [2,3,1] do not broadcast to one shape");
+}
+
+TEST_P(MergeConformance, StandardizationDividesByTheDeviation) {
+  for (const bool invert : {false, true}) {
+    const Tensor x = RandomTensor({4, 2, 3}, 3), mean = RandomTensor({3}, 5);
+    Tensor variance({3});
+    variance.values = {4, 0.25, 0};  // without a deviation epsilon is divided by
+    const kernels::StandardizeParams params = {
+        .input = ActivationDesc(x.shape), .width = 3, .epsilon = 0.5f, .invert = invert};
+    const auto op = device().ops().MakeStandardize(params).value();
+    const Tensor rounded = Rounded(x, type()), dy = Rounded(RandomTensor(x.shape, 6), type());
+    const auto x_memory = PutActivation(rounded), dy_memory = PutActivation(dy), mean_memory = Put(mean),
+               variance_memory = Put(variance), y = Poisoned(params.input.num_floats()),
+               dx = Poisoned(params.input.num_floats());
+    ASSERT_TRUE(op->Forward(x_memory->data(), mean_memory->data(), variance_memory->data(), y->data()).ok());
+    ASSERT_TRUE(op->Backward(variance_memory->data(), dy_memory->data(), dx->data()).ok());
+    std::vector<double> expected, slope;
+    for (int64_t i = 0; i < x.shape.num_elements(); ++i) {
+      const double deviation = std::max(std::sqrt(variance.at(i % 3)), 0.5), at = rounded.at(i);
+      expected.push_back(invert ? at * deviation + mean.at(i % 3) : (at - mean.at(i % 3)) / deviation);
+      slope.push_back(dy.at(i) * (invert ? deviation : 1 / deviation));
+    }
+    ExpectActivation(GetActivation(*y, params.input), expected, 4);
+    ExpectActivation(GetActivation(*dx, params.input), slope, 4);
+  }
+}
+
 // As gradients of variables lie, one after the other.
 TEST_P(MergeConformance, SumsOfPartsThatBeginAnywhereWriteNothingBeside) {
   constexpr int64_t kCount = 13, kAll = 20;

@@ -1,0 +1,98 @@
+// Element-wise functions of inputs that are broadcast to one shape: which element of each input belongs to an
+// element of the output, and the functions themselves. The same for every backend.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/host_device.h"
+#include "common/core/shape.h"
+#include "kernels/ops.h"
+
+namespace cairn::kernels {
+
+// Plain data, so that it can be a kernel's argument.
+struct Broadcast {
+  static constexpr int kMaxAxes = 8, kMaxInputs = 32;
+
+  int inputs = 0, axes = 0;
+  int64_t elements = 0;            // of the output
+  int64_t extents[kMaxAxes] = {};  // of the output; neighbours that every input treats alike are one axis
+  // [input][axis] In elements; 0 along an axis over which the input is repeated.
+  int64_t strides[kMaxInputs][kMaxAxes] = {};
+
+  CAIRN_HOST_DEVICE bool repeats(int input) const {
+    for (int axis = 0; axis < axes; ++axis) {
+      if (strides[input][axis] == 0 && extents[axis] > 1) return true;
+    }
+    return false;
+  }
+  CAIRN_HOST_DEVICE int64_t elements_of(int input) const {
+    int64_t count = 1;
+    for (int axis = 0; axis < axes; ++axis) count *= strides[input][axis] == 0 ? 1 : extents[axis];
+    return count;
+  }
+};
+
+// Shapes of one rank; along each axis the extents are equal or 1. INVALID_ARGUMENT names the two that differ.
+absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> shapes);
+// INVALID_ARGUMENT where the shapes do not broadcast, for another layout than row-major, inputs of several
+// types, and more inputs or axes than there is room for.
+absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs);
+
+// The output of such a merge. MakeBroadcast()'s errors; INVALID_ARGUMENT for a difference of more than two.
+absl::StatusOr<TensorDesc> OutputDesc(const MergeParams& params);
+
+// Whether `x` takes the place of `best`, which stands before it, as maximum or minimum: NaN always does, and
+// keeps it; of equals the first stays, to which the gradient goes (TensorFlow's rule).
+CAIRN_HOST_DEVICE inline bool Supersedes(MergeKind kind, float x, float best) {
+  if (best != best) return false;
+  return x != x || (kind == MergeKind::kMaximum ? x > best : x < best);
+}
+
+// Folds the next input into a merge's value; an average is divided at the end.
+CAIRN_HOST_DEVICE inline float MergeNext(MergeKind kind, float merged, float x) {
+  switch (kind) {
+    case MergeKind::kSubtract:
+      return merged - x;
+    case MergeKind::kMultiply:
+      return merged * x;
+    case MergeKind::kMaximum:
+    case MergeKind::kMinimum:
+      return Supersedes(kind, x, merged) ? x : merged;
+    case MergeKind::kAdd:
+    case MergeKind::kAverage:
+      break;
+  }
+  return merged + x;
+}
+
+// The derivative of the merge with respect to input `k`, where `value(i)` is the element of input `i`.
+template <typename Value>
+CAIRN_HOST_DEVICE inline float MergeDerivative(MergeKind kind, int inputs, int k, const Value& value) {
+  float product = 1;
+  int winner = 0;
+  switch (kind) {
+    case MergeKind::kAdd:
+      return 1;
+    case MergeKind::kSubtract:
+      return k == 0 ? 1.0f : -1.0f;
+    case MergeKind::kAverage:
+      return 1.0f / static_cast<float>(inputs);
+    case MergeKind::kMultiply:
+      for (int i = 0; i < inputs; ++i) {
+        if (i != k) product *= value(i);
+      }
+      return product;
+    case MergeKind::kMaximum:
+    case MergeKind::kMinimum:
+      for (int i = 1; i < inputs; ++i) {
+        if (Supersedes(kind, value(i), value(winner))) winner = i;
+      }
+      return winner == k ? 1.0f : 0.0f;
+  }
+  return 0;
+}
+
+}  // namespace cairn::kernels

@@ -1,0 +1,148 @@
+// Merges of inputs that are broadcast to one shape.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/broadcast.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace cairn::kernels::cpu {
+namespace {
+
+// A run of output elements along the last axis, and where it begins in each input.
+struct Run {
+  int64_t output = 0, count = 0;
+  std::array<int64_t, Broadcast::kMaxInputs> offsets = {};  // [input]
+};
+
+// Calls visit(run) for the runs that make up the output elements [begin, end).
+template <typename Visit>
+void ForEachRun(const Broadcast& b, int64_t begin, int64_t end, const Visit& visit) {
+  const int last = b.axes - 1;
+  for (int64_t at = begin; at < end;) {
+    Run run = {.output = at};
+    int64_t rest = at, in_row = 0;
+    for (int axis = last; axis >= 0; --axis) {
+      const int64_t index = rest % b.extents[axis];
+      rest /= b.extents[axis];
+      if (axis == last) in_row = index;
+      for (int i = 0; i < b.inputs; ++i) run.offsets[static_cast<size_t>(i)] += index * b.strides[i][axis];
+    }
+    run.count = std::min(end - at, b.extents[last] - in_row);
+    visit(run);
+    at += run.count;
+  }
+}
+
+template <MergeKind kKind>
+class CpuBroadcastMerge final : public NaryOp {
+ public:
+  CpuBroadcastMerge(onednn::Context& context, const Broadcast& broadcast, TensorDesc output)
+      : context_(context), b_(broadcast), output_(std::move(output)) {}
+
+  const TensorDesc& output() const override { return output_; }
+
+  absl::Status Forward(absl::Span<const float* const> xs, float* y) override {
+    ParallelFor(context_, b_.elements, kElementGrain, [&](int64_t begin, int64_t end) {
+      ForEachRun(b_, begin, end, [&](const Run& run) { Merge(run, xs, y + run.output); });
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(absl::Span<const float* const> xs, const float* dy,
+                        absl::Span<float* const> dxs) override {
+    for (size_t k = 0; k < dxs.size(); ++k) {
+      if (dxs[k] != nullptr) BackwardOf(static_cast<int>(k), xs, dy, dxs[k]);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t StrideOf(int input) const { return b_.strides[input][b_.axes - 1]; }
+
+  void Merge(const Run& run, absl::Span<const float* const> xs, float* y) const {
+    const float* first = xs[0] + run.offsets[0];
+    const int64_t stride = StrideOf(0);
+    for (int64_t i = 0; i < run.count; ++i) y[i] = first[i * stride];
+    for (int k = 1; k < b_.inputs; ++k) {
+      const float* x = xs[static_cast<size_t>(k)] + run.offsets[static_cast<size_t>(k)];
+      const int64_t step = StrideOf(k);
+      for (int64_t i = 0; i < run.count; ++i) y[i] = MergeNext(kKind, y[i], x[i * step]);
+    }
+    if (kKind != MergeKind::kAverage) return;
+    const auto inputs = static_cast<float>(b_.inputs);
+    for (int64_t i = 0; i < run.count; ++i) y[i] /= inputs;
+  }
+
+  // What the run's element `i` gives to the gradient of input `k`.
+  float Term(int k, const Run& run, absl::Span<const float* const> xs, const float* dy, int64_t i) const {
+    const auto value = [&](int input) {
+      const auto index = static_cast<size_t>(input);
+      return xs[index][run.offsets[index] + i * StrideOf(input)];
+    };
+    return dy[run.output + i] * MergeDerivative(kKind, b_.inputs, k, value);
+  }
+
+  // An input that is repeated along some axis sums over it; the first axis is shared out to the threads
+  // unless it is one of those.
+  void BackwardOf(int k, absl::Span<const float* const> xs, const float* dy, float* dx) const {
+    const bool repeats = b_.repeats(k);
+    if (repeats) std::fill_n(dx, b_.elements_of(k), 0.0f);
+    const int64_t slice = b_.elements / b_.extents[0];  // of the output, along the first axis
+    const bool shared = !repeats || b_.strides[k][0] != 0;
+    const int64_t pieces = !repeats ? b_.elements : shared ? b_.extents[0] : 1;
+    const int64_t piece = b_.elements / pieces;
+    const int64_t grain = std::max<int64_t>(1, kElementGrain / (repeats ? slice : 1));
+    ParallelFor(context_, pieces, grain, [&](int64_t begin, int64_t end) {
+      ForEachRun(b_, begin * piece, end * piece,
+                 [&](const Run& run) { AddRun(k, run, xs, dy, repeats, dx); });
+    });
+  }
+
+  void AddRun(int k, const Run& run, absl::Span<const float* const> xs, const float* dy, bool add,
+              float* dx) const {
+    float* to = dx + run.offsets[static_cast<size_t>(k)];
+    if (StrideOf(k) == 0) {
+      double sum = 0;
+      for (int64_t i = 0; i < run.count; ++i) sum += double{Term(k, run, xs, dy, i)};
+      *to += static_cast<float>(sum);
+    } else {
+      for (int64_t i = 0; i < run.count; ++i) to[i] = (add ? to[i] : 0.0f) + Term(k, run, xs, dy, i);
+    }
+  }
+
+  onednn::Context& context_;
+  const Broadcast b_;
+  const TensorDesc output_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(onednn::Context& context,
+                                                           const MergeParams& params) {
+  CAIRN_ASSIGN_OR_RETURN(const Broadcast broadcast, MakeBroadcast(params.inputs));
+  CAIRN_ASSIGN_OR_RETURN(TensorDesc output, OutputDesc(params));
+  const auto make = [&]<MergeKind kKind>() -> std::unique_ptr<NaryOp> {
+    return std::make_unique<CpuBroadcastMerge<kKind>>(context, broadcast, std::move(output));
+  };
+  switch (params.kind) {
+    case MergeKind::kAdd:
+      return make.template operator()<MergeKind::kAdd>();
+    case MergeKind::kSubtract:
+      return make.template operator()<MergeKind::kSubtract>();
+    case MergeKind::kMultiply:
+      return make.template operator()<MergeKind::kMultiply>();
+    case MergeKind::kAverage:
+      return make.template operator()<MergeKind::kAverage>();
+    case MergeKind::kMaximum:
+      return make.template operator()<MergeKind::kMaximum>();
+    case MergeKind::kMinimum:
+      return make.template operator()<MergeKind::kMinimum>();
+  }
+  return absl::InternalError("no such merge");
+}
+
+}  // namespace cairn::kernels::cpu
