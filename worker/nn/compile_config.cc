@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "worker/nn/config_reader.h"
+#include "worker/nn/keras_class.h"
+#include "worker/nn/model_builder.h"
 
 namespace cairn::nn {
 namespace {
@@ -37,10 +39,12 @@ bool IsMeanReduction(const std::string& value) {
   return value == "sum_over_batch_size" || value == "mean" || value == "auto";
 }
 
-// An optimizer or a loss has no strings but those that change nothing for us.
+// An optimizer or a loss has no strings but those that change nothing for us. Keras 2 also writes the
+// function that a loss of its own calls.
 absl::Status RefuseTexts(KerasObject& object) {
   for (const auto& [key, value] : object.texts) {
     if (key == "name" || (key == "reduction" && IsMeanReduction(value))) continue;
+    if (key == "fn" && value == SnakeCase(object.class_name)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(key, ": \"", value, "\" is not supported",
                      key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
@@ -67,6 +71,7 @@ absl::StatusOr<KerasObject> ParseObject(const json& document) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected a name or an object with class_name, got ", document.dump()));
   }
+  CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(document));
   KerasObject object = {.class_name = class_name.get<std::string>()};
   const json& config = Member(document, "config");
   if (!config.is_object() && !config.is_null()) {
@@ -114,15 +119,35 @@ absl::Status ParseOptimizer(json document, CompileConfig& config) {
     document["config"].erase("learning_rate");
   }
   CAIRN_ASSIGN_OR_RETURN(config.optimizer, ParsePlainObject(document));
+  // Keras 2 registered its own optimizers as custom ones.
+  constexpr absl::string_view kRegistered = "Custom>";
+  if (absl::StartsWith(config.optimizer->class_name, kRegistered))
+    config.optimizer->class_name.erase(0, kRegistered.size());
   for (const ShortName& row : kOptimizers) {
     if (config.optimizer->class_name == row.name) config.optimizer->class_name = row.class_name;
   }
   return absl::OkStatus();
 }
 
+// Keras 2 also writes the function that a metric calls; of one that was given by name, in a wrapper.
+// "accuracy" is chosen anew: the file keeps what Keras 2 chose before it knew the targets.
+void DropFunction(KerasObject& metric) {
+  const auto function = metric.texts.find("fn");
+  if (function == metric.texts.end()) return;
+  if (metric.class_name == "MeanMetricWrapper") {
+    const auto name = metric.texts.find("name");
+    const bool chosen = name != metric.texts.end() && (name->second == "accuracy" || name->second == "acc");
+    metric.class_name = chosen ? name->second : function->second;
+  } else if (function->second != SnakeCase(metric.class_name)) {
+    return;  // refused as an unknown option
+  }
+  metric.texts.erase(function);
+}
+
 absl::StatusOr<KerasObject> ParseMetric(const json& document) {
   CAIRN_ASSIGN_OR_RETURN(KerasObject object, ParseObject(document));
   CAIRN_RETURN_IF_ERROR(RefuseLists(object));
+  DropFunction(object);
   return object;
 }
 

@@ -3,12 +3,14 @@
 // A tensor is named by the layer that made it and by which of the layer's calls did: (layer, call). Keras 3
 // writes it as an object with `keras_history`, Keras 2 as [layer, call, output, kwargs]; by hand the layer's
 // name is enough.
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "worker/nn/model_builder.h"
 
@@ -35,19 +37,28 @@ std::optional<Tensor> ReadHistory(const json& value) {
   return Tensor{value[0].get<std::string>(), value[1].get<int64_t>()};
 }
 
-// Arguments of a call that change nothing: nulls, and the `training` that a layer has in training anyway.
-absl::Status CheckKwargs(const json& kwargs) {
+// Which version of Keras wrote a call, and of which layer.
+enum class CallForm {
+  kKeras2,
+  kKeras2OfTrainingMode,  // of a layer that computes otherwise in training than in inference
+  kKeras3,
+};
+
+// Arguments of a call that change nothing: nulls, and `training=False`. Keras 3 records that of every call,
+// and fit() overrides it; Keras 2 records and keeps what somebody asked for.
+absl::Status CheckKwargs(const json& kwargs, CallForm form) {
   if (kwargs.is_null()) return absl::OkStatus();
   if (!kwargs.is_object()) return absl::InvalidArgumentError(absl::StrCat("kwargs: ", kwargs.dump()));
   for (const auto& [key, value] : kwargs.items()) {
-    if (value.is_null() || (key == "training" && value == false)) continue;
+    if (value.is_null()) continue;
+    if (key == "training" && value == false && form != CallForm::kKeras2OfTrainingMode) continue;
     return absl::InvalidArgumentError(absl::StrCat("kwargs: ", key, ": ", value.dump(), " is not supported"));
   }
   return absl::OkStatus();
 }
 
 // Appends the tensors of one call's arguments, in whatever lists they are nested.
-absl::Status CollectTensors(const json& value, std::vector<Tensor>& tensors) {
+absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor>& tensors) {
   if (value.is_object() && value.contains("config") && value["config"].is_object() &&
       value["config"].contains("keras_history")) {
     const auto tensor = ReadHistory(value["config"]["keras_history"]);
@@ -59,22 +70,37 @@ absl::Status CollectTensors(const json& value, std::vector<Tensor>& tensors) {
     return absl::OkStatus();
   }
   if (const auto tensor = ReadHistory(value); tensor.has_value()) {
-    if (value.size() > 3 && value.is_array()) CAIRN_RETURN_IF_ERROR(CheckKwargs(value[3]));
+    if (value.size() > 3 && value.is_array()) CAIRN_RETURN_IF_ERROR(CheckKwargs(value[3], form));
     tensors.push_back(*tensor);
     return absl::OkStatus();
   }
-  if (!value.is_array()) return absl::InvalidArgumentError(absl::StrCat(value.dump(), " names no tensor"));
-  for (const json& entry : value) CAIRN_RETURN_IF_ERROR(CollectTensors(entry, tensors));
+  if (value.is_number())
+    return absl::InvalidArgumentError(
+        absl::StrCat("the number ", value.dump(), " in place of a tensor is not supported"));
+  // A dictionary of tensors by name, as model(inputs={...}) and outputs={...} write them.
+  const bool dictionary = value.is_object() && !value.contains("class_name");
+  if (!value.is_array() && !dictionary)
+    return absl::InvalidArgumentError(absl::StrCat(value.dump(), " names no tensor"));
+  for (const json& entry : value) CAIRN_RETURN_IF_ERROR(CollectTensors(entry, form, tensors));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call) {
+std::string NamesOf(const std::vector<Tensor>& tensors) {
+  return absl::StrJoin(tensors, ", ", [](std::string* out, const Tensor& tensor) {
+    absl::StrAppend(out, "'", tensor.layer, "'");
+  });
+}
+
+absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& layer) {
+  const bool training_mode = layer.layer != nullptr && (layer.layer->class_name() == "BatchNormalization" ||
+                                                        layer.layer->class_name() == "Dropout");
+  const CallForm keras2 = training_mode ? CallForm::kKeras2OfTrainingMode : CallForm::kKeras2;
   std::vector<Tensor> tensors;
   if (call.is_object()) {
-    CAIRN_RETURN_IF_ERROR(CheckKwargs(call.value("kwargs", json())));
-    CAIRN_RETURN_IF_ERROR(CollectTensors(call.value("args", json::array()), tensors));
+    CAIRN_RETURN_IF_ERROR(CheckKwargs(call.value("kwargs", json()), CallForm::kKeras3));
+    CAIRN_RETURN_IF_ERROR(CollectTensors(call.value("args", json::array()), CallForm::kKeras3, tensors));
   } else {
-    CAIRN_RETURN_IF_ERROR(CollectTensors(call, tensors));
+    CAIRN_RETURN_IF_ERROR(CollectTensors(call, keras2, tensors));
   }
   if (tensors.empty()) return absl::InvalidArgumentError("a call without tensors");
   return tensors;
@@ -103,7 +129,7 @@ class GraphReader {
     if (!calls.is_array())
       return Fault(entry, absl::StrCat("inbound_nodes: expected a list, got ", calls.dump()));
     for (const json& call : calls) {
-      auto tensors = ReadCall(call);
+      auto tensors = ReadCall(call, entry.layer);
       if (!tensors.ok())
         return Annotate(tensors.status(), absl::StrCat(entry.layer.where, ": inbound_nodes"));
       entry.calls.push_back(*std::move(tensors));
@@ -132,29 +158,75 @@ class GraphReader {
   // Adds what `output` is made of, in the file's order as far as the graph allows; the output comes last.
   absl::Status AddGraph(const Tensor& output) {
     CAIRN_RETURN_IF_ERROR(MarkNeeded(output));
-    const Entry* blocked = nullptr;
-    for (bool progress = true; progress && values_.count(output) == 0;) {
-      progress = false;
-      for (const std::string& name : order_) {
-        const Entry& entry = entries_.at(name);
-        for (int64_t call = 0; call < static_cast<int64_t>(entry.calls.size()); ++call) {
-          const Tensor tensor = {name, call};
-          if (needed_.count(tensor) == 0 || values_.count(tensor) > 0) continue;
-          const auto inputs = KnownInputs(entry.calls[static_cast<size_t>(call)]);
-          if (!inputs.has_value()) {
-            blocked = &entry;
-            continue;
-          }
-          CAIRN_ASSIGN_OR_RETURN(values_[tensor], builder_.AddNode(entry.layer, *inputs));
-          progress = true;
-        }
-      }
+    const std::vector<Call> calls = NeededCalls();
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<size_t> order, OrderOf(calls));
+    for (const size_t position : order) {
+      const Call& call = calls[position];
+      std::vector<int> inputs;  // as Node::inputs calls them
+      for (const Tensor& input : call.inputs()) inputs.push_back(values_.at(input));
+      CAIRN_ASSIGN_OR_RETURN(values_[call.tensor], builder_.AddNode(call.entry->layer, inputs));
     }
-    if (values_.count(output) > 0) return absl::OkStatus();
-    return Fault(*blocked, "inbound_nodes: what it needs depends on a cycle in the graph");
+    return absl::OkStatus();
   }
 
  private:
+  struct Call {
+    const Entry* entry;
+    Tensor tensor;  // its output
+    const std::vector<Tensor>& inputs() const { return entry->calls[static_cast<size_t>(tensor.call)]; }
+  };
+
+  // In the file's order.
+  std::vector<Call> NeededCalls() const {
+    std::vector<Call> calls;
+    for (const std::string& name : order_) {
+      const Entry& entry = entries_.at(name);
+      for (int64_t call = 0; call < static_cast<int64_t>(entry.calls.size()); ++call) {
+        Tensor tensor = {name, call};
+        if (needed_.count(tensor) > 0) calls.push_back({&entry, std::move(tensor)});
+      }
+    }
+    return calls;
+  }
+
+  // The positions of `calls` such that inputs come before their users: the order in which they are found by
+  // going over the file again and again, each time adding every call whose inputs are there. `pass` is the
+  // number of that time.
+  static absl::StatusOr<std::vector<size_t>> OrderOf(const std::vector<Call>& calls) {
+    std::map<Tensor, size_t> position_of;
+    for (size_t i = 0; i < calls.size(); ++i) position_of.emplace(calls[i].tensor, i);
+    std::vector<size_t> missing(calls.size());             // [call] inputs that are not in the order yet
+    std::vector<std::vector<size_t>> users(calls.size());  // [call]
+    std::vector<size_t> pass(calls.size()), ready;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      for (const Tensor& input : calls[i].inputs()) {
+        const auto found = position_of.find(input);
+        if (found == position_of.end()) continue;  // an input of the model
+        users[found->second].push_back(i);
+        ++missing[i];
+      }
+      if (missing[i] == 0) ready.push_back(i);
+    }
+    std::vector<size_t> order;
+    while (!ready.empty()) {
+      const size_t done = ready.back();
+      ready.pop_back();
+      order.push_back(done);
+      for (const size_t user : users[done]) {
+        pass[user] = std::max(pass[user], done < user ? pass[done] : pass[done] + 1);
+        if (--missing[user] == 0) ready.push_back(user);
+      }
+    }
+    if (order.size() < calls.size()) {
+      const auto blocked = std::find_if(missing.rbegin(), missing.rend(), [](size_t n) { return n > 0; });
+      const auto position = static_cast<size_t>(missing.rend() - blocked) - 1;
+      return Fault(*calls[position].entry, "inbound_nodes: what it needs depends on a cycle in the graph");
+    }
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return std::pair(pass[a], a) < std::pair(pass[b], b); });
+    return order;
+  }
+
   static absl::Status Fault(const Entry& entry, absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(entry.layer.where, ": ", what));
   }
@@ -194,17 +266,6 @@ class GraphReader {
     return absl::OkStatus();
   }
 
-  // What Node::inputs calls these, once all of them are there.
-  std::optional<std::vector<int>> KnownInputs(const std::vector<Tensor>& tensors) const {
-    std::vector<int> inputs;
-    for (const Tensor& tensor : tensors) {
-      const auto found = values_.find(tensor);
-      if (found == values_.end()) return std::nullopt;
-      inputs.push_back(found->second);
-    }
-    return inputs;
-  }
-
   ModelBuilder& builder_;
   std::map<std::string, Entry> entries_;
   std::vector<std::string> order_;  // of the file
@@ -226,11 +287,16 @@ absl::Status ReadFunctional(const json& config, absl::Span<const int64_t> lines,
     const json& value = reader.Raw(field);
     if (value.is_null()) {
       reader.Fail(field, "required, such as [[\"input_layer\",0,0]]");
-    } else if (const auto status = CollectTensors(value, *tensors); !status.ok()) {
+    } else if (const auto status = CollectTensors(value, CallForm::kKeras3, *tensors); !status.ok()) {
       reader.Fail(field, status.message());
     }
   }
-  if (outputs.size() > 1) reader.Fail("output_layers", "several outputs are not supported, only one");
+  if (outputs.size() > 1) {
+    reader.Fail("output_layers",
+                absl::StrCat("the model has ", outputs.size(), " outputs, ", NamesOf(outputs),
+                             "; only models with one are supported: save one that ends in "
+                             "one of these layers"));
+  }
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, "config");
   if (inputs.empty()) return absl::InvalidArgumentError("config: input_layers: there is none");
   if (outputs.empty()) return absl::InvalidArgumentError("config: output_layers: there is none");

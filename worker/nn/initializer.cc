@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
+#include "worker/nn/keras_class.h"
 
 namespace cairn::nn {
 namespace {
@@ -195,6 +196,8 @@ absl::StatusOr<InitializerSpec> ParseInitializer(const json& document) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown initializer ", name.dump(), "; supported: ", SupportedNames()));
   }
+  if (const absl::Status own = CheckIsOfKeras(document); !own.ok())
+    return Annotate(own, absl::StrCat("initializer ", name.dump()));
   Settings settings = row->defaults;
   std::optional<uint64_t> seed;
   const json config = is_object ? document.value("config", json::object()) : json::object();

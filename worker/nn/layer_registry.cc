@@ -17,6 +17,7 @@ struct Row {
 constexpr Row kLayers[] = {
     {"Activation", MakeActivation, ByteUse::kPasses},
     {"Add", MakeAdd, ByteUse::kPasses},
+    {"Average", MakeAverage, ByteUse::kPasses},
     {"AveragePooling2D", MakeAveragePooling2D, ByteUse::kPasses},
     {"BatchNormalization", MakeBatchNormalization},
     {"Concatenate", MakeConcatenate, ByteUse::kPasses},
@@ -34,6 +35,8 @@ constexpr Row kLayers[] = {
     {"LayerNormalization", MakeLayerNormalization},
     {"LeakyReLU", MakeLeakyRelu, ByteUse::kPasses},
     {"MaxPooling2D", MakeMaxPooling2D, ByteUse::kPasses},
+    {"Maximum", MakeMaximum, ByteUse::kPasses},
+    {"Minimum", MakeMinimum, ByteUse::kPasses},
     {"Multiply", MakeMultiply, ByteUse::kPasses},
     {"Normalization", MakeNormalization, ByteUse::kRaw},
     {"ReLU", MakeRelu, ByteUse::kPasses},
@@ -41,6 +44,7 @@ constexpr Row kLayers[] = {
     {"Reshape", MakeReshape, ByteUse::kPasses},
     {"SeparableConv2D", MakeSeparableConv2D},
     {"Softmax", MakeSoftmax, ByteUse::kPasses},
+    {"Subtract", MakeSubtract, ByteUse::kPasses},
     {"ZeroPadding2D", MakeZeroPadding2D, ByteUse::kPasses},
 };
 

@@ -3,10 +3,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "worker/nn/keras_class.h"
 #include "worker/nn/layer_registry.h"
 #include "worker/nn/layers/input_layer.h"
 
@@ -40,16 +43,50 @@ std::string SnakeCase(absl::string_view class_name) {
 
 void CheckDtype(absl::string_view field, ConfigReader& config) {
   const json& value = config.Raw(field);
-  const json& name = value.is_object() && value.contains("config") && value["config"].is_object() &&
-                             value["config"].contains("name")
-                         ? value["config"]["name"]
-                         : value;
-  if (!name.is_null() && name != "float32") {
-    config.Fail(field, absl::StrCat(name.dump(), " is not supported, only \"float32\""));
+  if (value.is_null() || value == "float32") return;
+  const json class_name = value.is_object() ? value.value("class_name", json()) : json();
+  if (class_name == "QuantizedDTypePolicy" || class_name == "QuantizedFloat8DTypePolicy") {
+    return config.Fail(field, absl::StrCat("the model is quantized (", value.value("config", json()).dump(),
+                                           "), which is not supported: save it before quantize()"));
   }
+  const bool policy =
+      class_name == "DTypePolicy" || class_name == "FloatDTypePolicy" || class_name == "Policy";
+  const json name = policy && value.contains("config") && value["config"].is_object()
+                        ? value["config"].value("name", json())
+                        : value;
+  if (name == "float32") return;
+  if (absl::StrContains(name.dump(), "mixed_")) {
+    return config.Fail(field, absl::StrCat("policy ", name.dump(),
+                                           " is not supported: save the model with \"float32\"; --precision "
+                                           "chooses what a device computes in"));
+  }
+  config.Fail(field, absl::StrCat(name.dump(), " is not supported, only \"float32\""));
 }
 
 namespace {
+
+// Why an entry of a file's `layers` is none that can be read.
+absl::Status CheckClass(const json& layer, const std::string& class_name) {
+  if (class_name == "Functional" || class_name == "Sequential" || class_name == "Model") {
+    return absl::InvalidArgumentError(
+        "is a model within the model, which is not supported: build the model from that one's layers "
+        "instead");
+  }
+  if (class_name == "Lambda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "runs Python code, which is not supported: replace it by layers; supported: ", SupportedLayers()));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(layer));
+  constexpr absl::string_view kFunctions[] = {"Add", "Subtract", "Multiply", "Maximum", "Minimum"};
+  if (IsKerasFunction(layer) && absl::c_find(kFunctions, class_name) == std::end(kFunctions)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "is a function of keras.ops, of which only these are supported: ", absl::StrJoin(kFunctions, ", "),
+        "; use a layer"));
+  }
+  if (class_name != "InputLayer" && FindLayer(class_name) == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("unknown layer; supported: ", SupportedLayers()));
+  return absl::OkStatus();
+}
 
 // Of an InputLayer: indices for an Embedding are whole numbers, which a float holds as far as there are
 // tables.
@@ -76,8 +113,9 @@ absl::Status ModelBuilder::CollectNames(const json& layers) {
 // Keras' automatic names: conv2d, conv2d_1, ...
 std::string ModelBuilder::UniqueName(absl::string_view class_name) {
   const std::string base = SnakeCase(class_name);
-  std::string name = base;
-  for (int suffix = 1; !names_.insert(name).second; ++suffix) name = absl::StrCat(base, "_", suffix);
+  int& suffix = suffixes_[base];
+  std::string name = suffix == 0 ? base : absl::StrCat(base, "_", suffix);
+  while (!names_.insert(name).second) name = absl::StrCat(base, "_", ++suffix);
   return name;
 }
 
@@ -87,7 +125,8 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   const std::string class_name = outer.String("class_name", "");
   if (class_name.empty()) outer.Fail("class_name", "required");
   const std::string device = outer.String("device", "");
-  outer.Ignore({"module", "registered_name", "build_config", "config", "name", "inbound_nodes"});
+  outer.Ignore(
+      {"module", "registered_name", "build_config", "compile_config", "config", "name", "inbound_nodes"});
   if (const auto status = outer.Finish(); !status.ok()) {
     return Annotate(status, absl::StrCat("layer ", position, at));
   }
@@ -99,15 +138,10 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   const std::string shown = read.name.empty() ? absl::StrCat(position) : absl::StrCat("'", read.name, "'");
   read.where = absl::StrCat("layer ", shown, " (", class_name, ")", at);
   read.device = reader.String("device", device);
-  if (config.is_object() && config.contains("name") && config["name"].is_string() &&
-      (read.name.empty() || absl::StrContains(read.name, "/"))) {
-    reader.Fail("name", "must be neither empty nor contain '/'");
-  }
-  const LayerMaker make = FindLayer(class_name);
-  if (make == nullptr && class_name != "InputLayer") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(read.where, ": unknown layer; supported: ", SupportedLayers()));
-  }
+  if (config.is_object() && config.contains("name") && config["name"].is_string() && read.name.empty())
+    reader.Fail("name", "must not be empty");
+  if (const auto status = CheckClass(layer, class_name); !status.ok()) return Annotate(status, read.where);
+  read.equal_ranks = IsKerasFunction(layer);
   if (class_name == "InputLayer") {
     CheckInputDtype("dtype", reader);
   } else {
@@ -121,7 +155,7 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
     read.trainable = reader.Bool("trainable", true);
     read.has_input_shape = HasInputShape(reader);
     if (read.has_input_shape) read.input_shape = ReadInputShape(reader);
-    read.layer = make(read.name, reader);
+    read.layer = FindLayer(class_name)(read.name, reader);
   }
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, read.where);
   return read;
@@ -144,6 +178,11 @@ absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vec
   }
   std::vector<Shape> shapes;
   for (int input : inputs) shapes.push_back(ShapeOf(input));
+  for (const Shape& shape : shapes) {
+    if (!layer.equal_ranks || shape.rank() == shapes[0].rank()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(layer.where, ": inputs ", shapes[0].ToString(), " and ",
+                                                   shape.ToString(), " have different numbers of axes"));
+  }
   auto output = layer.layer->OutputShape(shapes);
   if (!output.ok()) return Annotate(output.status(), layer.where);
   Node node = {
@@ -159,14 +198,14 @@ absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vec
 
 absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node) {
   const std::vector<VariableSpec> specs = layer.layer->Variables(inputs);
-  for (const Node& earlier : model_.nodes_) {
-    if (earlier.layer != node.layer) continue;
+  const auto [first, fresh] = first_node_of_.try_emplace(node.layer.get(), model_.nodes_.size());
+  if (!fresh) {
     for (const VariableSpec& spec : specs) {
       if (!spec.moving_average_momentum.has_value()) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("is used several times, which is not supported for a layer with a ", spec.name));
     }
-    node.variables = earlier.variables;
+    node.variables = model_.nodes_[first->second].variables;
     for (size_t i = 0; i < specs.size(); ++i) {
       const ModelVariable& variable = model_.variables_[static_cast<size_t>(node.variables[i])];
       if (variable.shape == specs[i].shape) continue;

@@ -2,6 +2,7 @@
 // them is the caller's to read: model_json.cc for chains, functional_json.cc for graphs.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <set>
@@ -25,6 +26,9 @@ struct ReadLayer {
   std::shared_ptr<const Layer> layer;  // null for an InputLayer
   Shape input_shape;                   // of an InputLayer, or what a first layer says of its input
   bool has_input_shape = false;
+  // A function that merges: it aligns shapes from their last axis, the batch among them, where a layer
+  // expands those of fewer axes behind the batch. The two agree on shapes of one rank.
+  bool equal_ranks = false;
   std::string
       device{};  // "device" beside class_name or in the config, which Keras does not have; empty: none
 };
@@ -58,6 +62,8 @@ class ModelBuilder {
 
   Model model_;
   std::set<std::string> names_;
+  std::map<std::string, int> suffixes_;           // of automatic names, by the name without one: the last
+  std::map<const Layer*, size_t> first_node_of_;  // of a layer that has been called
 };
 
 // Keras' to_snake_case: Conv2D conv2d, MaxPooling2D max_pooling2d.

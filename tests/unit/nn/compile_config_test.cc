@@ -49,6 +49,34 @@ TEST(CompileConfig, OfAnUncompiledModelIsEmpty) {
   EXPECT_FALSE(config->loss.has_value());
 }
 
+// As tf_keras 2.21 wrote it into a .keras file and into an .h5.
+TEST(CompileConfig, OfKeras2IsRead) {
+  const auto config = Parse(R"({
+      "optimizer": {"class_name": "Custom>Adam", "config": {"name": "Adam", "learning_rate": 0.5}},
+      "loss": {"module": "keras.losses", "class_name": "BinaryCrossentropy", "config": {"reduction": "auto",
+          "name": "binary_crossentropy", "from_logits": true, "label_smoothing": 0.0, "axis": -1,
+          "fn": "binary_crossentropy"}, "registered_name": null},
+      "metrics": [[
+        {"class_name": "MeanMetricWrapper", "config": {"name": "accuracy", "dtype": "float32",
+                                                       "fn": "categorical_accuracy"}},
+        {"class_name": "MeanMetricWrapper", "config": {"name": "mae", "fn": "mean_absolute_error"}},
+        {"class_name": "BinaryAccuracy", "config": {"name": "hits", "fn": "binary_accuracy", "threshold": 0.5}}
+      ]]})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->optimizer->class_name, "Adam");
+  EXPECT_TRUE(ParseLoss(*config->loss).value().from_logits);
+  EXPECT_THAT(config->metrics, ElementsAre(IsMetric("accuracy", "accuracy", false),
+                                           IsMetric("mean_absolute_error", "mae", false),
+                                           IsMetric("BinaryAccuracy", "hits", false)));
+}
+
+TEST(CompileConfig, FunctionsAndClassesOfSomebodysOwnAreRefused) {
+  EXPECT_EQ(FaultOf(R"({"loss": {"class_name": "BinaryCrossentropy", "config": {"fn": "mine"}}})"),
+            "loss: fn: \"mine\" is not supported");
+  EXPECT_THAT(FaultOf(R"({"optimizer": {"module": "lab", "class_name": "Adam", "config": {}}})"),
+              HasSubstr("optimizer: is a custom class of module 'lab'"));
+}
+
 TEST(CompileConfig, PlainNamesAreEnough) {
   const auto config = Parse(R"({"optimizer": "rmsprop", "loss": "sparse_categorical_crossentropy"})");
   ASSERT_TRUE(config.ok()) << config.status();

@@ -19,6 +19,29 @@
 namespace cairn::nn {
 namespace {
 
+// Squeeze and excitation behind statistics that are variables, and every merge that broadcasts.
+constexpr char kExcited[] = R"({"class_name": "Functional", "config": {"name": "excited", "layers": [
+  {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [null, 8, 8, 3]}, "inbound_nodes": []},
+  {"class_name": "Normalization", "config": {"name": "norm", "axis": [3]}, "inbound_nodes": [["image"]]},
+  {"class_name": "Conv2D", "config": {"name": "stem", "filters": 16, "kernel_size": 3}, "inbound_nodes": [["norm"]]},
+  {"class_name": "GlobalAveragePooling2D", "config": {"name": "squeeze", "keepdims": true},
+   "inbound_nodes": [["stem"]]},
+  {"class_name": "Conv2D", "config": {"name": "excite", "filters": 16, "kernel_size": 1, "activation": "sigmoid"},
+   "inbound_nodes": [["squeeze"]]},
+  {"class_name": "Multiply", "config": {"name": "multiply"}, "inbound_nodes": [["stem", "excite"]]},
+  {"class_name": "GlobalMaxPooling2D", "config": {"name": "pool"}, "inbound_nodes": [["stem"]]},
+  {"class_name": "Dense", "config": {"name": "gate", "units": 16}, "inbound_nodes": [["pool"]]},
+  {"class_name": "Subtract", "config": {"name": "subtract"}, "inbound_nodes": [["multiply", "gate"]]},
+  {"class_name": "Maximum", "config": {"name": "maximum"}, "inbound_nodes": [["gate", "subtract"]]},
+  {"class_name": "Minimum", "config": {"name": "minimum"}, "inbound_nodes": [["maximum", "excite"]]},
+  {"class_name": "Average", "config": {"name": "average"}, "inbound_nodes": [["minimum", "stem", "gate"]]},
+  {"class_name": "Add", "config": {"name": "add"}, "inbound_nodes": [["excite", "average"]]},
+  {"class_name": "Dropout", "config": {"name": "drop", "rate": 0.4, "noise_shape": [null, 1, 1, 16]},
+   "inbound_nodes": [["add"]]},
+  {"class_name": "GlobalAveragePooling2D", "config": {"name": "mean"}, "inbound_nodes": [["drop"]]},
+  {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "inbound_nodes": [["mean"]]}
+  ], "input_layers": [["image", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
+
 struct Network {
   const char* name;
   std::string layers;  // of a Sequential, or a whole document
@@ -133,6 +156,7 @@ const Network kNetworks[] = {
      12 + (27 * 8 + 8) + 24 + (72 * 5 + 5)},
     {"Residual", kResidual, {5}, (27 * 16 + 16) + 64 + 9 * 16 * 16 + 85},
     {"Shared", kShared, {5}, 28 + 20 + 65},
+    {"Excited", kExcited, {5}, (3 + 3 + 1) + (27 * 16 + 16) + 2 * (16 * 16 + 16) + (16 * 5 + 5)},
 };
 
 // What the networks run on: the CPU, and the CUDA backend's own kernels on it, which have memory of their
@@ -310,6 +334,91 @@ TEST(Embedding, AnIndexOutsideTheTableNamesTheLayer) {
         replica->Evaluate(model.InitialParameters(1), {.examples = 1, .inputs = inputs, .targets = targets})
             .status();
     EXPECT_EQ(status.message(), "layer 'words': index 10 in a table of 10 rows: expected 0 to 9");
+  }
+}
+
+TEST(Normalization, DividesByStatisticsThatAreVariablesAndStayWhatTheyAre) {
+  for (const Maker& maker : kMakers) {
+    SCOPED_TRACE(maker.name);
+    const Model model =
+        Model::FromJson(SequentialOf(R"({"class_name": "Normalization", "config": {"name": "n", "axis": -1,
+                                         "mean": null, "variance": null, "input_shape": [2]}})"),
+                        "m")
+            .value();
+    ASSERT_EQ(model.variables().size(), 3u);
+    EXPECT_EQ(model.variables()[2].name, "n/count");
+    EXPECT_EQ(model.InitialParameters(1), (std::vector<float>{0, 0, 1, 1, 0}));
+    for (const ModelVariable& variable : model.variables()) EXPECT_EQ(variable.moving_average_momentum, 1.0f);
+    const auto device = maker.make();
+    const auto replica =
+        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    const std::vector<float> parameters = {1, 2, 4, 0, 99};  // the second feature has no variance
+    const std::vector<float> inputs = {5, 2, -1, 3}, targets = {0, 0, 0, 0};
+    std::vector<float> gradients(5);
+    const BatchView batch = {.examples = 2, .inputs = inputs, .targets = targets};
+    const auto result = replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT(result->outputs, testing::ElementsAre(2, 0, -1, 1 / 1e-7f));
+    EXPECT_EQ(gradients, parameters);
+  }
+}
+
+TEST(Normalization, StatisticsCoverTheLastAxes) {
+  const auto outputs_of = [](absl::string_view config, const std::vector<float>& parameters) {
+    const Model model =
+        Model::FromJson(SequentialOf(absl::StrCat(R"({"class_name": "Normalization", "config": {)", config,
+                                                  R"(, "input_shape": [2, 2, 1]}})")),
+                        "m")
+            .value();
+    const auto device = kernels::CreateCpuDevice(0, 1).value();
+    const auto replica =
+        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    const std::vector<float> inputs = {1, 2, 3, 4}, targets(4);
+    const auto result = replica->Evaluate(parameters, {.examples = 1, .inputs = inputs, .targets = targets});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return std::vector<float>(result->outputs.begin(), result->outputs.end());
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(outputs_of(R"("axis": [])", {1, 4, 7}), ElementsAre(0, 0.5f, 1, 1.5f));
+  EXPECT_THAT(outputs_of(R"("axis": [2, 3])", {1, 0, 1, 4, 7}), ElementsAre(0, 1, 2, 2)) << "rows alike";
+  EXPECT_THAT(outputs_of(R"("axis": [1, 2], "invert": true)", {1, 1, 1, 0, 4, 4, 4, 1, 7}),
+              ElementsAre(3, 5, 7, 4));
+  EXPECT_THAT(outputs_of(R"("axis": [1, 2, 3], "mean": [[[1], [1]], [[1], [0]]],
+                            "variance": [[[4], [4]], [[4], [1]]])",
+                         {}),
+              ElementsAre(0, 0.5f, 1, 4));
+}
+
+TEST(Dropout, OfANoiseShapeDropsWholeChannels) {
+  for (const Maker& maker : kMakers) {
+    SCOPED_TRACE(maker.name);
+    const Model model = Model::FromJson(SequentialOf(R"({"class_name": "Dropout", "config": {"rate": 0.5,
+                                         "noise_shape": [null, 1, 32], "input_shape": [4, 32]}})"),
+                                        "m")
+                            .value();
+    const auto device = maker.make();
+    const auto replica =
+        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    constexpr size_t kExamples = 2, kRows = 4, kChannels = 32;
+    const std::vector<float> inputs(kExamples * kRows * kChannels, 1.0f), targets(inputs.size());
+    const auto result = replica->ForwardBackward(
+        {}, {.examples = kExamples, .inputs = inputs, .targets = targets}, {}, [](int) {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    size_t kept = 0;
+    for (size_t example = 0; example < kExamples; ++example) {
+      for (size_t channel = 0; channel < kChannels; ++channel) {
+        const auto at = [&](size_t row) {
+          return result->outputs[(example * kRows + row) * kChannels + channel];
+        };
+        kept += at(0) == 2;
+        for (size_t row = 0; row < kRows; ++row) {
+          EXPECT_TRUE(at(row) == 0 || at(row) == 2) << at(row);
+          EXPECT_EQ(at(row), at(0));
+        }
+      }
+    }
+    EXPECT_GT(kept, 0u);
+    EXPECT_LT(kept, kExamples * kChannels);
   }
 }
 

@@ -196,6 +196,29 @@ TEST(Recall, AgreesWithKeras) {
   EXPECT_EQ(ValueOf(recall, {binary, {1}, {0, 0, 0, 0}, {0, 0, 0, 0}}), 0);
 }
 
+TEST(Counts, AgreeWithKeras) {
+  Examples examples = {LossKind::kBinaryCrossentropy,
+                       {5},
+                       {0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1},
+                       {0, 1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1}};
+  EXPECT_EQ(ValueOf({.class_name = "FalsePositives"}, examples), 7);
+  EXPECT_EQ(ValueOf({.class_name = "FalseNegatives"}, examples), 3);
+  EXPECT_EQ(ValueOf({.class_name = "TrueNegatives"}, examples), 3);
+  EXPECT_EQ(ValueOf({.class_name = "TruePositives"}, examples), 7);
+  examples.weights = {1, 1.5f, 2, 2.5f};
+  EXPECT_EQ(ValueOf({.class_name = "FalsePositives"}, examples), 14);
+  EXPECT_EQ(ValueOf({.class_name = "FalseNegatives"}, examples), 5);
+  EXPECT_EQ(ValueOf({.class_name = "TrueNegatives"}, examples), 4);
+  EXPECT_EQ(ValueOf({.class_name = "TruePositives"}, examples), 12);
+}
+
+TEST(Counts, PredictionsAboveTheThresholdArePositive) {
+  const Examples examples = {LossKind::kBinaryCrossentropy, {1}, {0.5f, 0.9f, 0.2f, 0.8f}, {1, 1, 0, 0}};
+  EXPECT_EQ(ValueOf({.class_name = "TruePositives"}, examples), 1) << "at the threshold is negative";
+  EXPECT_EQ(ValueOf({.class_name = "TruePositives", .config = {{"thresholds", 0.1}}}, examples), 2);
+  EXPECT_EQ(ValueOf({.class_name = "FalsePositives", .config = {{"thresholds", 0.1}}}, examples), 2);
+}
+
 class AucTest : public testing::Test {
  protected:
   Examples examples_ = {LossKind::kBinaryCrossentropy, {1}, {0, 0.5f, 0.3f, 0.9f}, {0, 0, 1, 1}};
@@ -370,7 +393,8 @@ TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
       FaultOf(MetricOfName("F1Score")),
       "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
       "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, Precision, "
-      "Recall, MeanSquaredError, MeanAbsoluteError, RootMeanSquaredError");
+      "Recall, TruePositives, TrueNegatives, FalsePositives, FalseNegatives, MeanSquaredError, "
+      "MeanAbsoluteError, RootMeanSquaredError");
 }
 
 TEST(ParseMetrics, OptionsThatItLacksAreRefusedByName) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "kernels/formulas.h"
+#include "worker/nn/keras_class.h"
 #include "worker/nn/layers/layer_ops.h"
 
 namespace cairn::nn {
@@ -53,6 +54,10 @@ const json& NameOf(const json& value) {
 ActivationSpec ReadActivation(absl::string_view field, ConfigReader& config) {
   const json& value = config.Raw(field);
   if (value.is_null()) return {};
+  if (const absl::Status own = CheckIsOfKeras(value); !own.ok()) {
+    config.Fail(field, own.message());
+    return {};
+  }
   const json& name = NameOf(value);
   for (const Row& row : kActivations) {
     if (name.is_string() && name.get_ref<const std::string&>() == row.name) return row.spec;

@@ -12,6 +12,7 @@ namespace cairn::nn {
 
 std::unique_ptr<Layer> MakeActivation(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAdd(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeAverage(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAveragePooling2D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeBatchNormalization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeConcatenate(std::string name, ConfigReader& config);
@@ -29,6 +30,8 @@ std::unique_ptr<Layer> MakeGlobalMaxPooling2D(std::string name, ConfigReader& co
 std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeLeakyRelu(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeMaxPooling2D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeMaximum(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeMinimum(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeMultiply(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeNormalization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeRelu(std::string name, ConfigReader& config);
@@ -36,6 +39,7 @@ std::unique_ptr<Layer> MakeRescaling(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeReshape(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeSeparableConv2D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeSoftmax(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeSubtract(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeZeroPadding2D(std::string name, ConfigReader& config);
 
 }  // namespace cairn::nn

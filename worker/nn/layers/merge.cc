@@ -1,9 +1,12 @@
-// Add, Multiply and Concatenate: several inputs become one.
+// Several inputs become one: sums, products and their like, which broadcast, and Concatenate.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "kernels/broadcast.h"
 #include "kernels/ops.h"
 #include "worker/nn/layers/layer_ops.h"
 #include "worker/nn/layers/layers.h"
@@ -13,46 +16,112 @@ namespace {
 
 constexpr int64_t kLargestBlock = 16;
 
+// What tells the layers apart.
+struct MergeRow {
+  const char* class_name;
+  kernels::MergeKind kind;
+  const char* onnx_op;  // of two inputs; but of an average, which is a sum divided
+  size_t max_inputs = 1000;
+};
+using enum kernels::MergeKind;
+constexpr MergeRow kAddRow = {"Add", kAdd, "Add"};
+constexpr MergeRow kSubtractRow = {"Subtract", kSubtract, "Sub", 2};
+constexpr MergeRow kMultiplyRow = {"Multiply", kMultiply, "Mul"};
+constexpr MergeRow kAverageRow = {"Average", kAverage, "Add"};
+constexpr MergeRow kMaximumRow = {"Maximum", kMaximum, "Max"};
+constexpr MergeRow kMinimumRow = {"Minimum", kMinimum, "Min"};
+
+// `shape` with axes of extent 1 before its own, as Keras' merges expand inputs of fewer axes.
+Shape Expanded(const Shape& shape, int rank) {
+  Shape expanded;
+  for (int axis = shape.rank(); axis < rank; ++axis) expanded.Append(1);
+  for (const int64_t extent : shape.dims()) expanded.Append(extent);
+  return expanded;
+}
+
+int LargestRank(absl::Span<const Shape> shapes) {
+  int rank = 0;
+  for (const Shape& shape : shapes) rank = std::max(rank, shape.rank());
+  return rank;
+}
+
+bool AreEqual(absl::Span<const Shape> shapes) {
+  return std::all_of(shapes.begin(), shapes.end(), [&](const Shape& shape) { return shape == shapes[0]; });
+}
+
 class MergeLayer final : public Layer {
  public:
-  using MakeKernel = absl::StatusOr<std::unique_ptr<kernels::NaryOp>> (*)(kernels::OpFactory&,
-                                                                          const kernels::TensorDesc&, int);
-  // `onnx_op`: ONNX's name for it, of two inputs.
-  MergeLayer(std::string name, std::string class_name, MakeKernel make, const char* onnx_op)
-      : Layer(std::move(name), std::move(class_name)), make_(make), onnx_op_(onnx_op) {}
+  MergeLayer(std::string name, const MergeRow& row) : Layer(std::move(name), row.class_name), row_(row) {}
 
   bool merges() const override { return true; }
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    for (const Shape& input : inputs) {
-      if (input != inputs[0]) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("inputs ", inputs[0].ToString(), " and ", input.ToString(), " differ"));
-      }
+    if (inputs.size() > row_.max_inputs) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("takes ", row_.max_inputs, " inputs, not ", inputs.size()));
     }
-    return inputs[0];
+    std::vector<Shape> expanded;
+    for (const Shape& input : inputs) expanded.push_back(Expanded(input, LargestRank(inputs)));
+    return kernels::BroadcastShape(expanded);
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
-  bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
+  bool accepts_blocked(absl::Span<const Shape> inputs) const override { return IsPlain(inputs); }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
-    CAIRN_ASSIGN_OR_RETURN(auto op,
-                           make_(device.ops(), params.inputs[0], static_cast<int>(params.inputs.size())));
-    return std::make_unique<NaryLayerOp>(std::move(op));
+    std::vector<Shape> shapes;
+    for (const kernels::TensorDesc& input : params.inputs) shapes.push_back(input.shape);
+    absl::StatusOr<std::unique_ptr<kernels::NaryOp>> op;
+    if (!IsPlain(shapes)) {
+      kernels::MergeParams merge = {.kind = row_.kind, .inputs = {}};
+      for (const kernels::TensorDesc& input : params.inputs) {
+        Shape shape = {input.shape[0]};
+        const int rank = LargestRank(shapes) - 1;
+        for (const int64_t extent : Expanded(Shape(input.shape.dims().subspan(1)), rank).dims())
+          shape.Append(extent);
+        merge.inputs.push_back(input.WithShape(std::move(shape)));
+      }
+      op = device.ops().MakeBroadcastMerge(merge);
+    } else {
+      const auto inputs = static_cast<int>(shapes.size());
+      op = row_.kind == kAdd ? device.ops().MakeAdd(params.inputs[0], inputs)
+                             : device.ops().MakeMultiply(params.inputs[0], inputs);
+    }
+    CAIRN_RETURN_IF_ERROR(op);
+    return std::make_unique<NaryLayerOp>(*std::move(op));
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
                                    OnnxBuilder& onnx) const override {
-    return onnx.Elementwise(inputs, [&](const std::vector<std::string>& names) {
-      std::string all = names[0];
-      for (size_t i = 1; i < names.size(); ++i) all = onnx.Add(onnx_op_, {all, names[i]});
-      return all;
-    });
+    std::vector<Shape> shapes;
+    for (const OnnxValue input : inputs) shapes.push_back(onnx.ShapeOf(input));
+    const auto merge = [&](const std::vector<std::string>& names) { return MergeInOnnx(names, onnx); };
+    if (AreEqual(shapes)) return onnx.Elementwise(inputs, merge);
+    std::vector<std::string> names;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      names.push_back(onnx.ChannelsLast(inputs[i]));
+      if (shapes[i].rank() == LargestRank(shapes)) continue;
+      std::vector<int64_t> extents = {-1};  // the batch
+      for (const int64_t extent : Expanded(shapes[i], LargestRank(shapes)).dims()) extents.push_back(extent);
+      names.back() = onnx.Add("Reshape", {names.back(), onnx.Ints("shape", std::move(extents))});
+    }
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
+    return onnx.FromChannelsLast(merge(names), output);
   }
 
  private:
-  const MakeKernel make_;
-  const char* const onnx_op_;  // of two inputs
+  // Whether the ops for sums and products of one shape and any layout do it.
+  bool IsPlain(absl::Span<const Shape> inputs) const {
+    return (row_.kind == kAdd || row_.kind == kMultiply) && AreEqual(inputs);
+  }
+
+  std::string MergeInOnnx(const std::vector<std::string>& names, OnnxBuilder& onnx) const {
+    std::string all = names[0];
+    for (size_t i = 1; i < names.size(); ++i) all = onnx.Add(row_.onnx_op, {all, names[i]});
+    if (row_.kind != kAverage) return all;
+    return onnx.Add("Div", {all, onnx.Scalar("inputs", static_cast<float>(names.size()))});
+  }
+
+  const MergeRow row_;
 };
 
 class ConcatenateLayer final : public Layer {
@@ -132,21 +201,27 @@ class ConcatenateLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> MakeAdd(std::string name, ConfigReader&) {
-  return std::make_unique<MergeLayer>(
-      std::move(name), "Add",
-      [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
-        return ops.MakeAdd(input, inputs);
-      },
-      "Add");
+  return std::make_unique<MergeLayer>(std::move(name), kAddRow);
+}
+
+std::unique_ptr<Layer> MakeAverage(std::string name, ConfigReader&) {
+  return std::make_unique<MergeLayer>(std::move(name), kAverageRow);
+}
+
+std::unique_ptr<Layer> MakeMaximum(std::string name, ConfigReader&) {
+  return std::make_unique<MergeLayer>(std::move(name), kMaximumRow);
+}
+
+std::unique_ptr<Layer> MakeMinimum(std::string name, ConfigReader&) {
+  return std::make_unique<MergeLayer>(std::move(name), kMinimumRow);
 }
 
 std::unique_ptr<Layer> MakeMultiply(std::string name, ConfigReader&) {
-  return std::make_unique<MergeLayer>(
-      std::move(name), "Multiply",
-      [](kernels::OpFactory& ops, const kernels::TensorDesc& input, int inputs) {
-        return ops.MakeMultiply(input, inputs);
-      },
-      "Mul");
+  return std::make_unique<MergeLayer>(std::move(name), kMultiplyRow);
+}
+
+std::unique_ptr<Layer> MakeSubtract(std::string name, ConfigReader&) {
+  return std::make_unique<MergeLayer>(std::move(name), kSubtractRow);
 }
 
 std::unique_ptr<Layer> MakeConcatenate(std::string name, ConfigReader& config) {

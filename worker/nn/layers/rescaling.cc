@@ -1,5 +1,4 @@
-// Rescaling and Normalization: inputs by constants of the model file.
-#include <cmath>
+// Rescaling: inputs by constants of the model file.
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -13,11 +12,11 @@
 namespace cairn::nn {
 namespace {
 
-class AffineLayer final : public Layer {
+class RescalingLayer final : public Layer {
  public:
   // `scale` and `offset`: one value, or one per element of the last axis.
-  AffineLayer(std::string name, std::string class_name, std::vector<float> scale, std::vector<float> offset)
-      : Layer(std::move(name), std::move(class_name)), scale_(std::move(scale)), offset_(std::move(offset)) {}
+  RescalingLayer(std::string name, std::vector<float> scale, std::vector<float> offset)
+      : Layer(std::move(name), "Rescaling"), scale_(std::move(scale)), offset_(std::move(offset)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     const int64_t width = inputs[0].rank() == 0 ? 1 : inputs[0][inputs[0].rank() - 1];
@@ -62,28 +61,7 @@ std::vector<float> ToFloats(const std::vector<double>& values) {
 std::unique_ptr<Layer> MakeRescaling(std::string name, ConfigReader& config) {
   std::vector<float> scale = ToFloats(config.Numbers("scale"));
   std::vector<float> offset = ToFloats(config.Numbers("offset", {{0.0}}));
-  return std::make_unique<AffineLayer>(std::move(name), "Rescaling", std::move(scale), std::move(offset));
-}
-
-std::unique_ptr<Layer> MakeNormalization(std::string name, ConfigReader& config) {
-  const std::vector<double> mean = config.Numbers("mean"), variance = config.Numbers("variance");
-  const bool invert = config.Bool("invert", false);
-  const std::vector<int64_t> axis = config.Ints("axis", {{-1}});
-  if (axis.size() > 1) config.Fail("axis", "several axes are not supported, only the last or none");
-  if (mean.size() != variance.size()) {
-    config.Fail("variance", absl::StrCat(variance.size(), " values for ", mean.size(), " means"));
-    return std::make_unique<AffineLayer>(std::move(name), "Normalization", std::vector<float>{1},
-                                         std::vector<float>{0});
-  }
-  std::vector<float> scale, offset;
-  for (size_t i = 0; i < mean.size(); ++i) {
-    // Keras divides by max(sqrt(variance), epsilon).
-    const double deviation = std::max(std::sqrt(variance[i]), 1e-7);
-    scale.push_back(static_cast<float>(invert ? deviation : 1 / deviation));
-    offset.push_back(static_cast<float>(invert ? mean[i] : -mean[i] / deviation));
-    if (!(variance[i] >= 0)) config.Fail("variance", absl::StrCat(variance[i], " is negative"));
-  }
-  return std::make_unique<AffineLayer>(std::move(name), "Normalization", std::move(scale), std::move(offset));
+  return std::make_unique<RescalingLayer>(std::move(name), std::move(scale), std::move(offset));
 }
 
 }  // namespace cairn::nn

@@ -49,6 +49,29 @@ class PositivesRatio final : public Metric {
   double true_positives_ = 0, all_ = 0;
 };
 
+// The predictions of one kind.
+class PredictionCount final : public Metric {
+ public:
+  // Counts where the prediction and the target are as given.
+  PredictionCount(const MetricParams& params, bool predicted, bool positive)
+      : params_(params), predicted_(predicted), positive_(positive) {}
+
+  void Update(absl::Span<const float> outputs, absl::Span<const float> targets,
+              absl::Span<const float> weights) override {
+    const auto threshold = static_cast<float>(params_.threshold);
+    ForEachPrediction(outputs, targets, weights, params_, [&](float output, bool positive, double weight) {
+      if ((output > threshold) == predicted_ && positive == positive_) count_ += weight;
+    });
+  }
+  double Result() const override { return count_; }
+  void Reset() override { count_ = 0; }
+
+ private:
+  const MetricParams params_;
+  const bool predicted_, positive_;
+  double count_ = 0;
+};
+
 // The area under a curve through the points of evenly spaced thresholds t_i = i / (n - 1), the first a little
 // below 0 and the last a little above 1. Predictions are counted in buckets (t_i, t_{i+1}]; a threshold's
 // positives are those of its own bucket and all above.
@@ -128,6 +151,18 @@ std::unique_ptr<Metric> MakePrecision(const MetricParams& params) {
 }
 std::unique_ptr<Metric> MakeRecall(const MetricParams& params) {
   return std::make_unique<PositivesRatio>(params, PositivesRatio::Of::kPositives);
+}
+std::unique_ptr<Metric> MakeTruePositives(const MetricParams& params) {
+  return std::make_unique<PredictionCount>(params, /*predicted=*/true, /*positive=*/true);
+}
+std::unique_ptr<Metric> MakeTrueNegatives(const MetricParams& params) {
+  return std::make_unique<PredictionCount>(params, /*predicted=*/false, /*positive=*/false);
+}
+std::unique_ptr<Metric> MakeFalsePositives(const MetricParams& params) {
+  return std::make_unique<PredictionCount>(params, /*predicted=*/true, /*positive=*/false);
+}
+std::unique_ptr<Metric> MakeFalseNegatives(const MetricParams& params) {
+  return std::make_unique<PredictionCount>(params, /*predicted=*/false, /*positive=*/true);
 }
 std::unique_ptr<Metric> MakeAuc(const MetricParams& params) {
   return std::make_unique<AreaUnderCurve>(params);

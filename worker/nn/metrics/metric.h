@@ -53,5 +53,9 @@ std::unique_ptr<Metric> MakeRootMeanSquaredError(const MetricParams& params);
 std::unique_ptr<Metric> MakePrecision(const MetricParams& params);
 std::unique_ptr<Metric> MakeRecall(const MetricParams& params);
 std::unique_ptr<Metric> MakeAuc(const MetricParams& params);
+std::unique_ptr<Metric> MakeTruePositives(const MetricParams& params);
+std::unique_ptr<Metric> MakeTrueNegatives(const MetricParams& params);
+std::unique_ptr<Metric> MakeFalsePositives(const MetricParams& params);
+std::unique_ptr<Metric> MakeFalseNegatives(const MetricParams& params);
 
 }  // namespace cairn::nn
