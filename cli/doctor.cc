@@ -16,6 +16,7 @@
 #include "common/net/placement.h"
 #include "common/net/status_page.h"
 #include "common/net/task_needs.h"
+#include "worker/export/model_source.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
 
@@ -90,7 +91,7 @@ class Doctor {
   }
 
   void LookAtModel() {
-    const auto model = nn::Model::FromFile(options_.model);
+    const auto model = worker::ReadModelFile(options_.model);
     if (!model.ok()) {
       Fault("model", model.status().message(), "`cairn model FILE` shows what of a file is understood");
       return;

@@ -26,7 +26,9 @@ class ExportCommand final : public Command {
     app.add_option("-o,--output", output_, "The file to write: .onnx or .safetensors")
         ->required()
         ->type_name("FILE");
-    app.add_option("--model", model_, "Keras' JSON, or a .keras file; a checkpoint and .keras have their own")
+    app.add_option("--model", model_,
+                   "The model: Keras' JSON, .keras or .h5 [a checkpoint, a .keras and a whole model's .h5 "
+                   "have their own]")
         ->type_name("FILE");
   }
 

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "common/core/flags.h"
+#include "worker/export/model_source.h"
 #include "worker/nn/model.h"
 
 namespace cairn::cli {
@@ -11,11 +12,13 @@ namespace {
 class ModelCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("MODEL", path_, "Keras' JSON, or a .keras file")->required()->type_name("FILE");
+    app.add_option("MODEL", path_, "Keras' JSON, a .keras file, or the .h5 of a whole model")
+        ->required()
+        ->type_name("FILE");
   }
 
   int Run(const CLI::App&) override {
-    const auto model = nn::Model::FromFile(path_);
+    const auto model = worker::ReadModelFile(path_);
     if (!model.ok()) return static_cast<int>(UsageError("cairn model", model.status().message()));
     const std::string table = nn::SummaryTable(*model);
     std::fwrite(table.data(), 1, table.size(), stdout);

@@ -12,6 +12,7 @@
 #include "common/net/codec.h"
 #include "common/net/gradient/wire_choice.h"
 #include "common/net/task_needs.h"
+#include "worker/export/model_source.h"
 #include "worker/job.h"
 #include "worker/nn/model.h"
 #include "worker/wire_flags.h"
@@ -35,7 +36,9 @@ CLI::Validator ParsedBy(Parse parse) {
 class PlanCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("MODEL", model_, "Keras' JSON, or a .keras file")->required()->type_name("FILE");
+    app.add_option("MODEL", model_, "Keras' JSON, a .keras file, or the .h5 of a whole model")
+        ->required()
+        ->type_name("FILE");
     app.add_option("--ps", servers_, "Parameter servers")->check(WholeNumberFrom(1))->capture_default_str();
     app.add_option("--workers", input_.workers, "Workers")->check(WholeNumberFrom(1))->capture_default_str();
     app.add_option("--link", link_, "Rate of each machine's link, each way: 10Gbit, 100Mbit")
@@ -73,7 +76,7 @@ class PlanCommand final : public Command {
   }
 
   int Run(const CLI::App&) override {
-    const auto model = nn::Model::FromFile(model_);
+    const auto model = worker::ReadModelFile(model_);
     if (!model.ok()) return static_cast<int>(UsageError(kProgram, model.status().message()));
     input_.variables = worker::VariablesOf(*model);
     input_.link = ParseLinkRate(link_).value();

@@ -100,7 +100,8 @@ class PredictCommand final : public Command {
                    "Write the model's outputs, float32, instead of a line for each example")
         ->type_name("FILE.npy");
     app.add_option("--model", options_.model,
-                   "Keras' JSON, or a .keras file; a checkpoint and .keras have their own")
+                   "The model: Keras' JSON, .keras or .h5 [a checkpoint, a .keras and a whole model's .h5 "
+                   "have their own]")
         ->type_name("FILE");
     app.add_option("--loss", options_.loss, "By Keras' name [the model file's]")->type_name("NAME");
     app.add_option("--metrics", options_.metrics, "By Keras' names, between commas [the model file's]")

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "worker/data_check.h"
+#include "worker/export/model_source.h"
 #include "worker/job.h"
 #include "worker/nn/byte_inputs.h"
 
@@ -65,7 +66,7 @@ void AddNotes(const TrainOptions& options, const nn::Model& model, data::Trainin
 }  // namespace
 
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(options.model));
+  CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(options.model));
   CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, MakeLoss(options, model));
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));

@@ -48,6 +48,7 @@
 #include "worker/division.h"
 #include "worker/evaluator_task.h"
 #include "worker/export/model_files.h"
+#include "worker/export/model_source.h"
 #include "worker/hyperparameters.h"
 #include "worker/inputs.h"
 #include "worker/job.h"
@@ -264,7 +265,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
         const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced,
         SignalQueue& signals, FaultPoints& faults) {
   // What the user asked for, as far as this machine can tell: faults end with kUsage.
-  const auto described = nn::Model::FromFile(options.model);
+  const auto described = ReadModelFile(options.model);
   if (!described.ok()) return Fault(described.status().message());
   const auto seat = FindSeat(*described, options, cluster);
   if (!seat.ok()) return Fault(seat.status().message());

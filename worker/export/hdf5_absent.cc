@@ -24,6 +24,15 @@ absl::Status Hdf5File::List() {
   return Absent();
 }
 
+absl::StatusOr<std::optional<std::string>> Hdf5File::RootText(const std::string& /*attribute*/) const {
+  return Absent();
+}
+
+absl::StatusOr<std::optional<std::vector<std::string>>> Hdf5File::GroupTexts(
+    const std::string& /*path*/, const std::string& /*attribute*/) const {
+  return Absent();
+}
+
 absl::Status Hdf5File::Read(const std::string& /*path*/, absl::Span<float> /*to*/) const {
   return Absent();
 }

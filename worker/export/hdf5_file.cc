@@ -12,9 +12,10 @@
 namespace cairn::worker {
 namespace {
 
-constexpr int kMostObjects = 100'000;
+constexpr int kMostObjects = 1'000'000;
 constexpr int kDeepest = 32;
 constexpr size_t kLongestName = 4096;
+constexpr size_t kLongestText = 64 << 20;  // of all strings of an attribute
 
 // An identifier of libhdf5 and what closes it.
 template <herr_t (*kClose)(hid_t)>
@@ -62,27 +63,49 @@ void Quieten() {
   H5PLset_loading_state(0);
 }
 
-// A string of fixed or variable length; empty for anything else.
-std::string TextOf(const Attribute& attribute) {
+// The strings of an attribute, of fixed or variable length; none where it holds something else.
+absl::StatusOr<std::vector<std::string>> TextsOf(const Attribute& attribute, size_t longest) {
   const Type type(H5Aget_type(attribute.get()));
   const Space space(H5Aget_space(attribute.get()));
-  if (!type.ok() || !space.ok() || H5Tget_class(type.get()) != H5T_STRING ||
-      H5Sget_simple_extent_npoints(space.get()) != 1) {
-    return "";
-  }
+  if (!type.ok() || !space.ok()) return Damaged("its type");
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  if (count < 0 || count > kMostObjects) return absl::InvalidArgumentError("holds too many strings");
+  std::vector<std::string> texts;
+  if (H5Tget_class(type.get()) != H5T_STRING || count == 0) return texts;
+  const auto strings = static_cast<size_t>(count);
   const Type memory(H5Tcopy(type.get()));
   if (H5Tis_variable_str(type.get()) > 0) {
-    char* text = nullptr;
-    if (H5Aread(attribute.get(), memory.get(), &text) < 0 || text == nullptr) return "";
-    std::string copy = text;
-    H5free_memory(text);
-    return copy.size() <= kLongestName ? copy : "";
+    std::vector<char*> read(strings, nullptr);
+    if (H5Aread(attribute.get(), memory.get(), read.data()) < 0) return Damaged("its value");
+    for (char* text : read) {
+      texts.emplace_back(text == nullptr ? "" : text);
+      H5free_memory(text);
+    }
+  } else {
+    const size_t size = H5Tget_size(type.get());
+    if (size == 0 || size > longest / strings) return absl::InvalidArgumentError("its strings are too long");
+    std::string all(size * strings, '\0');
+    if (H5Aread(attribute.get(), memory.get(), all.data()) < 0) return Damaged("its value");
+    for (size_t i = 0; i < strings; ++i) {
+      const std::string text = all.substr(i * size, size);
+      texts.push_back(text.substr(0, text.find('\0')));
+    }
   }
-  const size_t size = H5Tget_size(type.get());
-  if (size == 0 || size > kLongestName) return "";
-  std::string text(size, '\0');
-  if (H5Aread(attribute.get(), memory.get(), text.data()) < 0) return "";
-  return text.substr(0, text.find('\0'));
+  for (const std::string& text : texts) {
+    if (text.size() > longest) return absl::InvalidArgumentError("its strings are too long");
+  }
+  return texts;
+}
+
+// The attribute of an open object, where it exists.
+absl::StatusOr<std::optional<std::vector<std::string>>> ReadTexts(hid_t object, const std::string& name,
+                                                                  size_t longest) {
+  if (H5Aexists(object, name.c_str()) <= 0) return std::nullopt;
+  const Attribute attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT));
+  if (!attribute.ok()) return Damaged(absl::StrCat("attribute ", name));
+  auto texts = TextsOf(attribute, longest);
+  if (!texts.ok()) return Annotate(texts.status(), absl::StrCat("attribute ", name));
+  return *std::move(texts);
 }
 
 absl::StatusOr<Shape> ShapeOf(const Object& dataset) {
@@ -111,11 +134,10 @@ class Lister {
   absl::Status Group(hid_t group, const std::string& path, int depth) {
     if (depth > kDeepest)
       return absl::InvalidArgumentError(absl::StrCat(path, ": groups within groups without end"));
-    if (H5Aexists(group, "name") > 0) {
-      const Attribute name(H5Aopen(group, "name", H5P_DEFAULT));
-      if (!name.ok()) return Damaged(absl::StrCat(path, ": its name"));
-      names_[std::string(absl::StripSuffix(path, "/"))] = TextOf(name);
-    }
+    const auto name = ReadTexts(group, "name", kLongestName);
+    if (!name.ok()) return Annotate(name.status(), path);
+    if (name->has_value())
+      names_[std::string(absl::StripSuffix(path, "/"))] = (*name)->size() == 1 ? (*name)->front() : "";
     std::vector<std::string> links;
     const auto keep = [](hid_t, const char* name, const H5L_info_t* info, void* to) -> herr_t {
       auto& names = *static_cast<std::vector<std::string>*>(to);
@@ -178,6 +200,34 @@ absl::Status Hdf5File::List() {
   return Lister(shapes_, group_names_).Group(root.get(), "", 0);
 }
 
+absl::StatusOr<std::optional<std::string>> Hdf5File::RootText(const std::string& attribute) const {
+  const Object root(H5Oopen(file_, "/", H5P_DEFAULT));
+  if (!root.ok()) return Damaged("its root");
+  CAIRN_ASSIGN_OR_RETURN(auto texts, ReadTexts(root.get(), attribute, kLongestText));
+  if (!texts.has_value()) return std::nullopt;
+  if (texts->size() != 1) return absl::InvalidArgumentError(absl::StrCat(attribute, ": is no string"));
+  return std::move(texts->front());
+}
+
+absl::StatusOr<std::optional<std::vector<std::string>>> Hdf5File::GroupTexts(
+    const std::string& path, const std::string& attribute) const {
+  const Object group(H5Oopen(file_, path.empty() ? "/" : path.c_str(), H5P_DEFAULT));
+  if (!group.ok()) {
+    H5Eclear2(H5E_DEFAULT);
+    return std::nullopt;
+  }
+  CAIRN_ASSIGN_OR_RETURN(auto texts, ReadTexts(group.get(), attribute, kLongestText));
+  if (texts.has_value()) return texts;
+  std::vector<std::string> joined;
+  for (int piece = 0;; ++piece) {
+    CAIRN_ASSIGN_OR_RETURN(auto more, ReadTexts(group.get(), absl::StrCat(attribute, piece), kLongestText));
+    if (!more.has_value()) break;
+    joined.insert(joined.end(), more->begin(), more->end());
+  }
+  if (joined.empty()) return std::nullopt;
+  return joined;
+}
+
 absl::Status Hdf5File::Read(const std::string& path, absl::Span<float> to) const {
   const auto shape = shapes_.find(path);
   if (shape == shapes_.end() || shape->second.num_elements() != static_cast<int64_t>(to.size()))
@@ -186,7 +236,9 @@ absl::Status Hdf5File::Read(const std::string& path, absl::Span<float> to) const
   if (!dataset.ok()) return Damaged("cannot be opened");
   const Type type(H5Dget_type(dataset.get()));
   if (!type.ok()) return Damaged("its type");
-  if (H5Tget_class(type.get()) != H5T_FLOAT) return absl::InvalidArgumentError("is not of floating point");
+  const H5T_class_t kind = H5Tget_class(type.get());
+  const bool counter = kind == H5T_INTEGER && to.size() == 1;
+  if (kind != H5T_FLOAT && !counter) return absl::InvalidArgumentError("is not of floating point");
   const Properties how(H5Dget_create_plist(dataset.get()));
   if (!how.ok()) return Damaged("its layout");
   if (H5Pget_layout(how.get()) == H5D_VIRTUAL || H5Pget_external_count(how.get()) > 0)

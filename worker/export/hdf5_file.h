@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,8 +35,17 @@ class Hdf5File {
   // The attribute `name` of the groups that have one, by the group's path.
   const std::map<std::string, std::string>& group_names() const { return group_names_; }
 
+  // A string attribute of the root; nullopt where there is none. INVALID_ARGUMENT when it is damaged.
+  absl::StatusOr<std::optional<std::string>> RootText(const std::string& attribute) const;
+  // An attribute of the group at `path` ("": the root) that is a list of strings; nullopt where the group or
+  // the attribute does not exist. Keras splits a long list over attributes `names0`, `names1`, ...: they are
+  // joined. INVALID_ARGUMENT when it is damaged.
+  absl::StatusOr<std::optional<std::vector<std::string>>> GroupTexts(const std::string& path,
+                                                                     const std::string& attribute) const;
+
   // The values of one of shapes(), row-major, into `to` [its number of elements]. INVALID_ARGUMENT when they
-  // are not of floating point or damaged; without the path.
+  // are not of floating point (or one integer, a counter), or damaged: the checksums that the file has are
+  // compared. Without the path.
   absl::Status Read(const std::string& path, absl::Span<float> to) const;
 
  private:

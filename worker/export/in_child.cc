@@ -22,6 +22,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/core/status.h"
 
 namespace cairn::worker {
 namespace {
@@ -50,8 +51,7 @@ void Limit(int resource, int64_t most) {
 }
 
 // The child: tells its error through `report`, and never returns.
-[[noreturn]] void Work(int report, const ChildLimits& limits, absl::Span<float> values,
-                       absl::FunctionRef<absl::Status(absl::Span<float>)> work) {
+[[noreturn]] void Work(int report, const ChildLimits& limits, absl::FunctionRef<absl::Status()> work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGXCPU})
     std::signal(signal, SIG_DFL);
@@ -60,7 +60,7 @@ void Limit(int resource, int64_t most) {
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_CPU, limits.seconds);
   Limit(RLIMIT_AS, AddressSpaceBytes() + limits.memory_bytes);
-  const absl::Status status = work(values);
+  const absl::Status status = work();
   std::string text;
   if (!status.ok()) text = absl::StrCat(static_cast<int>(status.code()), " ", status.message());
   absl::string_view left = text;
@@ -116,21 +116,37 @@ absl::Status ReadReport(absl::string_view report) {
   return absl::Status(static_cast<absl::StatusCode>(code), parts.second);
 }
 
-}  // namespace
+// Zeroed memory that this process and its children share.
+class SharedMemory {
+ public:
+  explicit SharedMemory(size_t bytes)
+      : bytes_(std::max<size_t>(bytes, 1)),
+        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {}
+  ~SharedMemory() {
+    if (ok()) munmap(data_, bytes_);
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
 
-absl::StatusOr<std::vector<float>> RunInChild(size_t values, const ChildLimits& limits,
-                                              absl::FunctionRef<absl::Status(absl::Span<float>)> work) {
-  const size_t bytes = std::max<size_t>(values, 1) * sizeof(float);
-  void* shared = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) return SystemFault("memory");
-  const absl::Cleanup unmap = [&] { munmap(shared, bytes); };
-  const absl::Span<float> span(static_cast<float*>(shared), values);
+  bool ok() const { return data_ != MAP_FAILED; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  const size_t bytes_;
+  void* const data_;
+};
+
+// Runs `work` in a child process and returns its status.
+absl::Status RunStatusInChild(const ChildLimits& limits, absl::FunctionRef<absl::Status()> work) {
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) return SystemFault("pipe");
   const pid_t child = fork();
   if (child == 0) {
     close(pipe_ends[0]);
-    Work(pipe_ends[1], limits, span, work);
+    Work(pipe_ends[1], limits, work);
   }
   close(pipe_ends[1]);
   const absl::Cleanup close_pipe = [&] { close(pipe_ends[0]); };
@@ -145,8 +161,36 @@ absl::StatusOr<std::vector<float>> RunInChild(size_t values, const ChildLimits& 
     return Damaged(absl::StrCat("does not end within ", limits.seconds, " s"));
   }
   if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) return Damaged("fails with a crash");
-  if (!report.empty()) return ReadReport(report);
+  return report.empty() ? absl::OkStatus() : ReadReport(report);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<float>> RunInChild(size_t values, const ChildLimits& limits,
+                                              absl::FunctionRef<absl::Status(absl::Span<float>)> work) {
+  const SharedMemory memory(values * sizeof(float));
+  if (!memory.ok()) return SystemFault("memory");
+  const absl::Span<float> span(memory.as<float>(), values);
+  CAIRN_RETURN_IF_ERROR(RunStatusInChild(limits, [&] { return work(span); }));
   return std::vector<float>(span.begin(), span.end());
+}
+
+absl::StatusOr<std::string> ReadTextInChild(size_t max_bytes, const ChildLimits& limits,
+                                            absl::FunctionRef<absl::StatusOr<std::string>()> work) {
+  const SharedMemory memory(sizeof(uint64_t) + max_bytes);  // the text's length, and the text
+  if (!memory.ok()) return SystemFault("memory");
+  char* const text = memory.as<char>() + sizeof(uint64_t);
+  CAIRN_RETURN_IF_ERROR(RunStatusInChild(limits, [&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(const std::string read, work());
+    if (read.size() > max_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a text of ", read.size(), " bytes, more than the limit of ", max_bytes));
+    }
+    std::memcpy(text, read.data(), read.size());
+    *memory.as<uint64_t>() = read.size();
+    return absl::OkStatus();
+  }));
+  return std::string(text, std::min<uint64_t>(*memory.as<uint64_t>(), max_bytes));
 }
 
 }  // namespace cairn::worker

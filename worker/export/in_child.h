@@ -2,7 +2,9 @@
 // its own: when it crashes, hangs or takes all memory, there is an error.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -22,5 +24,9 @@ struct ChildLimits {
 // logs nothing and starts no threads. Any thread; blocks.
 absl::StatusOr<std::vector<float>> RunInChild(size_t values, const ChildLimits& limits,
                                               absl::FunctionRef<absl::Status(absl::Span<float>)> work);
+
+// The same of work that returns a text. INVALID_ARGUMENT where the text has more than `max_bytes`.
+absl::StatusOr<std::string> ReadTextInChild(size_t max_bytes, const ChildLimits& limits,
+                                            absl::FunctionRef<absl::StatusOr<std::string>()> work);
 
 }  // namespace cairn::worker

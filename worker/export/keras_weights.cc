@@ -9,19 +9,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
 #include "worker/data/byte_reader.h"
 #include "worker/data/zip_file.h"
 #include "worker/export/hdf5_file.h"
 #include "worker/export/in_child.h"
+#include "worker/export/model_source.h"
 #include "worker/nn/model_builder.h"
 
 namespace cairn::worker {
 namespace {
-
-constexpr char kWeightsMember[] = "model.weights.h5";
 
 struct FileWeight {
   std::string name;     // "kernel"; of Keras 3 its number
@@ -94,17 +92,52 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl
   return layers;
 }
 
+// "kernel" of "dense/kernel:0".
+std::string WeightName(absl::string_view dataset) {
+  const absl::string_view last = dataset.substr(dataset.rfind('/') + 1);
+  return std::string(last.substr(0, last.find(':')));
+}
+
+void AddWeight(FileLayer& layer, const std::string& dataset) {
+  layer.weights.push_back({WeightName(dataset), dataset});
+}
+
+FileLayer NamedLayer(const std::string& name) {
+  return {.path = name, .name = name, .weights = {}, .in_order = false};
+}
+
+// The layers that `root` lists: layer names, and the weights' names of each, may contain slashes.
+absl::StatusOr<std::vector<FileLayer>> ListedLayers(const Hdf5File& file, absl::string_view root,
+                                                    const std::vector<std::string>& names) {
+  std::vector<FileLayer> layers;
+  for (const std::string& name : names) {
+    const std::string group = absl::StrCat(root, name);
+    CAIRN_ASSIGN_OR_RETURN(const auto weights, file.GroupTexts(group, "weight_names"));
+    if (!weights.has_value()) return absl::InvalidArgumentError(absl::StrCat(group, ": has no weight_names"));
+    FileLayer layer = NamedLayer(name);
+    for (const std::string& weight : *weights) {
+      const std::string dataset = absl::StrCat(group, "/", weight);
+      if (IsRandomState(dataset)) continue;
+      if (!file.shapes().contains(dataset))
+        return absl::InvalidArgumentError(absl::StrCat("has no '", dataset, "'"));
+      AddWeight(layer, dataset);
+    }
+    if (!layer.weights.empty()) layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
 // dense/dense/kernel:0, in an .h5 of a whole model below model_weights.
-std::vector<FileLayer> LayersOfKeras2(const Hdf5File& file, absl::string_view root) {
+absl::StatusOr<std::vector<FileLayer>> LayersOfKeras2(const Hdf5File& file, absl::string_view root) {
+  CAIRN_ASSIGN_OR_RETURN(const auto names,
+                         file.GroupTexts(std::string(absl::StripSuffix(root, "/")), "layer_names"));
+  if (names.has_value()) return ListedLayers(file, root, *names);
   std::map<std::string, FileLayer> layers;
   for (const auto& [path, shape] : file.shapes()) {
     if (!absl::StartsWith(path, root) || IsRandomState(path) || absl::StartsWith(path, "optimizer_weights/"))
       continue;
-    const std::vector<std::string> parts = absl::StrSplit(absl::StripPrefix(path, root), '/');
-    FileLayer& layer = layers[parts.front()];
-    layer.path = layer.name = parts.front();
-    layer.in_order = false;
-    layer.weights.push_back({parts.back().substr(0, parts.back().find(':')), path});
+    const std::string name = path.substr(root.size(), path.find('/', root.size()) - root.size());
+    AddWeight(layers.try_emplace(name, NamedLayer(name)).first->second, path);
   }
   std::vector<FileLayer> list;
   for (auto& [name, layer] : layers) list.push_back(std::move(layer));
@@ -142,7 +175,7 @@ std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file
 // Which of `layer`'s weights is `variable`, the one at `position` of the layer in the model; null: none.
 const FileWeight* Find(const FileLayer& layer, size_t position, const nn::ModelVariable& variable) {
   if (layer.in_order) return position < layer.weights.size() ? &layer.weights[position] : nullptr;
-  const absl::string_view name = absl::string_view(variable.name).substr(variable.name.rfind('/') + 1);
+  const std::string name = WeightName(variable.name);
   for (const FileWeight& weight : layer.weights)
     if (weight.name == name || (name == "kernel" && weight.name == "depthwise_kernel")) return &weight;
   return nullptr;
@@ -162,8 +195,7 @@ absl::Status ReadLayer(const Hdf5File& file, const FileLayer& from, const ModelL
       absl::StrAppend(out, weight.name, " ", file.shapes().at(weight.dataset).ToString());
     };
     const auto wanted = [](std::string* out, const nn::ModelVariable* variable) {
-      absl::StrAppend(out, variable->name.substr(variable->name.rfind('/') + 1), " ",
-                      variable->shape.ToString());
+      absl::StrAppend(out, WeightName(variable->name), " ", variable->shape.ToString());
     };
     return absl::InvalidArgumentError(absl::StrCat(
         "layer '", to.name, "' (", from.path, ") has ", absl::StrJoin(from.weights, ", ", stored),
@@ -179,17 +211,10 @@ absl::Status ReadLayer(const Hdf5File& file, const FileLayer& from, const ModelL
 }
 
 absl::StatusOr<data::SharedBytes> ReadHdf5Bytes(const std::string& path) {
-  if (!absl::EndsWith(path, ".keras")) return data::ReadFileBytes(path);
+  CAIRN_ASSIGN_OR_RETURN(const ModelFileKind kind, KindOfModelFile(path));
+  if (kind != ModelFileKind::kKerasArchive) return data::ReadFileBytes(path);
   CAIRN_ASSIGN_OR_RETURN(const data::ZipFile archive, data::ZipFile::Open(path));
-  if (!archive.Has(kWeightsMember))
-    return absl::InvalidArgumentError(absl::StrCat(path, ": has no ", kWeightsMember));
-  const auto read = [&]() -> absl::StatusOr<data::SharedBytes> {
-    CAIRN_ASSIGN_OR_RETURN(const auto member, archive.OpenMember(kWeightsMember));
-    return member->Take(member->max_bytes());
-  };
-  auto bytes = read();
-  if (!bytes.ok()) return Annotate(bytes.status(), absl::StrCat(path, ": ", kWeightsMember));
-  return bytes;
+  return ReadMember(archive, path, kWeightsMember);
 }
 
 // `parameters`: in the model's flat order.
@@ -221,7 +246,7 @@ absl::Status ReadWeights(data::SharedBytes bytes, const nn::Model& model, absl::
 }  // namespace
 
 bool IsKerasWeightsFile(const std::string& path) {
-  return absl::EndsWith(path, ".keras") || absl::EndsWith(path, ".h5");
+  return absl::EndsWith(path, ".keras") || absl::EndsWith(path, ".h5") || absl::EndsWith(path, ".hdf5");
 }
 
 absl::StatusOr<std::vector<float>> LoadKerasWeights(const std::string& path, const nn::Model& model) {

@@ -11,7 +11,7 @@
 
 namespace cairn::worker {
 
-bool IsKerasWeightsFile(const std::string& path);  // by its ending: .keras or .h5
+bool IsKerasWeightsFile(const std::string& path);  // by its ending: .keras, .h5 or .hdf5
 
 // Of `path` in the model's flat order. Layers are found by their names, or, where Keras made up other ones,
 // by class and order as Keras itself does. What an optimizer or a random generator keeps there is passed

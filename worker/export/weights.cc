@@ -20,6 +20,7 @@
 #include "worker/data/class_names.h"
 #include "worker/data/npz.h"
 #include "worker/export/keras_weights.h"
+#include "worker/export/model_source.h"
 #include "worker/finite.h"
 #include "worker/job.h"
 
@@ -111,7 +112,7 @@ absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path) {
     return arrays;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "'", path, "' is neither a directory with checkpoints nor .safetensors, .npz, .keras or .h5"));
+      "'", path, "' is neither a directory with checkpoints nor .safetensors, .npz, .keras, .h5 or .hdf5"));
 }
 
 absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, const nn::Model& model,
@@ -165,12 +166,11 @@ absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, con
 
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file) {
   if (!IsDirectory(path)) {
-    const bool has_model = absl::EndsWith(path, ".keras");
-    if (model_file.empty() && !has_model) {
+    if (model_file.empty() && !IsKerasWeightsFile(path)) {
       return absl::InvalidArgumentError(
           absl::StrCat("--model: ", path, " holds values alone: of which model?"));
     }
-    CAIRN_ASSIGN_OR_RETURN(nn::Model model, nn::Model::FromFile(model_file.empty() ? path : model_file));
+    CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(model_file.empty() ? path : model_file));
     CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(path, model));
     CAIRN_ASSIGN_OR_RETURN(auto class_names, data::ReadClassNames(FolderOf(path)));
     return TrainedModel{std::move(model), std::move(parameters), std::nullopt, std::move(class_names)};
@@ -178,7 +178,7 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std
   CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
   auto model = model_file.empty() ? nn::Model::FromJson(checkpoint.model_json(),
                                                         absl::StrCat(checkpoint.directory(), "/model.json"))
-                                  : nn::Model::FromFile(model_file);
+                                  : ReadModelFile(model_file);
   CAIRN_RETURN_IF_ERROR(model);
   CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(checkpoint, *model));
   CAIRN_ASSIGN_OR_RETURN(auto class_names, data::ReadClassNames(path));

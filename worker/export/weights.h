@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, cons
 // them.
 absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, const nn::Model& model);
 // Of `path`: a --train_dir (its newest whole checkpoint), the directory of one checkpoint, what
-// ReadWeightArrays() takes, or Keras' own .keras or .h5.
+// ReadWeightArrays() takes, or Keras' own .keras or .h5 (also .hdf5).
 absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn::Model& model);
 
 struct TrainedModel {
@@ -49,7 +49,8 @@ struct TrainedModel {
 };
 
 // `path` as LoadWeights() takes it, of the model in `model_file`; where that is empty, of the one that the
-// checkpoint was written with, or that a .keras holds. INVALID_ARGUMENT where there is none.
+// checkpoint was written with, or that a .keras or the .h5 of a whole model holds. INVALID_ARGUMENT where
+// there is none.
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file);
 
 }  // namespace cairn::worker

@@ -53,7 +53,7 @@ class Model {
   // INVALID_ARGUMENT naming `source`, the layer and the field that is wrong; an unknown layer's error lists
   // the supported ones.
   static absl::StatusOr<Model> FromJson(absl::string_view text, absl::string_view source);
-  // The same for a file: Keras' JSON, or a .keras archive (its config.json; not the weights).
+  // The same of a file of Keras' JSON. worker/export/model_source.h reads Keras' other files.
   static absl::StatusOr<Model> FromFile(const std::string& path);
 
   const std::string& name() const { return name_; }

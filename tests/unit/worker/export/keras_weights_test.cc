@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "absl/strings/str_replace.h"
 #include "common/core/files.h"
 #include "tests/support/source_dir.h"
@@ -63,9 +65,9 @@ void ExpectKerasOutputs(absl::string_view name, const nn::Model& model,
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ASSERT_EQ(outputs->shape, Shape({prediction->examples, model.output_shape()[0]}));
   for (size_t i = 0; i < prediction->outputs.size(); ++i) {
-    // Sums of float32 in another order, through a dozen layers, of values around 1.
-    EXPECT_NEAR(prediction->outputs[i],
-                data::ElementAt<float>(outputs->bytes.data(), static_cast<int64_t>(i)), 1e-5);
+    // Sums of float32 in another order, through a dozen layers.
+    const float expected = data::ElementAt<float>(outputs->bytes.data(), static_cast<int64_t>(i));
+    EXPECT_NEAR(prediction->outputs[i], expected, 1e-5 * (1 + std::abs(expected)));
   }
 }
 
@@ -86,6 +88,60 @@ TEST_F(KerasWeights, TheFormatOfKeras2HoldsTheSame) {
   const auto trained = LoadTrainedModel(Data("image.h5"), Data("image.keras"));
   ASSERT_TRUE(trained.ok()) << trained.status();
   ExpectKerasOutputs("image", trained->model, trained->parameters);
+}
+
+// With slashes in the names of layers.
+TEST_F(KerasWeights, AWholeModelOfKeras2GivesModelAndValuesThatScoreAsInKeras) {
+  for (const char* name : {"keras2.h5", "keras2.keras"}) {
+    SCOPED_TRACE(name);
+    const auto trained = LoadTrainedModel(Data(name), "");
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    ExpectKerasOutputs("keras2", trained->model, trained->parameters);
+  }
+}
+
+TEST_F(KerasWeights, AdaptedStatisticsAndMergesThatBroadcastScoreAsInKeras) {
+  const auto trained = LoadTrainedModel(Data("excite.keras"), "");
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  ExpectKerasOutputs("excite", trained->model, trained->parameters);
+}
+
+// Four bytes overwritten anywhere change nothing, or the file is refused.
+TEST_F(KerasWeights, ADamagedArchiveGivesNoOtherValues) {
+  const auto whole = data::ReadFileBytes(Data("keras2.keras"));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto undamaged = LoadTrainedModel(Data("keras2.keras"), "");
+  ASSERT_TRUE(undamaged.ok()) << undamaged.status();
+  const std::string path = ::testing::TempDir() + "/keras_weights_test_damaged.keras";
+  int refused = 0;
+  for (size_t at = 0; at + 4 < whole->size(); at += 41) {
+    std::string bytes(whole->begin(), whole->end());
+    for (size_t i = at; i < at + 4; ++i) bytes[i] = static_cast<char>(~bytes[i]);
+    ASSERT_TRUE(WriteFileAtomically(path, bytes).ok());
+    const auto trained = LoadTrainedModel(path, "");
+    refused += !trained.ok();
+    if (!trained.ok()) continue;
+    EXPECT_EQ(trained->parameters, undamaged->parameters) << "bytes from " << at;
+    EXPECT_EQ(trained->model.canonical_json(), undamaged->model.canonical_json()) << "bytes from " << at;
+  }
+  EXPECT_GT(refused, 30);
+}
+
+TEST_F(KerasWeights, AChecksumWithinAnHdf5FileIsCompared) {
+  const nn::Model model =
+      ModelOf(R"({"class_name": "Dense", "config": {"name": "dense", "units": 2, "input_shape": [2]}})");
+  const auto values = LoadWeights(Data("checked.weights.h5"), model);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(*values, ElementsAre(1, 2, 3, 4, 0, 1));
+  const auto whole = data::ReadFileBytes(Data("checked.weights.h5"));
+  std::string bytes(whole->begin(), whole->end());
+  const std::string kernel("\0\0\x80\x3f\0\0\0\x40\0\0\x40\x40\0\0\x80\x40", 16);  // 1, 2, 3, 4
+  const size_t at = bytes.find(kernel);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 4] = 1;
+  const std::string path = ::testing::TempDir() + "/keras_weights_test_checked.h5";
+  ASSERT_TRUE(WriteFileAtomically(path, bytes).ok());
+  EXPECT_THAT(FaultOf(path, model), StartsWith(path + ": layers/dense/vars/0: its values: "));
 }
 
 TEST_F(KerasWeights, LayersUnderOtherNamesAreFoundByClassAndOrder) {
