@@ -29,6 +29,7 @@
 #include "common/net/seal.h"
 #include "worker/callbacks.h"
 #include "worker/division.h"
+#include "worker/initial_values.h"
 #include "worker/inputs.h"
 #include "worker/options.h"
 #include "worker/output_paths.h"
@@ -177,6 +178,8 @@ class TrainCommand final : public Command {
     const bool validation = inputs->data.validation != nullptr && options_.validation;
     const auto callbacks = worker::Callbacks::Create(options_, inputs->model, inputs->metrics, validation);
     if (!callbacks.ok()) return Fault(callbacks.status().message());
+    if (!worker::InitialValuesSource(options_).empty() && !worker::HasCheckpointToResume(options_))
+      Say(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
     return Launch(app);
   }
 
@@ -265,8 +268,8 @@ class TrainCommand final : public Command {
     return code != 0 ? code : static_cast<int>(ExitCode::kFailure);
   }
 
-  void Say(const std::string& text) const {
-    const std::string line = options_.log_format == "json" ? JsonLogLine(kProgram, LogLevel::kWarning, text)
+  void Say(const std::string& text, cairn::LogLevel level = cairn::LogLevel::kWarning) const {
+    const std::string line = options_.log_format == "json" ? JsonLogLine(kProgram, level, text)
                                                            : absl::StrCat(kProgram, ": ", text, "\n");
     std::fputs(line.c_str(), stderr);
   }

@@ -59,7 +59,8 @@ CLI::Option* AddParsed(CLI::App& app, const char* name, T& value,
 
 void AddWhat(CLI::App& app, TrainOptions& options) {
   const std::string group = "What to train";
-  app.add_option(FlagNames("model"), options.model, "The model: Keras' JSON, or a .keras file")
+  app.add_option(FlagNames("model"), options.model,
+                 "The model: Keras' JSON, a .keras file, or the .h5 of a whole model")
       ->type_name("FILE")
       ->group(group);
   app.add_option(
@@ -370,9 +371,10 @@ void AddCheckpoints(CLI::App& app, TrainOptions& options) {
       ->group(group);
   app.add_option(
          FlagNames("init_from"), options.init_from,
-         "Begin with the values of Keras' .keras or .h5, of .safetensors or .npz under Keras' names, or of "
-         "another run's newest checkpoint, where there is nothing to go on from")
-      ->type_name("FILE|DIR")
+         "Initial values of the variables: Keras' .keras or .h5, .safetensors or .npz under Keras' names, "
+         "another run's newest checkpoint, or none: the model's initializers; a resumed checkpoint comes "
+         "first [those in the model file, if it holds any]")
+      ->type_name("FILE|DIR|none")
       ->group(group);
   app.add_option(FlagNames("lost_workers"), options.lost_workers,
                  "What a synchronous round does without a worker that is lost")

@@ -94,8 +94,8 @@ struct TrainOptions {
   double save_secs = 60;        // --save_secs: a checkpoint every so many seconds; 0: by steps alone
   int64_t max_to_keep = 5;      // --max_to_keep: the newest checkpoints; 0: all
   std::string resume = "auto";  // --resume auto|never|DIR
-  std::string
-      init_from;  // --init_from: first values of the variables; empty: as the model's initializers say
+  // --init_from FILE|DIR|none: the variables' initial values; empty: of the model file, if it holds any.
+  std::string init_from;
   std::string lost_workers = "leave";  // --lost_workers leave|wait: what a round does without them
   int ps_replication = 0;              // --ps_replication: live copies of each server's part, 0 or 1
   double lease_seconds = 10;           // --lease: a worker that is not heard of for so long is lost

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/writer.h"
 #include "worker/export/weights.h"
 #include "worker/finite.h"
+#include "worker/initial_values.h"
 #include "worker/job.h"
 #include "worker/model_difference.h"
 
@@ -94,6 +95,22 @@ RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
   return run;
 }
 
+// That the variables' first values can be read, so that a job does not fail for them later.
+absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& model) {
+  const std::string source = InitialValuesSource(options);
+  if (source.empty()) return absl::OkStatus();
+  const auto values = LoadWeights(source, model);
+  if (values.ok()) return absl::OkStatus();
+  if (absl::IsOutOfRange(values.status()) || absl::IsResourceExhausted(values.status())) {
+    // The flag is right: values are not finite, or memory is short.
+    return options.init_from.empty() ? values.status() : Annotate(values.status(), "--init_from");
+  }
+  if (!options.init_from.empty())
+    return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
+  return absl::InvalidArgumentError(absl::StrCat(values.status().message(), "; --init_from=",
+                                                 kInitializersOnly, " begins with the model's initializers"));
+}
+
 }  // namespace
 
 Snapshots::Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job,
@@ -139,14 +156,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
     if (!taken.ok()) return Annotate(taken.status(), "--train_dir");
     lock.emplace(*std::move(taken));
   }
-  if (!options.init_from.empty()) {
-    const auto values = LoadWeights(options.init_from, model);
-    if (absl::IsOutOfRange(values.status()) || absl::IsResourceExhausted(values.status())) {
-      return Annotate(values.status(), "--init_from");  // the flag is right
-    }
-    if (!values.ok())
-      return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
-  }
+  CAIRN_RETURN_IF_ERROR(CheckInitialValues(options, model));
   std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters, trace));
   if (lock.has_value()) snapshots->lock_.emplace(*std::move(lock));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
@@ -289,10 +299,10 @@ absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<con
     }
     return absl::OkStatus();
   }
-  if (options_.init_from.empty())
-    return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
-  CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(options_.init_from, model_));
-  LogInfo("variables begin with the values of ", options_.init_from);
+  LogInfo(DescribeInitialValues(options_));
+  const std::string source = InitialValuesSource(options_);
+  if (source.empty()) return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
+  CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(source, model_));
   return client::FirstValues(std::move(values)).Load(slots, into);
 }
 

@@ -1,0 +1,23 @@
+// Where a job's variables begin when it resumes no checkpoint. Any thread; reads the first bytes of files.
+#pragma once
+
+#include <string>
+
+#include "worker/options.h"
+
+namespace cairn::worker {
+
+// --init_from=none: the model's initializers, whatever the model file holds.
+inline constexpr char kInitializersOnly[] = "none";
+
+// The file or directory that the first values come from: --init_from, else the model file where it holds
+// weights. Empty: the model's initializers.
+std::string InitialValuesSource(const TrainOptions& options);
+
+// Whether a checkpoint will come before the initial values: --resume=DIR, or one in --train_dir.
+bool HasCheckpointToResume(const TrainOptions& options);
+
+// "initial values: from trained.keras", for the log.
+std::string DescribeInitialValues(const TrainOptions& options);
+
+}  // namespace cairn::worker
