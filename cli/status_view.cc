@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/net/final_version.h"
 #include "common/net/inspection.h"
 #include "common/net/status_page.h"
 
@@ -49,7 +50,7 @@ std::string AddressOf(const net::ClusterSpec& cluster, const std::string& task) 
 }
 
 std::string Progress(const v1::ServerStatus& leader) {
-  const int64_t last = leader.job().final_version();
+  const int64_t last = net::FinalVersionOf(leader.job());
   std::string text = absl::StrCat("step ", net::WithCommas(Number(leader.version())));
   if (last > 0) absl::StrAppend(&text, " of ", net::WithCommas(Number(last)));
   if (leader.rates().updates_per_second() > 0) {
@@ -237,7 +238,7 @@ std::string AsJson(const ClusterView& view) {
         {"learning_rate", leader->learning_rate()},
         {"batch_size", job.batch_size()},
         {"version", leader->version()},
-        {"final_version", job.final_version()},
+        {"final_version", net::FinalVersionOf(job)},
         {"examples_per_second", leader->rates().examples_per_second()},
         {"updates_per_second", leader->rates().updates_per_second()},
         {"waiting_for", std::vector<std::string>(leader->waiting_for().begin(), leader->waiting_for().end())},

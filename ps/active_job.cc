@@ -9,6 +9,7 @@
 #include "common/core/status.h"
 #include "common/core/words.h"
 #include "common/net/call_limit.h"
+#include "common/net/final_version.h"
 #include "ps/optimizer_of.h"
 #include "ps/work_proto.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 // A year: no clock's arithmetic comes to its end with it.
 constexpr double kLongestLeaseSeconds = 31'536'000;
+constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 // Of an elastic job, in all its course: each new name takes a number.
 constexpr int kMostElasticWorkers = 4096;
 
@@ -116,6 +118,13 @@ absl::Status CheckJob(const v1::Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("job: generation ", job.generation()));
   }
   CAIRN_RETURN_IF_ERROR(CheckResumed(job.resumed()));
+  if (job.resumed().version_offset() > job.resumed().version() ||
+      job.resumed().version_offset() < -kMaxVersionOffset ||
+      (job.final_version() > 0 && net::FinalVersionOf(job) < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("job: resumed at version ", job.resumed().version(),
+                                                   ", offset ", job.resumed().version_offset(),
+                                                   ", to end at ", job.final_version(), " and the offset"));
+  }
   if (!(job.lease_seconds() > 0 && job.lease_seconds() <= kLongestLeaseSeconds)) {
     return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(),
                                                    " s, must be above 0 and at most ", kLongestLeaseSeconds));
@@ -141,7 +150,7 @@ PolicyConfig PolicyOf(const v1::Job& job, int server) {
   config.expected_workers = job.workers_size();
   config.replicas_to_aggregate = job.replicas_to_aggregate();
   if (job.has_max_staleness()) config.max_staleness = job.max_staleness();
-  if (job.final_version() > 0) config.final_version = job.final_version();
+  if (job.final_version() > 0) config.final_version = net::FinalVersionOf(job);
   config.initial_version = job.resumed().version();
   for (int worker = 0; worker < job.resumed().positions_size(); ++worker) {
     config.initial_clocks[worker] = job.resumed().positions(worker);
@@ -283,7 +292,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   Shard::Options shard = {
       .slices = std::move(slices),
       .optimizer = nullptr,
-      .final_version = job.final_version(),
+      .final_version = net::FinalVersionOf(job),
       .staleness_aware_learning_rate = job.staleness_aware_learning_rate(),
       .initial_version = job.resumed().version(),
       .memory_limit = job.ps_replication() > 0 ? host.memory_limit / 2 : host.memory_limit};

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/net/exposition.h"
+#include "common/net/final_version.h"
 #include "common/net/inspection.h"
 
 namespace cairn::ps {
@@ -24,7 +25,7 @@ void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition
   out.Gauge("cairn_ps_version", "The version of the variables: how many updates made them.",
             Number(status.version()));
   out.Gauge("cairn_ps_final_version", "The version at which the job ends; 0: not told by a version.",
-            Number(status.job().final_version()));
+            Number(net::FinalVersionOf(status.job())));
   out.Gauge("cairn_ps_learning_rate", "Of the next update.", status.learning_rate());
   const v1::Counters& counters = status.counters();
   out.Counter(
@@ -238,9 +239,9 @@ net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
                           .state = net::NameOf(status.state()),
                           .well = status.state() != v1::STATE_FAILED,
                           .headline = net::HeadlineOf(status)};
-  const std::string last = status.job().final_version() > 0
-                               ? absl::StrCat("of ", net::WithCommas(Number(status.job().final_version())))
-                               : "";
+  const int64_t final_version = net::FinalVersionOf(status.job());
+  const std::string last =
+      final_version > 0 ? absl::StrCat("of ", net::WithCommas(Number(final_version))) : "";
   page.facts = {
       {"version", net::WithCommas(Number(status.version())), last},
       {"examples/s", status.sequences() ? net::WithCommas(rates.examples_per_second()) : "-",

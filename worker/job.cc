@@ -61,6 +61,18 @@ absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& opti
   return sampler;
 }
 
+int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers) {
+  return data::Sampler(*MakeSamplerOptions(options, num_examples, num_workers, 0)).batches_per_epoch();
+}
+
+int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers) {
+  if (options.mode == "sync" || options.all_reduce())
+    return BatchesPerEpoch(options, num_examples, num_workers);
+  // With bounded staleness empty batches are pushed too: clocks count them.
+  if (options.mode == "ssp") return BatchesPerEpoch(options, num_examples, num_workers) * num_workers;
+  return PushesPerEpoch(options, num_examples, num_workers);
+}
+
 absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model) {
   if (!options.loss.empty()) return nn::ParseLoss({.class_name = options.loss});
   if (model.compile_config().loss.has_value()) return nn::ParseLoss(*model.compile_config().loss);
@@ -158,16 +170,11 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   }
   if (options.max_staleness >= 0) job.set_max_staleness(options.max_staleness);
   job.set_staleness_aware_learning_rate(options.staleness_aware_learning_rate);
-  CAIRN_ASSIGN_OR_RETURN(const auto sampler, MakeSamplerOptions(options, num_examples, num_workers, 0));
-  // With bounded staleness empty batches are pushed too: clocks count them.
-  const int64_t batches_per_epoch = data::Sampler(sampler).batches_per_epoch();
-  const int64_t steps_per_epoch = sync  ? batches_per_epoch
-                                  : ssp ? batches_per_epoch * num_workers
-                                        : PushesPerEpoch(options, num_examples, num_workers);
+  CAIRN_RETURN_IF_ERROR(MakeSamplerOptions(options, num_examples, num_workers, 0));
   // How many updates the epochs take is not known before when workers come and go.
   job.set_final_version(options.train_steps > 0 ? options.train_steps
                         : dynamic               ? 0
-                                                : options.epochs * steps_per_epoch);
+                                  : options.epochs * StepsPerEpoch(options, num_examples, num_workers));
   job.set_dynamic_sharding(dynamic);
   CAIRN_RETURN_IF_ERROR(SetWire(options.wire, VariablesOf(model), job));
   if (dynamic) job.set_num_examples(num_examples);

@@ -22,6 +22,12 @@ namespace cairn::worker {
 absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
                                                         int num_workers, int worker);
 
+// How many versions one epoch takes, with static sharding: rounds of a synchronous job, pushes of others.
+// MakeSamplerOptions() must accept the arguments.
+int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);
+// How many batches one epoch has for each worker.
+int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);
+
 // Flags override what the model file's compile_config says. INVALID_ARGUMENT naming what neither gives.
 absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model);
 // The same for what is watched beside the `loss`; neither needs to say anything.

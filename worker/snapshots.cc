@@ -25,6 +25,7 @@ namespace {
 
 // For a server's answer to the reading of its state.
 constexpr auto kReadLimit = std::chrono::seconds(60);
+constexpr int64_t kMaxWorkers = 1 << 20;              // that a checkpoint may say it was made by
 constexpr auto kLockWait = std::chrono::seconds(10);  // a chief that is about to end
 
 void SaySkipped(const absl::Status& damage) {
@@ -50,8 +51,10 @@ absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
   return OpenNewest(directory, &SaySkipped);
 }
 
-std::string InWorkers(int64_t count) {
-  return absl::StrCat(count, count == 1 ? " worker" : " workers");
+// A count of steps, `per_epoch` of which made an epoch, where `now_per_epoch` do: as many whole epochs, and
+// of the last one as large a part, rounded down.
+int64_t Convert(int64_t count, int64_t per_epoch, int64_t now_per_epoch) {
+  return count / per_epoch * now_per_epoch + count % per_epoch * now_per_epoch / per_epoch;
 }
 
 RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
@@ -69,8 +72,10 @@ RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
   run.seed = job.seed();
   run.batch_size = job.batch_size();
   run.num_workers = job.workers_size();
-  run.final_version = job.final_version();
+  run.final_version = job.final_version() == 0 ? 0 : job.final_version() + progress.version_offset();
   run.epochs = job.epochs();
+  if (job.training_set().examples() > 0) run.num_examples = job.training_set().examples();
+  run.version_offset = progress.version_offset();
   run.positions = {progress.positions().begin(), progress.positions().end()};
   if (progress.has_data()) {
     const v1::DataPosition& data = progress.data();
@@ -183,25 +188,8 @@ absl::Status Snapshots::FindFirst() {
   return found_.has_value() ? CheckSame(*found_) : absl::OkStatus();
 }
 
-// With static sharding the position in the data is counted in batches: of all workers together in a
-// synchronous job, of each worker in others. FAILED_PRECONDITION where those of `run` were of another size,
-// so that the epochs that it has done would be other ones here.
-absl::Status Snapshots::CheckBatches(const RunState& run) const {
-  if (options_.train_steps > 0 || job_.dynamic_sharding() || run.global_step == 0) return absl::OkStatus();
-  const bool same_workers = job_.mode() != v1::MODE_SYNC || run.num_workers == job_.workers_size();
-  if (run.batch_size == job_.batch_size() && same_workers) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "its steps are of --batch_size ", run.batch_size, " and ", InWorkers(run.num_workers),
-      ", this job's of --batch_size ", job_.batch_size(), " and ", InWorkers(job_.workers_size()),
-      ": how many of its epochs are done cannot be told. Give what it had, or the last step "
-      "with --train_steps"));
-}
-
 absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
   const RunState& run = checkpoint.run();
-  if (const absl::Status status = CheckBatches(run); !status.ok()) {
-    return Annotate(status, checkpoint.directory());
-  }
   if (run.model_sha256 != job_.model_sha256()) {
     const std::string difference = DescribeDifference(model_, checkpoint.model_json());
     return absl::FailedPreconditionError(
@@ -240,7 +228,13 @@ absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
   }
   CAIRN_RETURN_IF_ERROR(CheckSame(*found_));
   LogWarning("going on from step ", found_->run().global_step, ", of ", found_->directory());
-  return ProgressOf(*found_);
+  v1::Progress progress = ProgressOf(*found_);
+  if (progress.version_offset() != found_->run().version_offset.value_or(0)) {
+    LogWarning("its epochs took other steps than this job's (batch size ", found_->run().batch_size, ", ",
+               found_->run().num_workers, found_->run().num_workers == 1 ? " worker" : " workers",
+               "): the job ends at step ", job_.final_version() + progress.version_offset());
+  }
+  return progress;
 }
 
 v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
@@ -268,16 +262,7 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
       open.set_count(run.data->open[i + 1]);
     }
   }
-  // Other workers have other parts of the data: each is as far as all were on average.
-  const auto workers = static_cast<size_t>(job_.workers_size());
-  if (run.positions.size() == workers) {
-    progress.mutable_positions()->Add(run.positions.begin(), run.positions.end());
-  } else {
-    const int64_t all = std::accumulate(run.positions.begin(), run.positions.end(), int64_t{0});
-    for (size_t worker = 0; worker < workers; ++worker) {
-      progress.add_positions(all / static_cast<int64_t>(workers));
-    }
-  }
+  SetPosition(run, progress);
   v1::Counters& counters = *progress.mutable_counters();
   counters.set_examples(run.examples);
   counters.set_accepted(run.accepted);
@@ -287,6 +272,48 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
   counters.set_staleness_max(run.staleness_max);
   counters.mutable_staleness_histogram()->Add(run.staleness_histogram.begin(), run.staleness_histogram.end());
   return progress;
+}
+
+void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
+  const int64_t all = std::accumulate(run.positions.begin(), run.positions.end(), int64_t{0});
+  const int workers = std::max(1, job_.workers_size());
+  const bool by_steps = options_.train_steps > 0;  // which count all versions, whatever they were made of
+  progress.set_version_offset(by_steps ? 0 : run.version_offset.value_or(0));
+  const std::optional<Epochs> before = EpochsBefore(run);
+  if (!before.has_value()) {
+    progress.mutable_positions()->Resize(workers, all / workers);
+    if (run.positions.size() == static_cast<size_t>(workers)) {
+      std::copy(run.positions.begin(), run.positions.end(), progress.mutable_positions()->begin());
+    }
+    return;
+  }
+  const int64_t examples = job_.training_set().examples();
+  const int64_t batches = BatchesPerEpoch(options_, examples, workers);
+  const int64_t done = run.global_step - run.version_offset.value_or(0);
+  if (!by_steps) {
+    progress.set_version_offset(run.global_step -
+                                Convert(done, before->steps, StepsPerEpoch(options_, examples, workers)));
+  }
+  // Other workers have other parts of the data: each is as far as all were on average.
+  const auto workers_before = static_cast<int64_t>(run.positions.size());
+  progress.mutable_positions()->Resize(
+      workers, workers_before == 0 ? Convert(done, before->steps, batches)
+                                   : Convert(all / workers_before, before->batches, batches));
+}
+
+std::optional<Snapshots::Epochs> Snapshots::EpochsBefore(const RunState& run) const {
+  const int64_t examples = job_.training_set().examples();
+  if (run.data.has_value() || examples == 0) return std::nullopt;
+  TrainOptions before = options_;
+  before.mode = run.mode;
+  before.batch_size = std::max<int64_t>(1, run.batch_size);
+  const int64_t examples_before = run.num_examples.value_or(examples);
+  const int workers = static_cast<int>(std::clamp<int64_t>(run.num_workers, 1, kMaxWorkers));
+  const bool alike = before.mode == options_.mode && before.batch_size == options_.batch_size &&
+                     workers == job_.workers_size() && examples_before == examples;
+  if (alike || !MakeSamplerOptions(before, examples_before, workers, 0).ok()) return std::nullopt;
+  return Epochs{.steps = StepsPerEpoch(before, examples_before, workers),
+                .batches = BatchesPerEpoch(before, examples_before, workers)};
 }
 
 absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) {

@@ -34,8 +34,8 @@ class Snapshots final : public client::StateSource {
   // What --train_dir and --resume say, as far as the disk can tell. INVALID_ARGUMENT: with --resume=never a
   // directory that has checkpoints; a directory that cannot be written; --resume=DIR where there is none.
   // UNAVAILABLE: another chief writes there, after waiting for its end for 10 s.
-  // FAILED_PRECONDITION: what would be resumed is of another model or optimizer than `job`, or counts other
-  // batches; DATA_LOSS: all of it is damaged. The arguments outlive this; `faults`, which may be null, passes "snapshot" when one has
+  // FAILED_PRECONDITION: what would be resumed is of another model or optimizer than `job`; DATA_LOSS: all of
+  // it is damaged. The arguments outlive this; `faults`, which may be null, passes "snapshot" when one has
   // been read and is not written; `meters`, likewise, counts what is saved; `trace`, likewise, has the times.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,
@@ -64,8 +64,16 @@ class Snapshots final : public client::StateSource {
             FaultPoints* faults, WorkerMeters* meters, TraceRecorder* trace);
   absl::Status FindFirst();
   absl::Status CheckSame(const Checkpoint& checkpoint) const;
-  absl::Status CheckBatches(const RunState& run) const;
   v1::Progress ProgressOf(const Checkpoint& checkpoint) const;
+  // Of one epoch, with static sharding.
+  struct Epochs {
+    int64_t steps;    // versions
+    int64_t batches;  // of each worker
+  };
+  // Those that the run of a checkpoint had; none where they are this job's, or with dynamic sharding.
+  std::optional<Epochs> EpochsBefore(const RunState& run) const;
+  // Where in this job's epochs the checkpoint is.
+  void SetPosition(const RunState& run, v1::Progress& progress) const;
   bool Due(int64_t version) const;
   absl::Status Mark(client::Exchange& client) ABSL_LOCKS_EXCLUDED(mutex_);
   void Run();

@@ -239,7 +239,7 @@ nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
 
 double Trainer::LookAhead() {
   client::Exchange& client = parts_.client;
-  const int64_t next = sync() ? client.version() + 1 : position_;
+  const int64_t next = sync() ? PositionAt(client.version() + 1) : position_;
   const bool in_epoch =
       next / loader_.batches_per_epoch() == epoch_ && (!sync() || next < parts_.job.final_version());
   if (!parts_.replica.runs_ahead() || dynamic() || !in_epoch || stop_) return 0;

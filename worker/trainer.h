@@ -107,7 +107,9 @@ class Trainer {
   // never reached.
   void SayWhatWasNotShown(const Summary& summary);
   // The position in the endless sequence of epochs of the next batch.
-  int64_t position() const { return sync() ? parts_.client.version() : position_; }
+  int64_t position() const { return sync() ? PositionAt(parts_.client.version()) : position_; }
+  // Of a synchronous job: where in the data it is at a version.
+  int64_t PositionAt(int64_t version) const { return version - parts_.client.version_offset(); }
   bool done() const;
   void StartEpoch(int64_t epoch);
   // The chief's, once for each epoch.

@@ -173,7 +173,7 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
     summary.workers_max = most_members_;
     return absl::OkStatus();
   }
-  int64_t position = parts_.client.version();
+  int64_t position = PositionAt(parts_.client.version());
   if (!sync()) {
     if (parts_.options.train_steps > 0) return absl::OkStatus();
     position = parts_.options.epochs * loader_.batches_per_epoch();
@@ -183,6 +183,9 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
     }
   }
   summary.examples_missed = data::Sampler(parts_.sampler).ExamplesBefore(position) - summary.examples;
+  // A part of an epoch that other batches did is rounded down: some examples are in updates twice.
+  if (parts_.client.version_offset() != 0)
+    summary.examples_missed = std::max<int64_t>(0, summary.examples_missed);
   return absl::OkStatus();
 }
 

@@ -60,6 +60,7 @@
 #include "worker/status_pages.h"
 #include "worker/stop_on_signal.h"
 #include "worker/trainer.h"
+#include "worker/training_set.h"
 
 namespace cairn::worker {
 namespace {
@@ -281,6 +282,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                      head_seat == nullptr ? cluster.spec : HeadsOf(cluster.spec, head_seat->division.tasks),
                      data.train->size());
   if (!job.ok()) return Fault(job.status().message());
+  *job->mutable_training_set() = IdentityOf(*data.train);
   const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());
   const int worker = static_cast<int>(self - job->workers().begin());
   const auto sampler = MakeSamplerOptions(options, data.train->size(), job->workers_size(), worker);

@@ -1,12 +1,12 @@
-"""What data means to a model: wrong shapes, targets and pieces are refused, and bytes are what the layers that read them
-expect."""
+"""What data means to a model: wrong shapes, targets and pieces are refused, bytes are what the layers that read them
+expect, all workers have the same data, and a resumed job goes on where it was in it."""
 
 import json
 import random
 import struct
 import zipfile
 
-from harness import DONE, INCOMPATIBLE, USAGE, IntegrationTest, main, read_summary
+from harness import DONE, INCOMPATIBLE, USAGE, Cluster, IntegrationTest, main, read_summary
 
 FORMATS = {"u1": "B", "i4": "i", "f4": "f"}
 
@@ -177,21 +177,42 @@ class PartsTest(InputsTest):
         self.assertIn("validation on the arrays x_val and y_val\n", run.stdout)
         self.assertIn("val_loss", summary)
 
+    def start_worker(self, cluster, index, data):
+        cluster_flags, _ = cluster.by_flags("worker", index)
+        return self.start("cairn-worker", *cluster_flags, "--job_name=worker", f"--task_index={index}", "--threads=1",
+                          "--model=model.json", "--sync_replicas", "--data_dir", data, name=f"worker/{index}")
+
+    def test_workers_with_other_data_than_the_chief_are_refused(self):
+        self.write("model.json", model_of(*DENSE))
+        self.data("mine.npz", x_train=images((4, 3, 2)), y_train=labels())
+        dtype, shape, values = images((4, 3, 2))
+        values[0] += 1
+        self.data("other.npz", x_train=(dtype, shape, values), y_train=labels())
+        self.data("more.npz", x_train=images((4, 3, 2), 41), y_train=labels(41))
+        cluster = Cluster(self, workers=3)
+        cluster.start("ps", 0)
+        self.start_worker(cluster, 0, "mine.npz")
+        refused = {data: self.start_worker(cluster, index, data) for index, data in ((1, "other.npz"), (2, "more.npz"))}
+        self.assert_exit(INCOMPATIBLE, *refused.values())
+        self.assertRegex(refused["other.npz"].stderr, "contents of the training data .* by digest: [0-9a-f]+ here, ")
+        self.assertIn("training examples: 41 here, 40 on the servers", refused["more.npz"].stderr)
+
 
 class ResumeTest(InputsTest):
 
-    def test_a_position_that_counts_other_batches_is_refused(self):
+    def test_epochs_go_on_where_they_were_with_another_batch_size(self):
         data = self.data(x_train=images((4, 3, 2)), y_train=labels())
-        flags = ["--sync_replicas", "--train_dir=run"]
-        self.trained_on(model_of(*DENSE), data, "--epochs=4", "--batch_size=5", *flags)
-        run = self.train_on(model_of(*DENSE), data, "--epochs=6", "--batch_size=20", *flags)
-        self.assert_exit(INCOMPATIBLE, run)
-        self.assertRegex(run.stderr, "step-00000032: its steps are of --batch_size 5 and 1 worker, this job's of "
-                                     "--batch_size 20 and 1 worker")
-        _, summary = self.trained_on(model_of(*DENSE), data, "--epochs=5", "--batch_size=5", *flags)
-        self.assertEqual((summary["global_step"], summary["examples"]), (40, 200))
-        _, summary = self.trained_on(model_of(*DENSE), data, "--train_steps=42", "--batch_size=20", *flags)
-        self.assertEqual(summary["global_step"], 42)
+        for mode in ("sync", "async", "allreduce"):
+            with self.subTest(mode):
+                flags = [f"--mode={mode}", f"--train_dir={mode}"]
+                self.trained_on(model_of(*DENSE), data, "--epochs=4", "--batch_size=5", *flags)
+                run, summary = self.trained_on(model_of(*DENSE), data, "--epochs=6", "--batch_size=20", *flags)
+                self.assertIn("the job ends at step 36", run.stderr)  # 4 * 8 + 2 * 2
+                self.assertEqual((summary["global_step"], summary["epochs"], summary["examples"]), (36, 6, 240))
+                self.assertRegex(run.stdout, "^Epoch 5/6\n(.*\n)*Epoch 6/6\n")
+        # And once more, with the first one's.
+        run, summary = self.trained_on(model_of(*DENSE), data, "--epochs=7", "--batch_size=5", *flags)
+        self.assertEqual((summary["global_step"], summary["epochs"], summary["examples"]), (36 + 8, 7, 280))
 
 
 if __name__ == "__main__":

@@ -161,11 +161,14 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
 absl::Status Member::OnState(int64_t formation, const v1::RingState& state) {
   const int worker = state.worker();
   const v1::Progress& progress = state.progress();
+  constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
+  const int64_t offset = progress.version_offset();
   if (worker < 0 || worker >= workers() || worker == options_.worker || progress.version() < 0 ||
-      progress.version() > options_.job.final_version()) {
+      offset > progress.version() || offset < -kMaxVersionOffset ||
+      progress.version() - offset > options_.job.final_version()) {
     return absl::InvalidArgumentError(absl::StrCat("ring: a state of worker ", worker, " of ", workers(),
-                                                   " at version ", progress.version(), " of ",
-                                                   options_.job.final_version()));
+                                                   " at version ", progress.version(), ", offset ", offset,
+                                                   ", of ", options_.job.final_version()));
   }
   if (progress.has_learning_rate() &&
       !(std::isfinite(progress.learning_rate()) && progress.learning_rate() >= 0)) {

@@ -155,7 +155,7 @@ absl::Status RingExchange::Join() {
     TellHow(agreement);
     break;
   }
-  if (version() < options_.job.final_version() && !finished_) return absl::OkStatus();
+  if (version() < final_version() && !finished_) return absl::OkStatus();
   return Close();
 }
 
@@ -178,8 +178,7 @@ absl::StatusOr<Ring::Step> RingExchange::AwaitStep() {
 
 absl::Status RingExchange::Apply(const Ring::Step& step) {
   const ps::ContributedGradient mean = {step.mean, step.mean == nullptr ? 0 : 1};
-  ps::VariableStore::Mean update = {.gradients = {&mean, 1},
-                                    .last = version() + 1 == options_.job.final_version()};
+  ps::VariableStore::Mean update = {.gradients = {&mean, 1}, .last = version() + 1 == final_version()};
   for (const ps::Norms norms : optimizer_->norms()) {
     CAIRN_ASSIGN_OR_RETURN(auto sums, store_.Measure(norms, update));
     update.known = ps::AddUp(std::move(sums));
@@ -207,7 +206,7 @@ absl::StatusOr<client::StepResult> RingExchange::FinishStep() {
     return client::StepResult{.outcome = v1::OUTCOME_FINISHED};
   }
   CAIRN_RETURN_IF_ERROR(Apply(step));
-  if (version() == options_.job.final_version()) CAIRN_RETURN_IF_ERROR(Close());
+  if (version() == final_version()) CAIRN_RETURN_IF_ERROR(Close());
   return client::StepResult{.outcome = v1::OUTCOME_ACCEPTED};
 }
 

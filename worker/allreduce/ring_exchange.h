@@ -74,6 +74,7 @@ class RingExchange final : public client::Exchange {
   absl::Span<const float> parameters() const override { return values_.data->span(); }
   std::array<absl::Span<const float>, 2> parameter_buffers() const override { return buffers_; }
   int64_t version() const override { return values_.version; }
+  int64_t version_offset() const override { return progress_.version_offset(); }
   int64_t position() const override { return values_.version; }
   int64_t clock_at_join() const override { return 0; }
   bool finished() const override { return finished_; }
@@ -112,6 +113,7 @@ class RingExchange final : public client::Exchange {
   absl::StatusOr<v1::DataPosition> UsedData() override { return v1::DataPosition(); }
 
  private:
+  int64_t final_version() const { return options_.job.final_version() + progress_.version_offset(); }
   RingExchange(Options options, std::unique_ptr<ps::Optimizer> optimizer, std::vector<net::Slice> slices,
                std::unique_ptr<RingPeer> right);
   int64_t size() const { return store_.size(); }

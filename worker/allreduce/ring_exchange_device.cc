@@ -12,7 +12,7 @@
 namespace cairn::allreduce {
 
 void RingExchange::OfferDevice(v1::RingState& mine) {
-  const bool adds_up = options_.names.size() > 1 && version() < options_.job.final_version() && !finished_;
+  const bool adds_up = options_.names.size() > 1 && version() < final_version() && !finished_;
   if (options_.device == nullptr || renounced_ || !adds_up) return;
   std::string group;
   if (options_.worker == 0) {

@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
+constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 
 // The end of the text whose other bytes are `body`.
 std::string GuardOf(absl::string_view body) {
@@ -41,6 +42,8 @@ void RunFields(Fields& fields, Run& run) {
   fields("num_workers", run.num_workers);
   fields("final_version", run.final_version);
   fields("epochs", run.epochs);
+  fields("num_examples", run.num_examples);
+  fields("version_offset", run.version_offset);
   fields("positions", run.positions);
   fields("data", run.data);
   fields("examples", run.examples);
@@ -106,6 +109,7 @@ class Writer {
     return value.has_value() ? Of(static_cast<double>(*value)) : Json();
   }
   static Json Of(const std::optional<DataState>& value) { return value.has_value() ? Of(*value) : Json(); }
+  static Json Of(const std::optional<int64_t>& value) { return value.has_value() ? Of(*value) : Json(); }
   static Json Of(const Shape& shape) { return Json(shape.dims()); }
   template <typename T>
   static Json Of(const std::vector<T>& values) {
@@ -141,16 +145,20 @@ class Reader {
     const auto found = json_.is_object() ? json_.find(key) : json_.end();
     fault_ = found == json_.end() ? absl::StrCat(where, " is missing") : Read(*found, where, value);
   }
-  // Not of all jobs, nor in files of before.
-  void operator()(const char* key, std::optional<DataState>& value) {
-    value.reset();
-    if (!fault_.empty() || !json_.is_object() || !json_.contains(key) || json_[key].is_null()) return;
-    fault_ = Read(json_[key], absl::StrCat(where_, key), value.emplace());
-  }
+  void operator()(const char* key, std::optional<DataState>& value) { ReadIfThere(key, value); }
+  void operator()(const char* key, std::optional<int64_t>& value) { ReadIfThere(key, value); }
   const std::string& fault() const { return fault_; }
 
  private:
   using In = const nlohmann::json&;
+
+  // Not of all jobs, nor in files of before.
+  template <typename T>
+  void ReadIfThere(const char* key, std::optional<T>& value) {
+    value.reset();
+    if (!fault_.empty() || !json_.is_object() || !json_.contains(key) || json_[key].is_null()) return;
+    fault_ = Read(json_[key], absl::StrCat(where_, key), value.emplace());
+  }
 
   static std::string Fault(const std::string& where, absl::string_view what) {
     return absl::StrCat(where, " ", what);
@@ -314,6 +322,10 @@ std::string RangeFaultOf(const RunState& run) {
 // What later sums and paths rely on.
 std::string FaultOf(const StateFile& state) {
   if (std::string fault = RangeFaultOf(state.run); !fault.empty()) return fault;
+  if (const int64_t offset = state.run.version_offset.value_or(0);
+      offset > state.run.global_step || offset < -kMaxVersionOffset) {
+    return absl::StrCat("version_offset is ", offset, ", not ", -kMaxVersionOffset, " to the global_step");
+  }
   for (const FileEntry& file : state.files) {
     if (file.name.empty() || absl::StrContains(file.name, "/") || absl::StartsWith(file.name, ".")) {
       return absl::StrCat("'", file.name, "' is no name of a file here");

@@ -55,6 +55,8 @@ class Exchange {
   virtual absl::Span<const float> parameters() const = 0;
   virtual std::array<absl::Span<const float>, 2> parameter_buffers() const = 0;
   virtual int64_t version() const = 0;
+  // v1::Progress::version_offset of where the job was resumed.
+  virtual int64_t version_offset() const { return 0; }
   virtual int64_t position() const = 0;
   virtual int64_t clock_at_join() const = 0;
   virtual bool finished() const = 0;

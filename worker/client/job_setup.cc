@@ -36,6 +36,18 @@ void Compare(absl::string_view what, const std::string& here, const std::string&
   if (here != there) differences->push_back(absl::StrCat(what, ": ", here, " here, ", there));
 }
 
+void CompareTrainingSets(const v1::TrainingSet& here, const v1::TrainingSet& there,
+                         std::vector<std::string>* differences) {
+  const size_t before = differences->size();
+  Compare("training examples", absl::StrCat(here.examples()), absl::StrCat(there.examples()), differences);
+  Compare("shape of an example", absl::StrJoin(here.example_shape(), "x"),
+          absl::StrJoin(there.example_shape(), "x"), differences);
+  Compare("targets", here.targets(), there.targets(), differences);
+  if (differences->size() > before) return;  // the digests differ too, and say less
+  Compare("contents of the training data (or --input_scale), by digest", here.sha256().substr(0, 12),
+          there.sha256().substr(0, 12), differences);
+}
+
 // What an optimizer's configuration says, by name: "learning_rate", "schedule decay_steps".
 std::map<std::string, std::string> SettingsOf(const v1::OptimizerConfig& optimizer) {
   std::map<std::string, std::string> settings;
@@ -58,6 +70,7 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   std::vector<std::string> differences;
   Compare("mode", net::NameOf(ours.mode()), net::NameOf(theirs.mode()), &differences);
   Compare("model", ours.model_sha256().substr(0, 12), theirs.model_sha256().substr(0, 12), &differences);
+  CompareTrainingSets(ours.training_set(), theirs.training_set(), &differences);
   Compare("workers may come and go", ours.elastic() ? "yes" : "no", theirs.elastic() ? "yes" : "no",
           &differences);
   if (!theirs.elastic()) {
@@ -69,8 +82,10 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   Compare("data sharding", ours.dynamic_sharding() ? "dynamic" : "static",
           theirs.dynamic_sharding() ? "dynamic" : "static", &differences);
   Compare("numbers on the wire", net::DescribeWire(ours), net::DescribeWire(theirs), &differences);
-  Compare("training examples", absl::StrCat(ours.num_examples()), absl::StrCat(theirs.num_examples()),
-          &differences);
+  if (ours.training_set().examples() == theirs.training_set().examples()) {
+    Compare("training examples", absl::StrCat(ours.num_examples()), absl::StrCat(theirs.num_examples()),
+            &differences);
+  }
   Compare("least workers", absl::StrCat(ours.min_workers()), absl::StrCat(theirs.min_workers()),
           &differences);
   Compare("most workers", absl::StrCat(ours.max_workers()), absl::StrCat(theirs.max_workers()), &differences);

@@ -41,6 +41,7 @@ absl::StatusOr<MarkedSnapshot> MarkSnapshot(Connection& connection, const Learnt
                              std::max(progress.positions(worker), response.progress().positions(worker)));
     }
   }
+  progress.set_version_offset(job.job.resumed().version_offset());
   return MarkedSnapshot{.job = job, .mark = std::move(mark), .progress = std::move(progress)};
 }
 

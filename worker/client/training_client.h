@@ -96,6 +96,7 @@ class TrainingClient final : public Exchange {
   }
   // Their version; in an asynchronous job, where servers may count each for itself, that on ps/0.
   int64_t version() const override { return versions_[0]; }
+  int64_t version_offset() const override { return job_.job.resumed().version_offset(); }
   // How many batches of this worker's part of the data were part of updates when it joined.
   int64_t position() const override { return position_; }
   // In a job of bounded staleness, how many pushes this worker counted as having made when it joined; else 0.

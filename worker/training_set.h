@@ -1,0 +1,12 @@
+// What identifies a training set, so that workers find out that they do not have the same one.
+#pragma once
+
+#include "cairn/v1/job.pb.h"
+#include "worker/data/dataset.h"
+
+namespace cairn::worker {
+
+// Reads all targets and some hundred examples, spread over the set.
+v1::TrainingSet IdentityOf(const data::Dataset& dataset);
+
+}  // namespace cairn::worker
