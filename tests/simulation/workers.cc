@@ -173,7 +173,10 @@ void Workers::Join(int w, int s) {
         const int64_t generation = s == 0 ? GenerationAt(server, s) : -1;
         if (generation >= 0) histories_.Of(generation).Left(w);  // its life before ends with this
         if (s == 0) heard_[static_cast<size_t>(w)] = simulation_.events.now();
+        // A process that is gone has broken its stream of pushes.
+        if (s == 0) server.PushStreamBroke(w, At(w).last_joined);
         server.Join(request, [this, w, s, life, reply = std::move(reply)](auto response) mutable {
+          if (response.ok() && s == 0) At(w).last_joined = response->incarnation();
           if (response.ok() && s == 0 && !fleet_.dying()) {
             histories_.OfIncarnation(response->incarnation())
                 .Joined(w, response->incarnation(), response->clock());

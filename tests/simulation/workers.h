@@ -36,6 +36,7 @@ class Workers {
     int steps_left = 0;
     uint64_t incarnation = 0;
     std::string incarnation_seal{};
+    uint64_t last_joined = 0;  // the incarnation that ps/0 drew last, in any life
     int64_t generation = 0;
     int64_t step = 0, pulls = 0, position = 0;
     std::vector<Known> known;       // [server]
