@@ -10,10 +10,11 @@
 #include "common/core/clock.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
+#include "common/net/access.h"
 #include "common/net/cluster_flags.h"
 #include "common/net/cluster_spec.h"
 #include "common/net/grpc_util.h"
-#include "common/net/tls.h"
+#include "common/net/local_token.h"
 #include "common/net/unreachable.h"
 #include "worker/client/grpc_transport.h"
 
@@ -30,7 +31,7 @@ class JobCommand final : public Command {
     CLI::App* cancel = app.add_subcommand(
         "cancel", "End the job on its servers, which exit as at a job's end; nothing is saved");
     net::AddClusterFlags(*cancel, flags_);
-    net::AddTlsFlags(*cancel, tls_);
+    net::AddAccessFlags(*cancel, access_);
     cancel->add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
         ->check(NumberAbove(0))
         ->capture_default_str()
@@ -40,9 +41,11 @@ class JobCommand final : public Command {
   int Run(const CLI::App&) override {
     const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
     if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
-    if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
+    if (const absl::Status status = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
+        !status.ok()) {
       return static_cast<int>(UsageError(kProgram, status.message()));
     }
+    net::TakeLocalToken(cluster->spec.servers().front(), access_);
     net::QuietGrpc();
     absl::Status first;
     int server = 0;
@@ -60,7 +63,7 @@ class JobCommand final : public Command {
   // Of one server: the others' answers do not depend on it.
   absl::Status Cancel(int server, const std::string& address, const std::string& name,
                       uint64_t cluster_hash) const {
-    const auto stub = client::MakeGrpcStub(address, net::ChannelCredentialsOf(tls_));
+    const auto stub = client::MakeGrpcStub(address, net::CredentialsOf(access_));
     const auto timeout = std::chrono::duration_cast<client::Timeout>(FromSeconds(timeout_seconds_));
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
@@ -87,7 +90,7 @@ class JobCommand final : public Command {
   }
 
   net::ClusterFlags flags_;
-  net::TlsFiles tls_;
+  net::Access access_;
   double timeout_seconds_ = 10;
 };
 

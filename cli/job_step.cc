@@ -8,10 +8,10 @@
 
 namespace cairn::cli {
 
-std::optional<int64_t> AskStep(const std::vector<std::string>& servers, const net::TlsFiles& tls,
+std::optional<int64_t> AskStep(const std::vector<std::string>& servers, const net::Access& access,
                                Duration timeout) {
   const TimePoint deadline = std::chrono::steady_clock::now() + timeout;
-  const auto credentials = net::ChannelCredentialsOf(tls);
+  const auto credentials = net::CredentialsOf(access);
   std::optional<int64_t> step;
   for (const std::string& address : servers) {
     const auto left =

@@ -228,10 +228,12 @@ class TrainCommand final : public Command {
     const std::vector<std::string> servers = AddressesOf(*server_ports);
     if (options_.elastic) SayHowToJoin(servers);
     if (!servers.empty() && (verbose_ || isatty(STDERR_FILENO))) SayHowToWatch(servers);
+    net::Access shown = access_;
+    shown.token = token;
     Supervisor supervisor({.program = kProgram,
                            .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
                            .json = options_.log_format == "json",
-                           .progress = [&] { return AskStep(servers, tls_, kStepTimeout); }});
+                           .progress = [&] { return AskStep(servers, shown, kStepTimeout); }});
     return MergeTraces(traces, supervisor.Run(tasks));
   }
 

@@ -182,10 +182,10 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
       return absl::OkStatus();
     }
   }
-  summary.examples_missed = data::Sampler(parts_.sampler).ExamplesBefore(position) - summary.examples;
+  int64_t missed = data::Sampler(parts_.sampler).ExamplesBefore(position) - summary.examples;
   // A part of an epoch that other batches did is rounded down: some examples are in updates twice.
-  if (parts_.client.version_offset() != 0)
-    summary.examples_missed = std::max<int64_t>(0, summary.examples_missed);
+  if (parts_.client.version_offset() != 0) missed = std::max<int64_t>(0, missed);
+  summary.examples_missed = missed;
   return absl::OkStatus();
 }
 
