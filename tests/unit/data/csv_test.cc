@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 
 using Record = std::vector<std::string>;
@@ -284,9 +285,10 @@ TEST(LoadTrainingDataFromCsv, SemicolonsAndTabsSeparateToo) {
   }
   const auto told = Load("a;label\n1,5;0\n");
   ASSERT_TRUE(told.ok()) << told.status();
-  EXPECT_THAT(
-      told->notes,
-      ElementsAre(HasSubstr("a.csv: separator ';', decimal comma, label column 'label' (class indices)")));
+  EXPECT_THAT(told->notes,
+              ElementsAre(Field(
+                  &Note::text,
+                  HasSubstr("a.csv: separator ';', decimal comma, label column 'label' (class indices)"))));
 }
 
 TEST(LoadTrainingDataFromCsv, AGivenSeparatorIsNotGuessed) {
@@ -329,7 +331,8 @@ TEST(LoadTrainingDataFromCsv, TheOrderOfWordsIsTold) {
   const auto data = Load("x,y\n1,dog\n2,cat\n");
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(data->class_names, ElementsAre("cat", "dog"));
-  EXPECT_THAT(data->notes, ElementsAre(HasSubstr("label column 'y' (2 classes: 0 'cat', 1 'dog')")));
+  EXPECT_THAT(data->notes,
+              ElementsAre(Field(&Note::text, HasSubstr("label column 'y' (2 classes: 0 'cat', 1 'dog')"))));
 }
 
 TEST(LoadTrainingDataFromCsv, WordsAndNumbersAmongTheLabelsAreRefusedInEitherOrder) {
@@ -342,7 +345,7 @@ TEST(LoadTrainingDataFromCsv, CommentsAreSkippedAndCounted) {
   ASSERT_TRUE(data.ok()) << data.status();
   ASSERT_EQ(data->train->size(), 2);
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(5, 6));
-  EXPECT_THAT(data->notes, ElementsAre(HasSubstr("2 comments skipped")));
+  EXPECT_THAT(data->notes, ElementsAre(Field(&Note::text, HasSubstr("2 comments skipped"))));
 }
 
 // As numpy.savetxt() writes a header.

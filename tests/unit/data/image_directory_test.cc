@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 
 class ImageDirectory : public ::testing::Test {
@@ -41,7 +42,8 @@ TEST_F(ImageDirectory, FoldersInSortedOrderAreTheClasses) {
   EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
   EXPECT_EQ(data->train->num_classes(), 2);
   EXPECT_THAT(data->class_names, ElementsAre("cat", "dog"));
-  EXPECT_THAT(data->notes, ElementsAre(HasSubstr(": 3 images, 2 classes: 0 'cat', 1 'dog'")));
+  EXPECT_THAT(data->notes,
+              ElementsAre(Field(&Note::text, HasSubstr(": 3 images, 2 classes: 0 'cat', 1 'dog'"))));
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, Each(1.0f));
   EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(0));
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, Each(102 / 255.0f));
