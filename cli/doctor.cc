@@ -124,7 +124,7 @@ class Doctor {
     CompareWithRunning(*model, examples);
   }
 
-  // What LoadInputs() asks of flags and model file, and what is no fault of the data.
+  // Checks flags and model file as LoadInputs() does, so that their faults are not blamed on the data.
   absl::Status CheckCompiled(const nn::Model& model) const {
     CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, worker::MakeLoss(options_, model));
     CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
@@ -169,7 +169,7 @@ class Doctor {
     }
   }
 
-  // Of the task that this is; of nobody in particular, of any task.
+  // Checks the limit of open files for this task, or for any task if the process is none of the cluster.
   void LookAtDescriptors() {
     const net::ClusterSpec& spec = given_.cluster.spec;
     const std::string& job = given_.cluster.self.job;

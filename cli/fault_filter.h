@@ -1,5 +1,5 @@
-// Shows each fault of a job once: the task that failed logs it, the servers report it, and every other task
-// that hears of it logs it again.
+// Shows each error of a job once. Without it, the output would repeat the error for every task: the task that
+// failed logs it, the servers report it, and all other tasks log that report.
 //
 // Owned by the Supervisor; one thread.
 #pragma once

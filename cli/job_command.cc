@@ -60,7 +60,7 @@ class JobCommand final : public Command {
   }
 
  private:
-  // Of one server: the others' answers do not depend on it.
+  // Cancels the job on one server. The answers of the other servers do not depend on this one.
   absl::Status Cancel(int server, const std::string& address, const std::string& name,
                       uint64_t cluster_hash) const {
     const auto stub = client::MakeGrpcStub(address, net::CredentialsOf(access_));

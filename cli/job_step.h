@@ -1,4 +1,4 @@
-// How far a job is, asked of its servers. Blocks; any thread.
+// Queries the servers of a job for its current step. Blocks; any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace cairn::cli {
 
-// The highest version among those `servers` ("host:port") that answer within `timeout`, in all; nothing when
-// none does.
+// The highest version among the `servers` ("host:port") that answer. `timeout` bounds all queries together.
+// Nothing if no server answers.
 std::optional<int64_t> AskStep(const std::vector<std::string>& servers, const net::Access& access,
                                Duration timeout);
 

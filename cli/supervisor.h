@@ -49,11 +49,11 @@ class Supervisor {
     bool json = false;                          // our lines are JSON, as those of the children are told to be
     Duration grace = std::chrono::seconds(10);  // from a stop to SIGKILL
     Duration end_limit = std::chrono::seconds(30);  // from the chief's end, or a server's, to everybody's
-    // The job's step; nothing where it cannot be told now. Asked when a task was lost; may block for a
+    // Returns the job's step; nothing if it is not known now. Called after a task was lost; may block for a
     // second.
     std::function<std::optional<int64_t>()> progress{};
-    // A task that was lost so often in a row while the job made no step is not started again. Where the step
-    // cannot be told, a life of kFruitfulLife counts as a step.
+    // A task that was lost more often than this in a row while the job made no step is not started again. If
+    // the step is not known, a run of the task for kFruitfulLife counts as a step.
     int max_fruitless_restarts = 10;
   };
   explicit Supervisor(Options options) : options_(std::move(options)) {}

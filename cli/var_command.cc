@@ -92,7 +92,7 @@ class VarCommand final : public Command {
   }
 
  private:
-  // Of a variable that a job trains: setting it changes the job, for all of its workers.
+  // Warns the user if a job trains the variables: setting one changes the job for all of its workers.
   absl::Status WarnOfTraining(client::Client& client) const {
     CAIRN_ASSIGN_OR_RETURN(const auto training, client.Training());
     if (!training.has_value()) return absl::OkStatus();

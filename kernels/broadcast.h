@@ -1,5 +1,5 @@
-// Element-wise functions of inputs that are broadcast to one shape: which element of each input belongs to an
-// element of the output, and the functions themselves. The same for every backend.
+// Element-wise functions of inputs that are broadcast to one shape: the index mapping from the output to each
+// input, and the functions themselves. All backends share them.
 #pragma once
 
 #include <cstdint>
@@ -37,15 +37,15 @@ struct Broadcast {
 
 // Shapes of one rank; along each axis the extents are equal or 1. INVALID_ARGUMENT names the two that differ.
 absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> shapes);
-// INVALID_ARGUMENT where the shapes do not broadcast, for another layout than row-major, inputs of several
-// types, and more inputs or axes than there is room for.
+// INVALID_ARGUMENT for shapes that do not broadcast, a layout other than row-major, inputs of different
+// types, or more than kMaxInputs inputs or kMaxAxes axes.
 absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs);
 
 // The output of such a merge. MakeBroadcast()'s errors; INVALID_ARGUMENT for a difference of more than two.
 absl::StatusOr<TensorDesc> OutputDesc(const MergeParams& params);
 
-// Whether `x` takes the place of `best`, which stands before it, as maximum or minimum: NaN always does, and
-// keeps it; of equals the first stays, to which the gradient goes (TensorFlow's rule).
+// Whether `x` replaces `best`, the maximum or minimum so far. A NaN replaces every number and is never
+// replaced. Of equal inputs, the first stays and gets the gradient (TensorFlow's rule).
 CAIRN_HOST_DEVICE inline bool Supersedes(MergeKind kind, float x, float best) {
   if (best != best) return false;
   return x != x || (kind == MergeKind::kMaximum ? x > best : x < best);

@@ -1,4 +1,4 @@
-// Standardization by given statistics: what every backend checks, and its formulas.
+// Standardization by given statistics: the checks and formulas that all backends share.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,7 @@ inline absl::Status Validate(const StandardizeParams& params) {
       absl::StrCat("statistics of ", params.width, " elements for ", params.input.ToString()));
 }
 
-// What Keras divides by. NaN where the variance is NaN or negative.
+// The divisor, as in Keras: the square root of the variance, at least `epsilon`. NaN unless variance >= 0.
 CAIRN_HOST_DEVICE inline float Deviation(float variance, float epsilon) {
   const float root = std::sqrt(variance);
   return root < epsilon ? epsilon : root;

@@ -50,7 +50,7 @@ std::string ModeNameOf(v1::Mode mode) {
   }
 }
 
-// Where a job resumes: so that adding to it makes a number.
+// Checks the position at which a job resumes, so that later sums do not overflow.
 absl::Status CheckResumed(const v1::Progress& resumed) {
   constexpr int64_t kMost = int64_t{1} << 62;
   const auto fits = [](int64_t count) { return count >= 0 && count <= kMost; };

@@ -1,5 +1,5 @@
-// What one caller may do on a parameter server, by the tasks that its certificate names
-// (common/net/caller.h). The table of calls is in docs/security.md. A value; any thread.
+// The calls that one caller may make on a parameter server, by the tasks that its certificate names
+// (common/net/caller.h). docs/security.md has the table of calls. A value type; any thread.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ class Server;
 
 class Permissions {
  public:
-  // Everything is allowed: callers are not told apart.
+  // Allows every call: for servers that do not distinguish callers.
   Permissions() = default;
   // `chief`: the task that is the chief, "chief/0" or "worker/0". A caller that is the chief by its role may
   // make the calls of that task too.
   Permissions(net::Caller caller, std::string chief) : caller_(std::move(caller)), chief_(std::move(chief)) {}
 
-  // Each: PERMISSION_DENIED naming who calls, what it may not do, and who may. `server` knows the names of
-  // workers.
+  // Each returns PERMISSION_DENIED naming the caller, the call and the tasks that may make it. `server` knows
+  // the names of the workers.
   absl::Status Check(const v1::ConnectRequest&, const Server&) const { return absl::OkStatus(); }
   absl::Status Check(const v1::CreateRequest& request, const Server& server) const;
   absl::Status Check(const v1::WaitRequest&, const Server&) const { return absl::OkStatus(); }
@@ -33,12 +33,12 @@ class Permissions {
   absl::Status Check(const v1::MarkRequest& request, const Server& server) const;
   absl::Status Check(const v1::AmendRequest& request, const Server& server) const;
   absl::Status Check(const v1::FinishRequest& request, const Server& server) const;
-  // Whether the copy may take the place is for the copy to know: a worker only asks.
+  // Any caller may ask for a promotion; the backup itself decides whether it is due.
   absl::Status Check(const v1::PromoteRequest&, const Server&) const { return absl::OkStatus(); }
 
   absl::Status CheckPush(int worker, const Server& server) const;
   absl::Status CheckWrite() const;
-  // The log of ps/0, for ps/`server`.
+  // Whether the caller may follow the round log as ps/`server`.
   absl::Status CheckFollow(int server) const;
   absl::Status CheckReplicate() const;
 

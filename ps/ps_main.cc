@@ -61,8 +61,8 @@ constexpr auto kPortWait = std::chrono::seconds(10);
 // A tick comes ten times a second, unless the process is stopped or has no processor.
 constexpr auto kStoodStill = std::chrono::seconds(1);
 
-// What the process may take beside the job's memory: libraries, and what gRPC holds of streams under way. Far
-// more than that is a flood.
+// Memory of the process in addition to the job's: libraries, and gRPC's buffers for open streams. A process
+// that takes far more is being flooded.
 constexpr int64_t kMemoryBeside = int64_t{256} << 20;
 
 // Threads that share an update without being told: more find the memory busy.

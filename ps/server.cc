@@ -21,7 +21,7 @@ constexpr auto kFailureLinger = std::chrono::seconds(10);
 // Of each generation the incarnations are above those before, whatever the servers remember.
 constexpr int kGenerationShift = 32;
 
-// What a seal of an epoch is for.
+// The facts that the seal of an epoch covers.
 std::vector<std::string> EpochFacts(uint64_t incarnation, int64_t epoch) {
   return {"epoch", absl::StrCat(incarnation), absl::StrCat(epoch)};
 }

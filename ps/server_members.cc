@@ -19,10 +19,10 @@ namespace {
 
 // How long workers of a job that was set back have to join again: they may be in the middle of a step.
 constexpr auto kReturn = std::chrono::seconds(30);
-// Of what is kept of each worker: "worker/4095", and the devices that it computes on.
+// Limits, in bytes, on the name ("worker/4095") and the device names that are kept for each worker.
 constexpr size_t kMaxTaskName = 256, kMaxDeviceName = 4096;
 
-// What a seal of an incarnation is for.
+// The facts that the seal of an incarnation covers.
 std::vector<std::string> IncarnationFacts(const v1::Job& job, int worker, uint64_t incarnation) {
   return {"incarnation", job.run_id(), absl::StrCat(job.generation()), absl::StrCat(worker),
           absl::StrCat(incarnation)};

@@ -1,5 +1,5 @@
-// Whether another process is this server: one that was started elsewhere with the same task index would wait
-// for clients that all go to the first one.
+// Detects another process that serves as this task. A second server that was started elsewhere with the same
+// task index would wait in vain: all clients go to the first one.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct TwinQuestion {
   uint64_t incarnation = 0;   // of this process
 };
 
-// Asks who serves at the task's address, for at most 2 s. FAILED_PRECONDITION naming the address where
-// another process of the same task and cluster answers; OK where this one does, or nobody.
+// Queries the server at the task's address; blocks for at most 2 s. FAILED_PRECONDITION naming the address if
+// another process of the same task and cluster answers; OK if this process answers, or none does.
 absl::Status CheckNoTwin(const TwinQuestion& question, const net::Credentials& credentials);
 
 }  // namespace cairn::ps

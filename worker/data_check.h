@@ -1,5 +1,5 @@
-// Whether examples and targets suit a model and its loss: shapes, the values of targets, indices of tables.
-// What is wrong is found before training, and named by file, example and value.
+// Checks that examples and targets suit a model and its loss: shapes, the values of targets, table indices.
+// The checks run before training; an error names the file, the example and the value.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@
 
 namespace cairn::worker {
 
-// INVALID_ARGUMENT naming `name` where examples of the shape `given` are none of the model's. Those of a
-// model with several inputs are flat: its inputs one behind the other.
+// INVALID_ARGUMENT naming `name` if the model does not take examples of the shape `given`. A model with
+// several inputs takes flat examples: its inputs one after another.
 absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name);
 
-// Looks at all targets, and at the inputs that are indices of a table, unless these are more than 64 Mi.
+// Checks all targets, and the inputs that are indices of a table, unless there are more than 64 Mi of them.
 // Appends to `remarks` what is odd but admitted. INVALID_ARGUMENT naming the first fault.
 absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
                           std::vector<std::string>& remarks);
 
-// The inputs that are indices of a table, as CheckDataset() does it; `read` writes example i.
+// Checks the inputs that are indices of a table, as CheckDataset() does; `read` writes example i.
 absl::Status CheckIndices(const nn::Model& model, int64_t examples, absl::string_view name,
                           absl::FunctionRef<void(int64_t, absl::Span<float>)> read);
 
-// The same for targets alone, which came from the file `name`.
+// Checks `targets` alone, as CheckDataset() does; `name`: the file that they came from.
 absl::Status CheckTargetValues(const nn::LossSpec& loss, const data::Targets& targets,
                                absl::string_view name);
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(200);
 
-// What one task has seen and written.
+// The state of one evaluator task: the checkpoints that it has seen, and the results that it has written.
 class CheckpointEvaluator {
  public:
   explicit CheckpointEvaluator(const EvaluatorTask& task)

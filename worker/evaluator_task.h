@@ -1,5 +1,5 @@
-// The evaluator: a task beside the job that evaluates its checkpoints as they appear in --train_dir, as
-// TensorFlow's does.
+// The evaluator: a task outside the job that evaluates its checkpoints as they appear in --train_dir, like
+// TensorFlow's evaluator.
 //
 // Run by cairn-worker's main thread. It needs neither servers nor workers, and never writes a checkpoint.
 #pragma once
@@ -20,14 +20,14 @@ struct EvaluatorTask {
   const Inputs& inputs;
   nn::Replica& replica;
   Duration patience;           // without a new checkpoint
-  std::function<bool()> stop;  // asked often; may be called while it evaluates
+  std::function<bool()> stop;  // polled often, also during an evaluation
 };
 
-// Evaluates each checkpoint of --train_dir once, in the order of steps, on the validation set (or, of a data
-// set without one, on all of it): a line on stdout each, and `evaluation_<metric>_vs_iterations` for
-// TensorBoard in <train_dir>/eval. OK when the job's last step has been evaluated, or no checkpoint has come
-// for `patience` since the last one. DEADLINE_EXCEEDED when none has come at all; FAILED_PRECONDITION for a
-// checkpoint of another model; CANCELLED when `stop` said so.
+// Evaluates each checkpoint of --train_dir once, in the order of steps, on the validation set, or on all of a
+// data set without one. Each evaluation prints a line to stdout and writes, for TensorBoard,
+// `evaluation_<metric>_vs_iterations` to <train_dir>/eval. OK once the job's last step has been evaluated, or
+// no checkpoint has appeared for `patience` since the last one. DEADLINE_EXCEEDED if none has appeared at
+// all; FAILED_PRECONDITION for a checkpoint of another model; CANCELLED after `stop` returned true.
 absl::Status RunEvaluator(const EvaluatorTask& task);
 
 }  // namespace cairn::worker

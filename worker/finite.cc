@@ -44,7 +44,7 @@ std::string NonFiniteParameter(const nn::Model& model, absl::Span<const float> p
   return "";
 }
 
-// Of several inputs, which lie side by side in an example, the one that element `index` belongs to.
+// The input, and the place in it, of element `index` of an example, which holds all inputs one after another.
 std::string InputPlace(const nn::Model& model, int64_t index) {
   for (const nn::ModelInput& input : model.inputs()) {
     const int64_t elements = input.shape.num_elements();

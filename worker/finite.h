@@ -1,5 +1,5 @@
-// Where numbers that are not finite come from: values that a job begins with are checked, and a loss that is
-// not finite is traced to the data, the parameters or the step. Functions of their arguments alone; any
+// Finds the source of numbers that are not finite: checks the initial values of a job, and traces a loss that
+// is not finite to the data, the parameters or the step. The functions depend only on their arguments; any
 // thread.
 #pragma once
 
@@ -22,15 +22,15 @@ absl::Status CheckFinite(const nn::Model& model, absl::Span<const float> paramet
 // A step whose loss is NaN or infinite.
 struct NonFiniteStep {
   const nn::Model& model;
-  absl::Span<const float> parameters;  // that it began with, in the model's flat order
+  absl::Span<const float> parameters;  // at the start of the step, in the model's flat order
   const nn::BatchView& batch;
   absl::Span<const uint32_t> rows;  // [examples] places in the data set
   absl::string_view data;           // where the data set is
   std::string layer;                // the first one whose output is not finite; empty: none, or unknown
 };
 
-// Which of them is at fault, with what a user needs to find it: the example and its value, else the variable
-// and its value, else the layer that overflowed and the largest parameter.
+// Names the cause of the non-finite loss with the facts that locate it: the example and its value, else the
+// variable and its value, else the layer that overflowed and the largest parameter.
 std::string Explain(const NonFiniteStep& step);
 
 }  // namespace cairn::worker

@@ -1,4 +1,4 @@
-// Where a job's variables begin when it resumes no checkpoint. Any thread; reads the first bytes of files.
+// The source of a job's initial values when it resumes no checkpoint. Any thread; reads first bytes of files.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace cairn::worker {
 // --init_from=none: the model's initializers, whatever the model file holds.
 inline constexpr char kInitializersOnly[] = "none";
 
-// The file or directory that the first values come from: --init_from, else the model file where it holds
-// weights. Empty: the model's initializers.
+// The file or directory of the initial values: --init_from, else the model file if it holds weights. Empty:
+// the model's initializers.
 std::string InitialValuesSource(const TrainOptions& options);
 
-// Whether a checkpoint will come before the initial values: --resume=DIR, or one in --train_dir.
+// Whether a checkpoint replaces the initial values: --resume=DIR, or one in --train_dir.
 bool HasCheckpointToResume(const TrainOptions& options);
 
 // "initial values: from trained.keras", for the log.

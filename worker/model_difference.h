@@ -1,4 +1,4 @@
-// What two models differ in, in a person's words: for the messages about "another model".
+// Describes in words how two models differ, for the messages about "another model".
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace cairn::worker {
 
-// Of `ours` and the model whose canonical JSON is `their_json`: the first variable that one of them lacks or
-// whose shapes differ ("'dense/kernel' is [64,10] here, [32,10] there"), else the first layer whose settings
-// differ. Empty where nothing of that kind is found.
+// Compares `ours` with the model whose canonical JSON is `their_json`. Names the first variable that one of
+// them lacks or whose shapes differ ("'dense/kernel' is [64,10] here, [32,10] there"), else the first layer
+// whose settings differ. Empty if neither is found.
 std::string DescribeDifference(const nn::Model& ours, absl::string_view their_json);
 
 }  // namespace cairn::worker

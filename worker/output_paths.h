@@ -1,4 +1,4 @@
-// Whether a job's results can be written: tried before the training that makes them, changing nothing.
+// Checks before training that a job's results can be written. Changes nothing.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,9 +6,9 @@
 
 namespace cairn::worker {
 
-// Of the task that writes them: --summary, --export_dir and --train_dir. INVALID_ARGUMENT names the flag and
-// the reason.
-// --save_best is Callbacks::Create()'s to check, --trace_file CheckTraceFlags()'s.
+// Checks --summary, --export_dir and --train_dir, for the task that writes them. INVALID_ARGUMENT names the
+// flag and the reason.
+// Callbacks::Create() checks --save_best, and CheckTraceFlags() checks --trace_file.
 absl::Status CheckOutputPaths(const TrainOptions& options);
 
 }  // namespace cairn::worker

@@ -58,7 +58,7 @@ class Progress {
 
  private:
   void DrawBar(const ShownMetrics& metrics, bool last);
-  // What a redrawn line may take.
+  // The greatest width of a redrawn line, in columns of the terminal.
   int64_t WidthLimit() const;
   void PrintLine(const ShownMetrics& metrics);
   void PrintEvent(const char* event, const ShownMetrics& metrics);

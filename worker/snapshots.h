@@ -65,14 +65,14 @@ class Snapshots final : public client::StateSource {
   absl::Status FindFirst();
   absl::Status CheckSame(const Checkpoint& checkpoint) const;
   v1::Progress ProgressOf(const Checkpoint& checkpoint) const;
-  // Of one epoch, with static sharding.
+  // The length of one epoch, with static sharding.
   struct Epochs {
     int64_t steps;    // versions
     int64_t batches;  // of each worker
   };
-  // Those that the run of a checkpoint had; none where they are this job's, or with dynamic sharding.
+  // Those of the run that wrote a checkpoint; none if they equal this job's, or with dynamic sharding.
   std::optional<Epochs> EpochsBefore(const RunState& run) const;
-  // Where in this job's epochs the checkpoint is.
+  // Sets `progress` to the checkpoint's position in this job's epochs.
   void SetPosition(const RunState& run, v1::Progress& progress) const;
   bool Due(int64_t version) const;
   absl::Status Mark(client::Exchange& client) ABSL_LOCKS_EXCLUDED(mutex_);

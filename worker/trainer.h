@@ -103,19 +103,19 @@ class Trainer {
   int64_t NextEpoch() const;
   // What was not used, or twice, by how many workers; after the end.
   absl::Status FillInDeviations(Summary& summary);
-  // Of an asynchronous job that was ended early: updates of other workers belong to epochs that the chief
-  // never reached.
+  // For an asynchronous job that ended early: logs that updates of other workers belong to epochs that the
+  // chief never reached.
   void SayWhatWasNotShown(const Summary& summary);
   // The position in the endless sequence of epochs of the next batch.
   int64_t position() const { return sync() ? PositionAt(parts_.client.version()) : position_; }
-  // Of a synchronous job: where in the data it is at a version.
+  // The position in the data of a synchronous job at a version.
   int64_t PositionAt(int64_t version) const { return version - parts_.client.version_offset(); }
   bool done() const;
   void StartEpoch(int64_t epoch);
   // The chief's, once for each epoch.
   absl::Status EndEpoch();
-  // The chief's, of a run that goes on: an epoch that was trained, and not evaluated before the run ended, is
-  // evaluated now. Its parameters are those that the run goes on from.
+  // For the chief of a resumed run: evaluates an epoch that was trained, but not evaluated before the run
+  // stopped. The parameters of that epoch are those that the run resumes from.
   absl::Status EvaluateInterruptedEpoch();
   // The epoch whose last example is the last that was trained on; nothing within an epoch.
   absl::StatusOr<std::optional<int64_t>> EpochJustTrained();
@@ -133,7 +133,7 @@ class Trainer {
   // before their names; and the learning rate where it is reduced.
   absl::StatusOr<ShownMetrics> AllMetrics();
   absl::StatusOr<nn::MetricValues> Evaluate();
-  // Of a step whose loss is not finite, right after it.
+  // The reason that a step's loss is not finite. To be called right after that step.
   std::string WhyNotFinite(const data::Batch& batch, const nn::BatchView& view);
 
   const Parts parts_;

@@ -43,7 +43,7 @@ absl::Status Trainer::EndEpoch() {
     parts_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
   const auto all = AllMetrics();
   if (!all.ok()) {
-    // Stopped while it evaluates: the run that goes on from here does that, EvaluateInterruptedEpoch().
+    // Stopped during the evaluation: the resumed run repeats it, EvaluateInterruptedEpoch().
     if (stop_ && parts_.board != nullptr && epoch_ > last_ended_epoch_) RecordEpoch(metrics_.Values());
     return all.status();
   }

@@ -1,4 +1,4 @@
-// What identifies a training set, so that workers find out that they do not have the same one.
+// The identity of a training set, by which workers detect that their training sets differ.
 #pragma once
 
 #include "cairn/v1/job.pb.h"

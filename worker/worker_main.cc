@@ -237,7 +237,7 @@ int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster,
   return static_cast<int>(Report(status, stop.received()));
 }
 
-// Of the evaluator: it needs neither servers nor workers.
+// Runs the evaluator task, which needs neither servers nor workers.
 int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cluster,
                      const TraceFlags& traced, SignalQueue& signals) {
   const auto inputs = LoadInputs(options);

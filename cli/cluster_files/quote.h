@@ -1,4 +1,4 @@
-// Text as one word, or one scalar, of the languages that `cairn cluster generate` writes. What is quoted
+// Quotes text as one word, or one scalar, of the languages that `cairn cluster generate` writes. Quoted text
 // reads back as exactly the same bytes.
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace cairn::cli {
 
-// A word of bash on one line: control characters, and bytes that are no UTF-8, are escaped as in $'\n'.
+// A word of bash on one line: control characters, and bytes that are not UTF-8, are escaped as in $'\n'.
 std::string QuoteForShell(absl::string_view text);
 
 // A string of YAML 1.1 and 1.2 on one line. `text` must be UTF-8.
 std::string QuoteForYaml(absl::string_view text);
-// The same, but unquoted where it is a name that YAML takes for a string too: not `yes`, `null` or `1e3`.
+// As QuoteForYaml(), but a name that YAML reads as a string stays unquoted: not `yes`, `null` or `1e3`.
 std::string NameForYaml(absl::string_view name);
 
 // Whether every byte belongs to a valid UTF-8 character.

@@ -14,8 +14,8 @@ int UsableCores();
 // The largest number of threads that a flag may ask for.
 inline constexpr int kMaxThreads = 1024;
 
-// What a user should know who asks for `threads` threads that compute: more than the usable cores, which only
-// slows them down. Empty where they are enough.
+// A warning for the user if `threads` compute threads exceed the usable cores, which only slows the threads
+// down. Empty if there are enough cores.
 std::string WarnOfThreads(int64_t threads);
 
 // Keeps the calling thread, and the threads that it makes from now on, on `count` of the cores that it may

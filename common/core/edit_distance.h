@@ -1,4 +1,4 @@
-// How many slips of the finger two words are apart: for "did you mean". Pure; any thread.
+// The edit distance of two words, for "did you mean" hints. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-// Levenshtein's distance: characters to insert, to remove or to replace.
+// The Levenshtein distance: the number of characters to insert, remove or replace.
 size_t EditDistance(absl::string_view a, absl::string_view b);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// What CLI11 accepts on a command line and Cairn refuses: a flag that is given twice, an empty value, another
-// flag in the place of a value, and a word that is neither yes nor no for a switch.
+// Finds arguments that CLI11 accepts and Cairn refuses: a flag that is given twice, an empty value, another
+// flag in place of a value, and a switch whose value is neither yes nor no.
 //
 // Used by flags.cc before CLI11 reads the arguments; one thread.
 #pragma once

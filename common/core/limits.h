@@ -1,7 +1,7 @@
-// The limits that the system sets to this process (ulimit, control groups): open files and threads.
+// The limits of the system on this process (ulimit, control groups): open files and threads.
 //
-// Each program looks at them when it starts, so that one that is too low is named then, and not by what fails
-// later. Any thread.
+// Each program checks them when it starts, so that its message names a limit that is too low, before some
+// later operation fails. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace cairn {
 
-// The limit of open files (ulimit -n): the highest descriptor may be one less.
+// The limit of open files (ulimit -n): the highest possible descriptor is one less.
 int64_t DescriptorLimit();
 
-// The highest that this process may raise it to (ulimit -Hn).
+// The highest limit of open files that this process may set (ulimit -Hn).
 int64_t HighestDescriptorLimit();
 
-// Raises the limit of open files to the highest that this process may have. Returns what is to be logged,
-// "limit of open files raised from 1024 to 524288 (ulimit -n)"; empty: it was the highest already.
+// Raises the limit of open files to the highest that this process may set. Returns the line to log, "limit of
+// open files raised from 1024 to 524288 (ulimit -n)"; empty if the limit was at its highest already.
 std::string RaiseDescriptorLimit();
 
-// RESOURCE_EXHAUSTED naming the limit and what raises it when fewer than `files` may be open, or when this
-// process cannot have `threads` more threads at this moment. Starts that many and ends them again.
+// RESOURCE_EXHAUSTED naming the limit, and how to raise it, if fewer than `files` may be open, or if this
+// process cannot start `threads` more threads now. Tries it: starts that many threads and joins them.
 absl::Status CheckLimits(int64_t files, int threads);
 
-// Why a thread was refused, in a person's words: the limits that may be at fault, with their values.
+// Possible reasons why a thread was refused, as text: the limits that may be at fault, with their values.
 std::string ThreadLimits();
 
 }  // namespace cairn

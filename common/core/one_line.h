@@ -1,4 +1,4 @@
-// Text of unknown origin as one line of a log.
+// Makes text of unknown origin safe for one line of a log.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace cairn {
 
-// Control characters escaped ("\n", "\x1b"), at most 16 KiB: parts of the text may come from a peer, which
-// must not forge lines or fill the disk.
+// Escapes control characters ("\n", "\x1b") and keeps at most 16 KiB: parts of the text may come from a peer,
+// which must not be able to forge lines or fill the disk.
 std::string OneLine(absl::string_view text);
 
 }  // namespace cairn

@@ -14,7 +14,7 @@ namespace {
 const char* program_name = "";
 std::terminate_handler previous_handler = nullptr;
 
-// What is said of an exception; empty for one that is not about memory.
+// The message for an exception that reports a lack of memory; empty for any other exception.
 std::string TextOf(std::exception_ptr exception) {
   try {
     std::rethrow_exception(std::move(exception));

@@ -1,9 +1,9 @@
-// How a lack of memory is reported: as an error that says what needs how much, never by an abort.
+// Reports a lack of memory as an error that names the purpose and the size of the memory, never by an abort.
 //
-// Memory whose size comes from a flag, a file or the wire may not be there. AlignedBuffer, SharedBuffer and
-// FloatVector() then throw OutOfMemory, containers std::bad_alloc or std::length_error. Whoever knows what
-// the memory was for catches these with CatchOutOfMemory(). What nobody catches ends the program with code 1
-// and a message, in whatever thread (ReportOutOfMemory()).
+// An allocation whose size comes from a flag, a file or the wire may fail. AlignedBuffer, SharedBuffer and
+// FloatVector() then throw OutOfMemory; containers throw std::bad_alloc or std::length_error. The caller that
+// knows the purpose of the memory catches these with CatchOutOfMemory(). An exception that is not caught, on
+// any thread, ends the program with code 1 and a message (ReportOutOfMemory()).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace cairn {
 
 class OutOfMemory : public std::bad_alloc {
  public:
-  // `floats`: how many were asked for; perhaps more than can be counted in bytes. `what` they were for, if
-  // known.
+  // `floats`: the number requested; its size in bytes may exceed an int64. `what`: the purpose of the memory,
+  // if known.
   explicit OutOfMemory(int64_t floats, absl::string_view what = "");
   // "batches of 60000 examples: no memory for 5.8 GiB"
   const char* what() const noexcept override { return text_.c_str(); }
@@ -31,15 +31,15 @@ class OutOfMemory : public std::bad_alloc {
   std::string text_;
 };
 
-// `count` zeros. Throws OutOfMemory, with what they are for.
+// `count` zeros. Throws OutOfMemory with `what`, the purpose of the memory.
 std::vector<float> FloatVector(int64_t count, absl::string_view what);
 
 namespace out_of_memory_internal {
-// Of the exception that is being handled, one of the three.
+// The status for the exception being handled: OutOfMemory, std::bad_alloc or std::length_error.
 absl::Status StatusOfCurrent(absl::string_view what);
 }  // namespace out_of_memory_internal
 
-// Returns body(), an absl::Status or StatusOr; RESOURCE_EXHAUSTED, "what: no memory for 5.8 GiB", where it
+// Returns body(), an absl::Status or StatusOr; RESOURCE_EXHAUSTED, "what: no memory for 5.8 GiB", if body()
 // runs out of memory.
 template <typename Body>
 auto CatchOutOfMemory(absl::string_view what, const Body& body) -> decltype(body()) {
@@ -52,9 +52,9 @@ auto CatchOutOfMemory(absl::string_view what, const Body& body) -> decltype(body
   }
 }
 
-// For main(): from now on a lack of memory that no thread catches ends the program with ExitCode::kFailure
-// and
-// "<program>: no memory for ..." on stderr. Other exceptions end as before. `program` must live on.
+// For main(): from now on an uncaught lack of memory, on any thread, ends the program with exit code 1
+// (ExitCode::kFailure) and "<program>: no memory for ..." on stderr. Other uncaught exceptions end it as
+// before. `program` must outlive the process' threads.
 void ReportOutOfMemory(const char* program);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// Whether results can be written, tried before the work that makes them. Changes nothing. CheckWritable() of
-// files.h is the same for one file.
+// Checks that results can be written, before the work that makes them. Changes nothing. CheckWritable() in
+// files.h checks a single file.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace cairn {
 
-// Whether files can be created in `directory`, which need not exist yet: then the nearest directory above it
-// counts.
+// Whether files can be created in `directory`. If it does not exist yet, the nearest existing directory above
+// it is checked.
 absl::Status CheckDirectoryWritable(const std::string& directory);
 
 // `path` itself, absolute, or the nearest directory above it that exists.

@@ -68,7 +68,7 @@ void CleanEnvironment(char** argv) {
 
 std::terminate_handler default_terminate = nullptr;
 
-// Of a library's thread or ours. What is neither lack of threads nor of memory is a bug: as before.
+// Reports an uncaught lack of threads or memory on any thread. The default handler gets any other exception.
 [[noreturn]] void OnTerminate() {
   if (const std::exception_ptr thrown = std::current_exception()) {
     try {

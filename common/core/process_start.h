@@ -1,4 +1,4 @@
-// What every program does first in main, before it reads flags or starts threads.
+// The first steps of every main(), before it reads flags or starts threads.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,30 @@
 
 namespace cairn {
 
-// Makes errors of what would otherwise end the process without a word, or change what it computes:
+// Handles conditions that would otherwise end the process silently or change its results:
 //  - SIGXFSZ is ignored: a write beyond the file-size limit (ulimit -f) fails instead, and its error names
 //    the file.
-//  - An exception of a library that gets no thread or no memory, and that nothing catches, ends the program
-//  as
-//    EndProcess() does.
+//  - A library that gets no thread or no memory throws an exception. If nothing catches it, the program ends
+//    as by EndProcess(), with exit code 1 and one line on stderr. Any other uncaught exception still aborts
+//    the process.
 //  - Environment variables that libraries read, and that would change results or stop a job unnoticed, are
-//    removed (the table in process_start.cc). Some are read before main: then the program starts itself again
-//    without them.
-// `argv`: main's.
+//    removed (the table in process_start.cc). If a library has read one before main(), the program executes
+//    itself again without it.
+// `argv`: the argument of main().
 void PrepareProcess(char** argv);
 
-// What is to be logged of that: a line for each variable that was removed, also before the program started
-// itself again. Once.
+// The log lines for PrepareProcess(): one for each variable that was removed, also by the process image that
+// executed itself again. Only the first call returns them.
 std::vector<std::string> TakeRemarks();
 
-// What a program cannot do without.
+// The resources that a program cannot run without.
 struct ProcessNeeds {
-  int64_t files = 0;  // that may be open
-  int threads = 0;    // at the same time, beside those that it has
+  int64_t files = 0;  // open at the same time
+  int threads = 0;    // at the same time, in addition to the running ones
 };
-// When the log has been started: logs TakeRemarks(), raises the limit of open files and logs that.
-// RESOURCE_EXHAUSTED naming the limit when less is left than `needs`; a warning where it is less than
-// `job_files`, which the job needs by the size of its cluster.
+// To be called once logging works: logs TakeRemarks(), then raises the limit of open files and logs that.
+// RESOURCE_EXHAUSTED naming the limit if it does not admit `needs`. Logs a warning if the limit of open files
+// is below `job_files`, the number that the job needs at the size of its cluster.
 absl::Status EnterLimits(const ProcessNeeds& needs, int64_t job_files);
 
 // Ends the process with exit code 1 (ExitCode::kFailure) and one line on stderr, "cairn-ps: `why`", without

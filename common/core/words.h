@@ -1,4 +1,4 @@
-// Words of messages that depend on a value.
+// Words in messages that depend on a value.
 #pragma once
 
 #include <cstdint>

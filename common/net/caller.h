@@ -1,14 +1,14 @@
-// Who makes a call: the tasks that a client certificate names. Decided once per call or stream by a Gate
-// (access.h).
+// The identity of a caller: the tasks that its client certificate names. A Gate (gate.h) determines it once
+// per call or stream.
 //
-// A name says "this certificate speaks as TASK":
+// Each of these names means "the holder of this certificate speaks as TASK":
 //
-//   subject CN                        worker/3   worker   chief   ps/0   ps   evaluator   operator
-//   subjectAltName, a DNS name        worker-3.cairn   worker.cairn   chief.cairn   ps-0.cairn operator.cairn
-//   *.cairn subjectAltName, a URI             cairn:worker/3   cairn:worker   cairn:*   ...
+//   subject CN           worker/3   worker   chief   ps/0   ps   evaluator   operator
+//   subjectAltName, DNS  worker-3.cairn   worker.cairn   chief.cairn   ps-0.cairn   operator.cairn   *.cairn
+//   subjectAltName, URI  cairn:worker/3   cairn:worker   cairn:*   ...
 //
-// Without an index it is every task of that job. `*` is every task, and the operator. A certificate may have
-// several names; other host names and other CNs say nothing. A value; any thread.
+// A name without an index means every task of that job; `*` means every task and the operator. A certificate
+// may have several names. Other host names and other CNs are ignored. A value type; any thread.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@
 
 namespace cairn::net {
 
-// As a certificate has them.
+// The names in a certificate, unparsed.
 struct CertificateNames {
   std::string common_name{};
   std::vector<std::string> dns{}, uris{};
@@ -27,19 +27,19 @@ struct CertificateNames {
 
 class Caller {
  public:
-  // May do everything: where nothing tells callers apart.
+  // May make every call: for servers that do not distinguish callers.
   static Caller Anyone() { return Caller(); }
-  // By the names of a certificate. One with a "cairn:" URI that is no task may do nothing by that name.
+  // From the names of a certificate. A "cairn:" URI that is no task grants nothing.
   static Caller Of(const CertificateNames& names);
 
-  // Of(): some name says a task. Anyone(): false.
+  // Whether a name of the certificate stands for a task. False for Anyone().
   bool named() const { return !unrestricted_; }
 
-  // May speak as this task, "worker/3".
+  // Whether the caller may speak as this task, "worker/3".
   bool Is(absl::string_view task) const;
-  // As some task of the job, or as the operator: "ps", "worker", "operator".
+  // Whether it may speak as some task of the job, or as the operator: "ps", "worker", "operator".
   bool HasRole(absl::string_view job) const;
-  // As this very task, by a name with its index, or by `*`: "worker" is not "worker/0".
+  // Whether a name with this very index, or `*`, stands for the task: "worker" is not "worker/0".
   bool IsExactly(absl::string_view task) const;
 
   // "worker/3, operator": for messages.

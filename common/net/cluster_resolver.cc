@@ -147,8 +147,8 @@ absl::StatusOr<const json*> ClusterOfDocument(const json& document, absl::string
   return cluster != nullptr ? cluster : sparse;
 }
 
-// Of a TF_CONFIG, whether a "ps" list of one address may be the task's own, whatever its index: Kubeflow
-// writes "sparseCluster", or "cluster" with a "worker" even where it is null.
+// Whether Kubeflow wrote this TF_CONFIG, so that a "ps" list of one address may be the task's own, whatever
+// its index. Kubeflow writes "sparseCluster", or "cluster" with a "worker", which may be null.
 bool IsOfKubeflow(const json& document) {
   const auto cluster = document.find("cluster");
   return document.contains("sparseCluster") ||

@@ -1,9 +1,9 @@
-// Keeps the last descriptors of the process for its own work: whoever connects while only those are left is
-// refused, and the process goes on.
+// Reserves the last descriptors of the process for its own files: while only those are free, new connections
+// are refused.
 //
-// A task whose descriptors are used up by connections can open no checkpoint, and gRPC 1.51 stops listening
-// for ever when it has none for a connection (CVE-2023-4785). The system gives the lowest number that is
-// free, so the number of a new descriptor tells how many are in use. One thread, the one that accepts.
+// A task whose connections use up all descriptors can open no checkpoint, and gRPC 1.51 stops listening for
+// ever when it gets no descriptor for a connection (CVE-2023-4785). The system assigns the lowest free
+// number, so the number of a new descriptor shows how many are in use. Only the accepting thread may call.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace cairn::net {
 
 class DescriptorReserve {
  public:
-  // Of a limit of open files: an eighth, at most 64.
+  // The size of the reserve under this limit of open files: an eighth of it, at most 64.
   static int64_t Of(int64_t limit);
 
-  // Of what accept() has just returned: whether that connection may be kept. False for none, -1, where errno
-  // still tells whether a descriptor was lacking. Warns of a lack at most once in 10 s.
+  // Whether the connection that accept() has just returned may be kept. False for -1, no connection; errno
+  // must then still be that of accept(). Warns of a lack of descriptors, at most once in 10 s.
   bool Admits(int accepted);
 
  private:

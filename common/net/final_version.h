@@ -1,4 +1,4 @@
-// At which version a job ends.
+// The version at which a job ends.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace cairn::net {
 
-// Of a job that was resumed with another batch size or other workers, later or earlier than its flags alone
-// say; 0: no version ends it.
+// The version at which `job` ends; 0: no version ends it. After a resume with another batch size or other
+// workers, it differs from the version that follows from the flags alone.
 inline int64_t FinalVersionOf(const v1::Job& job) {
   return job.final_version() == 0 ? 0 : job.final_version() + job.resumed().version_offset();
 }

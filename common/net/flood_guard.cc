@@ -19,10 +19,10 @@
 namespace cairn::net {
 namespace {
 
-// Between the two looks that tell how much comes over each connection.
+// The interval over which the bytes received on each connection are counted.
 constexpr auto kMeasured = std::chrono::milliseconds(20);
-// Less in that time is no flood.
-constexpr uint64_t kLeastFlood = 64 << 10;
+// Fewer bytes in that interval are no flood.
+constexpr uint64_t kMinFlood = 64 << 10;
 
 int64_t OwnMemoryBytes() {
   std::ifstream status("/proc/self/status");
@@ -34,7 +34,7 @@ int64_t OwnMemoryBytes() {
   return 0;
 }
 
-// 0: of no socket.
+// The identity of a socket; 0: no socket has this descriptor.
 uint64_t CookieOf(int descriptor) {
   uint64_t cookie = 0;
   socklen_t size = sizeof cookie;
@@ -77,7 +77,7 @@ void FloodGuard::Look() {
     most = received;
     flooding = &one;
   }
-  if (most < kLeastFlood || CookieOf(flooding->descriptor) != flooding->cookie) return;
+  if (most < kMinFlood || CookieOf(flooding->descriptor) != flooding->cookie) return;
   shutdown(flooding->descriptor, SHUT_RDWR);
   LogWarning("this process takes more than ", InGiB(static_cast<double>(bound_)),
              " of memory: closed the connection over which most came, ", most, " bytes in ",

@@ -1,9 +1,9 @@
 // Closes the connection that floods this process when its memory grows beyond a bound.
 //
 // gRPC 1.51 keeps all headers of a request, however many come (an HTTP/2 CONTINUATION flood), and
-// --memory_limit does not count them. Only who sends how much tells: when the memory is beyond the bound, the
-// connection over which most has come at that moment is shut down, and gRPC frees what it kept for it. One
-// thread.
+// --memory_limit does not count them. Only the number of bytes received shows which connection floods: when
+// memory exceeds the bound, the connection that is receiving most is shut down, and gRPC frees the headers
+// that it kept. One thread.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@ namespace cairn::net {
 
 class FloodGuard {
  public:
-  // Of this process' own memory (RssAnon); 0: no bound.
+  // Bounds this process' own memory (RssAnon), in bytes; 0: no bound.
   void SetBound(int64_t bytes) { bound_ = bytes; }
-  // A connection that gRPC owns from now on, and closes.
+  // Watches a connection. gRPC owns the descriptor and closes it.
   void Add(int connection);
   // To be called ten times a second. Blocks for 20 ms when the memory is beyond the bound.
   void Look();
 
  private:
-  // gRPC closes descriptors, and the system gives their numbers to others: the cookie is the socket's alone.
+  // After gRPC closes a descriptor, the system reuses its number. The cookie identifies the socket.
   struct Connection {
     int descriptor = -1;
     uint64_t cookie = 0;
-    uint64_t received = 0;  // bytes, at the last look
+    uint64_t received = 0;  // bytes, at the last Look()
   };
-  // Bytes that have come over it since the last look.
+  // The bytes received on the connection since the last call.
   static uint64_t NewlyReceived(Connection& connection);
   void ForgetClosed();
 

@@ -1,5 +1,5 @@
-// A server's door: who makes a call, by its job token and its certificate (access.h). Made by main, one for
-// all services of a process; thread-safe.
+// Authenticates the callers of a server by job token and certificate (access.h). main() makes one for all
+// services of a process. Thread-safe.
 #pragma once
 
 #include <string>
@@ -16,15 +16,15 @@ namespace cairn::net {
 
 class Gate {
  public:
-  // `self`: this task, for messages: "ps/0". `access` was checked. Where our own certificate names a task, so
-  // must those of all callers; else a certificate without such a name may do everything.
+  // `self`: this task, for messages: "ps/0". `access` has passed CheckAccess(). If our certificate names a
+  // task, so must those of all callers; else a certificate that names no task may make every call.
   Gate(std::string self, const Access& access);
 
-  // UNAUTHENTICATED without the job token, PERMISSION_DENIED for a certificate that names no task where ours
-  // does. Both say what to do, and are logged, at most once in 10 s.
+  // UNAUTHENTICATED without the job token; PERMISSION_DENIED for a certificate that names no task although
+  // ours does. Both messages say what to do. Refusals are logged, at most once in 10 s.
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Certificates must name tasks.
+  // Whether certificates must name tasks.
   bool wants_names() const { return wants_names_; }
 
  private:

@@ -3,7 +3,7 @@
 
 namespace cairn::net {
 
-// A line of it as a line of ours: debug, but where gRPC aborts the process, which must not go unsaid.
+// Writes a line of gRPC's log to our log: at error level if gRPC is about to abort, else at debug level.
 void LogGrpcLine(const char* line);
 
 }  // namespace cairn::net

@@ -1,8 +1,8 @@
 // The port of a gRPC server, on which connections are accepted here and handed to gRPC.
 //
-// gRPC's own listener stops for ever when it is refused a descriptor, and gives each connection two minutes
-// to greet. Here the last descriptors are kept (descriptor_reserve.h), and ConfigureServer() sets the time
-// limit. Made in main, before the server; closed before the server shuts down.
+// gRPC's own listener stops for ever when it gets no descriptor, and gives each connection two minutes for
+// its handshake. This one reserves the last descriptors (descriptor_reserve.h); ConfigureServer() sets the
+// time limit. main() makes the port before the server, and closes it before the server shuts down.
 #pragma once
 
 #include <atomic>
@@ -23,17 +23,17 @@ namespace cairn::net {
 class GrpcPort {
  public:
   // Listens on `address`, "host:port" with port 0 for any, on all addresses of the host; `reuse_port`:
-  // another socket may hold the port too. Other forms ("unix:/path") are left to gRPC's listener. `*port` is
-  // the port once the server has been built; 0: the address cannot be had.
+  // another socket may be bound to the port too. gRPC's own listener serves other forms ("unix:/path"). Once
+  // the server has been built, `*port` is the port; 0: the address cannot be bound.
   GrpcPort(grpc::ServerBuilder& builder, const std::string& address,
            std::shared_ptr<grpc::ServerCredentials> credentials, bool reuse_port, int* port);
   // As Close().
   ~GrpcPort();
 
-  // Before Open(): where this process' own memory is beyond so many bytes, the connection over which most
-  // comes is closed (flood_guard.h).
+  // To be called before Open(). When this process' own memory exceeds `bytes`, the connection that is
+  // receiving most is closed (flood_guard.h).
   void BoundMemory(int64_t bytes) { guard_.SetBound(bytes); }
-  // Accepts connections from now on: when the server has been built.
+  // Starts to accept connections. To be called once the server has been built.
   void Open();
   // Accepts no more connections.
   void Close();
@@ -44,7 +44,7 @@ class GrpcPort {
 
   std::vector<TcpListener> listeners_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  DescriptorReserve reserve_;  // the thread's, as is the next
+  DescriptorReserve reserve_;  // thread_ alone uses this and guard_
   FloodGuard guard_;
   std::atomic<bool> closing_{false};
   Thread thread_;

@@ -25,7 +25,7 @@ inline constexpr char kPartMetadata[] = "cairn-part";
 // Call metadata: the job token (access.h).
 inline constexpr char kTokenMetadata[] = "cairn-job-token";
 
-// What a channel shows: a certificate, or none, and the job token, which goes with every call; empty: none.
+// The credentials of a channel: a certificate or none, and the job token of every call; empty: no token.
 struct Credentials {
   Credentials(std::shared_ptr<grpc::ChannelCredentials> channel_in, std::string token_in = "")
       : channel(std::move(channel_in)), token(std::move(token_in)) {}

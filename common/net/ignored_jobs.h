@@ -1,5 +1,5 @@
-// Jobs that a cluster's description names and that Cairn does not know: "tensorboard", or a misspelt
-// "wroker". A cluster is read without them; `cairn check` shows them.
+// Jobs in a cluster's description that Cairn does not know: "tensorboard", or a misspelt "wroker". The
+// resolver ignores them; `cairn check` shows them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace cairn::net {
 
-// Of the description that ResolveCluster() reads by the same arguments; empty where that fails.
+// The unknown jobs in the description that ResolveCluster() reads from these arguments; empty if it fails.
 std::vector<std::string> IgnoredJobs(const ClusterFlags& flags, const char* tf_config);
 
 }  // namespace cairn::net

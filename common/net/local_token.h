@@ -1,6 +1,6 @@
-// The job token of a job that `cairn train` runs on this machine, for the other programs of the same user: a
-// file that only the user can read, named after the port of the job's first server. So `cairn status`, `cairn
-// var` and workers that join later need not be told.
+// Shares the token of a job that `cairn train` runs on this machine with the user's other programs: in a file
+// that only the user can read, named after the port of the job's first server. `cairn status`, `cairn var`
+// and workers that join later find the token there.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@
 
 namespace cairn::net {
 
-// The file, which is there as long as this is.
+// Owns the file: the destructor removes it.
 class LocalToken {
  public:
-  // PERMISSION_DENIED where the folder is not this user's alone, or as the system says.
+  // PERMISSION_DENIED if other users have access to the folder; else the error of the system.
   static absl::StatusOr<LocalToken> Publish(int port, absl::string_view token);
   ~LocalToken();
   LocalToken(LocalToken&& other) noexcept : path_(std::exchange(other.path_, "")) {}
@@ -28,10 +28,10 @@ class LocalToken {
   std::string path_;  // empty: none
 };
 
-// Takes the token from there, where `access` has neither a token nor TLS and `first_server` is on this
-// machine by its name
-// ("localhost", "127.0.0.1", "::1"). Does nothing where there is no such file, or it is not this user's
-// alone.
+// Reads the token from that file into `access`, if `access` has neither a token nor TLS and the host of
+// `first_server` names this machine ("localhost", "127.0.0.1", "::1").
+//
+// Does nothing if there is no such file, or if other users have access to it.
 void TakeLocalToken(const HostPort& first_server, Access& access);
 
 }  // namespace cairn::net

@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);
 
-// Whether another process has the port: false too where that cannot be told.
+// Whether another process has the port. False also if that cannot be determined.
 bool IsTaken(const addrinfo& address, bool reuse_port) {
   const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;

@@ -1,4 +1,4 @@
-// Waits for a TCP port that another process has, as a predecessor that is about to end.
+// Waits for a TCP port that another process still uses, such as a predecessor that is about to end.
 #pragma once
 
 #include <chrono>
@@ -8,9 +8,9 @@
 
 namespace cairn::net {
 
-// Until a server could listen at `address` ("0.0.0.0:2222"), or `limit` has passed; says once that it waits.
-// `pause` waits for so long and returns false to give up. `reuse_port`: the server sets SO_REUSEPORT. Whether
-// the port is free then, the caller finds out by listening.
+// Blocks until a server could listen at `address` ("0.0.0.0:2222") or `limit` has passed; logs once that it
+// waits. `pause` sleeps for the time it is given and returns false to give up. `reuse_port`: the server sets
+// SO_REUSEPORT. Listening alone shows whether the port is free afterwards.
 void AwaitPort(const std::string& address, bool reuse_port, std::chrono::milliseconds limit,
                absl::FunctionRef<bool(std::chrono::milliseconds)> pause);
 

@@ -1,8 +1,8 @@
-// Secrets of a job: how they are drawn, compared, and used to seal what a client carries from one server to
-// another.
+// The secrets of a job: draws and compares them, and seals the facts that a client carries from one server
+// to another.
 //
-// A seal is HMAC-SHA256 of a list of facts under a key that the servers of a job share. Whoever lacks the key
-// can neither make a seal nor change what it is for. Pure functions but for DrawSecret(); any thread.
+// A seal is the HMAC-SHA256 of a list of facts under a key that the servers of a job share. Without the key,
+// nobody can make a seal or change its facts. Pure functions except DrawSecret(); any thread.
 #pragma once
 
 #include <string>
@@ -20,10 +20,10 @@ std::string DrawSecret(size_t bytes);
 // Lower-case hexadecimal.
 std::string HexOf(absl::string_view bytes);
 
-// Takes the same time wherever two strings of one length differ.
+// Constant-time: strings of equal length take the same time wherever they differ.
 bool SameSecret(absl::string_view a, absl::string_view b);
 
-// 32 bytes. Lists that differ have different seals, also where their concatenations are equal.
+// 32 bytes. Different lists have different seals, even if their concatenations are equal.
 std::string SealOf(absl::string_view key, absl::Span<const std::string> facts);
 // False with a key of fewer than kMinSealKeyBytes.
 bool SealHolds(absl::string_view key, absl::Span<const std::string> facts, absl::string_view seal);

@@ -13,8 +13,8 @@ constexpr float kSeluAlpha = 1.6732632423543772f, kSeluScale = 1.050700987355480
 constexpr float kInverseSqrt2Pi = 0.39894228040143268f;
 constexpr float kGeluTanhScale = 0.79788456080286536f, kGeluTanhCubic = 0.044715f;
 
-// Of each function its Value(), and either its Derivative() or, from a gradient dy with respect to the value,
-// the Gradient() with respect to x.
+// Each function has a Value(), and either a Derivative() or a Gradient(). The latter computes the gradient
+// with respect to x from dy, the gradient with respect to the value.
 
 struct Linear {
   inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const { y = x; }

@@ -77,7 +77,7 @@ class CpuBroadcastMerge final : public NaryOp {
     for (int64_t i = 0; i < run.count; ++i) y[i] /= inputs;
   }
 
-  // What the run's element `i` gives to the gradient of input `k`.
+  // The contribution of the run's element `i` to the gradient of input `k`.
   float Term(int k, const Run& run, absl::Span<const float* const> xs, const float* dy, int64_t i) const {
     const auto value = [&](int input) {
       const auto index = static_cast<size_t>(input);

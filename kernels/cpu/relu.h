@@ -1,9 +1,9 @@
-// max(x, 0) in place, behind a linear map by oneDNN and on the way back through it.
+// max(x, 0) in place, after a linear map by oneDNN, and its gradient.
 //
 // oneDNN's own fused relu is the processor's maximum of the sum and 0, which for NaN is 0 (eltwise_relu
 // without a slope, with AVX-512, AVX2 and SSE4.1 alike): a network with NaN in its weights would compute
-// finite outputs. A pass of its own over an output that was just written keeps the NaN. It costs what the
-// pass of the gradient costs, which oneDNN does not fuse either.
+// finite outputs. A separate pass over the output that was just written keeps the NaN. It costs as much as
+// the gradient's pass, which oneDNN does not fuse either.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace cairn::kernels::cpu {
 
 class ReluInPlace {
  public:
-  // Of tensors of `count` floats, padding included. `context` must outlive it.
+  // For tensors of `count` floats, padding included. `context` must outlive the object.
   ReluInPlace(const onednn::Context& context, int64_t count) : context_(&context), count_(count) {}
 
   // y = max(y, 0); NaN stays.

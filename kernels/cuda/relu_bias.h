@@ -1,4 +1,4 @@
-// What follows a linear map: bias and relu, and the way of a gradient back through both.
+// The epilogue of a linear map: bias and relu, and the gradients of both.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace cairn::kernels::cuda {
 
-// What follows a linear map's sums y [rows, channels]: y + bias, and of that max(x, 0) where there is a relu.
+// The epilogue of a linear map with the sums y [rows, channels]: y + bias, then max(x, 0) if `relu`.
 struct BiasRelu {
   ElementType type = ElementType::kFloat32;
   int64_t rows = 0, channels = 0;

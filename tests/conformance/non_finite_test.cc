@@ -70,8 +70,8 @@ class NonFinite : public ConformanceTest {
   }
 
   using Map = std::function<Tensor(const Tensor&)>;
-  // Of an op without weights, by its `forward`; with a poisoned dy, by its `backward` (x, dy), where that is
-  // given.
+  // Compares an op without weights with `forward`, for a poisoned x, and with `backward` (x, dy), if given,
+  // for a poisoned dy.
   void CheckUnary(kernels::UnaryOp& op, const TensorDesc& desc, const Map& forward,
                   const std::function<Tensor(const Tensor&, const Tensor&)>& backward = nullptr) {
     const TensorDesc y_desc = op.output();
@@ -91,7 +91,7 @@ class NonFinite : public ConformanceTest {
     });
   }
 
-  // Of a linear map: x, the kernel, the bias or dy is poisoned, one after another.
+  // A linear map. The test poisons its x, kernel, bias and dy, one after another.
   struct Linear {
     TensorDesc x;
     Shape kernel;
@@ -355,7 +355,7 @@ TEST_P(NonFinite, PassesThroughSumsAndProducts) {
   }
 }
 
-// What falls is 0, whatever it was.
+// A dropped element is 0, whatever its value was.
 TEST_P(NonFinite, PassesThroughDropoutWhereItStays) {
   const TensorDesc desc = ActivationDesc({4, 37});
   auto op = device().ops().MakeDropout({.input = desc, .rate = 0.5f, .stream = 7}).value();

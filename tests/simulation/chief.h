@@ -40,7 +40,7 @@ class Chief {
   void Reach(int part);
   void DescribeAll(const std::function<void()>& then);
   void DescribeOne(int part, const std::function<void()>& then);
-  // Of Reach() and DescribeOne(): where no answer came, after a while; else the chief ends.
+  // For Reach() and DescribeOne(): calls `again` later after a transient failure; else the chief ends.
   void AskAgain(const absl::Status& failure, std::function<void()> again);
   void Survey();
   void Create(int part);

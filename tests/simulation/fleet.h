@@ -56,7 +56,7 @@ class Fleet {
   int ProcessOf(int part, bool away) const { return away ? (part + 1) % size() : part; }
   // Null when the process is not there, or has nothing of the part.
   ps::Server* At(int part, bool away) const;
-  // Where the part's backup is to be kept. UNAVAILABLE when the process is not there.
+  // The server that keeps the part's backup. UNAVAILABLE if its process is down.
   absl::StatusOr<ps::Server*> ForCopy(int part, bool away);
   bool IsUp(int process) const { return Of(process).up; }
   double AwakeAt(int process) const { return Of(process).paused_until; }

@@ -15,10 +15,10 @@ namespace cairn::allreduce {
 // Connects when it is first used. `address`: "host:port".
 std::unique_ptr<RingPeer> MakeGrpcPeer(const std::string& address, const net::Credentials& credentials);
 
-// Who may call: with certificates that name tasks, a worker greets and opens streams as itself alone.
+// Restricts the callers: with certificates that name tasks, a worker greets and streams only as itself.
 struct RingDoor {
   const net::Gate* gate = nullptr;            // null: anyone may
-  std::function<std::string(int)> task_of{};  // the name of the worker that says this number: "worker/3"
+  std::function<std::string(int)> task_of{};  // the name of the worker with this number: "worker/3"
 };
 
 // `host` and the gate outlive the server that the service is registered with.

@@ -33,8 +33,8 @@ struct RunState {
   int64_t num_workers = 0;
   int64_t final_version = 0;  // at which the job ends
   int64_t epochs = 0;
-  std::optional<int64_t> num_examples;    // of an epoch; none in files of before
-  std::optional<int64_t> version_offset;  // v1::Progress::version_offset; likewise
+  std::optional<int64_t> num_examples;    // of an epoch; none in older files
+  std::optional<int64_t> version_offset;  // v1::Progress::version_offset; none in older files
   std::vector<int64_t> positions;         // [worker]: batches done; asynchronous jobs
   std::optional<DataState> data;          // with dynamic sharding
   // So far, as v1::Counters has them: examples, gradients.

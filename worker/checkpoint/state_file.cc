@@ -271,7 +271,7 @@ class RangeCheck {
   const std::string& fault() const { return fault_; }
 
  private:
-  // Of steps, examples and gradients: a billion a second for two weeks; a sum over 8192 workers fits 64 bits.
+  // Limit of step, example and gradient counts: 1e9/s for two weeks. A sum over 8192 workers fits in 64 bits.
   static constexpr int64_t kMaxCount = int64_t{1} << 50;
 
   std::string fault_;

@@ -21,7 +21,7 @@ constexpr Timeout kCallTimeout = std::chrono::seconds(30);
 // How often a call starts anew because somebody else changed the variables under it.
 constexpr int kTries = 5;
 
-// Of a read or write.
+// The time limit of a read or a write.
 Timeout LimitFor(const net::Extent& extent) {
   return kCallTimeout + net::TimeForBytes(extent.count * static_cast<int64_t>(sizeof(float)));
 }

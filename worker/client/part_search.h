@@ -1,4 +1,4 @@
-// Finding the server of one part of a job: which place to ask next, and what the answers mean. With
+// Finds the server of one part of a job: chooses the place to ask next and interprets the answers. With
 // ps_replication a part has two places, its home server and the server of its backup (`away`).
 //
 //   Connect first place ── serves it ──────────────────────────► found there
@@ -11,8 +11,8 @@
 //     ├── a place has not answered ──► UNAVAILABLE or DEADLINE_EXCEEDED: search again later
 //     └── both have answered ────────► the part is lost
 //
-// Performs no I/O and reads no clock: the caller asks question() and passes the answer on, until there is no
-// question left. Connection asks real servers, the simulation its own. Not thread-safe.
+// Performs no I/O and reads no clock: the caller makes the call that question() returns and passes its answer
+// back, until no question is left. Connection calls real servers, the simulation its own. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class PartSearch {
     v1::ConnectResponse response;
     bool away = false;
 
-    // What to remember: nothing of a backup that nobody has promoted, since it may be replaced at any time.
+    // The server to remember; none for a backup before its promotion, since it may be replaced at any time.
     Known known() const;
   };
 

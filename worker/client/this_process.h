@@ -1,11 +1,11 @@
-// Who this process is to servers and other workers, which tell two processes of one task apart by it.
+// The identity of this process, by which servers and other workers distinguish two processes of one task.
 #pragma once
 
 #include "cairn/v1/job.pb.h"
 
 namespace cairn::client {
 
-// With another id at each call: two clients of one process are two processes to the servers.
+// Each call draws a new id: to the servers, two clients in one process are two processes.
 v1::Process DrawProcess();
 
 }  // namespace cairn::client

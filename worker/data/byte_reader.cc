@@ -47,9 +47,9 @@ class GzipReader final : public ByteReader {
       : file_(std::move(file)), left_(file_->bytes()) {}
 
   absl::StatusOr<size_t> Inflate(absl::Span<uint8_t> to) {
-    constexpr size_t kMostAtOnce = size_t{1} << 30;  // zlib counts in unsigned int
-    const auto given = static_cast<unsigned>(std::min(left_.size(), kMostAtOnce));
-    const auto wanted = static_cast<unsigned>(std::min(to.size(), kMostAtOnce));
+    constexpr size_t kMaxAtOnce = size_t{1} << 30;  // zlib counts in unsigned int
+    const auto given = static_cast<unsigned>(std::min(left_.size(), kMaxAtOnce));
+    const auto wanted = static_cast<unsigned>(std::min(to.size(), kMaxAtOnce));
     stream_.next_in = const_cast<Bytef*>(left_.data());
     stream_.avail_in = given;
     stream_.next_out = to.data();
@@ -83,7 +83,7 @@ class GzipReader final : public ByteReader {
   bool ended_ = false;
 };
 
-// Of one zlib stream in memory, which must outlive it.
+// Reads one zlib stream in memory, which must outlive the reader.
 class ZlibReader final : public ByteReader {
  public:
   explicit ZlibReader(absl::Span<const uint8_t> packed) : rest_(packed) { state_ = inflateInit(&stream_); }

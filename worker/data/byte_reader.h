@@ -46,7 +46,7 @@ absl::Status ReadExactly(ByteReader& reader, absl::Span<uint8_t> to, absl::strin
 // A whole file: mapped, or unpacked up to kMaxArrayBytes. Errors name it.
 absl::StatusOr<SharedBytes> ReadFileBytes(const std::string& path);
 
-// What zlib (RFC 1950) has packed, of at most kMaxArrayBytes. INVALID_ARGUMENT where it is damaged or cut
+// Unpacks zlib data (RFC 1950), to at most kMaxArrayBytes. INVALID_ARGUMENT if the data is damaged or cut
 // short.
 absl::StatusOr<SharedBytes> InflateZlib(absl::Span<const uint8_t> packed);
 

@@ -1,5 +1,5 @@
-// The names of classes in the order of their indices, where labels are words or folders, as a file beside a
-// trained model: one name a line; a backslash, LF and CR within a name are written as \\, \n and \r.
+// The file of class names beside a trained model whose labels are words or folders. It has one name per line,
+// in the order of the class indices. A backslash, LF and CR within a name are written as \\, \n and \r.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ std::string DescribeClasses(absl::Span<const std::string> names);
 // Writes `directory`/class_names.txt. Errors name the file.
 absl::Status WriteClassNames(const std::string& directory, absl::Span<const std::string> names);
 
-// The same, where the directory has no such file or one with these names. With others: replaces them if
-// `may_replace`, or else INVALID_ARGUMENT with both lists, because what was trained there has another order.
+// As WriteClassNames(), but a file with other names is replaced only if `may_replace`; else INVALID_ARGUMENT
+// with both lists, because the model that was trained there has the classes in another order.
 absl::Status KeepClassNames(const std::string& directory, absl::Span<const std::string> names,
                             bool may_replace);
 

@@ -102,7 +102,7 @@ class SetReader {
   const CsvLabels& labels() const { return labels_; }
 
  private:
-  // What the training set's first file decides for all files.
+  // The separator of `text`. The training set's first file decides it for all files.
   char SeparatorOf(absl::string_view text) const {
     if (!schema_.columns.empty()) return schema_.separator;
     return options_.csv_separator != 0 ? options_.csv_separator : DetectCsvSeparator(text);

@@ -20,18 +20,18 @@ namespace cairn::data {
 // One thread.
 class CsvLabels {
  public:
-  // Learns what the labels are from the labels.
+  // Infers the kind of the labels from the labels.
   CsvLabels() = default;
   // Labels are the words `class_names` [class].
   explicit CsvLabels(const std::vector<std::string>& class_names);
 
-  // For a set whose labels must be of the kind and the classes that were learned here.
+  // Labels for a set that must have the kind and the classes that were learned here.
   CsvLabels ForValidation() const;
 
-  // Adds one label. `number`: its value, where it is one. INVALID_ARGUMENT saying what is wrong with it.
+  // Adds one label. `number`: its value, if it is a number. INVALID_ARGUMENT names the fault of the label.
   absl::Status Add(absl::string_view text, std::optional<double> number);
 
-  // All labels; ends the learning, so that words have their final indices.
+  // Returns all labels. Learning ends, so words have their final indices.
   Targets Finish();
 
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
@@ -54,7 +54,7 @@ class CsvLabels {
   int64_t largest_ = -1;                  // of class indices
 };
 
-// A field as messages show it: not all of a long one, without control characters.
+// A field for messages: shortened if it is long, without control characters.
 std::string ShowField(absl::string_view field);
 
 }  // namespace cairn::data

@@ -35,7 +35,7 @@ std::optional<size_t> ToColumnIndex(absl::string_view key) {
   return index;
 }
 
-// By name, or where no column has it, by index.
+// Finds a column by name, or by index if no column has that name.
 absl::StatusOr<size_t> FindColumn(const std::vector<std::string>& columns, const std::string& key) {
   const auto found = std::find(columns.begin(), columns.end(), key);
   if (found != columns.end()) {

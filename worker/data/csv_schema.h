@@ -1,4 +1,4 @@
-// The columns of CSV files, as the first file of the training set shows them: how fields are separated,
+// The columns of CSV files, inferred from the first file of the training set: the separator of fields,
 // whether the first record is a header, and which columns are the label and the inputs.
 #pragma once
 
@@ -21,13 +21,13 @@ struct CsvSchema {
   char separator = ',';
   bool has_header = false;
   std::vector<std::string> columns{};  // names; without a header their numbers, from 0
-  std::optional<size_t> label{};       // index into columns; nullopt where examples have no label
-  std::vector<size_t> features{};      // likewise, in the order of the inputs
+  std::optional<size_t> label{};       // index into columns; nullopt if examples have no label
+  std::vector<size_t> features{};      // indices into columns, in the order of the inputs
   DecimalReader decimals{false};       // reads the numbers of all files of the data set
 };
 
-// The separator of `text`: of comma, semicolon and tab the one that splits its first records into the same
-// number of fields, at least two, most of them numbers; comma where none does.
+// The separator of `text`: the one among comma, semicolon and tab that splits its first records into the same
+// number of fields, at least two, most of them numbers; a comma if none does.
 char DetectCsvSeparator(absl::string_view text);
 
 // A separator by name (comma, semicolon, tab, space) or as one character. INVALID_ARGUMENT for what cannot be
@@ -40,8 +40,8 @@ bool IsMissing(absl::string_view field);
 // True if the record names columns: it has the label column's name, or else none of its fields is a number.
 bool IsCsvHeader(const CsvFields& fields, const DataOptions& options);
 
-// `first`: the first record, or, with `has_header`, the one that names the columns. INVALID_ARGUMENT for
-// columns that are not there, or there twice.
+// `first`: the first record, or with `has_header` the one that names the columns. INVALID_ARGUMENT for
+// columns that are missing or occur twice.
 absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header, char separator,
                                         const DataOptions& options);
 

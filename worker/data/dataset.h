@@ -28,17 +28,17 @@ class Dataset {
   // Largest class index + 1, also of examples beyond DataOptions::limit; 0 where targets are no class
   // indices.
   virtual int64_t num_classes() const = 0;
-  // Where an example has several integers, none negative, as its target: the largest + 1, as if they were
-  // class indices of positions; 0 for other targets.
+  // The largest target + 1, if each example has several integers as its target and none is negative, as if
+  // they were class indices of positions; 0 for other targets.
   virtual int64_t position_classes() const { return 0; }
   // The shape of one example's target, of num_targets() elements: [] or [n], or a mask's [height,width].
   virtual Shape target_shape() const { return {num_targets()}; }
-  // What messages call the inputs: "mnist.npz: x_train".
+  // The name of the inputs in messages: "mnist.npz: x_train".
   virtual std::string inputs_name() const { return "inputs"; }
   // The target of example `index` [num_targets()], as Read() writes it; valid as long as the data set. Empty
   // where it is not in memory.
   virtual absl::Span<const float> Target(int64_t /*index*/) const { return {}; }
-  // What messages call the target of example `index`: "mnist.npz: y_train: example 7".
+  // The name of the target of example `index` in messages: "mnist.npz: y_train: example 7".
   virtual std::string TargetName(int64_t index) const;
   // False: every example weighs 1.
   virtual bool weighted() const { return false; }
@@ -73,11 +73,11 @@ struct DataOptions {
   std::vector<std::string> input_names{};
   // [input_names] What each input layer takes of one example. Empty: not known.
   std::vector<Shape> input_shapes{};
-  // What the model takes of one example: compatible examples (example_shape.h) get this shape, unless it is
-  // flat. A scalar: they keep their own.
+  // The shape of one example in the model. Compatible examples (example_shape.h) get this shape, unless it is
+  // flat. A scalar: examples keep their own shape.
   Shape example_shape{};
 
-  // What inputs of the model's input `input` are multiplied by; NaN: the default, which depends on the type.
+  // The factor for the values of the model's input `input`; NaN: the default, which depends on the type.
   float ScaleOf(size_t input) const;
 
   // Of formats whose examples have named columns (CSV, TFRecord).
@@ -102,10 +102,10 @@ struct DataOptions {
 absl::Status CheckInputShape(const DataOptions& options, size_t input, const Shape& given,
                              const std::string& name);
 
-// Something to be told at start.
+// A message for the user at start.
 struct Note {
   std::string text;
-  bool usual = true;  // told in the log alone; otherwise on the progress display too
+  bool usual = true;  // shown only in the log; otherwise on the progress display too
 };
 
 struct TrainingData {

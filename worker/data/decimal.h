@@ -1,4 +1,4 @@
-// Numbers as people write them in text files, read strictly: what is not plainly a decimal number is none.
+// Parses the numbers in text files strictly: text that is not plainly a decimal number is not a number.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ struct Decimal {
   bool maybe_thousands = false;
 };
 
-// [+-] digits, a mark and more digits, an exponent; blanks around it are ignored. A comma is a decimal mark
-// only with `comma_allowed`. nullopt for everything else, among it hexadecimal numbers, "inf", "nan",
+// Parses [+-] digits, a mark and more digits, an exponent; ignores blanks around them. A comma is a decimal
+// mark only with `comma_allowed`. nullopt for everything else, including hexadecimal numbers, "inf", "nan",
 // "1_000", digits in groups, and numbers that float32 cannot hold.
 std::optional<Decimal> ParseDecimal(absl::string_view text, bool comma_allowed);
 

@@ -123,8 +123,8 @@ absl::Status CheckTotals(const std::vector<Piece>& pieces, absl::Span<const std:
                                           " missing: ", Listed(missing)));
 }
 
-// Of pieces that numbers alone tell apart. A remark where numbers are missing in between, or a file without a
-// number is among them.
+// Checks pieces that differ only in their numbers. Returns a remark if numbers are missing in between, or if
+// a file without a number is among the pieces.
 absl::StatusOr<std::string> CheckNumbers(const std::vector<Piece>& pieces,
                                          absl::Span<const std::string> files) {
   const std::string* whole = nullptr;

@@ -1,4 +1,4 @@
-// The first error that any of several threads met, kept for a caller who asks later.
+// Keeps the first error of several threads for a later query.
 #pragma once
 
 #include <atomic>

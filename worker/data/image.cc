@@ -110,7 +110,7 @@ absl::StatusOr<ImageHeader> ReadJpegHeader(Bytes bytes) {
   }
 }
 
-// What decoders write to and read from: plain data, since longjmp() passes over it.
+// The input and output of a decoder: plain data, since longjmp() runs no destructors.
 struct Decoding {
   const uint8_t* next;
   size_t left;
@@ -136,7 +136,7 @@ void ReadPngBytes(png_structp png, png_bytep to, size_t count) {
   decoding->left -= count;
 }
 
-// Of an image whose header has been checked. False: see decoding.error.
+// Decodes a PNG whose header has been checked. On false, decoding.error has the reason.
 bool RunPng(Decoding& decoding) {
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoding, FailPng, IgnorePngWarning);
   png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
@@ -181,8 +181,8 @@ bool RunPng(Decoding& decoding) {
   std::longjmp(decoding->failed, 1);
 }
 
-// Where libjpeg would only warn, and make up what is missing, the image is damaged; but bytes between markers
-// harm nothing.
+// If libjpeg only warns and fills in missing data, the image is damaged. Extraneous bytes between markers are
+// harmless.
 void JudgeJpegMessage(j_common_ptr jpeg, int level) {
   if (level < 0 && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) FailJpeg(jpeg);
 }

@@ -23,10 +23,10 @@ struct ImageHeader {
   int64_t channels = 0;  // 1 gray, 2 gray and alpha, 3 RGB, 4 RGBA
 };
 
-// By the first bytes: "PNG", "JPEG", or an image format that is not read ("GIF"); empty: no image.
+// Detected from the first bytes: "PNG", "JPEG", or an unsupported image format ("GIF"); empty: no image.
 absl::string_view ImageFormatOf(absl::Span<const uint8_t> bytes);
 
-// Reads the header alone. INVALID_ARGUMENT for what is no image of these formats, or one that is not read.
+// Reads the header only. INVALID_ARGUMENT for data that is no such image, or an unsupported one.
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::Span<const uint8_t> bytes);
 
 // The shape of the pixels for a model that takes `input`: `input` itself where it has three axes, with a
@@ -34,7 +34,7 @@ absl::StatusOr<ImageHeader> ReadImageHeader(absl::Span<const uint8_t> bytes);
 Shape PixelShapeFor(const ImageHeader& header, const Shape& input);
 
 // INVALID_ARGUMENT with both shapes unless the image has the height and the width of `shape` [height, width,
-// channels], and its channels, or such that become them: alpha is dropped, gray becomes RGB.
+// channels], and its channels or convertible ones: alpha is dropped, gray becomes RGB.
 absl::Status CheckFits(const ImageHeader& header, const Shape& shape);
 
 // Writes the image's pixels to `pixels` [shape.num_elements()]. Memory grows with `shape`, never with what a

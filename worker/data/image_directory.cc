@@ -31,7 +31,7 @@ bool IsHidden(const fs::path& path) {
   return absl::StartsWith(path.filename().string(), ".");
 }
 
-// By the ending: an image, also of a format that is not read, so that it is refused and not left out.
+// Whether the suffix is that of an image. Unsupported formats count, so that they are refused, not ignored.
 bool IsImageName(const fs::path& path) {
   const std::string ending = absl::AsciiStrToLower(path.extension().string());
   for (const char* known : {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff"}) {
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<std::string>> ImagesIn(const std::string& directory, 
       paths.push_back(entry->path().string());
     }
   }
-  // What cannot be read may hold images that would be missing.
+  // An unreadable folder may hold images, which would be missing from the set.
   if (error)
     return absl::InvalidArgumentError(absl::StrCat(directory, ": cannot be read: ", error.message()));
   std::sort(paths.begin(), paths.end());

@@ -26,9 +26,9 @@ absl::StatusOr<absl::Span<const uint8_t>> Map(int fd) {
   return absl::MakeConstSpan(static_cast<const uint8_t*>(address), size);
 }
 
-// What is mapped, for the handler of SIGBUS: a signal's handler can be given nothing, so that this is global.
-// Entries are reused and never freed; the handler reads them without a lock, of its own thread's mapping,
-// which exists.
+// The mapped files, for the SIGBUS handler. A signal handler takes no arguments, so the list is global.
+// Entries are reused and never freed. The handler reads them without a lock: it needs only the mapping that
+// its own thread was reading, which still exists.
 struct Mapping {
   std::atomic<const uint8_t*> begin = nullptr;  // null: free
   size_t size = 0;
@@ -75,7 +75,7 @@ void OnBusError(int signal, siginfo_t* info, void*) {
     Say(kAfter, sizeof(kAfter) - 1);
     _exit(1);
   }
-  // Of something else: as without a handler, when the instruction is tried again.
+  // Another cause: the default action ends the process when the instruction is retried.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   sigaction(signal, &standard, nullptr);

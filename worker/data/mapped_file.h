@@ -1,7 +1,7 @@
 // A file's bytes where the page cache has them: nothing is copied, and what is not looked at takes no memory.
 //
-// The file must stay as it is while it is mapped. One that is cut short meanwhile raises SIGBUS in whoever
-// reads what is gone, which ends the process: see ExplainTruncatedFiles().
+// The file must not change while it is mapped. If it is truncated, a thread that reads the missing part gets
+// SIGBUS, which ends the process: see ExplainTruncatedFiles().
 #pragma once
 
 #include <cstdint>

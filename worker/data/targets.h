@@ -16,8 +16,8 @@ struct Targets {
   int64_t per_example = 1;
   Shape shape{};            // of one example's target, of per_example elements; of one number it may be []
   int64_t num_classes = 0;  // largest class index + 1; 0 where the values are no class indices
-  // Of several integers per example, none negative, which may be class indices of positions (a mask) or
-  // numbers (one-hot vectors): the largest + 1. Else 0.
+  // The largest value + 1, if each example has several integers and none is negative; else 0. They may be
+  // class indices of positions (a mask) or numbers (one-hot vectors).
   int64_t position_classes = 0;
 
   int64_t size() const { return static_cast<int64_t>(values.size()) / per_example; }

@@ -1,8 +1,8 @@
 // TFRecord files of tf.Example (tf_record_files.h), or one file; plain ones are mapped, those packed by gzip
 // or zlib unpacked into memory.
 //
-// Every record is checked once, at loading; then an example's features are read from where they lie. Of a PNG
-// or JPEG loading checks the header; it is decoded whenever it is read.
+// Loading checks every record once; afterwards the features of an example are read in place. Loading checks
+// only the header of a PNG or JPEG image; each read of the example decodes the image.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -308,7 +308,7 @@ class SetReader {
     return absl::OkStatus();
   }
 
-  // Of several integers per example, if all can be class indices; else -1.
+  // The largest target, if each example has several integers that can all be class indices; else -1.
   int64_t LargestPositionClass() const {
     if (schema_.label->kind != Feature::Kind::kIntegers) return -1;
     const auto [least, most] = std::minmax_element(targets_.begin(), targets_.end());

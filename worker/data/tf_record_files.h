@@ -1,4 +1,4 @@
-// Which files of a directory are TFRecord files of a training or a validation set, and their bytes.
+// Finds the TFRecord files of a training and a validation set in a directory, and reads their bytes.
 //
 // Names: train and test, validation, valid or val, with ".tfrecord" or ".tfrecords" behind them, perhaps
 // ".gz", and pieces (train-00000-of-00004.tfrecord, train.tfrecord-00000-of-00004); as TF-slim writes them,
@@ -21,7 +21,7 @@ absl::StatusOr<SetFiles> FindTfRecordFiles(const std::string& path);
 // Whether `path` is a file with such a name.
 bool IsTfRecordFile(const std::string& path);
 
-// The records of a file: mapped, or unpacked where gzip or zlib has packed it. Errors name the file.
+// The bytes of a file: mapped, or unpacked if gzip or zlib has packed it. Errors name the file.
 absl::StatusOr<SharedBytes> ReadTfRecordFile(const std::string& path);
 
 }  // namespace cairn::data

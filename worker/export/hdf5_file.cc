@@ -12,7 +12,7 @@
 namespace cairn::worker {
 namespace {
 
-constexpr int kMostObjects = 1'000'000;
+constexpr int kMaxObjects = 1'000'000;
 constexpr int kDeepest = 32;
 constexpr size_t kLongestName = 4096;
 constexpr size_t kLongestText = 64 << 20;  // of all strings of an attribute
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<std::string>> TextsOf(const Attribute& attribute, siz
   const Space space(H5Aget_space(attribute.get()));
   if (!type.ok() || !space.ok()) return Damaged("its type");
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
-  if (count < 0 || count > kMostObjects) return absl::InvalidArgumentError("holds too many strings");
+  if (count < 0 || count > kMaxObjects) return absl::InvalidArgumentError("holds too many strings");
   std::vector<std::string> texts;
   if (H5Tget_class(type.get()) != H5T_STRING || count == 0) return texts;
   const auto strings = static_cast<size_t>(count);
@@ -142,7 +142,7 @@ class Lister {
     const auto keep = [](hid_t, const char* name, const H5L_info_t* info, void* to) -> herr_t {
       auto& names = *static_cast<std::vector<std::string>*>(to);
       if (info->type == H5L_TYPE_HARD) names.emplace_back(name);  // the others lead elsewhere
-      return names.size() > kMostObjects ? -1 : 0;
+      return names.size() > kMaxObjects ? -1 : 0;
     };
     if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, keep, &links) < 0)
       return Damaged(absl::StrCat("group ", path));
@@ -152,8 +152,8 @@ class Lister {
 
  private:
   absl::Status Member(hid_t group, const std::string& link, const std::string& path, int depth) {
-    if (++objects_ > kMostObjects)
-      return absl::InvalidArgumentError(absl::StrCat("has more than ", kMostObjects, " objects"));
+    if (++objects_ > kMaxObjects)
+      return absl::InvalidArgumentError(absl::StrCat("has more than ", kMaxObjects, " objects"));
     const Object object(H5Oopen(group, link.c_str(), H5P_DEFAULT));
     if (!object.ok()) return Damaged(path);
     const H5I_type_t kind = H5Iget_type(object.get());

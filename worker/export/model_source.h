@@ -1,6 +1,6 @@
-// A model's description out of a file, in each of Keras' formats: JSON, a .keras archive, the .h5 of a whole
-// model. They are told apart by their first bytes. Nothing in the files is trusted. Any thread; blocks while
-// the disk reads, and of an .h5 while another process, forked for it, looks into the file.
+// Reads a model's description from a file in any of Keras' formats: JSON, a .keras archive, the .h5 of a
+// whole model. The first bytes of the file decide. Nothing in the files is trusted. Any thread. Blocks while
+// the disk reads, and for an .h5 file while a process forked for this reads the file.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ inline constexpr char kWeightsMember[] = "model.weights.h5";  // of a .keras arc
 
 enum class ModelFileKind { kText, kKerasArchive, kHdf5 };
 
-// By the file's first bytes; text where they say nothing, and of what is no regular file. NOT_FOUND or the
-// system's reason, naming the file.
+// Detected from the file's first bytes; kText for any other bytes, and for a file that is not regular.
+// NOT_FOUND or the system's reason, naming the file.
 absl::StatusOr<ModelFileKind> KindOfModelFile(const std::string& path);
 
-// A member of `archive`, which was opened from `path`, with its checksum compared. INVALID_ARGUMENT naming
-// both where it is missing, damaged or larger than `max_bytes`.
+// Reads a member of `archive`, which was opened from `path`, and verifies its checksum. INVALID_ARGUMENT
+// naming both if the member is missing, damaged or larger than `max_bytes`.
 absl::StatusOr<data::SharedBytes> ReadMember(const data::ZipFile& archive, const std::string& path,
                                              const std::string& member,
                                              int64_t max_bytes = data::kMaxArrayBytes);
 
-// The network that `path` describes, with what compile() said where the file has it. Model::FromJson()'s
-// errors; INVALID_ARGUMENT for a damaged file, and for an .h5 that holds weights alone; all name the file.
+// The network that `path` describes, with the settings of compile() if the file has them. Model::FromJson()'s
+// errors; INVALID_ARGUMENT for a damaged file, and for an .h5 that holds only weights. All name the file.
 absl::StatusOr<nn::Model> ReadModelFile(const std::string& path);
 
 // Whether a file that ReadModelFile() reads also holds values for the model's variables.

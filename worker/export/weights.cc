@@ -86,7 +86,7 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
   return OpenNewest(path, [](const absl::Status& skipped) { LogWarning("passed over ", skipped.message()); });
 }
 
-// What memory that does not suffice was for.
+// The purpose of the memory, for the error when there is too little.
 constexpr char kVariables[] = "the model's variables";
 
 bool IsDirectory(const std::string& path) {
@@ -94,7 +94,7 @@ bool IsDirectory(const std::string& path) {
   return std::filesystem::is_directory(path, error);
 }
 
-// Of a file, whose values may be any.
+// Reads a weights file, without checking that its values are finite.
 absl::StatusOr<std::vector<float>> ReadWeightsFile(const std::string& path, const nn::Model& model) {
   if (IsKerasWeightsFile(path)) return LoadKerasWeights(path, model);
   CAIRN_ASSIGN_OR_RETURN(const WeightArrays arrays, ReadWeightArrays(path));

@@ -1,5 +1,5 @@
-// Which objects of a model file are of Keras itself: a class of somebody's own may have the name of one of
-// Keras' and do something else.
+// Distinguishes Keras' own objects in a model file from custom ones: a custom class may have the name of a
+// class of Keras and do something else.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,8 +8,8 @@
 
 namespace cairn::nn {
 
-// INVALID_ARGUMENT naming the module, or the name it was registered under, where `object`'s "module" or
-// "registered_name" is not Keras'. What does not say is taken for Keras'.
+// INVALID_ARGUMENT naming the module, or the registered name, if `object`'s "module" or "registered_name" is
+// not Keras'. An object without them counts as Keras'.
 absl::Status CheckIsOfKeras(const nlohmann::json& object);
 
 // Whether `object` is one of Keras' functions (`a + b` of two tensors) that stands in place of a layer.

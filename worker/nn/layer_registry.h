@@ -17,7 +17,7 @@ using LayerMaker = std::unique_ptr<Layer> (*)(std::string name, ConfigReader& co
 // Null when there is no such layer.
 LayerMaker FindLayer(absl::string_view class_name);
 
-// What a layer that reads an input of the model makes of values that are bytes.
+// How a layer that reads an input of the model takes values that are bytes.
 enum class ByteUse {
   kScaled,  // expects them divided by 255, as numbers about 1: layers with weights
   kRaw,     // expects 0 to 255: it scales them itself, or they are indices

@@ -50,11 +50,11 @@ struct TargetsInfo {
 // INVALID_ARGUMENT naming the loss, the model's output and what the data set has instead of what it needs.
 absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const TargetsInfo& data);
 
-// What is wrong with the target of one example, such as "is -1; BinaryCrossentropy admits 0 to 1": empty
-// where the loss admits it. Class indices are CheckTargets()' affair.
+// The fault in the target of one example, such as "is -1; BinaryCrossentropy admits 0 to 1"; empty if the
+// loss admits the target. CheckTargets() checks class indices.
 std::string TargetFault(const LossSpec& loss, absl::Span<const float> target);
-// What is odd about a target that the loss admits, in the same form: shares of categorical cross entropy that
-// do not add up to 1. `width`: classes.
+// A remark in the same form on a target that the loss admits but that is odd: shares of categorical cross
+// entropy that do not add up to 1. `width`: the number of classes.
 std::string TargetOddity(const LossSpec& loss, int64_t width, absl::Span<const float> target);
 
 }  // namespace cairn::nn

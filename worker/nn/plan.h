@@ -96,8 +96,8 @@ class Plan {
   bool scales_loss() const { return scaler_ != nullptr; }
   absl::Status SetLossScale(float scale) { return scaler_->SetScale(scale); }
   bool gradients_finite() const { return finite_; }
-  // "layer 'dense'": of the first step whose output, as the last Forward() left it, is not finite; empty
-  // where all are. Copies outputs to the host where they lie elsewhere.
+  // "layer 'dense'": the first step whose output is not finite after the last Forward(); empty if all outputs
+  // are finite. Copies outputs in device memory to the host.
   absl::StatusOr<std::string> FirstNonFiniteStep();
   // After the device's next Synchronize(). The regularizers' part of the mean loss is not in the sums.
   const kernels::LossSums& sums() const { return sums_; }

@@ -14,7 +14,7 @@
 namespace cairn::net {
 namespace {
 
-// Where no descriptor can be had for who connects: others will be given back.
+// The pause before another accept() when no descriptor is free: others will be closed.
 constexpr auto kPause = std::chrono::milliseconds(10);
 
 }  // namespace

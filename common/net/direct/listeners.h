@@ -1,7 +1,7 @@
 // Where a task takes streams that are not gRPC's: a Unix socket for tasks of its host, a TCP port for others.
 //
-// A connection is handed out when its greeting has come; until then it has neither a thread nor more than its
-// socket, and not for long.
+// Accept() returns a connection once its handshake has arrived. Until then, the connection takes only a
+// socket, no thread, and is closed after a time limit.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ class DirectListeners {
   // The next connection whose greeting can be read at once: waits for one at most `limit`. What is no
   // greeting is closed.
   std::optional<Connection> Accept(std::chrono::milliseconds limit);
-  // Who connects from now on, or has not been handed out, is refused at once.
+  // Refuses new connections at once, and closes those that Accept() has not returned.
   void Close();
 
  private:

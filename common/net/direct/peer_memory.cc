@@ -20,13 +20,13 @@ namespace cairn::net {
 
 namespace {
 
-// Of Linux 6.5 and later; older headers lack it.
+// Linux 6.5 has added this option; older headers lack it.
 #ifndef SO_PEERPIDFD
 constexpr int SO_PEERPIDFD = 77;
 #endif
 
-// A pidfd of the process that connected. An older kernel is asked for whoever has its number now, which
-// Open() limits to processes of our own user.
+// A pidfd of the process that connected. On an older kernel it is that of the process that has the number
+// now, which Open() limits to processes of our own user.
 FileDescriptor HoldPeer(int socket, pid_t process) {
   int held = -1;
   socklen_t size = sizeof held;

@@ -19,7 +19,7 @@ absl::Span<const char> BytesOf(const T& said) {
   return {reinterpret_cast<const char*>(&said), sizeof said};
 }
 
-// Of DirectGreeting::key.
+// The size of DirectGreeting::key.
 inline constexpr size_t kDirectKeyBytes = 16;
 
 struct DirectGreeting {

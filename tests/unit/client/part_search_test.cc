@@ -10,7 +10,7 @@ namespace {
 
 using Answer = absl::StatusOr<v1::ConnectResponse>;
 
-// What the two places of a part say. A backup that may be promoted serves afterwards, one epoch on.
+// The answers of the two places of a part. A backup that accepts Promote serves from the next epoch on.
 struct Places {
   Answer home = absl::UnavailableError("Connection refused");
   Answer away = absl::NotFoundError("nothing of the part is here");

@@ -55,10 +55,10 @@ TEST_F(PeerMemoryTest, ManyRunsAreReadToManyPlaces) {
   EXPECT_EQ(memory_->Read(runs, 7, places).code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A process that connects, says where it has `value`, and does then what it is told.
+// A process that connects and keeps `value` at probe_.address until End() kills it.
 class PeerProcess {
  public:
-  // As another user, where `uid` is given; whoever holds the socket at last is a child of its own.
+  // Runs as user `uid`, if given. A child of the process also holds the socket, until the test is over.
   explicit PeerProcess(std::optional<uid_t> uid = std::nullopt) {
     const LocalListener listener = ListenLocally().value();
     static const uint64_t value = 42;
@@ -108,8 +108,8 @@ TEST(PeerMemoryOfAProcessTest, IsNotReadAfterItsEndThoughItsSocketIsOpen) {
   EXPECT_EQ(memory->Read({&run, 1}, 0, {&to, 1}), absl::OkStatus());
   EXPECT_EQ(value, 42u);
   peer.End();
-  // Whatever the copy came to, it is the end of the process that is told: its number may be another's by
-  // then.
+  // Whatever the copy returned, Read() reports that the process ended: another process may have its number
+  // by then.
   EXPECT_EQ(memory->Read({&run, 1}, 0, {&to, 1}), OtherEndClosed());
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr char kInput[] = R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 4, 4, 3]}},)";
 constexpr char kDense[] = R"(,{"class_name": "Flatten"}, {"class_name": "Dense", "config": {"units": 2}})";
 
-// Of a model that begins with `layers`.
+// The first input of a model that begins with `layers`.
 ByteInput FirstInput(absl::string_view layers) {
   const auto model = Model::FromJson(SequentialOf(absl::StrCat(kInput, layers, kDense)), "m");
   EXPECT_TRUE(model.ok()) << model.status();

@@ -104,7 +104,7 @@ TEST_F(ProgressTest, ALineThatIsRedrawnFitsTheTerminalAlsoWhenItIsResized) {
     progress.Update(400, [&] { return metrics; });
     const std::string line = Shown();
     ASSERT_EQ(line.find('\n'), std::string::npos);
-    // Of a character of several bytes only the first begins with other bits than 10.
+    // Counts characters: in UTF-8, every byte of a character but the first begins with the bits 10.
     const auto shown = std::count_if(line.begin() + 1, line.end(), [](char c) { return (c & 0xC0) != 0x80; });
     EXPECT_LT(shown, width) << line;
     EXPECT_EQ(line.compare(0, 8, "\r400/938"), 0) << line;

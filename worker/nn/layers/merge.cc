@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kLargestBlock = 16;
 
-// What tells the layers apart.
+// The properties in which the merge layers differ.
 struct MergeRow {
   const char* class_name;
   kernels::MergeKind kind;

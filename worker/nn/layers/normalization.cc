@@ -22,7 +22,7 @@ constexpr float kEpsilon = 1e-7f;  // Keras' backend.epsilon()
 struct NormalizationConfig {
   std::vector<int64_t> axes;  // as Keras counts them, with the batch; empty: one mean for everything
   bool invert = false;
-  // Of the model file; empty: they are variables.
+  // Constants from the model file; empty: the statistics are variables.
   std::vector<double> mean{}, variance{};
 
   bool has_constants() const { return !mean.empty(); }
