@@ -68,7 +68,7 @@ class CheckCommand final : public Command {
                .what = std::string(status.message()),
                .remedy = "docs/security.md tells how certificates and a job token are made"}};
     }
-    if (flags.needs_servers) net::TakeLocalToken(cluster->spec.servers().front(), access_);
+    if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access_);
     Examination examination = OfThisMachine(*cluster);
     examination.access = access_;
     examination.options = options_;

@@ -107,6 +107,7 @@ void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
          "/job:worker/task:1; of several that fit the last counts")
       ->check(CLI::Validator(&CheckPlaceRule, ""))
       ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false)
       ->type_name("LAYERS=NAME,...")
       ->group(kGroup);

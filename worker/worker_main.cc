@@ -512,7 +512,7 @@ int Main(int argc, char** argv) {
     return Fault(absl::StrCat(cluster->source, ": --mode allreduce has no use for the cluster's ",
                               cluster->spec.num_tasks("ps"), " ps"));
   }
-  if (flags.needs_servers) net::TakeLocalToken(cluster->spec.servers().front(), access);
+  if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access);
   if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic || options.cpu_devices > 1) {
     WaitPassively(argv);
   }

@@ -67,6 +67,10 @@ std::string FaultOfValue(const CLI::Option& option, absl::string_view value) {
   return absl::StrCat(NameOf(option), ": '", value, "' is neither true nor false");
 }
 
+bool MayBeRepeated(const CLI::Option& option) {
+  return option.get_group().empty() || option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+}
+
 std::string FaultOfRepetition(const CLI::Option& option) {
   const bool takes_list = option.get_items_expected_max() > 1;
   return absl::StrCat(NameOf(option), " is given more than once",
@@ -88,7 +92,7 @@ std::optional<ArgumentFault> FindArgumentFault(const CLI::App& app, absl::Span<c
     }
     const CLI::Option* option = OptionNamed(*command, flag->name);
     if (option == nullptr) continue;
-    if (!seen.insert(option).second && !option->get_group().empty()) return fault(FaultOfRepetition(*option));
+    if (!seen.insert(option).second && !MayBeRepeated(*option)) return fault(FaultOfRepetition(*option));
     std::optional<std::string> value = flag->value;
     if (!value.has_value() && TakesValue(*option)) {
       if (i + 1 == arguments.size()) continue;  // CLI11 says so

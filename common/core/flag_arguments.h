@@ -21,7 +21,7 @@ struct ArgumentFault {
 };
 
 // The first fault in `arguments` (without the program's name), or nothing. Unknown flags are left to CLI11.
-// A hidden flag (one with an empty group) may be given several times.
+// A flag with CLI11's policy TakeAll, or a hidden one (with an empty group), may be given several times.
 std::optional<ArgumentFault> FindArgumentFault(const CLI::App& app, absl::Span<const std::string> arguments);
 
 }  // namespace cairn

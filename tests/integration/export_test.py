@@ -70,7 +70,7 @@ class ExportTest(IntegrationTest):
                 (["predict", "run", self.directory / "other.json"], "other.json"),
                 (["export", weights, "--model", "other.json", "-o", "x.onnx"], r"has shape \[\d+,10\], in the model \[\d+,11\]"),
                 (["export", "run", "-o", "x.pb"], "--output: 'x.pb' ends in neither"),
-                (["export", "other.keras", "--model", MLP, "-o", "x.onnx"], "other.keras: is not a readable zip archive")]:
+                (["export", "other.keras", "--model", MLP, "-o", "x.onnx"], "other.keras: is not readable HDF5")]:
             with self.subTest(arguments=arguments):
                 self.assert_refused(self.cairn(*arguments), fault)
         run = self.train("other.json", "--workers=1", "--init_from", weights)

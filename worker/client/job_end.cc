@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
@@ -22,12 +23,15 @@ TimePoint Now() {
 
 }  // namespace
 
+constexpr absl::string_view kOver = "training is over";
+
 absl::Status TrainingIsOver() {
-  return absl::OutOfRangeError("training is over");
+  return absl::OutOfRangeError(kOver);
 }
 
+// The code alone does not tell: a file that is too large (EFBIG) has it too.
 bool IsOver(const absl::Status& status) {
-  return absl::IsOutOfRange(status);
+  return absl::IsOutOfRange(status) && absl::StrContains(status.message(), kOver);
 }
 
 absl::Status CheckGoesOn(const v1::ConnectResponse& described) {

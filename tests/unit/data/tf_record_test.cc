@@ -175,7 +175,7 @@ TEST(LoadTrainingDataFromTfRecords, PngAndJpegAreDecoded) {
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(0, 51 / 255.0f, 102 / 255.0f, 1));
     EXPECT_THAT(ReadExample(*data->train, 1).inputs, Each(204 / 255.0f));
-    EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
+    EXPECT_EQ(data->train->example_shape(), input.rank() > 1 ? input : Shape({2, 2, 1}));
   }
   EXPECT_THAT(RefusalOf({.path = dir.path(), .example_shape = {4, 4, 1}}),
               HasSubstr("train.tfrecord: record 0: 'image': is an image of the shape [2,2,1], not [4,4,1]"));

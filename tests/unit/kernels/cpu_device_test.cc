@@ -31,17 +31,17 @@ TEST(CpuDevice, MoreMemoryThanTheMachineHasIsAnErrorThatSaysForWhat) {
   const auto status = device->Allocate(int64_t{1} << 50, "layer 'conv2d': output").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("layer 'conv2d': output on /cpu:0"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("0 bytes in use"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(": 0 B of "));
 }
 
 TEST(CpuDevice, FreedMemoryIsNoLongerInUse) {
   const auto device = CreateCpuDevice(0, 1).value();
   auto memory = device->Allocate(1000, "test").value();
   const auto full = device->Allocate(int64_t{1} << 50, "test").status();
-  EXPECT_THAT(std::string(full.message()), HasSubstr("4000 bytes in use"));
+  EXPECT_THAT(std::string(full.message()), HasSubstr(": 3.91 KiB of "));
   memory.reset();
   const auto empty = device->Allocate(int64_t{1} << 50, "test").status();
-  EXPECT_THAT(std::string(empty.message()), HasSubstr(" 0 bytes in use"));
+  EXPECT_THAT(std::string(empty.message()), HasSubstr(": 0 B of "));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST_F(DivisionTest, WhatDoesNotGoWithGroupsIsRefused) {
   const Division division = Divide({"dense*=/task:1"}).value();
   EXPECT_TRUE(CheckGroups(division, options_, 4).ok());
   EXPECT_EQ(CheckGroups(division, options_, 3).message(),
-            "--place divides the model over 2 workers, and 3 are no multiple of that");
+            "--place divides the model over 2 workers, and 3 workers are no multiple of that");
   options_.mode = "allreduce";
   EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()),
               HasSubstr("--mode allreduce does not go with"));

@@ -206,11 +206,14 @@ TEST_F(Options, SyncReplicasIsModeSync) {
   EXPECT_EQ(options_.mode, "async");
 }
 
-TEST_F(Options, TheLastOfTwoSwitchesWins) {
-  ASSERT_EQ(Parse({"--sync_replicas", "--nosync_replicas"}), std::nullopt);
-  EXPECT_EQ(options_.mode, "async");
-  ASSERT_EQ(Parse({"--nosync_replicas", "--sync_replicas"}), std::nullopt);
-  EXPECT_EQ(options_.mode, "sync");
+TEST_F(Options, ASwitchAndItsOppositeAreRefused) {
+  EXPECT_EQ(Parse({"--sync_replicas", "--nosync_replicas"}), ExitCode::kUsage);
+  EXPECT_EQ(Parse({"--nosync_replicas", "--sync_replicas"}), ExitCode::kUsage);
+}
+
+TEST_F(Options, PlacementRulesAddUp) {
+  ASSERT_EQ(Parse({"--place=a=/cpu:0", "--place=b=/cpu:0,c=/cpu:0"}), std::nullopt);
+  EXPECT_EQ(options_.place.size(), 3u);
 }
 
 TEST_F(Options, ModeAndSyncReplicasDoNotGoTogether) {
