@@ -112,13 +112,17 @@ std::optional<ExitCode> AwaitPorts(const Flags& flags, const std::string& addres
     signal = signals.WaitFor(duration);
     return !signal.has_value();
   };
-  net::AwaitPort(address, flags.reuse_port, kPortWait, pause);
-  if (flags.metrics.port.value_or(0) > 0 && !signal.has_value()) {
+  std::string taken;
+  if (!net::AwaitPort(address, flags.reuse_port, kPortWait, pause)) taken = address;
+  if (flags.metrics.port.value_or(0) > 0 && taken.empty()) {
     const net::HostPort metrics = {.host = flags.metrics.host, .port = *flags.metrics.port};
-    net::AwaitPort(metrics.ToString(), /*reuse_port=*/false, kPortWait, pause);
+    if (!net::AwaitPort(metrics.ToString(), /*reuse_port=*/false, kPortWait, pause))
+      taken = metrics.ToString();
   }
   if (signal.has_value()) return ExitCodeOfSignal(*signal);
-  return std::nullopt;
+  if (taken.empty()) return std::nullopt;
+  LogError("cannot listen on ", taken, ": another process is using the port");
+  return ExitCode::kRetryable;
 }
 
 ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {

@@ -89,9 +89,10 @@ absl::StatusOr<Summary> Trainer::Run() {
   if (result.ok()) return result;
   absl::Status status = result.status();
   if (client::IsOver(status)) {  // it went on without us: we were paused, say, or came late
-    if (chief())
-      return absl::UnavailableError(
-          absl::StrCat(status.message(), ", and it was not this chief who ended it"));
+    if (chief()) {
+      return absl::CancelledError(absl::StrCat(
+          status.message(), ": the job was ended by `cairn job cancel` or by another process as its chief"));
+    }
     LogInfo(status.message());
     return Summary{};
   }

@@ -30,24 +30,26 @@ bool IsTaken(const addrinfo& address, bool reuse_port) {
 
 }  // namespace
 
-void AwaitPort(const std::string& address, bool reuse_port, std::chrono::milliseconds limit,
+bool AwaitPort(const std::string& address, bool reuse_port, std::chrono::milliseconds limit,
                absl::FunctionRef<bool(std::chrono::milliseconds)> pause) {
   const auto parsed = HostPort::Parse(address);
-  if (!parsed.ok()) return;
+  if (!parsed.ok()) return true;
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(parsed->host.c_str(), absl::StrCat(parsed->port).c_str(), &hints, &found) != 0) return;
+  if (getaddrinfo(parsed->host.c_str(), absl::StrCat(parsed->port).c_str(), &hints, &found) != 0) return true;
   const absl::Cleanup free_found = [found] { freeaddrinfo(found); };
   const auto deadline = std::chrono::steady_clock::now() + limit;
   bool said = false;
-  while (IsTaken(*found, reuse_port) && std::chrono::steady_clock::now() < deadline) {
+  while (IsTaken(*found, reuse_port)) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
     if (!said)
       LogWarning(address, " is in use; waiting up to ", limit.count() / 1000, " s for that process to end");
     said = true;
-    if (!pause(kLook)) return;
+    if (!pause(kLook)) return false;
   }
+  return true;
 }
 
 }  // namespace cairn::net

@@ -10,8 +10,9 @@ namespace cairn::net {
 
 // Blocks until a server could listen at `address` ("0.0.0.0:2222") or `limit` has passed; logs once that it
 // waits. `pause` sleeps for the time it is given and returns false to give up. `reuse_port`: the server sets
-// SO_REUSEPORT. Listening alone shows whether the port is free afterwards.
-void AwaitPort(const std::string& address, bool reuse_port, std::chrono::milliseconds limit,
+// SO_REUSEPORT. Returns false if another process has the port all that time; true does not promise that
+// listening will succeed.
+bool AwaitPort(const std::string& address, bool reuse_port, std::chrono::milliseconds limit,
                absl::FunctionRef<bool(std::chrono::milliseconds)> pause);
 
 }  // namespace cairn::net

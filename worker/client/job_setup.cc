@@ -122,11 +122,19 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
 
 namespace {
 
-absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs) {
+// `described`: what all servers said, which shows the variable in which the models differ.
+absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs,
+                          const std::vector<v1::ConnectResponse>& described) {
   const std::string differences = DifferencesFrom(intended, theirs, "on the servers");
   if (differences.empty()) return absl::OkStatus();
+  std::string variable;
+  if (const auto slices = SlicesOf(described);
+      slices.ok() && intended.job.model_sha256() != theirs.model_sha256()) {
+    const auto layout = net::Layout::Create(intended.variables, *slices);
+    if (!layout.ok()) variable = absl::StrCat("; ", layout.status().message());
+  }
   return absl::FailedPreconditionError(
-      absl::StrCat("the servers train another job than ", intended.task, ": ", differences));
+      absl::StrCat("the servers train another job than ", intended.task, ": ", differences, variable));
 }
 
 absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJob& intended,
@@ -224,7 +232,7 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
       survey.begun = std::max(survey.begun, response.job().generation());
     }
     if (response.state() != v1::STATE_READY) continue;
-    CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job()));
+    CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job(), described));
     ++survey.num_ready;
     survey.run_id = response.job().run_id();
     survey.generation = std::max(survey.generation, response.job().generation());
@@ -299,8 +307,7 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   *begun = run.generation();
   const std::string seal_key = net::DrawSecret(32);
   for (int server = 0; server < connection.num_servers(); ++server) {
-    CAIRN_RETURN_IF_ERROR(
-        CreateOn(connection, server, run, slices[static_cast<size_t>(server)], seal_key));
+    CAIRN_RETURN_IF_ERROR(CreateOn(connection, server, run, slices[static_cast<size_t>(server)], seal_key));
   }
   CAIRN_ASSIGN_OR_RETURN(const auto described, connection.DescribeAll());
   CAIRN_RETURN_IF_ERROR(CheckCreated(connection, described, run));
@@ -334,7 +341,7 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
     const v1::ConnectResponse* different = nullptr;
     for (const v1::ConnectResponse& response : described) {
       CAIRN_RETURN_IF_ERROR(CheckGoesOn(response));
-      CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job()));
+      CAIRN_RETURN_IF_ERROR(CheckSameJob(intended, response.job(), described));
       if (response.state() != v1::STATE_READY || response.job().run_id() != described[0].job().run_id() ||
           response.job().generation() != described[0].job().generation()) {
         different = &response;
