@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/files.h"
 #include "common/core/json.h"
 #include "common/core/status.h"
 #include "worker/checkpoint/file_io.h"
@@ -65,6 +68,13 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   return entry;
 }
 
+// To a device, a pipe or a socket, which a rename would replace.
+absl::Status WriteSpecialFile(const std::string& path, std::string contents,
+                              absl::Span<const NamedTensor> tensors) {
+  for (const NamedTensor& tensor : tensors) absl::StrAppend(&contents, BytesOf(tensor.values));
+  return WriteFileAtomically(path, contents);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> SafetensorsHead(absl::Span<const NamedTensor> tensors,
@@ -99,6 +109,8 @@ absl::StatusOr<std::string> SafetensorsHead(absl::Span<const NamedTensor> tensor
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensor> tensors,
                               const std::map<std::string, std::string>& metadata) {
   CAIRN_ASSIGN_OR_RETURN(const std::string head, SafetensorsHead(tensors, metadata));
+  std::error_code error;
+  if (std::filesystem::is_other(path, error)) return WriteSpecialFile(path, head, tensors);
   const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
   const auto write = [&]() -> absl::Status {
     CAIRN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(temporary));

@@ -1,5 +1,9 @@
 #include "worker/checkpoint/safetensors.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -57,6 +61,27 @@ TEST(Safetensors, AFileThatCannotBeWrittenLeavesNothing) {
   EXPECT_FALSE(WriteSafetensors(directory + "/taken", {}, {}).ok());
   EXPECT_FALSE(WriteSafetensors(directory + "/missing/file", {}, {}).ok());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory), {}), 1);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(Safetensors, APipeIsWrittenToAndNeverReplaced) {
+  const std::string directory = absl::StrCat(testing::TempDir(), "cairn_safetensors_pipe_", getpid());
+  std::filesystem::create_directory(directory);
+  const std::string pipe = directory + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::vector<float> bias = {3};
+  EXPECT_FALSE(WriteSafetensors(pipe, {{"bias", {1}, bias}}, {}).ok()) << "nobody reads it";
+
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  EXPECT_TRUE(WriteSafetensors(pipe, {{"bias", {1}, bias}}, {}).ok());
+  std::string received(4096, '\0');
+  received.resize(static_cast<size_t>(std::max<ssize_t>(read(reader, received.data(), received.size()), 0)));
+  close(reader);
+  EXPECT_EQ(received, *SafetensorsHead({{"bias", {1}, bias}}, {}) + std::string("\0\0\x40\x40", 4));
+
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory), {}), 1) << "no temporary file";
   std::filesystem::remove_all(directory);
 }
 
