@@ -4,28 +4,36 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/aligned_buffer.h"
 #include "worker/data/dataset.h"
 #include "worker/nn/metrics.h"
+#include "worker/nn/model.h"
 #include "worker/nn/replica.h"
 
 namespace cairn::worker {
 
-// One thread. `dataset` and `replica` must outlive it.
+// One thread. `dataset`, `model` and `replica`, which computes `model`, must outlive it.
 class Evaluator {
  public:
-  Evaluator(const data::Dataset& dataset, nn::Replica& replica, absl::Span<const nn::MetricSpec> metrics);
+  Evaluator(const data::Dataset& dataset, const nn::Model& model, nn::Replica& replica,
+            absl::Span<const nn::MetricSpec> metrics);
 
-  // `parameters` in the model's flat order. `stop` is asked between batches: CANCELLED when it says yes.
+  // `parameters` in the model's flat order. `stop` is called between batches: CANCELLED when it returns true.
+  // INVALID_ARGUMENT naming the cause (finite.h) if the loss is not finite.
   absl::StatusOr<nn::MetricValues> Run(absl::Span<const float> parameters, absl::FunctionRef<bool()> stop);
 
  private:
   // The `count` examples from `first` on, in the buffers.
   nn::BatchView Read(int64_t first, int64_t count);
+  // OK if `loss`, the sum over `batch` whose first example is `first`, is finite.
+  absl::Status CheckLoss(double loss, absl::Span<const float> parameters, const nn::BatchView& batch,
+                         int64_t first) const;
 
   const data::Dataset& dataset_;
+  const nn::Model& model_;
   nn::Replica& replica_;
   nn::MetricSet metrics_;
   AlignedBuffer inputs_;        // [batch, example_shape]

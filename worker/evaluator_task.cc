@@ -30,7 +30,8 @@ constexpr auto kLook = std::chrono::milliseconds(200);
 class CheckpointEvaluator {
  public:
   explicit CheckpointEvaluator(const EvaluatorTask& task)
-      : task_(task), evaluator_(DataOf(task.inputs.data), task.replica, task.inputs.metrics) {}
+      : task_(task),
+        evaluator_(DataOf(task.inputs.data), task.inputs.model, task.replica, task.inputs.metrics) {}
 
   // Evaluates those that are new, by rising step.
   absl::Status EvaluateNew() {

@@ -48,7 +48,8 @@ Trainer::Trainer(const Parts& parts)
       gradients_(parts.model.num_parameters(), /*shared=*/!parts.replica.pins()),
       metrics_(parts.metrics) {
   if (chief() && parts_.options.validation && parts_.data.validation != nullptr) {
-    evaluator_ = std::make_unique<Evaluator>(*parts_.data.validation, parts_.replica, parts_.metrics);
+    evaluator_ =
+        std::make_unique<Evaluator>(*parts_.data.validation, parts_.model, parts_.replica, parts_.metrics);
   }
   PinBuffers();
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "common/core/status.h"
 #include "kernels/cpu/device.h"
 
@@ -34,6 +36,24 @@ class SmallNumbers final : public data::Dataset {
   const bool weighted_;
 };
 
+// The same with one input that is not finite, in the second batch.
+class OneNaN final : public data::Dataset {
+ public:
+  int64_t size() const override { return numbers_.size(); }
+  const Shape& example_shape() const override { return numbers_.example_shape(); }
+  int64_t num_targets() const override { return 1; }
+  int64_t num_classes() const override { return 0; }
+  std::string inputs_name() const override { return "test.csv"; }
+  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
+    const float weight = numbers_.Read(index, inputs, target);
+    if (index == 290) inputs[0] = std::numeric_limits<float>::quiet_NaN();
+    return weight;
+  }
+
+ private:
+  const SmallNumbers numbers_{false};
+};
+
 // A network that answers 0 and is asked for the squared error: all values are quotients of whole numbers.
 class EvaluatorTest : public testing::Test {
  protected:
@@ -43,11 +63,13 @@ class EvaluatorTest : public testing::Test {
                                            loss, model_.output_shape());
     const auto device = *kernels::CreateCpuDevice(0, 1);
     const auto replica = *nn::Replica::Create(model_, loss, *device);
-    Evaluator evaluator(dataset, *replica, metrics);
-    const std::vector<float> parameters(static_cast<size_t>(model_.num_parameters()));
+    Evaluator evaluator(dataset, model_, *replica, metrics);
+    const std::vector<float> parameters(static_cast<size_t>(model_.num_parameters()), parameter_);
     CAIRN_RETURN_IF_ERROR(evaluator.Run(parameters, [stop] { return stop; }));
     return evaluator.Run(parameters, [stop] { return stop; });  // the first run must leave nothing behind
   }
+
+  float parameter_ = 0;  // the value of each
 
  private:
   const nn::Model model_ = *nn::Model::FromJson(
@@ -71,6 +93,21 @@ TEST_F(EvaluatorTest, WeightsScaleTheLossAndWeightedMetrics) {
 
 TEST_F(EvaluatorTest, ItStopsBetweenBatches) {
   EXPECT_EQ(Evaluate(SmallNumbers(false), /*stop=*/true).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(EvaluatorTest, ALossOfNaNNamesTheExample) {
+  const absl::Status status = Evaluate(OneNaN()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "the loss is nan in the evaluation of test.csv: the data are at fault: input [0] of example 290 "
+            "(from 0) of test.csv is nan");
+}
+
+TEST_F(EvaluatorTest, ALossOfNaNNamesTheParameter) {
+  parameter_ = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(
+      std::string(Evaluate(SmallNumbers(false)).status().message()),
+      ::testing::HasSubstr("the parameters are at fault, the data are finite: 'dense/kernel'[0,0] is inf"));
 }
 
 }  // namespace
