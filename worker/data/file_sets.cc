@@ -123,6 +123,20 @@ absl::Status CheckTotals(const std::vector<Piece>& pieces, absl::Span<const std:
                                           " missing: ", Listed(missing)));
 }
 
+// "numbers 2, 3 are missing": the gaps between the numbers of `pieces`, `missing` numbers in total.
+std::string MissingNumbers(const std::map<int64_t, const std::string*>& pieces, uint64_t missing) {
+  std::vector<std::string> numbers;
+  int64_t next = pieces.begin()->first;
+  for (const auto& [number, file] : pieces) {
+    for (; next < number && numbers.size() < kMaxListed; ++next) numbers.push_back(absl::StrCat(next));
+    next = number + 1;
+  }
+  return absl::StrCat(
+      missing == 1 ? "number " : "numbers ", absl::StrJoin(numbers, ", "),
+      missing > numbers.size() ? absl::StrCat(" and ", missing - numbers.size(), " more") : "",
+      missing == 1 ? " is missing" : " are missing");
+}
+
 // Checks pieces that differ only in their numbers. Returns a remark if numbers are missing in between, or if
 // a file without a number is among the pieces.
 absl::StatusOr<std::string> CheckNumbers(const std::vector<Piece>& pieces,
@@ -148,7 +162,7 @@ absl::StatusOr<std::string> CheckNumbers(const std::vector<Piece>& pieces,
     const uint64_t missing = static_cast<uint64_t>(last - first) + 1 - numbers.size();
     if (missing == 0) continue;
     remarks.push_back(absl::StrCat(*numbers.begin()->second, ": the pieces are numbered from ", first, " to ",
-                                   last, ", and ", missing, missing == 1 ? " is" : " are", " not there"));
+                                   last, ", and ", MissingNumbers(numbers, missing)));
   }
   if (whole != nullptr && !series.empty()) {
     remarks.push_back(absl::StrCat(*whole, " is read as one more piece of its set"));

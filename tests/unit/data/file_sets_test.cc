@@ -88,7 +88,11 @@ TEST(CheckPieces, RefusesAPieceThatIsThereTwice) {
 
 TEST(CheckPieces, TellsOfGapsBetweenNumbers) {
   EXPECT_THAT(CheckPieces({"d/train-0.csv", "d/train-3.csv"}).value(),
-              HasSubstr("numbered from 0 to 3, and 2 are not there"));
+              HasSubstr("numbered from 0 to 3, and numbers 1, 2 are missing"));
+  EXPECT_THAT(CheckPieces({"d/train-1.csv", "d/train-3.csv"}).value(),
+              HasSubstr("numbered from 1 to 3, and number 2 is missing"));
+  EXPECT_THAT(CheckPieces({"d/train-1.csv", "d/train-3.csv", "d/train-2000000000.csv"}).value(),
+              HasSubstr("and numbers 2, 4, 5, 6, 7 and 1999999992 more are missing"));
   EXPECT_THAT(CheckPieces({"d/train-0.csv", "d/train.csv"}).value(),
               HasSubstr("train.csv is read as one more piece"));
 }
