@@ -33,7 +33,8 @@ constexpr Format kFormats[] = {
     {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv", &LoadCsv,
      true},
     {"train*.tfrecord[s][.gz] and test*... or validation*..., or such a file itself", &LoadTfRecords, true},
-    {"a folder of PNG or JPEG images for each class, or such folders in train and in validation, val or test",
+    {"a folder of PNG or JPEG images for each class, or such folders in train and in validation, valid, val "
+     "or test",
      &LoadImageDirectory, false},
 };
 

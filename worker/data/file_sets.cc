@@ -183,10 +183,7 @@ std::string UnusedFilesRemark(const std::string& directory, absl::string_view su
       unused.push_back(name);
     }
   }
-  if (unused.empty()) return "";
-  std::sort(unused.begin(), unused.end());
-  return absl::StrCat(directory,
-                      ": not part of the training or validation set, and not read: ", Listed(unused));
+  return UnusedRemark(directory, std::move(unused));
 }
 
 }  // namespace
@@ -242,6 +239,13 @@ std::string PartOfSetRemark(absl::string_view path) {
   if (!absl::SimpleAtoi(piece.total, &total) || total < 2) return "";
   return absl::StrCat(path, " is one of ", total,
                       " pieces, and the others are not read: give their directory");
+}
+
+std::string UnusedRemark(const std::string& directory, std::vector<std::string> unused) {
+  if (unused.empty()) return "";
+  std::sort(unused.begin(), unused.end());
+  return absl::StrCat(directory,
+                      ": not part of the training or validation set, and not read: ", Listed(unused));
 }
 
 bool IsFileNamed(const std::string& path, absl::string_view suffix) {

@@ -32,6 +32,9 @@ struct SetFiles {
 // The files with any of `suffixes`, the first of which the others contain. INVALID_ARGUMENT as CheckPieces().
 absl::StatusOr<SetFiles> FindSets(const std::string& directory, absl::Span<const char* const> suffixes);
 
+// A warning that lists up to five of the files `unused`, which lie in `directory`. Empty if there are none.
+std::string UnusedRemark(const std::string& directory, std::vector<std::string> unused);
+
 // Whether `path` is itself a file, not a directory, with `suffix` in its name.
 bool IsFileNamed(const std::string& path, absl::string_view suffix);
 

@@ -1,7 +1,7 @@
 // Folders of PNG and JPEG images, one for each class, as Keras' image_dataset_from_directory() has them: the
 // classes are the folders' names in sorted order, their images lie in them and in folders below them. They
-// are the training set, or, where there is a folder train, those in it; then those in validation, val or test
-// are the validation set.
+// are the training set, or, where there is a folder train, those in it; then those in the first of
+// validation, valid, val and test that is there are the validation set.
 //
 // Loading opens each image for its header; it is read and decoded whenever its example is asked for, so that
 // the set takes little memory.
@@ -16,6 +16,7 @@
 #include "common/core/status.h"
 #include "worker/data/byte_reader.h"
 #include "worker/data/class_names.h"
+#include "worker/data/file_sets.h"
 #include "worker/data/first_error.h"
 #include "worker/data/formats.h"
 #include "worker/data/image.h"
@@ -25,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kValidationSets[] = {"validation", "val", "test"};
+constexpr const char* kValidationSets[] = {"validation", "valid", "val", "test"};
 
 bool IsHidden(const fs::path& path) {
   return absl::StartsWith(path.filename().string(), ".");
@@ -164,6 +165,21 @@ absl::StatusOr<Split> LoadSplit(const std::string& directory, const std::vector<
   return split;
 }
 
+// Appends a warning about the images that lie in `directory` itself, and the folders there that are not in
+// `read`.
+absl::Status RemarkUnread(const std::string& directory, const std::vector<std::string>& read,
+                          std::vector<std::string>& remarks) {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> images, ImagesIn(directory, /*below=*/false));
+  std::vector<std::string> unread;
+  for (const std::string& image : images) unread.push_back(fs::path(image).filename().string());
+  for (const std::string& folder : FoldersIn(directory)) {
+    if (std::find(read.begin(), read.end(), folder) == read.end()) unread.push_back(folder + "/");
+  }
+  std::string remark = UnusedRemark(directory, std::move(unread));
+  if (!remark.empty()) remarks.push_back(std::move(remark));
+  return absl::OkStatus();
+}
+
 bool IsFolder(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);
@@ -184,6 +200,8 @@ LoadedSplits LoadImageDirectory(const DataOptions& options) {
   if (!any) return std::nullopt;
   Splits splits;
   CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(training, classes, options));
+  CAIRN_RETURN_IF_ERROR(RemarkUnread(training, classes, splits.remarks));
+  std::vector<std::string> sets = {"train"};
   for (const char* set : kValidationSets) {
     const std::string validation = absl::StrCat(options.path, "/", set);
     if (!IsFolder(validation)) continue;
@@ -192,8 +210,11 @@ LoadedSplits LoadImageDirectory(const DataOptions& options) {
           absl::StrCat(options.path, ": has the folder '", set, "' but no folder 'train'"));
     }
     CAIRN_ASSIGN_OR_RETURN(splits.validation, LoadSplit(validation, classes, options));
+    CAIRN_RETURN_IF_ERROR(RemarkUnread(validation, FoldersIn(validation), splits.remarks));
+    sets.push_back(set);
     break;
   }
+  if (&training == &train) CAIRN_RETURN_IF_ERROR(RemarkUnread(options.path, sets, splits.remarks));
   return splits;
 }
 

@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::Field;
 using ::testing::HasSubstr;
 
@@ -62,6 +63,25 @@ TEST_F(ImageDirectory, TrainAndValidationAreFoldersAboveTheClasses) {
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(1));
   Write("val/c/0.png", FlatPng(2, 2, 0));
   EXPECT_THAT(Refusal(), HasSubstr("val: the folder 'c' is none of the 2 classes: 0 'a', 1 'b'"));
+}
+
+TEST_F(ImageDirectory, TheFirstNameOfAValidationSetCountsAndTheOthersAreNamed) {
+  Write("train/a/0.png", FlatPng(2, 2, 0));
+  Write("train/stray.png", FlatPng(2, 2, 0));
+  Write("test/a/0.png", FlatPng(2, 2, 0));
+  Write("valid/a/0.png", FlatPng(2, 2, 255));
+  Write("valid/stray.jpg", "");
+  Write("README.txt", "no image");
+  const auto data = Load();
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_NE(data->validation, nullptr);
+  EXPECT_THAT(ReadExample(*data->validation, 0).inputs, Each(1.0f)) << "valid";
+  EXPECT_THAT(data->remarks,
+              ElementsAre(EndsWith("/train: not part of the training or validation set, and not "
+                                   "read: stray.png"),
+                          EndsWith("/valid: not part of the training or validation set, and not "
+                                   "read: stray.jpg"),
+                          EndsWith("not read: test/")));
 }
 
 TEST_F(ImageDirectory, AValidationSetBesideClassesIsNoClass) {
