@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/core/status.h"
+#include "worker/data/class_names.h"
 #include "worker/data/example_shape.h"
 #include "worker/nn/byte_inputs.h"
 
@@ -87,6 +88,13 @@ absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl:
       absl::StrCat(name, ": examples have shape ", given.ToString(), ", the model",
                    one_input ? "" : ", with all its inputs in one row,", " takes ", wanted.ToString(),
                    data::MismatchHint(given, wanted)));
+}
+
+absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::string> class_names) {
+  if (class_names.empty() || nn::IsClassification(loss.kind)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the labels are names of ", data::DescribeClasses(class_names), "; ", nn::ClassName(loss.kind),
+      " needs numbers that are amounts, and names of classes go with a cross entropy"));
 }
 
 absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,

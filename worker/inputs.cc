@@ -72,6 +72,7 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
   CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData(DataOptionsOf(options, model)));
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckClassNames(loss, data.class_names), "--data_dir"));
   for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
     if (dataset == nullptr) continue;
     const absl::Status status = CheckDataset(model, loss, *dataset, data.remarks);
