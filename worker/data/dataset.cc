@@ -7,7 +7,10 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "worker/data/example_shape.h"
@@ -50,6 +53,39 @@ absl::Status CheckColumnOptions(const DataOptions& options) {
       absl::StrCat(options.path, ": ", given, " is for CSV and TFRecord files; these have no columns"));
 }
 
+// How the files of a training set in a directory are called: a prefix, and a part of the rest of the name.
+struct TrainingFile {
+  const char* prefix;
+  const char* kind;
+};
+constexpr TrainingFile kTrainingFiles[] = {
+    {"train-images", "ubyte"}, {"mnist", ".npz"},      {"x_train", ".npy"},
+    {"X_train", ".npy"},       {"data_batch", ".bin"}, {"train", ".bin"},
+    {"train", ".csv"},         {"train", ".tsv"},      {"train", ".tfrecord"},
+};
+
+// The kind of the training set's file `name`; null where it is none.
+const char* KindOfTrainingFile(absl::string_view name) {
+  for (const TrainingFile& file : kTrainingFiles) {
+    if (absl::StartsWith(name, file.prefix) && absl::StrContains(name, file.kind)) return file.kind;
+  }
+  return nullptr;
+}
+
+// Training files in `directory` of another kind than those that were read, whose inputs are called `used`.
+std::vector<std::string> UnusedTrainingFiles(const std::string& directory, absl::string_view used) {
+  std::vector<std::string> unused;
+  std::error_code error;  // a file instead of a directory holds no others
+  std::filesystem::directory_iterator entry(directory, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    const char* kind = KindOfTrainingFile(name);
+    // Files of the same kind are the format's own business.
+    if (kind != nullptr && !absl::StrContains(used, kind)) unused.push_back(std::move(name));
+  }
+  return unused;
+}
+
 absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
   const std::string& path = options.path;
   if (path.empty()) return absl::InvalidArgumentError("the data directory is not given");
@@ -63,6 +99,9 @@ absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
     CAIRN_ASSIGN_OR_RETURN(auto splits, format.load(options));
     if (splits) {
       if (!format.has_columns) CAIRN_RETURN_IF_ERROR(CheckColumnOptions(options));
+      const absl::string_view used = absl::StripPrefix(splits->train.inputs_name, path);
+      std::string remark = UnusedRemark(path, UnusedTrainingFiles(path, used));
+      if (!remark.empty()) splits->remarks.push_back(std::move(remark));
       return *std::move(splits);
     }
     absl::StrAppend(&looked_for, looked_for.empty() ? "" : "; ", format.names);

@@ -1,10 +1,14 @@
 // A directory of IDX files under MNIST's names (Fashion-MNIST and KMNIST use the same).
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "worker/data/array_rows.h"
+#include "worker/data/file_sets.h"
 #include "worker/data/formats.h"
 #include "worker/data/idx.h"
 
@@ -12,21 +16,31 @@ namespace cairn::data {
 namespace {
 
 // "train-images" + "idx3-ubyte" as the file is found in the wild: joined by '-' or '.', packed or not.
-std::optional<std::string> FindFile(const std::string& directory, const char* stem, const char* kind) {
+// Adds further files of these names to `unused`.
+std::optional<std::string> FindFile(const std::string& directory, const std::string& stem, const char* kind,
+                                    std::vector<std::string>& unused) {
+  std::optional<std::string> found;
   for (const char* joint : {"-", "."}) {
     for (const char* packing : {"", ".gz"}) {
-      std::string path = absl::StrCat(directory, "/", stem, joint, kind, packing);
-      if (FileExists(path)) return path;
+      std::string name = absl::StrCat(stem, joint, kind, packing);
+      std::string path = absl::StrCat(directory, "/", name);
+      if (!FileExists(path)) continue;
+      if (found) {
+        unused.push_back(std::move(name));
+      } else {
+        found = std::move(path);
+      }
     }
   }
-  return std::nullopt;
+  return found;
 }
 
-absl::StatusOr<std::optional<Split>> LoadSplit(const DataOptions& options, const std::string& prefix) {
+absl::StatusOr<std::optional<Split>> LoadSplit(const DataOptions& options, const std::string& prefix,
+                                               std::vector<std::string>& unused) {
   const std::string& directory = options.path;
   const std::string images_stem = prefix + "-images", labels_stem = prefix + "-labels";
-  const auto images = FindFile(directory, images_stem.c_str(), "idx3-ubyte");
-  const auto labels = FindFile(directory, labels_stem.c_str(), "idx1-ubyte");
+  const auto images = FindFile(directory, images_stem, "idx3-ubyte", unused);
+  const auto labels = FindFile(directory, labels_stem, "idx1-ubyte", unused);
   if (!images && !labels) return std::nullopt;
   if (!images || !labels) {
     return absl::NotFoundError(
@@ -47,10 +61,14 @@ absl::StatusOr<std::optional<Split>> LoadSplit(const DataOptions& options, const
 }  // namespace
 
 LoadedSplits LoadIdxDirectory(const DataOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(auto train, LoadSplit(options, "train"));
+  std::vector<std::string> unused;
+  CAIRN_ASSIGN_OR_RETURN(auto train, LoadSplit(options, "train", unused));
   if (!train) return std::nullopt;
-  CAIRN_ASSIGN_OR_RETURN(auto validation, LoadSplit(options, "t10k"));
-  return Splits{*std::move(train), std::move(validation)};
+  CAIRN_ASSIGN_OR_RETURN(auto validation, LoadSplit(options, "t10k", unused));
+  Splits splits = {*std::move(train), std::move(validation)};
+  std::string remark = UnusedRemark(options.path, std::move(unused));
+  if (!remark.empty()) splits.remarks.push_back(std::move(remark));
+  return splits;
 }
 
 }  // namespace cairn::data

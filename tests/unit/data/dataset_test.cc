@@ -10,7 +10,9 @@ namespace cairn::data {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Two images of 2x2 and their labels.
 const std::string kImages = IdxHeader(0x08, {2, 2, 2}) + Bytes({0, 51, 102, 255, 1, 2, 3, 4});
@@ -35,6 +37,30 @@ TEST(LoadTrainingData, ReadsMnistsNamesWithAndWithoutGzip) {
   EXPECT_EQ(data->train->num_classes(), 4);
   EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
   EXPECT_THAT(ReadExample(*data->validation, 1).target, ElementsAre(1));
+}
+
+TEST(LoadTrainingData, NamesTheFilesOfOtherFormatsThatAreNotRead) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train.csv", "a,label\n1,0\n2,1\n");
+  EXPECT_THAT(LoadTrainingData({.path = dir.path()})->remarks, IsEmpty());
+  WriteText(dir / "train.tsv", "a\tlabel\n1\t0\n");
+  WriteText(dir / "train.tfrecord", "");
+  WriteText(dir / "training.txt", "");
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->size(), 2);
+  EXPECT_THAT(data->remarks, ElementsAre(EndsWith("not read: train.tfrecord, train.tsv")));
+}
+
+TEST(LoadTrainingData, NamesAPackedFileBesideAPlainOne) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", kLabels);
+  EXPECT_THAT(LoadTrainingData({.path = dir.path()})->remarks, IsEmpty());
+  WriteGzip(dir / "train-images-idx3-ubyte.gz", kImages);
+  WriteGzip(dir / "train-labels.idx1-ubyte.gz", kLabels);
+  EXPECT_THAT(LoadTrainingData({.path = dir.path()})->remarks,
+              ElementsAre(EndsWith("not read: train-images-idx3-ubyte.gz, train-labels.idx1-ubyte.gz")));
 }
 
 TEST(LoadTrainingData, ByteImagesAreDividedBy255AsKerasUsersDo) {
