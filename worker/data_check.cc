@@ -30,6 +30,16 @@ std::string FirstLabelFrom(const data::Dataset& dataset, int64_t limit) {
   return "";
 }
 
+// "; first: FILE: example 7: the target is -1; ...": the first target that `loss` does not admit. Empty:
+// none.
+std::string FirstFault(const nn::LossSpec& loss, const data::Dataset& dataset) {
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const std::string fault = nn::TargetFault(loss, dataset.Target(i));
+    if (!fault.empty()) return absl::StrCat("; first: ", dataset.TargetName(i), ": the target ", fault);
+  }
+  return "";
+}
+
 absl::Status CheckTargets(const nn::LossSpec& loss, const Shape& output, const data::Dataset& dataset,
                           std::vector<std::string>& remarks) {
   const int64_t width = nn::MakeLossParams(loss, output, 1).width;
@@ -40,8 +50,9 @@ absl::Status CheckTargets(const nn::LossSpec& loss, const Shape& output, const d
                                               .shape = dataset.target_shape()});
   if (!fits.ok()) {
     const bool binary = loss.kind == kernels::LossKind::kBinaryCrossentropy;
-    return absl::InvalidArgumentError(
-        absl::StrCat(fits.message(), FirstLabelFrom(dataset, binary ? 2 : width)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        fits.message(), FirstLabelFrom(dataset, binary ? 2 : width),
+        loss.kind == kernels::LossKind::kSparseCategoricalCrossentropy ? FirstFault(loss, dataset) : ""));
   }
   int64_t odd = 0;
   std::string first_odd;

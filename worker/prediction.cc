@@ -29,12 +29,12 @@ absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& 
     return absl::InvalidArgumentError(
         absl::StrCat(request.targets->size(), " labels for ", request.inputs.size(), " examples"));
   }
-  CAIRN_RETURN_IF_ERROR(CheckTargets(loss, request.model.output_shape(),
-                                     {.num_targets = request.targets->per_example,
-                                      .num_classes = request.targets->num_classes,
-                                      .position_classes = request.targets->position_classes,
-                                      .shape = request.targets->shape}));
-  return CheckTargetValues(loss, *request.targets, "labels");
+  CAIRN_RETURN_IF_ERROR(CheckTargetValues(loss, *request.targets, "labels"));
+  return CheckTargets(loss, request.model.output_shape(),
+                      {.num_targets = request.targets->per_example,
+                       .num_classes = request.targets->num_classes,
+                       .position_classes = request.targets->position_classes,
+                       .shape = request.targets->shape});
 }
 
 }  // namespace

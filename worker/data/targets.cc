@@ -24,19 +24,22 @@ std::vector<float> ToFloats(const Array& array) {
   return values;
 }
 
-// Of the integers themselves: as floats, large ones would be other numbers.
+// The largest class index + 1 of the integers; 0 if one of them is negative. Of the integers themselves: as
+// floats, large ones would be other numbers.
 absl::StatusOr<int64_t> CountClasses(const Array& array, const std::string& name) {
   int64_t largest = -1;
+  bool negative = false;
   for (int64_t i = 0; i < array.shape.num_elements(); ++i) {
     const auto label = WithType(array.type, [&](auto zero) {
       return static_cast<int64_t>(ElementAt<decltype(zero)>(array.bytes.data(), i));
     });
-    if (label < 0 || label > kLargestLabel) {
+    negative = negative || label < 0;
+    if (label > kLargestLabel) {
       return Refusal(name, "label ", label, " of example ", i, " is no class index");
     }
     largest = std::max(largest, label);
   }
-  return largest + 1;
+  return negative ? 0 : largest + 1;
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name)
   Targets targets{.per_example = shape.row_elements(), .shape = Shape(shape.dims().subspan(1))};
   if (IsInteger(array.type)) {
     const auto classes = CountClasses(array, name);
-    // Several integers may be numbers too, of any sign.
+    // Several integers may be numbers too, of any size.
     if (!classes.ok() && targets.per_example == 1) return classes.status();
     (targets.per_example == 1 ? targets.num_classes : targets.position_classes) = classes.value_or(0);
   }

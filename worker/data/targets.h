@@ -26,10 +26,11 @@ struct Targets {
 // The largest class index: floats hold every whole number up to here.
 inline constexpr int64_t kLargestLabel = int64_t{1} << 24;
 
-// Integers [examples] or [examples,1] are class indices. Integers of more axes or elements are class indices
-// for each position where none of them is negative, and numbers as well (one-hot vectors, several labels);
-// what they are the loss decides. Floats are numbers. INVALID_ARGUMENT naming `name` for empty shapes, class
-// indices [examples] that are negative, and numbers that are not finite.
+// Integers [examples] or [examples,1] are class indices, unless one is negative: then they are numbers.
+// Integers of more axes or elements are class indices for each position where none of them is negative, and
+// numbers as well (one-hot vectors, several labels); what they are the loss decides. Floats are numbers.
+// INVALID_ARGUMENT naming `name` for empty shapes, class indices [examples] that are too large, and numbers
+// that are not finite.
 absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name);
 
 // Weights [examples] or [examples,1]. INVALID_ARGUMENT naming `name` for one that is negative or not finite.

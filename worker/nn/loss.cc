@@ -182,13 +182,17 @@ absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const Targe
 }
 
 std::string TargetFault(const LossSpec& loss, absl::Span<const float> target) {
+  const bool sparse = loss.kind == LossKind::kSparseCategoricalCrossentropy;
   const bool shares =
       loss.kind == LossKind::kBinaryCrossentropy || loss.kind == LossKind::kCategoricalCrossentropy;
   for (const float value : target) {
-    const bool admitted = shares ? value >= 0 && value <= 1 : std::isfinite(value);
+    const bool admitted = std::isfinite(value) && (!shares || (value >= 0 && value <= 1)) &&
+                          (!sparse || (value >= 0 && value == std::floor(value)));
     if (admitted) continue;
     return absl::StrCat("is ", value, "; ", ClassName(loss.kind), " admits ",
-                        shares ? "0 to 1" : "finite numbers");
+                        shares   ? "0 to 1"
+                        : sparse ? "whole numbers from 0 on"
+                                 : "finite numbers");
   }
   return "";
 }

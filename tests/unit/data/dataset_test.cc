@@ -130,6 +130,19 @@ TEST(LoadTrainingData, ValidationTargetsMustBeOfTheTrainingSetsKind) {
       HasSubstr("t10k-labels-idx1-ubyte: targets are 3 numbers, those of the training set class indices"));
 }
 
+TEST(LoadTrainingData, IntegersWithANegativeOneAreNumbersAlsoIfTheValidationSetHasNone) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x09, {2}) + Bytes({1, 0xFF}));
+  WriteText(dir / "t10k-images-idx3-ubyte", kImages);
+  WriteText(dir / "t10k-labels-idx1-ubyte", kLabels);
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->num_classes(), 0);
+  EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(-1));
+  EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(3));
+}
+
 TEST(LoadTrainingData, FloatTargetsAreNumbers) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);

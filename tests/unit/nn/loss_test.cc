@@ -164,6 +164,14 @@ TEST(TargetFault, CrossEntropiesAdmitSharesAlone) {
   }
 }
 
+TEST(TargetFault, ClassIndicesAreWholeNumbersFrom0On) {
+  const LossSpec loss = {.kind = LossKind::kSparseCategoricalCrossentropy};
+  EXPECT_EQ(TargetFault(loss, {0.0f, 7.0f}), "");
+  EXPECT_EQ(TargetFault(loss, {0.0f, -1.0f}),
+            "is -1; SparseCategoricalCrossentropy admits whole numbers from 0 on");
+  EXPECT_NE(TargetFault(loss, {0.5f}), "");
+}
+
 TEST(TargetFault, RegressionsAdmitAnyFiniteNumber) {
   for (const LossKind kind : {LossKind::kMeanSquaredError, LossKind::kMeanAbsoluteError, LossKind::kHuber}) {
     EXPECT_EQ(TargetFault({.kind = kind}, {-1.0f, 5.5f}), "");

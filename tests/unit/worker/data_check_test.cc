@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace cairn::worker {
 namespace {
@@ -23,6 +26,49 @@ TEST(CheckClassNames, NamesOfClassesAreNoAmounts) {
   for (const LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kBinaryCrossentropy}) {
     EXPECT_TRUE(CheckClassNames({.kind = kind}, names).ok());
   }
+}
+
+// Examples of one number, whose targets are these.
+class Amounts final : public data::Dataset {
+ public:
+  explicit Amounts(std::vector<float> targets) : targets_(std::move(targets)) {}
+  int64_t size() const override { return static_cast<int64_t>(targets_.size()); }
+  const Shape& example_shape() const override { return shape_; }
+  int64_t num_targets() const override { return 1; }
+  int64_t num_classes() const override { return 0; }
+  Shape target_shape() const override { return {}; }
+  absl::Span<const float> Target(int64_t index) const override {
+    return absl::MakeConstSpan(targets_).subspan(static_cast<size_t>(index), 1);
+  }
+  float Read(int64_t index, absl::Span<float>, absl::Span<float> target) const override {
+    target[0] = targets_[static_cast<size_t>(index)];
+    return 1;
+  }
+
+ private:
+  const Shape shape_ = {1};
+  const std::vector<float> targets_;
+};
+
+absl::Status Check(LossKind kind, int units, std::vector<float> targets) {
+  const nn::Model model = *nn::Model::FromJson(
+      absl::StrCat(R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": )", units,
+                   R"(, "input_shape": [1]}}]}})"),
+      "model");
+  std::vector<std::string> remarks;
+  return CheckDataset(model, {.kind = kind}, Amounts(std::move(targets)), remarks);
+}
+
+TEST(CheckDataset, NegativeTargetsAreForARegression) {
+  EXPECT_TRUE(Check(LossKind::kMeanSquaredError, 1, {1, 1, -1}).ok());
+  EXPECT_TRUE(Check(LossKind::kHuber, 1, {1, 1, -1}).ok());
+}
+
+TEST(CheckDataset, ATargetThatIsNoClassIndexIsNamed) {
+  const absl::Status status = Check(LossKind::kSparseCategoricalCrossentropy, 2, {1, 1, -1});
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("needs class indices, the data has 1 numbers per example; first: targets: "
+                                   "example 2: the target is -1"));
 }
 
 }  // namespace
