@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   constexpr int64_t kMaxPixels = 1 << 16;
   if (header->height * header->width > kMaxPixels || header->height * header->width == 0) return 0;
-  for (const int64_t channels : {1, 3, header->channels}) {
+  for (const int64_t channels : {int64_t{1}, int64_t{3}, header->channels}) {
     const Shape shape = {header->height, header->width, channels};
     std::vector<uint8_t> pixels(static_cast<size_t>(shape.num_elements()));
     const absl::Status decoded = data::DecodeImage(bytes, shape, absl::MakeSpan(pixels));
