@@ -23,4 +23,11 @@ constexpr int Effort(int normal, int /*sanitized*/) {
 }
 #endif
 
+// A sanitizer ends the process itself when it gets no memory, or is asked for more than it can give.
+#if defined(CAIRN_SANITIZED)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 }  // namespace cairn::test

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/thread.h"
+#include "tests/support/effort.h"
 
 namespace cairn {
 namespace {
@@ -46,20 +47,13 @@ TEST(Limits, TooFewFilesAreRefusedWithTheLimitsName) {
               HasSubstr("at most 50 files may be open (ulimit -n), at least 51"));
 }
 
-// A sanitizer needs address space of its own for a thread, and ends the process itself.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 void LeaveNoAddressSpace() {
   const rlimit none = {.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
   setrlimit(RLIMIT_AS, &none);
 }
 
 TEST(LimitsDeathTest, AThreadThatIsRefusedIsAStatusOrEndsTheProgramWithOneLine) {
-  if (kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto start = [] {
     LeaveNoAddressSpace();

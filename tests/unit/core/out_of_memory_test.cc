@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/core/aligned_buffer.h"
+#include "tests/support/effort.h"
 
 namespace cairn {
 namespace {
@@ -20,6 +21,7 @@ std::string MessageOf(const absl::Status& status) {
 }
 
 TEST(OutOfMemory, ABufferThatIsTooLargeSaysHowMuchItNeeds) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
   const absl::Status status = CatchOutOfMemory("a batch", [] {
     const AlignedBuffer buffer(kTooMany);
     return absl::OkStatus();
@@ -35,6 +37,7 @@ TEST(OutOfMemory, SizesThatOverflowAreTooLarge) {
 }
 
 TEST(OutOfMemory, VectorsSayWhatTheyAreFor) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
   const absl::StatusOr<int> result = CatchOutOfMemory("model.json", []() -> absl::StatusOr<int> {
     return static_cast<int>(FloatVector(kTooMany, "the variables").size());
   });
@@ -63,6 +66,7 @@ TEST(OutOfMemory, WhatFitsIsReturned) {
 }
 
 TEST(OutOfMemory, AThreadThatNobodyCatchesEndsTheProgramWithOne) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
   EXPECT_EXIT(
       {
         ReportOutOfMemory("cairn-test");
