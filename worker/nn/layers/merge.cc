@@ -76,8 +76,8 @@ class MergeLayer final : public Layer {
       for (const kernels::TensorDesc& input : params.inputs) {
         Shape shape = {input.shape[0]};
         const int rank = LargestRank(shapes) - 1;
-        for (const int64_t extent : Expanded(Shape(input.shape.dims().subspan(1)), rank).dims())
-          shape.Append(extent);
+        const Shape expanded = Expanded(Shape(input.shape.dims().subspan(1)), rank);
+        for (const int64_t extent : expanded.dims()) shape.Append(extent);
         merge.inputs.push_back(input.WithShape(std::move(shape)));
       }
       op = device.ops().MakeBroadcastMerge(merge);
@@ -101,7 +101,8 @@ class MergeLayer final : public Layer {
       names.push_back(onnx.ChannelsLast(inputs[i]));
       if (shapes[i].rank() == LargestRank(shapes)) continue;
       std::vector<int64_t> extents = {-1};  // the batch
-      for (const int64_t extent : Expanded(shapes[i], LargestRank(shapes)).dims()) extents.push_back(extent);
+      const Shape expanded = Expanded(shapes[i], LargestRank(shapes));
+      for (const int64_t extent : expanded.dims()) extents.push_back(extent);
       names.back() = onnx.Add("Reshape", {names.back(), onnx.Ints("shape", std::move(extents))});
     }
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
