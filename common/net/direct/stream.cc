@@ -333,7 +333,7 @@ absl::Status DirectStream::Wait(bool* receive) {
 }
 
 std::chrono::milliseconds DirectStream::SilenceLeft(std::chrono::steady_clock::time_point now) {
-  if (std::exchange(heard_more_, false)) {
+  if (heard_more_.exchange(false, std::memory_order_relaxed)) {
     heard_ = now;
     spoken_ = true;
   }

@@ -277,7 +277,7 @@ class DirectStream {
   std::chrono::steady_clock::time_point progress_;  // when something of ours was last taken
   std::chrono::steady_clock::time_point heard_;     // when the last message was seen to have come
   bool spoken_ = false;                             // a message has come
-  bool heard_more_ = false;                         // one has since heard_
+  std::atomic<bool> heard_more_{false};             // one has since heard_; also set by a receiving caller
 
   std::atomic<bool> ended_{false};
   std::atomic<bool> greeted_;

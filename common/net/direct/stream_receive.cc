@@ -169,7 +169,7 @@ absl::Status DirectStream::Receive() {
       }
     }
     CAIRN_RETURN_IF_ERROR(Deliver(prologue, front));
-    heard_more_ = true;
+    heard_more_.store(true, std::memory_order_relaxed);
     large_ = large_ || prologue.payload_bytes > kSmallBytes;
     payload_got_ = 0;
     in_begin_ += needed;
