@@ -56,7 +56,7 @@ class MismatchTest(IntegrationTest):
                  "learning_rate": 0.001}
         chief = cluster.start("worker", 0, *[f"--{name}={value}" for name, value in flags.items()])
         self.assert_says(server, "worker/0 joined")
-        for name, value, said in (("model", CNN, "model: [0-9a-f]{12} here, [0-9a-f]{12} on the servers; variable 'conv2d/"),
+        for name, value, said in (("model", CNN, "model: [0-9a-f]{12} here, [0-9a-f]{12} on the servers; .*variable 'conv2d/"),
                                   ("mode", "async", "mode: async here, sync on the servers"),
                                   ("batch_size", 64, "batch size: 64 here, 32 on the servers"),
                                   ("epochs", 2, "epochs: 2 here, 1 on the servers"),
