@@ -92,8 +92,13 @@ TEST(VariableReader, ReadsAllAnewAfterItsStreamBroke) {
   ASSERT_EQ(client->Create("a", Shape({}), {1.0f}), absl::OkStatus());
   const auto reader = client->OpenReader("a").value();
   cluster.link("client", 0).Break();
-  EXPECT_EQ(reader->Refresh().status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(*reader->Refresh(), true);
+  auto refreshed = reader->Refresh();
+  if (!refreshed.ok()) {  // the break came to be known in the middle of it
+    EXPECT_EQ(refreshed.status().code(), absl::StatusCode::kUnavailable);
+    refreshed = reader->Refresh();
+  }
+  ASSERT_TRUE(refreshed.ok()) << refreshed.status();
+  EXPECT_EQ(*refreshed, true);
   EXPECT_THAT(reader->values(), ElementsAre(1));
 }
 
