@@ -112,16 +112,18 @@ std::optional<ExitCode> AwaitPorts(const Flags& flags, const std::string& addres
     signal = signals.WaitFor(duration);
     return !signal.has_value();
   };
-  std::string taken;
+  std::string taken, flag;
   if (!net::AwaitPort(address, flags.reuse_port, kPortWait, pause)) taken = address;
   if (flags.metrics.port.value_or(0) > 0 && taken.empty()) {
     const net::HostPort metrics = {.host = flags.metrics.host, .port = *flags.metrics.port};
-    if (!net::AwaitPort(metrics.ToString(), /*reuse_port=*/false, kPortWait, pause))
+    if (!net::AwaitPort(metrics.ToString(), /*reuse_port=*/false, kPortWait, pause)) {
       taken = metrics.ToString();
+      flag = "--metrics_port: ";
+    }
   }
   if (signal.has_value()) return ExitCodeOfSignal(*signal);
   if (taken.empty()) return std::nullopt;
-  LogError("cannot listen on ", taken, ": another process is using the port");
+  LogError(flag, "cannot listen on ", taken, ": another process is using the port");
   return ExitCode::kRetryable;
 }
 
