@@ -200,6 +200,10 @@ absl::Status VariableReader::RefreshOnce(bool* changed) {
     const auto server = static_cast<size_t>(extent.server);
     if (sessions_[server] == nullptr || !sessions_[server]->status().ok()) {
       sessions_[server] = std::make_unique<ServerSession>(client_.connection_->stub(extent.server));
+      // Another process may answer now, whose editions say nothing of the values that are here.
+      for (size_t j = 0; j < located_.extents.size(); ++j) {
+        if (located_.extents[j].server == extent.server) editions_[j] = 0;
+      }
     }
     v1::ClientHeader header;
     header.mutable_read()->set_layout(located_.layouts[server]);
