@@ -334,16 +334,19 @@ absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<con
 }
 
 bool Snapshots::Due(int64_t version) const {
-  if (options_.train_dir.empty() || version == marked_version_) return false;
-  if (options_.save_steps > 0 && version / options_.save_steps != marked_version_ / options_.save_steps) {
+  if (options_.train_dir.empty() || version == counted_version_) return false;
+  if (options_.save_steps > 0 && version / options_.save_steps != counted_version_ / options_.save_steps) {
     return true;
   }
   return options_.save_secs > 0 &&
          clock_.Now() - marked_at_ >= std::chrono::duration<double>(options_.save_secs);
 }
 
+void Snapshots::CountFrom(int64_t version) {
+  if (counted_version_ < 0) counted_version_ = version;
+}
+
 void Snapshots::AfterStep(client::Exchange& client) {
-  if (marked_version_ < 0) marked_version_ = client.version();  // as it was when training began
   if (!Due(client.version())) return;
   {
     MutexLock lock(mutex_);
@@ -355,7 +358,8 @@ void Snapshots::AfterStep(client::Exchange& client) {
 absl::Status Snapshots::Mark(client::Exchange& client) {
   marked_at_ = clock_.Now();
   CAIRN_ASSIGN_OR_RETURN(client::TakenSnapshot taken, client.TakeSnapshot());
-  marked_version_ = taken.version;
+  counted_version_ = taken.version;
+  taken_version_ = taken.version;
   MutexLock lock(mutex_);
   work_ = std::move(taken);
   changed_.NotifyAll();
@@ -377,7 +381,7 @@ absl::Status Snapshots::SaveNow(client::Exchange& client, Duration limit) {
   };
   const absl::Status before = wait();
   if (absl::IsDeadlineExceeded(before)) return before;
-  if (before.ok() && client.version() == marked_version_) return absl::OkStatus();
+  if (before.ok() && client.version() == taken_version_) return absl::OkStatus();
   for (;;) {
     absl::Status status = Mark(client);
     if (status.ok()) status = wait();

@@ -52,6 +52,8 @@ class Snapshots final : public client::StateSource {
   absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
   absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
 
+  // The version at which training begins, from which --save_steps counts. Only the first call has an effect.
+  void CountFrom(int64_t version);
   // Takes a snapshot when one is due by --save_steps or --save_secs and the one before has been written. What
   // fails is said and tried again later.
   void AfterStep(client::Exchange& client);
@@ -91,7 +93,8 @@ class Snapshots final : public client::StateSource {
 
   // The trainer's thread.
   std::optional<Checkpoint> found_;
-  int64_t marked_version_ = -1;
+  int64_t counted_version_ = -1;          // --save_steps and --save_secs count from here
+  std::optional<int64_t> taken_version_;  // of the newest snapshot taken
   TimePoint marked_at_;
 
   mutable Mutex mutex_;

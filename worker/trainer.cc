@@ -140,6 +140,7 @@ absl::Status Trainer::Enter() {
   client::Exchange& client = parts_.client;
   CAIRN_RETURN_IF_ERROR(client.WaitReady(parts_.job));
   CAIRN_RETURN_IF_ERROR(client.Join());
+  if (chief()) parts_.snapshots->CountFrom(client.version());
   if (start_ == TimePoint()) {
     start_ = parts_.clock.Now();
     if (chief()) {

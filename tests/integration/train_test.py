@@ -54,6 +54,13 @@ class TrainTest(IntegrationTest):
         self.assertRegex(lines[4], "^64 steps, 4000 examples in .*: val_accuracy [01].[0-9]{4}, val_loss [0-9.]+$")
         self.assertEqual(len(lines), 5, run.stdout)
 
+    def test_a_job_of_one_step_saves_it(self):
+        for flags in [], ["--save_steps=1"]:
+            train_dir = f"run{len(flags)}"
+            self.assert_exit(DONE, self.train(MLP, "--train_steps=1", f"--train_dir={train_dir}", *flags))
+            self.assertEqual([path.name for path in (self.directory / train_dir / "checkpoints").iterdir()],
+                             ["step-00000001"])
+
     def test_metrics_of_the_flag_replace_those_of_the_model_file(self):
         run = self.train(MLP, "--sync_replicas", "--metrics=accuracy,sparse_top_k_categorical_accuracy",
                          "--summary=summary.json")
