@@ -9,6 +9,7 @@ namespace {
 using kernels::Layout;
 using kernels::Padding;
 using kernels::TensorDesc;
+using reference::Convolution;
 using reference::Tensor;
 
 using Forward = std::function<Tensor(const Tensor& x, const Tensor& kernel, const std::vector<double>& bias)>;
@@ -59,59 +60,33 @@ class LinearConformance : public ConformanceTest {
   }
 };
 
-struct Conv {
-  int64_t channels, filters, kernel, stride, dilation, groups;
-  bool same;
-};
-
-// From the definition: y[o] = sum over its group's channels and the kernel's places, `dilation` apart.
-Tensor Convolve(const Conv& c, const Tensor& x, const Tensor& kernel, const std::vector<double>& bias) {
-  const int64_t span = (c.kernel - 1) * c.dilation + 1;
-  const reference::Windows windows = {span, span, c.stride, c.stride, c.same};
-  Tensor y(windows.OutputShape(x.shape, c.filters));
-  const int64_t group_channels = c.channels / c.groups, group_filters = c.filters / c.groups;
-  for (int64_t i = 0; i < y.shape.num_elements() && !bias.empty(); ++i) {
-    y.at(i) = bias[static_cast<size_t>(i % c.filters)];
-  }
-  windows.ForEach(x.shape, [&](auto n, auto oh, auto ow, auto h, auto w, auto i, auto j) {
-    if (i % c.dilation != 0 || j % c.dilation != 0) return;
-    for (int64_t f = 0; f < c.filters; ++f) {
-      for (int64_t k = 0; k < group_channels; ++k) {
-        y.at(y.index(n, oh, ow, f)) += x.at(x.index(n, h, w, f / group_filters * group_channels + k)) *
-                                       kernel.at(kernel.index(i / c.dilation, j / c.dilation, k, f));
-      }
-    }
-  });
-  return y;
-}
-
 TEST_P(LinearConformance, ConvolutionsWithGroupsAndDilation) {
-  const Conv cases[] = {
+  const Convolution cases[] = {
       {4, 4, 3, 1, 1, 4, false},    {4, 8, 3, 2, 1, 4, true},   {3, 3, 3, 1, 2, 3, true},
       {4, 6, 3, 1, 1, 2, true},     {3, 5, 3, 1, 2, 1, false},  {16, 16, 3, 1, 1, 16, true},
       {16, 32, 3, 2, 1, 16, false}, {32, 16, 3, 1, 2, 1, true}, {5, 10, 2, 1, 3, 5, true},
   };
-  for (const Conv& c : cases) {
+  for (const Convolution& c : cases) {
     for (Layout layout : layouts()) {
-      SCOPED_TRACE(testing::Message() << c.channels << " -> " << c.filters << ", kernel " << c.kernel
+      SCOPED_TRACE(testing::Message() << c.channels << " -> " << c.filters << ", kernel " << c.size
                                       << ", stride " << c.stride << ", dilation " << c.dilation << ", groups "
                                       << c.groups << ", layout " << static_cast<int>(layout));
       const bool large = c.channels > 8;
       const Tensor x = RandomTensor({large ? 1 : 2, large ? 5 : 7, 6, c.channels}, 1);
       Check(device().ops().MakeConv2D({.input = {x.shape, layout},
                                        .filters = c.filters,
-                                       .kernel_height = c.kernel,
-                                       .kernel_width = c.kernel,
+                                       .kernel_height = c.size,
+                                       .kernel_width = c.size,
                                        .stride_height = c.stride,
                                        .stride_width = c.stride,
                                        .dilation_height = c.dilation,
                                        .dilation_width = c.dilation,
                                        .groups = c.groups,
                                        .padding = c.same ? Padding::kSame : Padding::kValid}),
-            x, layout, RandomTensor({c.kernel, c.kernel, c.channels / c.groups, c.filters}, 2),
+            x, layout, RandomTensor({c.size, c.size, c.channels / c.groups, c.filters}, 2),
             RandomTensor({c.filters}, 3).values,
             [&](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
-              return Convolve(c, a, k, b);
+              return reference::GroupedConv2D(a, c, k, b);
             });
       if (HasFatalFailure()) return;
     }
@@ -122,31 +97,6 @@ TEST_P(LinearConformance, GroupsThatDoNotDivideTheChannelsAreRefused) {
   const auto status =
       device().ops().MakeConv2D({.input = {{1, 4, 4, 6}}, .filters = 6, .groups = 4}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-}
-
-// y = bias + the sum of the kernel, scaled by every pixel, at the pixel's place: the definition as a scatter.
-Tensor ConvolveTransposed(int64_t stride, bool same, const Shape& output, const Tensor& x,
-                          const Tensor& kernel, const std::vector<double>& bias) {
-  Tensor y(output);
-  const int64_t filters = kernel.shape[2], size = kernel.shape[0];
-  const int64_t top = reference::Windows::PadBefore(output[1], size, stride, same);
-  const int64_t left = reference::Windows::PadBefore(output[2], size, stride, same);
-  for (int64_t i = 0; i < y.shape.num_elements() && !bias.empty(); ++i) {
-    y.at(i) = bias[static_cast<size_t>(i % filters)];
-  }
-  for (int64_t n = 0; n < x.shape[0]; ++n)
-    for (int64_t h = 0; h < x.shape[1]; ++h)
-      for (int64_t w = 0; w < x.shape[2]; ++w)
-        for (int64_t i = 0; i < size; ++i)
-          for (int64_t j = 0; j < size; ++j) {
-            const int64_t oh = h * stride - top + i, ow = w * stride - left + j;
-            if (oh < 0 || ow < 0 || oh >= output[1] || ow >= output[2]) continue;
-            for (int64_t f = 0; f < filters; ++f)
-              for (int64_t c = 0; c < x.shape[3]; ++c)
-                y.at(y.index(n, oh, ow, f)) +=
-                    x.at(x.index(n, h, w, c)) * kernel.at(kernel.index(i, j, f, c));
-          }
-  return y;
 }
 
 TEST_P(LinearConformance, TransposedConvolutions) {
@@ -170,7 +120,7 @@ TEST_P(LinearConformance, TransposedConvolutions) {
           Check(std::move(op), x, layout, RandomTensor({size, size, filters, channels}, 2),
                 RandomTensor({filters}, 3).values,
                 [&, stride = stride](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
-                  return ConvolveTransposed(stride, same, output, a, k, b);
+                  return reference::Conv2DTranspose(a, stride, same, output, k, b);
                 });
           if (HasFatalFailure()) return;
         }

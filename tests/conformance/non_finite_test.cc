@@ -1,11 +1,6 @@
-// NaN and infinity pass through every operation, forward and backward, as through its definition in double:
-// NaN is where the definition has NaN and nowhere else, and so is infinity. One element at a time is
-// poisoned, at the places of a vector's body and of its rest.
-#include <cmath>
-#include <limits>
-#include <string>
-
-#include "tests/conformance/backends.h"
+// Activations, pooling, merges, copies, normalization, penalties and losses. Layers with weights:
+// non_finite_linear_test.cc.
+#include "tests/conformance/non_finite.h"
 
 namespace cairn::conformance {
 namespace {
@@ -14,93 +9,13 @@ using kernels::Activation;
 using kernels::ActivationParams;
 using kernels::Layout;
 using kernels::LossKind;
+using kernels::MergeKind;
 using kernels::Padding;
 using kernels::TensorDesc;
 using reference::Tensor;
 using reference::Windows;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kPoisons[] = {kNaN, kInfinity, -kInfinity};
-
-// "nan", "inf", "-inf" or "finite".
-std::string KindOf(double value) {
-  if (std::isnan(value)) return "nan";
-  return std::isfinite(value) ? "finite" : value > 0 ? "inf" : "-inf";
-}
-
-void ExpectKinds(const std::vector<float>& got, const std::vector<double>& expected) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(KindOf(got[i]), KindOf(expected[i]))
-        << "element " << i << ": " << got[i] << " for " << expected[i];
-  }
-}
-
-// Some elements of a tensor: the first, the last, and some between.
-std::vector<int64_t> Places(const Shape& shape) {
-  const int64_t count = shape.num_elements();
-  std::vector<int64_t> places = {0, count / 3, count / 2 + 1, count - 1};
-  for (int64_t& place : places) place = std::min(place, count - 1);
-  return places;
-}
-
-// max(x, 0) and max, of which NaN is the largest.
-double Relu(double x) {
-  return x < 0 ? 0 : x;
-}
-double Larger(double a, double b) {
-  return std::isnan(a) || a > b ? a : b;
-}
-
-class NonFinite : public ConformanceTest {
- protected:
-  // Calls visit(x) for random values of this shape with one poisoned element.
-  template <typename Visit>
-  void ForEachPoison(const Shape& shape, const Visit& visit) {
-    for (const double poison : kPoisons) {
-      for (const int64_t place : Places(shape)) {
-        SCOPED_TRACE(testing::Message() << poison << " at element " << place << " of " << shape.ToString());
-        Tensor x = Rounded(RandomTensor(shape, 1), type());
-        x.at(place) = poison;
-        visit(x);
-        if (HasFatalFailure()) return;
-      }
-    }
-  }
-
-  using Map = std::function<Tensor(const Tensor&)>;
-  // Compares an op without weights with `forward`, for a poisoned x, and with `backward` (x, dy), if given,
-  // for a poisoned dy.
-  void CheckUnary(kernels::UnaryOp& op, const TensorDesc& desc, const Map& forward,
-                  const std::function<Tensor(const Tensor&, const Tensor&)>& backward = nullptr) {
-    const TensorDesc y_desc = op.output();
-    ForEachPoison(desc.shape, [&](const Tensor& x) {
-      const auto x_memory = PutActivation(x, desc.layout), y = Poisoned(y_desc.num_floats());
-      ASSERT_TRUE(op.Forward(x_memory->data(), y->data()).ok());
-      ExpectKinds(GetActivation(*y, y_desc), forward(x).values);
-    });
-    if (backward == nullptr || HasFatalFailure()) return;
-    const Tensor x = Rounded(RandomTensor(desc.shape, 2), type());
-    ForEachPoison(y_desc.shape, [&](const Tensor& dy) {
-      const auto x_memory = PutActivation(x, desc.layout), y = Poisoned(y_desc.num_floats());
-      const auto dy_memory = PutActivation(dy, y_desc.layout), dx = Poisoned(desc.num_floats());
-      ASSERT_TRUE(op.Forward(x_memory->data(), y->data()).ok());
-      ASSERT_TRUE(op.Backward(x_memory->data(), y->data(), dy_memory->data(), dx->data()).ok());
-      ExpectKinds(GetActivation(*dx, desc), backward(x, dy).values);
-    });
-  }
-
-  // A linear map. The test poisons its x, kernel, bias and dy, one after another.
-  struct Linear {
-    TensorDesc x;
-    Shape kernel;
-    int64_t filters = 0;
-    bool relu = false;
-    std::function<Tensor(const Tensor& x, const Tensor& kernel, const std::vector<double>& bias)> forward;
-  };
-  void CheckLinear(absl::StatusOr<std::unique_ptr<kernels::LinearOp>> made, const Linear& c);
-};
+class NonFinite : public NonFiniteTest {};
 
 struct Function {
   const char* name;
@@ -355,12 +270,86 @@ TEST_P(NonFinite, PassesThroughSumsAndProducts) {
   }
 }
 
+double Merge(MergeKind kind, double a, double b) {
+  switch (kind) {
+    case MergeKind::kAdd:
+      return a + b;
+    case MergeKind::kSubtract:
+      return a - b;
+    case MergeKind::kMultiply:
+      return a * b;
+    case MergeKind::kAverage:
+      return (a + b) / 2;
+    case MergeKind::kMaximum:
+      return Larger(a, b);
+    case MergeKind::kMinimum:
+      return -Larger(-a, -b);
+  }
+  return kNaN;
+}
+
+TEST_P(NonFinite, PassesThroughBroadcastMerges) {
+  const Shape full = {3, 4, 5}, row = {3, 1, 5};
+  for (const MergeKind kind : {MergeKind::kAdd, MergeKind::kSubtract, MergeKind::kMultiply,
+                               MergeKind::kAverage, MergeKind::kMaximum, MergeKind::kMinimum}) {
+    SCOPED_TRACE(testing::Message() << "merge " << static_cast<int>(kind));
+    const TensorDesc a_desc = ActivationDesc(full), b_desc = ActivationDesc(row);
+    auto op = device().ops().MakeBroadcastMerge({.kind = kind, .inputs = {a_desc, b_desc}}).value();
+    const auto check = [&](const Tensor& a, const Tensor& b) {
+      const auto a_memory = PutActivation(a), b_memory = PutActivation(b), y = Poisoned(a_desc.num_floats());
+      ASSERT_TRUE(op->Forward({a_memory->data(), b_memory->data()}, y->data()).ok());
+      Tensor expected(full);
+      for (int64_t i = 0; i < full.num_elements(); ++i) {
+        expected.at(i) = Merge(kind, a.at(i), b.at(i / 20 * 5 + i % 5));
+      }
+      ExpectKinds(GetActivation(*y, a_desc), expected.values);
+    };
+    const Tensor a = Rounded(RandomTensor(full, 5), type()), b = Rounded(RandomTensor(row, 6), type());
+    ForEachPoison(full, [&](const Tensor& poisoned) { check(poisoned, b); });
+    ForEachPoison(row, [&](const Tensor& poisoned) { check(a, poisoned); });
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(NonFinite, PassesThroughConcatenation) {
+  const Shape part = {3, 5};
+  const TensorDesc desc = ActivationDesc(part);
+  auto op = device().ops().MakeConcatenate({desc, desc}, 1).value();
+  const Tensor a = Rounded(RandomTensor(part, 5), type());
+  ForEachPoison(part, [&](const Tensor& b) {
+    const auto a_memory = PutActivation(a), b_memory = PutActivation(b),
+               y = Poisoned(op->output().num_floats());
+    ASSERT_TRUE(op->Forward({a_memory->data(), b_memory->data()}, y->data()).ok());
+    Tensor expected({3, 10});
+    for (int64_t i = 0; i < 30; ++i) {
+      expected.at(i) = (i % 10 < 5 ? a : b).at(i / 10 * 5 + i % 5);
+    }
+    ExpectKinds(GetActivation(*y, op->output()), expected.values);
+  });
+}
+
+TEST_P(NonFinite, PassesThroughReorders) {
+  for (const Layout layout : layouts()) {
+    const TensorDesc from = {{2, 3, 4, 5}}, to = ActivationDesc(from.shape, layout);
+    auto there = device().ops().MakeReorder(from, to).value(),
+         back = device().ops().MakeReorder(to, from).value();
+    ForEachPoison(from.shape, [&](const Tensor& x) {
+      const auto x_memory = Put(x), y = Poisoned(to.num_floats()), z = Poisoned(from.num_floats());
+      ASSERT_TRUE(there->Run(x_memory->data(), y->data()).ok());
+      ASSERT_TRUE(back->Run(y->data(), z->data()).ok());
+      ExpectKinds(Get(*z, from), x.values);
+    });
+    if (HasFatalFailure()) return;
+  }
+}
+
 // A dropped element is 0, whatever its value was.
 TEST_P(NonFinite, PassesThroughDropoutWhereItStays) {
   const TensorDesc desc = ActivationDesc({4, 37});
   auto op = device().ops().MakeDropout({.input = desc, .rate = 0.5f, .stream = 7}).value();
   Tensor ones(desc.shape), poisoned(desc.shape);
   for (double& one : ones.values) one = 1;
+  constexpr double kPoisons[] = {kNaN, kInfinity, -kInfinity};
   for (size_t i = 0; i < poisoned.values.size(); ++i) poisoned.values[i] = kPoisons[i % 3];
   const auto run = [&](const Tensor& x) {
     const auto memory = PutActivation(x), y = Poisoned(desc.num_floats());
@@ -374,145 +363,10 @@ TEST_P(NonFinite, PassesThroughDropoutWhereItStays) {
   ExpectKinds(run(poisoned), expected);
 }
 
-void NonFinite::CheckLinear(absl::StatusOr<std::unique_ptr<kernels::LinearOp>> made, const Linear& c) {
-  ASSERT_TRUE(made.ok()) << made.status();
-  kernels::LinearOp& op = **made;
-  const TensorDesc y_desc = op.output();
-  const Tensor x = Rounded(RandomTensor(c.x.shape, 2), type()),
-               kernel = Rounded(RandomTensor(c.kernel, 3), type()),
-               bias = Rounded(RandomTensor({c.filters}, 4), type());
-  const auto check_forward = [&](const Tensor& a, const Tensor& k, const Tensor& b) {
-    const auto a_memory = PutActivation(a, c.x.layout), k_memory = Put(k), b_memory = Put(b),
-               y = Poisoned(y_desc.num_floats());
-    ASSERT_TRUE(op.Forward(a_memory->data(), k_memory->data(), b_memory->data(), y->data()).ok());
-    Tensor expected = c.forward(a, k, b.values);
-    for (double& value : expected.values) value = c.relu ? Relu(value) : value;
-    ExpectKinds(GetActivation(*y, y_desc), expected.values);
-  };
-  {
-    SCOPED_TRACE("x");
-    ForEachPoison(x.shape, [&](const Tensor& a) { check_forward(a, kernel, bias); });
-  }
-  if (HasFatalFailure()) return;
-  {
-    SCOPED_TRACE("kernel");
-    ForEachPoison(kernel.shape, [&](const Tensor& k) { check_forward(x, k, bias); });
-  }
-  if (HasFatalFailure()) return;
-  {
-    SCOPED_TRACE("bias");
-    ForEachPoison(bias.shape, [&](const Tensor& b) { check_forward(x, kernel, b); });
-  }
-  if (HasFatalFailure()) return;
-  // A gradient passes where the output is above 0, and its sum for the bias shows which did.
-  SCOPED_TRACE("dy");
-  Tensor y = c.forward(x, kernel, bias.values);
-  ASSERT_EQ(y.shape, y_desc.shape);
-  ForEachPoison(y.shape, [&](const Tensor& dy) {
-    const auto x_memory = PutActivation(x, c.x.layout), k_memory = Put(kernel), b_memory = Put(bias),
-               y_memory = Poisoned(y_desc.num_floats());
-    ASSERT_TRUE(op.Forward(x_memory->data(), k_memory->data(), b_memory->data(), y_memory->data()).ok());
-    const auto dy_memory = PutActivation(dy, y_desc.layout), dx = Poisoned(c.x.num_floats()),
-               dkernel = Poisoned(kernel.shape.num_elements()), dbias = Poisoned(c.filters);
-    ASSERT_TRUE(op.Backward(x_memory->data(), k_memory->data(), y_memory->data(), dy_memory->data(),
-                            dx->data(), dkernel->data(), dbias->data())
-                    .ok());
-    std::vector<double> expected(static_cast<size_t>(c.filters));
-    for (size_t i = 0; i < dy.values.size(); ++i) {
-      if (c.relu && !(y.values[i] > 0)) continue;
-      expected[i % expected.size()] += dy.values[i];
-    }
-    ExpectKinds(Get(*dbias, {bias.shape}), expected);
-    // The NaN of a filter that let it through is in its kernel's gradient.
-    const std::vector<float> gradient = Get(*dkernel, {kernel.shape});
-    for (size_t f = 0; f < expected.size(); ++f) {
-      bool found = false;
-      for (size_t i = f; i < gradient.size(); i += expected.size())
-        found = found || !std::isfinite(gradient[i]);
-      ASSERT_EQ(found, !std::isfinite(expected[f])) << "filter " << f;
-    }
-  });
-}
-
-TEST_P(NonFinite, PassesThroughDenseLayers) {
-  for (const bool relu : {false, true}) {
-    for (const auto& [batch, inputs, units] : {std::tuple{3, 20, 37}, {17, 5, 1}, {2, 33, 16}}) {
-      const TensorDesc x = ActivationDesc({batch, inputs});
-      SCOPED_TRACE(testing::Message() << x.ToString() << " -> " << units << (relu ? ", relu" : ""));
-      CheckLinear(device().ops().MakeDense({.input = x, .units = units, .relu = relu}),
-                  {x, {inputs, units}, units, relu, reference::Dense});
-      if (HasFatalFailure()) return;
-    }
-  }
-}
-
-TEST_P(NonFinite, PassesThroughConvolutions) {
-  for (const bool relu : {false, true}) {
-    for (const auto& [channels, filters, kernel] :
-         {std::tuple{1, 16, 3}, {3, 5, 3}, {16, 32, 1}, {16, 21, 3}, {5, 8, 2}}) {
-      for (const Layout layout : layouts()) {
-        const TensorDesc x = ActivationDesc({2, 5, 6, channels}, layout);
-        SCOPED_TRACE(testing::Message()
-                     << x.ToString() << " -> " << filters << ", kernel " << kernel << (relu ? ", relu" : ""));
-        const Windows windows = {kernel, kernel, 1, 1, false};
-        CheckLinear(device().ops().MakeConv2D({.input = x,
-                                               .filters = filters,
-                                               .kernel_height = kernel,
-                                               .kernel_width = kernel,
-                                               .relu = relu}),
-                    {x,
-                     {kernel, kernel, channels, filters},
-                     filters,
-                     relu,
-                     [&windows](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
-                       return reference::Conv2D(a, windows, k, b);
-                     }});
-        if (HasFatalFailure()) return;
-      }
-    }
-  }
-}
-
-TEST_P(NonFinite, PassesThroughConvolutionsWithReluAndPooling) {
-  for (const auto& [channels, filters, kernel] :
-       {std::tuple{1, 32, 3}, {3, 5, 3}, {16, 16, 3}, {6, 20, 2}, {16, 9, 1}}) {
-    for (const Layout layout : layouts()) {
-      const TensorDesc x = ActivationDesc({2, 7, 8, channels}, layout);
-      SCOPED_TRACE(testing::Message() << x.ToString() << " -> " << filters << ", kernel " << kernel);
-      const Windows windows = {kernel, kernel, 1, 1, false};
-      CheckLinear(device().ops().MakeConv2D({.input = x,
-                                             .filters = filters,
-                                             .kernel_height = kernel,
-                                             .kernel_width = kernel,
-                                             .relu = true,
-                                             .pool_height = 2,
-                                             .pool_width = 2}),
-                  {x,
-                   {kernel, kernel, channels, filters},
-                   filters,
-                   true,
-                   [&windows](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
-                     const Tensor unpooled = reference::Conv2D(a, windows, k, b);
-                     const Windows pool = {2, 2, 2, 2, false};
-                     Tensor y(pool.OutputShape(unpooled.shape, k.shape[3]));
-                     std::fill(y.values.begin(), y.values.end(), -kInfinity);
-                     pool.ForEach(unpooled.shape, [&](auto n, auto oh, auto ow, auto h, auto w, auto, auto) {
-                       for (int64_t f = 0; f < k.shape[3]; ++f) {
-                         double& largest = y.at(y.index(n, oh, ow, f));
-                         largest = Larger(unpooled.at(unpooled.index(n, h, w, f)), largest);
-                       }
-                     });
-                     return y;
-                   }});
-      if (HasFatalFailure()) return;
-    }
-  }
-}
-
 INSTANTIATE_CONFORMANCE_OF_ALL_TYPES(NonFinite);
 
 // Ops that compute in float32 whatever the backend's type.
-class NonFiniteInFloat32 : public NonFinite {};
+class NonFiniteInFloat32 : public NonFiniteTest {};
 
 TEST_P(NonFiniteInFloat32, PassesThroughNormalization) {
   const Shape shape = {5, 21};
@@ -544,6 +398,30 @@ TEST_P(NonFiniteInFloat32, PassesThroughNormalization) {
     for (size_t i = place / 21 * 21; i < place / 21 * 21 + 21; ++i) expected.values[i] = kNaN;
     ExpectKinds(Get(*y, {shape}), expected.values);
   });
+}
+
+TEST_P(NonFiniteInFloat32, PassesThroughStandardization) {
+  const Shape shape = {5, 21}, width = {21};
+  const Tensor x = RandomTensor(shape, 2), mean = RandomTensor(width, 3);
+  Tensor variance(width);
+  for (double& v : variance.values) v = 2;
+  for (const bool invert : {false, true}) {
+    auto op = device().ops().MakeStandardize({.input = {shape}, .width = 21, .invert = invert}).value();
+    const auto check = [&](const Tensor& a, const Tensor& m, const Tensor& v) {
+      const auto a_memory = Put(a), m_memory = Put(m), v_memory = Put(v), y = Poisoned(shape.num_elements());
+      ASSERT_TRUE(op->Forward(a_memory->data(), m_memory->data(), v_memory->data(), y->data()).ok());
+      Tensor expected(shape);
+      for (int64_t i = 0; i < shape.num_elements(); ++i) {
+        const double deviation = std::sqrt(v.at(i % 21));
+        expected.at(i) = invert ? a.at(i) * deviation + m.at(i % 21) : (a.at(i) - m.at(i % 21)) / deviation;
+      }
+      ExpectKinds(Get(*y, {shape}), expected.values);
+    };
+    ForEachPoison(shape, [&](const Tensor& poisoned) { check(poisoned, mean, variance); });
+    ForEachPoison(width, [&](const Tensor& poisoned) { check(x, poisoned, variance); });
+    ForEachPoison(width, [&](const Tensor& poisoned) { check(x, mean, poisoned); });
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST_P(NonFiniteInFloat32, PassesThroughPenalties) {
@@ -603,6 +481,26 @@ TEST_P(NonFiniteInFloat32, LossesOfNaNAreNaN) {
 }
 
 INSTANTIATE_CONFORMANCE(NonFiniteInFloat32);
+
+class NonFiniteOnCuda : public NonFiniteTest {};
+
+// With loss scaling, a step whose gradients are not finite is skipped.
+TEST_P(NonFiniteOnCuda, ScaledGradientsAreKnownNotToBeFinite) {
+  const Shape shape = {37};
+  auto op = device().ops().MakeLossScaler({.outputs = 1, .gradients = {{0, 37}}}).value();
+  ASSERT_TRUE(op->SetScale(8).ok());
+  const auto finite = [&](const Tensor& gradients) {
+    const auto memory = Put(gradients);
+    bool result = true;
+    EXPECT_TRUE(op->Unscale(memory->data(), &result).ok());
+    EXPECT_TRUE(device().Synchronize().ok());
+    return result;
+  };
+  EXPECT_TRUE(finite(RandomTensor(shape, 1)));
+  ForEachPoison(shape, [&](const Tensor& poisoned) { EXPECT_FALSE(finite(poisoned)); });
+}
+
+INSTANTIATE_TEST_SUITE_P(, NonFiniteOnCuda, testing::ValuesIn(CudaBackends()), BackendName);
 
 }  // namespace
 }  // namespace cairn::conformance

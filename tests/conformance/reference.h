@@ -86,6 +86,60 @@ inline Tensor Conv2D(const Tensor& x, const Windows& windows, const Tensor& kern
   return y;
 }
 
+// A square kernel [size, size, channels / groups, filters], whose elements are `dilation` apart.
+struct Convolution {
+  int64_t channels, filters, size, stride, dilation, groups;
+  bool same;
+};
+
+// From the definition: the sum over the channels of a filter's group and over the elements of the kernel.
+inline Tensor GroupedConv2D(const Tensor& x, const Convolution& c, const Tensor& kernel,
+                            const std::vector<double>& bias) {
+  const int64_t span = (c.size - 1) * c.dilation + 1;
+  const Windows windows = {span, span, c.stride, c.stride, c.same};
+  Tensor y(windows.OutputShape(x.shape, c.filters));
+  const int64_t group_channels = c.channels / c.groups, group_filters = c.filters / c.groups;
+  for (int64_t i = 0; i < y.shape.num_elements() && !bias.empty(); ++i) {
+    y.at(i) = bias[static_cast<size_t>(i % c.filters)];
+  }
+  windows.ForEach(x.shape, [&](auto n, auto oh, auto ow, auto h, auto w, auto i, auto j) {
+    if (i % c.dilation != 0 || j % c.dilation != 0) return;
+    for (int64_t f = 0; f < c.filters; ++f) {
+      for (int64_t k = 0; k < group_channels; ++k) {
+        y.at(y.index(n, oh, ow, f)) += x.at(x.index(n, h, w, f / group_filters * group_channels + k)) *
+                                       kernel.at(kernel.index(i / c.dilation, j / c.dilation, k, f));
+      }
+    }
+  });
+  return y;
+}
+
+// kernel [size, size, filters, channels]. The definition as a scatter: each pixel adds the kernel, scaled by
+// its value, to the output around its place.
+inline Tensor Conv2DTranspose(const Tensor& x, int64_t stride, bool same, const Shape& output,
+                              const Tensor& kernel, const std::vector<double>& bias) {
+  Tensor y(output);
+  const int64_t filters = kernel.shape[2], size = kernel.shape[0];
+  const int64_t top = Windows::PadBefore(output[1], size, stride, same);
+  const int64_t left = Windows::PadBefore(output[2], size, stride, same);
+  for (int64_t i = 0; i < y.shape.num_elements() && !bias.empty(); ++i) {
+    y.at(i) = bias[static_cast<size_t>(i % filters)];
+  }
+  for (int64_t n = 0; n < x.shape[0]; ++n)
+    for (int64_t h = 0; h < x.shape[1]; ++h)
+      for (int64_t w = 0; w < x.shape[2]; ++w)
+        for (int64_t i = 0; i < size; ++i)
+          for (int64_t j = 0; j < size; ++j) {
+            const int64_t oh = h * stride - top + i, ow = w * stride - left + j;
+            if (oh < 0 || ow < 0 || oh >= output[1] || ow >= output[2]) continue;
+            for (int64_t f = 0; f < filters; ++f)
+              for (int64_t c = 0; c < x.shape[3]; ++c)
+                y.at(y.index(n, oh, ow, f)) +=
+                    x.at(x.index(n, h, w, c)) * kernel.at(kernel.index(i, j, f, c));
+          }
+  return y;
+}
+
 struct Gradients {
   Tensor dx, dkernel;
   std::vector<double> dbias;
