@@ -23,16 +23,8 @@ class MonitorTest : public testing::Test {
  protected:
   // A server with a synchronous job of two workers and eight values.
   void MakeReady() {
-    v1::CreateRequest request;
-    v1::Job& job = *request.mutable_job();
-    job.set_run_id("run");
-    job.set_mode(v1::MODE_SYNC);
-    for (const char* worker : {"worker/0", "worker/1"}) job.add_workers(worker);
-    job.add_servers("host:1");
-    job.set_lease_seconds(10);
-    job.set_final_version(100);
-    job.mutable_optimizer()->set_name("SGD");
-    for (const net::Slice& slice : Vectors({{"a", 2}, {"b", 6}})) *request.add_slices() = slice.ToProto();
+    v1::CreateRequest request = TrainingJob({{"a", 2}, {"b", 6}});
+    request.mutable_job()->set_final_version(100);
     uint64_t layout = 0;
     server_.Create(request,
                    [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });

@@ -18,16 +18,7 @@ using testing::HasSubstr;
 class PermissionsTest : public testing::Test {
  protected:
   PermissionsTest() : server_({.index = 0, .incarnation = 5, .connect_to_leader = nullptr}, clock_) {
-    v1::CreateRequest request;
-    v1::Job& job = *request.mutable_job();
-    job.set_run_id("run");
-    job.set_mode(v1::MODE_SYNC);
-    for (const char* worker : {"worker/0", "worker/1"}) job.add_workers(worker);
-    job.add_servers("host:1");
-    job.set_lease_seconds(10);
-    job.mutable_optimizer()->set_name("SGD");
-    for (const net::Slice& slice : Vectors({{"a", 2}})) *request.add_slices() = slice.ToProto();
-    server_.Create(request,
+    server_.Create(TrainingJob(),
                    [](const absl::StatusOr<v1::CreateResponse>& created) { ASSERT_TRUE(created.ok()); });
   }
 

@@ -1,4 +1,4 @@
-// What these tests share: slices, payloads and values of a few floats.
+// What these tests share: jobs, slices, payloads and values of a few floats.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cairn/v1/parameter_server.pb.h"
 #include "cairn/v1/session.pb.h"
 #include "common/net/frame.h"
 #include "common/net/placement.h"
@@ -45,6 +46,21 @@ inline std::vector<net::Slice> Vectors(const std::vector<std::pair<std::string, 
     offset += size;
   }
   return slices;
+}
+
+// Asks for a synchronous job of worker/0 and worker/1, trained by SGD, whose variables are vectors of these
+// sizes.
+inline v1::CreateRequest TrainingJob(const std::vector<std::pair<std::string, int64_t>>& sizes = {{"a", 2}}) {
+  v1::CreateRequest request;
+  v1::Job& job = *request.mutable_job();
+  job.set_run_id("run");
+  job.set_mode(v1::MODE_SYNC);
+  for (const char* worker : {"worker/0", "worker/1"}) job.add_workers(worker);
+  job.add_servers("host:1");
+  job.set_lease_seconds(10);
+  job.mutable_optimizer()->set_name("SGD");
+  for (const net::Slice& slice : Vectors(sizes)) *request.add_slices() = slice.ToProto();
+  return request;
 }
 
 inline std::unique_ptr<Optimizer> Sgd(double rate) {

@@ -46,18 +46,6 @@ class ServerTest : public testing::Test {
   }
   v1::ConnectResponse Describe() { return Call(server_, &Server::Connect, ConnectFromHere()).value(); }
 
-  static v1::CreateRequest TrainingJob() {
-    v1::CreateRequest request;
-    v1::Job& job = *request.mutable_job();
-    job.set_run_id("run");
-    job.set_mode(v1::MODE_SYNC);
-    for (const char* worker : {"worker/0", "worker/1"}) job.add_workers(worker);
-    job.add_servers("host:1");
-    job.set_lease_seconds(10);
-    job.mutable_optimizer()->set_name("SGD");
-    for (const net::Slice& slice : Vectors({{"a", 2}})) *request.add_slices() = slice.ToProto();
-    return request;
-  }
   absl::StatusOr<v1::CreateResponse> Create(const v1::CreateRequest& request) {
     return Call(server_, &Server::Create, request);
   }
