@@ -119,8 +119,8 @@ TEST_P(LinearConformance, TransposedConvolutions) {
           const Shape output = {1, 3 * stride + more, 4 * stride + more, filters};
           Check(std::move(op), x, layout, RandomTensor({size, size, filters, channels}, 2),
                 RandomTensor({filters}, 3).values,
-                [&, stride = stride](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
-                  return reference::Conv2DTranspose(a, stride, same, output, k, b);
+                [&, step = stride](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
+                  return reference::Conv2DTranspose(a, step, same, output, k, b);
                 });
           if (HasFatalFailure()) return;
         }

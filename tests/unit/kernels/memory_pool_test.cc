@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string>
 
 #include "common/core/random.h"
 
@@ -219,7 +220,8 @@ TEST(MemoryPool, BlocksTakenAndFreedAtRandomNeverOverlapAndComeToNothing) {
     Random random(growth ? 2 : 1, "memory_pool");
     std::vector<Held> held;
     const auto give_back = [&](size_t i) {
-      for (int64_t k = 0; k < held[i].bytes; ++k) ASSERT_EQ(held[i].block[k], held[i].fill);
+      const std::string as_filled(static_cast<size_t>(held[i].bytes), held[i].fill);
+      ASSERT_EQ(std::memcmp(held[i].block, as_filled.data(), as_filled.size()), 0);
       pool.Free(held[i].block);
       held[i] = held.back();
       held.pop_back();

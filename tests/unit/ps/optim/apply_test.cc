@@ -157,18 +157,20 @@ TEST(ApplyMean, TheLargestFiniteGradientIsAccepted) {
   EXPECT_EQ(NegativeMean({{largest.data(), 1}}, 2)[0], -std::numeric_limits<float>::max());
 }
 
-// One variable of three gradients, updated as the pieces that `cuts` make of it.
+constexpr int64_t kCount = 32771;  // prime
+
+// A variable of kCount elements, updated by three gradients in the pieces that `cuts` make of it.
 struct Updated {
   std::vector<float> values;
   std::vector<std::vector<float>> slots;
 };
 
-Updated UpdateInPieces(const OptimizerConfig& config, int64_t count, std::vector<int64_t> cuts, Isa isa) {
-  TrainedVariable variable(config, RandomFloats(count, 10), isa);
-  const std::vector<float> a = RandomFloats(count, 11), b = RandomFloats(count, 12),
-                           c = RandomFloats(count, 13);
-  std::vector<float> next(static_cast<size_t>(count));
-  cuts.push_back(count);
+Updated UpdateInPieces(const OptimizerConfig& config, std::vector<int64_t> cuts, Isa isa) {
+  static const std::vector<float> values = RandomFloats(kCount, 10), a = RandomFloats(kCount, 11),
+                                  b = RandomFloats(kCount, 12), c = RandomFloats(kCount, 13);
+  TrainedVariable variable(config, values, isa);
+  std::vector<float> next(static_cast<size_t>(kCount));
+  cuts.push_back(kCount);
   int64_t begin = 0;
   for (int64_t end : cuts) {
     const WeightedGradient gradients[] = {
@@ -186,13 +188,12 @@ Updated UpdateInPieces(const OptimizerConfig& config, int64_t count, std::vector
 class ApplyInPieces : public testing::TestWithParam<Rule> {};
 
 TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
-  const int64_t count = 32771;  // prime
-  const Updated whole = UpdateInPieces(GetParam().config, count, {}, Isa::kBaseline);
+  const Updated whole = UpdateInPieces(GetParam().config, {}, Isa::kBaseline);
   const std::vector<int64_t> cut_lists[] = {
       {}, {1}, {32770}, {3, 20, 53}, {16383, 16384, 16386}, {1000, 1016, 1033, 4097}, {0, 5, 5, 6000}};
   for (Isa isa : SupportedIsas()) {
     for (const std::vector<int64_t>& cuts : cut_lists) {
-      const Updated pieces = UpdateInPieces(GetParam().config, count, cuts, isa);
+      const Updated pieces = UpdateInPieces(GetParam().config, cuts, isa);
       EXPECT_TRUE(SameBits(pieces.values.data(), whole.values))
           << IsaName(isa) << ", " << cuts.size() << " cuts";
       for (size_t s = 0; s < whole.slots.size(); ++s) {
