@@ -4,15 +4,26 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
 #include "worker/data/mapped_file.h"
 
 namespace cairn::data {
 namespace {
+
+// Throws OutOfMemory with the size if there is no memory for it.
+void Resize(std::vector<uint8_t>& bytes, size_t size) {
+  try {
+    bytes.resize(size);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(static_cast<int64_t>(size / sizeof(float)));
+  }
+}
 
 // Unpacks a mapped gzip file, of one member or of several one behind the other. zlib compares each member's
 // CRC-32 and length with its trailer.
@@ -164,7 +175,7 @@ absl::StatusOr<SharedBytes> Unpack(ByteReader& reader) {
   std::vector<uint8_t> bytes;
   size_t filled = 0;
   do {
-    bytes.resize(std::max<size_t>(2 * filled, 1 << 16));
+    Resize(bytes, std::max<size_t>(2 * filled, 1 << 16));
     CAIRN_ASSIGN_OR_RETURN(const size_t got, reader.Read(absl::MakeSpan(bytes).subspan(filled)));
     filled += got;
     if (static_cast<int64_t>(filled) > kMaxArrayBytes) {
@@ -179,7 +190,8 @@ absl::StatusOr<SharedBytes> Unpack(ByteReader& reader) {
 }  // namespace
 
 absl::StatusOr<SharedBytes> ByteReader::Take(int64_t count) {
-  std::vector<uint8_t> bytes(static_cast<size_t>(count));
+  std::vector<uint8_t> bytes;
+  Resize(bytes, static_cast<size_t>(count));
   CAIRN_ASSIGN_OR_RETURN(const size_t got, Read(absl::MakeSpan(bytes)));
   bytes.resize(got);
   return SharedBytes(std::move(bytes));
