@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/core/files.h"
+#include "common/core/limits.h"
+#include "common/core/memory_size.h"
 #include "common/core/status.h"
 
 namespace cairn::kernels {
@@ -38,9 +40,20 @@ std::vector<std::string> UsualPaths() {
   return paths;
 }
 
+// CUDA reserves addresses for the memory of its GPUs and of the machine. Below this limit (ulimit -v) it has
+// no chance, and its libraries would leave no room for anything else.
+constexpr int64_t kMinAddressSpace = int64_t{8} << 30;
+
+absl::StatusOr<const CudaBackend*> OpenWithinLimits() {
+  const int64_t limit = AddressSpaceLimit().value_or(kMinAddressSpace);
+  if (limit >= kMinAddressSpace) return OpenCudaBackend(UsualPaths());
+  return absl::FailedPreconditionError(absl::StrCat("no usable GPU: CUDA needs more address space than ",
+                                                    InGiB(static_cast<double>(limit)), " (ulimit -v)"));
+}
+
 // Once for the process, and never closed: threads and memory of NVIDIA's libraries do not survive that.
 const absl::StatusOr<const CudaBackend*>& Backend() {
-  static const auto* const backend = new absl::StatusOr<const CudaBackend*>(OpenCudaBackend(UsualPaths()));
+  static const auto* const backend = new absl::StatusOr<const CudaBackend*>(OpenWithinLimits());
   return *backend;
 }
 

@@ -288,9 +288,11 @@ int Main(int argc, char** argv) {
     return static_cast<int>(UsageError(kProgram, status.message()));
   }
   StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level), LogFormatOf(flags.log_format));
-  const absl::Status limits =
-      EnterLimits({.files = net::kTaskDescriptors, .threads = net::kTaskThreads},
-                  net::ServerDescriptors(static_cast<int>(cluster->spec.trainers().size())));
+  const int workers = static_cast<int>(cluster->spec.trainers().size());
+  const absl::Status limits = EnterLimits({.files = net::kTaskDescriptors,
+                                           .threads = net::kTaskThreads,
+                                           .peer_threads = net::kConnectionThreads * workers},
+                                          net::ServerDescriptors(workers));
   if (!limits.ok()) {
     LogError(limits.message());
     return static_cast<int>(ExitCodeOf(limits));

@@ -518,9 +518,11 @@ int Main(int argc, char** argv) {
   }
   UseVisibleDevices(options.visible_devices);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level), LogFormatOf(options.log_format));
-  const absl::Status limits =
-      EnterLimits({.files = net::kTaskDescriptors, .threads = net::kTaskThreads + CoresOf(options, *cluster)},
-                  net::WorkerDescriptors(cluster->spec.num_tasks("ps")));
+  const int servers = cluster->spec.num_tasks("ps");
+  const absl::Status limits = EnterLimits({.files = net::kTaskDescriptors,
+                                           .threads = net::kTaskThreads + CoresOf(options, *cluster),
+                                           .peer_threads = net::kConnectionThreads * servers},
+                                          net::WorkerDescriptors(servers));
   if (!limits.ok()) return Failure(limits);
   data::ExplainTruncatedFiles();
   if (evaluates) return RunEvaluatorTask(options, *cluster, traced, signals);

@@ -1,5 +1,6 @@
 #include "common/core/limits.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -13,7 +14,9 @@
 #include "absl/strings/strip.h"
 #include "common/core/cgroup.h"
 #include "common/core/files.h"
+#include "common/core/memory_size.h"
 #include "common/core/mutex.h"
+#include "common/core/process_usage.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
 
@@ -32,6 +35,16 @@ int64_t AsCount(rlim_t limit) {
 
 std::string InWords(rlim_t value) {
   return value == RLIM_INFINITY ? "unlimited" : absl::StrCat(value);
+}
+
+// Of a thread that is started with the default attributes.
+int64_t StackBytes() {
+  pthread_attr_t attributes;
+  size_t bytes = 0;
+  if (pthread_getattr_default_np(&attributes) != 0) return 0;
+  pthread_attr_getstacksize(&attributes, &bytes);
+  pthread_attr_destroy(&attributes);
+  return static_cast<int64_t>(bytes);
 }
 
 // The same file in both versions of control groups: "max" or a number.
@@ -82,6 +95,24 @@ std::string RaiseDescriptorLimit() {
   if (before.rlim_cur == before.rlim_max || setrlimit(RLIMIT_NOFILE, &raised) != 0) return "";
   return absl::StrCat("limit of open files raised from ", InWords(before.rlim_cur), " to ",
                       InWords(raised.rlim_cur), " (ulimit -n)");
+}
+
+std::optional<int64_t> AddressSpaceLimit() {
+  const rlim_t limit = LimitOf(RLIMIT_AS).rlim_cur;
+  if (limit >= static_cast<rlim_t>(INT64_MAX)) return std::nullopt;
+  return static_cast<int64_t>(limit);
+}
+
+absl::Status CheckAddressSpace(int threads, int64_t bytes) {
+  const std::optional<int64_t> limit = AddressSpaceLimit();
+  if (!limit.has_value()) return absl::OkStatus();
+  const int64_t needed = UsageOfThisProcess().virtual_bytes + threads * StackBytes() + bytes;
+  if (needed <= *limit) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the address space is limited to ", InGiB(static_cast<double>(*limit)), ", at least ",
+                   InGiB(static_cast<double>(needed)), " are needed for ", threads,
+                   " threads and their buffers: raise the limit (ulimit -v) from ", *limit >> 10, " to ",
+                   (needed >> 10) + 1, " KiB or more"));
 }
 
 absl::Status CheckLimits(int64_t files, int threads) {

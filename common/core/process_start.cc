@@ -1,5 +1,7 @@
 #include "common/core/process_start.h"
 
+#include <execinfo.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -66,6 +68,9 @@ void CleanEnvironment(char** argv) {
   if (too_late) execv("/proc/self/exe", argv);  // where that fails we go on as we are
 }
 
+// Address space of a task without a job, in addition to its code and the stacks of its threads.
+constexpr int64_t kMinBufferBytes = int64_t{64} << 20;
+
 std::terminate_handler default_terminate = nullptr;
 
 // Reports an uncaught lack of threads or memory on any thread. The default handler gets any other exception.
@@ -86,10 +91,33 @@ std::terminate_handler default_terminate = nullptr;
   std::abort();
 }
 
+// The line for OnAbort(), which may not allocate memory.
+std::string* last_words = nullptr;
+
+// A library that aborts does not tell why. Under a limit of address space, a lack of it is the likely reason,
+// and the line says no more than that.
+extern "C" void OnAbort(int /*signal*/) {
+  (void)!write(STDERR_FILENO, last_words->data(), last_words->size());
+  std::_Exit(static_cast<int>(ExitCode::kFailure));
+}
+
+void PrepareForLimitedAddressSpace() {
+  if (!AddressSpaceLimit().has_value()) return;
+  mallopt(M_ARENA_MAX, 1);
+  // glibc loads libgcc_s when it first unwinds a stack, and aborts if there is no memory for it.
+  void* frame = nullptr;
+  backtrace(&frame, 1);
+  last_words =
+      new std::string(absl::StrCat(program_invocation_short_name,
+                                   ": aborted, probably for lack of address space; ", ThreadLimits(), "\n"));
+  std::signal(SIGABRT, OnAbort);
+}
+
 }  // namespace
 
 void PrepareProcess(char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
+  PrepareForLimitedAddressSpace();
   default_terminate = std::set_terminate(OnTerminate);
   CleanEnvironment(argv);
 }
@@ -110,6 +138,7 @@ absl::Status EnterLimits(const ProcessNeeds& needs, int64_t job_files) {
   for (const std::string& remark : TakeRemarks()) LogWarning(remark);
   const std::string raised = RaiseDescriptorLimit();
   if (!raised.empty()) LogInfo(raised);
+  CAIRN_RETURN_IF_ERROR(CheckAddressSpace(needs.threads + needs.peer_threads, kMinBufferBytes));
   CAIRN_RETURN_IF_ERROR(CheckLimits(needs.files, needs.threads));
   if (DescriptorLimit() < job_files) {
     LogWarning("at most ", DescriptorLimit(), " files may be open (ulimit -n), and this cluster needs about ",

@@ -13,6 +13,9 @@ namespace cairn {
 // Handles conditions that would otherwise end the process silently or change its results:
 //  - SIGXFSZ is ignored: a write beyond the file-size limit (ulimit -f) fails instead, and its error names
 //    the file.
+//  - Under a limit of address space (ulimit -v), all threads allocate from one heap, because each further one
+//    reserves 64 MiB; and an abort, by which libraries respond to a lack of memory or threads, also ends the
+//    program as by EndProcess().
 //  - A library that gets no thread or no memory throws an exception. If nothing catches it, the program ends
 //    as by EndProcess(), with exit code 1 and one line on stderr. Any other uncaught exception still aborts
 //    the process.
@@ -30,6 +33,8 @@ std::vector<std::string> TakeRemarks();
 struct ProcessNeeds {
   int64_t files = 0;  // open at the same time
   int threads = 0;    // at the same time, in addition to the running ones
+  // Threads for the peers of the job, started as they connect.
+  int peer_threads = 0;
 };
 // To be called once logging works: logs TakeRemarks(), then raises the limit of open files and logs that.
 // RESOURCE_EXHAUSTED naming the limit if it does not admit `needs`. Logs a warning if the limit of open files

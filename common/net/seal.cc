@@ -5,6 +5,8 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include <new>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -20,7 +22,8 @@ std::string Hmac(absl::string_view key, absl::string_view text) {
   const auto* result = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
                             reinterpret_cast<const unsigned char*>(text.data()), text.size(),
                             reinterpret_cast<unsigned char*>(digest.data()), &size);
-  CAIRN_CHECK(result != nullptr && size == kDigestBytes);
+  if (result == nullptr) throw std::bad_alloc();  // SHA-256 has no other reason to fail
+  CAIRN_CHECK(size == kDigestBytes);
   return digest;
 }
 

@@ -13,6 +13,8 @@ inline constexpr int64_t kTaskDescriptors = 40;
 inline constexpr int64_t kConnectionDescriptors = 12;
 // Threads of a task before any peer connects: those of gRPC, signals, data and checkpoints.
 inline constexpr int kTaskThreads = 16;
+// Threads at each end of a connection between a server and a worker: the data channel's and gRPC's.
+inline constexpr int kConnectionThreads = 2;
 
 constexpr int64_t ServerDescriptors(int workers) {
   return kTaskDescriptors + kConnectionDescriptors * workers;

@@ -114,8 +114,17 @@ class LimitsTest(LimitedTest):
     def test_a_thread_that_cannot_be_had_is_told_in_one_line(self):
         run = self.limited(["--as=150000000"], "cairn-ps", "--ps_hosts=127.0.0.1:1", "--job_name=ps", "--task_index=0")
         self.assert_exit(FAILURE, run)
-        self.assertRegex(run.stderr, r"\d+ are needed: .*ulimit -v|out of memory|cannot start the thread")
+        self.assertRegex(run.stderr, r"address space is limited to .*, at least .* are needed .*ulimit -v")
         self.assertNotIn("terminate called", run.stderr)
+
+    def test_a_job_runs_in_little_address_space_or_says_how_much_it_needs(self):
+        for kib, code, says in [(250000, FAILURE, r"at least 0\.\d+ GiB are needed .* from 250000 to \d+ KiB"),
+                                (450000, DONE, "no usable GPU: |^$")]:
+            run = self.run_to_end("/bin/sh", "-c", f'ulimit -v {kib} && exec "$@"', "sh", harness.BIN_DIR / "cairn",
+                                  "train", harness.MLP, "--data_dir", harness.small_data(), "--workers=2",
+                                  "--sync_replicas", "--limit_examples=256", "--novalidation", "--epochs=1")
+            self.assert_exit(code, run)
+            self.assertRegex(run.stderr, says)
 
     def test_a_file_that_grows_beyond_its_limit_is_named(self):
         run = self.limited(["--fsize=10000"], "cairn", "digits", self.directory / "digits")

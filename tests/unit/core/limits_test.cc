@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/process_start.h"
 #include "common/core/thread.h"
 #include "tests/support/effort.h"
 
@@ -63,6 +67,38 @@ TEST(LimitsDeathTest, AThreadThatIsRefusedIsAStatusOrEndsTheProgramWithOneLine) 
     _exit(4);
   };
   EXPECT_EXIT(start(), testing::ExitedWithCode(1), "cannot start the thread 'needed': .*ulimit -v");
+}
+
+void LimitAddressSpace(int64_t bytes) {
+  const rlimit limit = {.rlim_cur = static_cast<rlim_t>(bytes), .rlim_max = RLIM_INFINITY};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+TEST(LimitsDeathTest, AddressSpaceThatIsTooSmallIsRefusedWithWhatIsNeeded) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers reserve terabytes of addresses";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr int64_t kLimit = int64_t{4} << 30, kTooMuch = int64_t{5} << 30;
+  EXPECT_EQ(CheckAddressSpace(/*threads=*/1, kTooMuch), absl::OkStatus()) << "there is no limit";
+  const auto check = [&] {
+    LimitAddressSpace(kLimit);
+    const bool room = CheckAddressSpace(/*threads=*/1, /*bytes=*/1 << 20).ok();
+    std::fputs(std::string(CheckAddressSpace(/*threads=*/1, kTooMuch).message()).c_str(), stderr);
+    _exit(room ? 0 : 3);
+  };
+  EXPECT_EXIT(check(), testing::ExitedWithCode(0),
+              "address space is limited to 4 GiB, at least 5.* are needed.*ulimit -v. from 4194304 to ");
+}
+
+TEST(LimitsDeathTest, AnAbortUnderALimitOfAddressSpaceEndsWithOneLine) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers reserve terabytes of addresses";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [] {
+    LimitAddressSpace(int64_t{4} << 30);
+    char* argv[] = {nullptr};
+    PrepareProcess(argv);
+    std::abort();
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(1), "aborted, probably for lack of address space; .*ulimit -v");
 }
 
 }  // namespace
