@@ -1,9 +1,14 @@
+#include <pwd.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
@@ -23,13 +28,35 @@ namespace {
 
 constexpr char kProgram[] = "cairn job";
 
-// Jobs from outside: ends one whose tasks are gone, so that its servers are free.
+// "alice@host7", for the log of those whose job is cancelled.
+std::string UserAndHost() {
+  const passwd* const user = getpwuid(geteuid());
+  char host[HOST_NAME_MAX + 1] = "an unknown host";
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(user != nullptr ? user->pw_name : absl::StrCat("user ", geteuid()), "@", host);
+}
+
+// What Finish does to a job in this state.
+const char* HowItEnds(v1::State state) {
+  switch (state) {
+    case v1::STATE_FINISHED:
+      return "had ended";
+    case v1::STATE_FAILED:
+      return "had failed";
+    default:
+      return "cancelled";
+  }
+}
+
+// Jobs from outside: cancels one, whether its tasks still work on it or are gone, so that its servers are
+// free.
 class JobCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
     CLI::App* cancel = app.add_subcommand(
-        "cancel", "End the job on its servers, which exit as at a job's end; nothing is saved");
+        "cancel",
+        "End the job: its workers exit with code 1, its servers with 0 within 10 s; nothing is saved");
     net::AddClusterFlags(*cancel, flags_);
     net::AddAccessFlags(*cancel, access_);
     cancel->add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
@@ -47,12 +74,14 @@ class JobCommand final : public Command {
     }
     net::TakeLocalToken(cluster->spec.servers().front(), access_);
     net::QuietGrpc();
-    absl::Status first;
-    int server = 0;
+    std::vector<Found> servers;
     for (const net::HostPort& address : cluster->spec.servers()) {
-      const std::string name = absl::StrCat("ps/", server, " at ", address.ToString());
-      const absl::Status status =
-          Annotate(Cancel(server++, address.ToString(), name, cluster->spec.Hash()), name);
+      servers.push_back(Find(static_cast<int>(servers.size()), address.ToString(), cluster->spec.Hash()));
+    }
+    // Only then, and at once: workers that hear of it from one server leave the others.
+    absl::Status first;
+    for (const Found& server : servers) {
+      const absl::Status status = Annotate(Cancel(server), server.name);
       if (!status.ok()) std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
       first.Update(status);
     }
@@ -60,33 +89,49 @@ class JobCommand final : public Command {
   }
 
  private:
-  // Cancels the job on one server. The answers of the other servers do not depend on this one.
-  absl::Status Cancel(int server, const std::string& address, const std::string& name,
-                      uint64_t cluster_hash) const {
-    const auto stub = client::MakeGrpcStub(address, net::CredentialsOf(access_));
-    const auto timeout = std::chrono::duration_cast<client::Timeout>(FromSeconds(timeout_seconds_));
+  struct Found {
+    std::string name;  // "ps/0 at localhost:2222"
+    std::unique_ptr<client::ServerStub> stub;
+    absl::Status reached;
+    v1::ConnectResponse described{};
+  };
+
+  Found Find(int index, const std::string& address, uint64_t cluster_hash) const {
+    Found server = {.name = absl::StrCat("ps/", index, " at ", address),
+                    .stub = client::MakeGrpcStub(address, net::CredentialsOf(access_))};
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
     request.set_cluster_hash(cluster_hash);
-    request.set_server(server);
+    request.set_server(index);
     request.set_client(kProgram);
-    v1::ConnectResponse described;
-    const absl::Status connected = stub->Connect(request, &described, timeout);
-    if (absl::IsUnavailable(connected) || absl::IsDeadlineExceeded(connected)) {
-      return absl::UnavailableError(net::WhyUnreachable(connected));
+    server.reached = server.stub->Connect(request, &server.described, timeout());
+    if (absl::IsUnavailable(server.reached) || absl::IsDeadlineExceeded(server.reached)) {
+      server.reached = absl::UnavailableError(net::WhyUnreachable(server.reached));
     }
-    CAIRN_RETURN_IF_ERROR(connected);
+    return server;
+  }
+
+  // Cancels the job on one server. The answers of the other servers do not depend on this one.
+  absl::Status Cancel(const Found& server) const {
+    CAIRN_RETURN_IF_ERROR(server.reached);
+    const v1::ConnectResponse& described = server.described;
     if (described.state() == v1::STATE_EMPTY) {
-      std::printf("%s has no job\n", name.c_str());
+      std::printf("%s has no job\n", server.name.c_str());
       return absl::OkStatus();
     }
+    v1::FinishRequest finish;
+    finish.set_cancelled_by(UserAndHost());
     v1::FinishResponse finished;
-    CAIRN_RETURN_IF_ERROR(stub->Finish(v1::FinishRequest(), &finished, timeout));
-    std::printf(
-        "%s: %s ended at step %s\n", name.c_str(),
-        described.job().run_id().empty() ? "its job" : absl::StrCat("job ", described.job().run_id()).c_str(),
-        absl::StrCat(described.version()).c_str());
+    CAIRN_RETURN_IF_ERROR(server.stub->Finish(finish, &finished, timeout()));
+    const std::string job =
+        described.job().run_id().empty() ? "its job" : absl::StrCat("job ", described.job().run_id());
+    std::printf("%s: %s %s at step %s\n", server.name.c_str(), job.c_str(), HowItEnds(described.state()),
+                absl::StrCat(described.version()).c_str());
     return absl::OkStatus();
+  }
+
+  client::Timeout timeout() const {
+    return std::chrono::duration_cast<client::Timeout>(FromSeconds(timeout_seconds_));
   }
 
   net::ClusterFlags flags_;

@@ -257,14 +257,25 @@ void Server::Amend(const v1::AmendRequest& request, Reply<v1::AmendResponse> rep
   }
 }
 
-void Server::Finish(const v1::FinishRequest& /*request*/, Reply<v1::FinishResponse> reply) {
+void Server::Finish(const v1::FinishRequest& request, Reply<v1::FinishResponse> reply) {
   Calls calls;
   {
     MutexLock lock(mutex_);
-    if (state_ != v1::STATE_FAILED) state_ = v1::STATE_FINISHED;
+    // A job that has failed already may have done so because a worker heard of it from another server.
+    const bool has_job =
+        state_ == v1::STATE_INITIALISING || state_ == v1::STATE_READY || state_ == v1::STATE_FAILED;
+    if (has_job && !request.cancelled_by().empty()) {
+      cancelled_ = true;
+    } else if (state_ != v1::STATE_FAILED) {
+      state_ = v1::STATE_FINISHED;
+    }
     CollectWaiters(clock_.Now(), calls);
   }
   for (auto& call : calls) call();
+  if (!request.cancelled_by().empty()) {  // has no effect unless a job is under way
+    Fail(absl::InternalError(
+        absl::StrCat("the job was cancelled by ", request.cancelled_by(), " (`cairn job cancel`)")));
+  }
   reply(v1::FinishResponse());
 }
 
@@ -323,7 +334,11 @@ void Server::Fail(absl::Status failure, const ActiveJob* of) {
     MutexLock lock(mutex_);
     if (of != nullptr && of != job_.get()) return;
     if (state_ == v1::STATE_FAILED || state_ == v1::STATE_FINISHED) return;
-    LogError("the job failed: ", failure.message());
+    if (cancelled_) {
+      LogWarning(failure.message());
+    } else {
+      LogError("the job failed: ", failure.message());
+    }
     state_ = v1::STATE_FAILED;
     failure_ = failure;
     failed_at_ = clock_.Now();
@@ -394,7 +409,7 @@ std::optional<ExitCode> Server::ended() const {
   if (state_ == v1::STATE_FAILED) {
     std::string missing;
     if (members_.AllOthersLeft(-1, &missing) || clock_.Now() - failed_at_ > kFailureLinger)
-      return ExitCodeOf(failure_);
+      return cancelled_ ? ExitCode::kDone : ExitCodeOf(failure_);
   }
   return std::nullopt;
 }

@@ -135,7 +135,7 @@ class Server {
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // How this task ends: kDone after Finish, the failure's code when the job failed and everybody has been
-  // told.
+  // told; kDone then too, if the failure is that an operator cancelled the job.
   std::optional<ExitCode> ended() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Answers everything that waits with UNAVAILABLE. Calls that come later are answered so too.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -233,6 +233,7 @@ class Server {
   v1::State state_ ABSL_GUARDED_BY(mutex_) = v1::STATE_EMPTY;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   TimePoint failed_at_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;  // by Finish with `cancelled_by`
   TimePoint ready_at_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<ActiveJob> job_ ABSL_GUARDED_BY(mutex_);

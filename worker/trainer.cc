@@ -91,8 +91,8 @@ absl::StatusOr<Summary> Trainer::Run() {
   absl::Status status = result.status();
   if (client::IsOver(status)) {  // it went on without us: we were paused, say, or came late
     if (chief()) {
-      return absl::CancelledError(absl::StrCat(
-          status.message(), ": the job was ended by `cairn job cancel` or by another process as its chief"));
+      return absl::CancelledError(
+          absl::StrCat(status.message(), ": the job was ended by another process as its chief"));
     }
     LogInfo(status.message());
     return Summary{};

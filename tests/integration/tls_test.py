@@ -3,7 +3,7 @@
 import signal
 import subprocess
 
-from harness import (CNN, DONE, MLP, REPOSITORY, RETRYABLE, TERMINATED, TIME_LIMIT, USAGE, Cluster, IntegrationTest,
+from harness import (CNN, DONE, FAILURE, MLP, REPOSITORY, RETRYABLE, TERMINATED, TIME_LIMIT, USAGE, Cluster, IntegrationTest,
                      Relay, main, read_summary, reserve_port, small_data)
 
 WITHIN = "--connect_timeout=3"  # what a worker that is refused tries for
@@ -61,6 +61,20 @@ class JobTest(TlsTest):
         self.assert_exit(DONE, *worker, follower, leader)
         for server in (leader, follower):
             self.assertNotRegex(server.stderr, "NOT ENCRYPTED|TLS:")
+
+    def test_a_live_job_is_cancelled(self):
+        flags = self.flags(self.certs("a"))
+        cluster = Cluster(self, ps=2, workers=2)
+        servers = [cluster.start("ps", i, *flags) for i in (0, 1)]
+        workers = [cluster.start("worker", i, "--model", MLP, "--sync_replicas", "--epochs=10000", "--display_every=1",
+                                 *flags) for i in (0, 1)]
+        self.assert_says(workers[0], "^ 3/32 - ")
+        cancelled = self.run_to_end("cairn", "job", "cancel", *cluster.by_flags("ps", 0)[0], *flags)
+        self.assert_exit(DONE, cancelled)
+        self.assert_exit(FAILURE, *workers)
+        self.assert_exit(DONE, *servers)
+        for worker in workers:
+            self.assertRegex(worker.stderr, r"the job was cancelled by \S+@\S+ \(`cairn job cancel`\)")
 
     def test_broken_connections_are_made_again(self):
         """Those of workers and the link between servers: all that goes to ps/0."""
@@ -216,7 +230,9 @@ class UsageTest(TlsTest):
         script = [REPOSITORY / "deploy/make-certs.sh"]
         helped = subprocess.run([*script, "--help"], capture_output=True, text=True, timeout=TIME_LIMIT, check=True)
         self.assertIn("deploy/make-certs.sh DIR [HOST...]", helped.stdout)
-        self.assertEqual(subprocess.run(script, capture_output=True, timeout=TIME_LIMIT, check=False).returncode, USAGE)
+        for arguments in ([], ["certs", "--task", ""], ["certs", "--task="], ["certs", "--task"]):
+            run = subprocess.run([*script, *arguments], capture_output=True, timeout=TIME_LIMIT, check=False, cwd=self.directory)
+            self.assertEqual(run.returncode, USAGE, arguments)
 
 
 if __name__ == "__main__":

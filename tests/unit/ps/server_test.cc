@@ -506,6 +506,23 @@ TEST_F(ServerTest, AfterFinishTheServerIsDone) {
   EXPECT_EQ(server_.ended(), ExitCode::kDone);
 }
 
+TEST_F(ServerTest, ACancelledJobsMembersAreToldBeforeTheServerIsDone) {
+  MakeReady();
+  ASSERT_TRUE(Join(0).ok());
+  ASSERT_TRUE(Join(1).ok());
+  v1::FinishRequest cancel;
+  cancel.set_cancelled_by("alice@host7");
+  EXPECT_TRUE(Call(server_, &Server::Finish, cancel).ok());
+  EXPECT_TRUE(Call(server_, &Server::Finish, cancel).ok()) << "safe to repeat";
+  EXPECT_EQ(Heartbeat(0)->state(), v1::STATE_FAILED);
+  EXPECT_THAT(Heartbeat(0)->failure(), HasSubstr("the job was cancelled by alice@host7"));
+  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/0 is still to be told";
+  Leave(0, v1::LEAVE_REASON_FAILED, "the job was cancelled");
+  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/1 too";
+  Leave(1, v1::LEAVE_REASON_FAILED, "the job was cancelled");
+  EXPECT_EQ(server_.ended(), ExitCode::kDone);
+}
+
 TEST_F(ServerTest, AServerFinishedBeforeItHadAJobRefusesWhatComes) {
   EXPECT_TRUE(Finish().ok());
   EXPECT_EQ(Create(TrainingJob()).status().code(), absl::StatusCode::kFailedPrecondition);
