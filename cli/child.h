@@ -42,7 +42,6 @@ class Child {
   pid_t pid() const { return pid_; }
   bool running() const { return !end_.has_value(); }
   const std::optional<ChildEnd>& end() const { return end_; }
-  const OutputLines& output() const { return lines_; }
 
   // To the whole group; nothing happens when it has ended.
   void Signal(int signal);

@@ -1,7 +1,5 @@
 #include "cli/output_lines.h"
 
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -10,8 +8,7 @@ namespace cairn::cli {
 
 std::string OutputLines::TakeLine() {
   std::string shown = absl::StrCat(SaysWhose() ? "" : prefix_, partial_, "\n");
-  last_lines_.push_back(std::exchange(partial_, {}));
-  if (last_lines_.size() > kKept) last_lines_.pop_front();
+  partial_.clear();
   return shown;
 }
 

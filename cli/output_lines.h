@@ -1,8 +1,7 @@
 // The lines of a child's output: each is passed on with the child's name before it, but for JSON objects and
-// lines of the log, which say whose they are; and the last ones are kept for the report of its failure.
+// lines of the log, which say whose they are.
 #pragma once
 
-#include <deque>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +11,6 @@ namespace cairn::cli {
 
 class OutputLines {
  public:
-  static constexpr size_t kKept = 5;             // lines
   static constexpr size_t kLongest = 16 * 1024;  // bytes; a longer line is cut in two
 
   explicit OutputLines(absl::string_view name) : prefix_(absl::StrCat("[", name, "] ")) {}
@@ -22,15 +20,12 @@ class OutputLines {
   // The unfinished last line, prefixed, at the end of the output; empty when there is none.
   std::string Finish();
 
-  const std::deque<std::string>& last_lines() const { return last_lines_; }  // without prefix, oldest first
-
  private:
   std::string TakeLine();
   bool SaysWhose() const;  // the unfinished line
 
   const std::string prefix_;
   std::string partial_;
-  std::deque<std::string> last_lines_;
 };
 
 }  // namespace cairn::cli

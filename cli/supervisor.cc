@@ -127,7 +127,7 @@ void Supervisor::StartPlanned() {
     member.restart_at.reset();
     auto child = Child::Start(member.task->child);
     if (!child.ok()) {
-      Fail(kFailure, std::string(child.status().message()), member.child.get());
+      Fail(kFailure, std::string(child.status().message()));
       return;
     }
     member.child = *std::move(child);
@@ -215,8 +215,7 @@ void Supervisor::OnEnd(Member& member) {
         member.fruitless > options_.max_fruitless_restarts
             ? absl::StrCat(", the ", member.fruitless + 1, "th time in a row without a step of the job")
             : "";
-    Fail(CodeOf(*child.end()), absl::StrCat(before, child.name(), " ", Describe(*child.end()), fruitless),
-         &child);
+    Fail(CodeOf(*child.end()), absl::StrCat(before, child.name(), " ", Describe(*child.end()), fruitless));
   } else if (member.role() == Role::kChief) {
     chief_done_ = true;
     EnterEnding();
@@ -253,7 +252,7 @@ void Supervisor::OnDeadline() {
       Say(absl::StrCat(text, ": the result is out, nothing is lost"));
       Stop(SIGTERM);
     } else {
-      Fail(kFailure, text, late[0]);
+      Fail(kFailure, text);
     }
   } else if (phase_ == Phase::kStopping) {
     Say(absl::StrCat(Names(late), " did not stop within ", Seconds(options_.grace), ": killing"));
@@ -268,11 +267,9 @@ void Supervisor::EnterEnding() {
   deadline_ = SteadyClock().Now() + options_.end_limit;
 }
 
-void Supervisor::Fail(int code, const std::string& text, const Child* child) {
+void Supervisor::Fail(int code, const std::string& text) {
   exit_code_ = code;
-  verdict_ = text;
-  for (const std::string& line : child->output().last_lines()) absl::StrAppend(&verdict_, "\n  | ", line);
-  if (!Running().empty()) Say(absl::StrCat(text, "; stopping the rest"));
+  Say(Running().empty() ? text : absl::StrCat(text, "; stopping the rest"));
   Stop(SIGTERM);
 }
 

@@ -92,7 +92,7 @@ class Supervisor {
   void OnDeadline();
 
   void EnterEnding();
-  void Fail(int code, const std::string& text, const Child* child);
+  void Fail(int code, const std::string& text);
   // Of a chief that was lost when it had ended a server: it says its result before it does so.
   void EndWithoutChief(const std::string& text);
   void Stop(int signal);

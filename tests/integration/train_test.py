@@ -157,7 +157,7 @@ class StoppedTrainTest(IntegrationTest):
         run = self.start_long_training("--max_restarts=0")
         os.kill(self.pid_of("worker", 1), signal.SIGKILL)
         self.assert_exit(RETRYABLE, run)
-        self.assertIn("worker/1 was killed by SIGKILL\n", run.stderr)
+        self.assertIn("worker/1 was killed by SIGKILL; stopping the rest\n", run.stderr)
         self.assert_nothing_runs()
 
 

@@ -110,13 +110,6 @@ TEST(OutputLines, LinesComeOutWholeAndPrefixed) {
   EXPECT_EQ(lines.Add("lo\nyou\nth"), "[ps/0] hello\n[ps/0] you\n");
   EXPECT_EQ(lines.Finish(), "[ps/0] th\n");
   EXPECT_EQ(lines.Finish(), "");
-  EXPECT_THAT(lines.last_lines(), ElementsAre("hello", "you", "th"));
-}
-
-TEST(OutputLines, OnlyTheLastAreKept) {
-  OutputLines lines("ps/0");
-  lines.Add("1\n2\n3\n4\n5\n6\n");
-  EXPECT_THAT(lines.last_lines(), ElementsAre("2", "3", "4", "5", "6"));
 }
 
 TEST(OutputLines, ALineWithoutEndIsCut) {

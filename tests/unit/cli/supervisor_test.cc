@@ -41,15 +41,17 @@ TEST(Supervisor, TheFirstFailureIsItsOwnExitCode) {
                      Script(kWorker, "worker/1", "echo first >&2; echo 'no variable x' >&2; exit 3")},
                     {});
   EXPECT_EQ(launched.Wait(), 3);
-  EXPECT_THAT(launched.log(),
-              EndsWith("cairn train: worker/1 ended with exit code 3\n  | first\n  | no variable x\n"));
+  const std::string log = launched.log(), fault = "no variable x\n";
+  EXPECT_THAT(log, HasSubstr("[worker/1] first\n[worker/1] no variable x\n"));
+  EXPECT_EQ(log.find(fault), log.rfind(fault)) << "shown once";
+  EXPECT_THAT(log, HasSubstr("cairn train: worker/1 ended with exit code 3; stopping the rest\n"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
 TEST(Supervisor, ATaskKilledFromOutsideIsLostAndRetryable) {
   Launched launched({Script(kServer, "ps/0", "kill -KILL $$"), Script(kChief, "worker/0", kRuns)}, {});
   EXPECT_EQ(launched.Wait(), 138);
-  EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 was killed by SIGKILL\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 was killed by SIGKILL; stopping the rest\n"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -94,7 +96,7 @@ TEST(Supervisor, ATaskThatIsLostAgainAndAgainWithoutAStepIsNotStartedForEver) {
   EXPECT_EQ(launched.Wait(), 138);
   EXPECT_THAT(launched.log(), HasSubstr("starting it again (3 of 100)\n"));
   EXPECT_THAT(launched.log(),
-              HasSubstr("ps/0 ended with exit code 138, the 4th time in a row without a step of the job\n"));
+              HasSubstr("ps/0 ended with exit code 138, the 4th time in a row without a step of the job; "));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -116,7 +118,7 @@ TEST(Supervisor, ATaskIsStartedAgainOnlySoOften) {
   Launched launched({server, Script(kChief, "worker/0", kRuns)}, {});
   EXPECT_EQ(launched.Wait(), 138);
   EXPECT_THAT(launched.log(), HasSubstr("starting it again (2 of 2)\n"));
-  EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 ended with exit code 138\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 ended with exit code 138; stopping the rest\n"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -145,7 +147,7 @@ TEST(Supervisor, AWorkerThatMayLeaveIsNoFailure) {
 TEST(Supervisor, ATaskThatCrashesIsAPermanentFailure) {
   Launched launched({Script(kServer, "ps/0", kRuns), Script(kChief, "worker/0", "kill -SEGV $$")}, {});
   EXPECT_EQ(launched.Wait(), 1);
-  EXPECT_THAT(launched.log(), HasSubstr("cairn train: worker/0 was killed by SIGSEGV\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("cairn train: worker/0 was killed by SIGSEGV; stopping the rest\n"));
 }
 
 TEST(Supervisor, AServerThatEndsEarlyIsAFailureEvenWithZero) {

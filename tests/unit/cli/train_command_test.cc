@@ -91,7 +91,8 @@ TEST_F(TrainCommand, AFailedWorkersCodeIsItsOwn) {
   Install("cairn-ps", kServer);
   Install("cairn-worker", "#!/bin/sh\necho 'loss is NaN' >&2\nexit 3\n");
   EXPECT_EQ(Run(absl::StrCat(model_, " --data_dir ", dir_)), 3);
-  EXPECT_THAT(File("err"), EndsWith("cairn train: worker/0 ended with exit code 3\n  | loss is NaN\n"));
+  EXPECT_THAT(File("err"), HasSubstr("[worker/0] loss is NaN\n"
+                                     "cairn train: worker/0 ended with exit code 3; stopping the rest\n"));
 }
 
 TEST_F(TrainCommand, FaultsAreFoundBeforeAnythingStarts) {
