@@ -60,6 +60,8 @@ class VarCommand final : public Command {
     }
     for (CLI::App* command : {set_, get_}) command->add_option("NAME", name_, "The variable")->required();
     set_->add_option("VALUE", value_, "A number, or several: 1,2,3")->required();
+    set_->add_flag("--force", force_,
+                   "Set the variable even while a job trains, which goes on from the value");
   }
 
   int Run(const CLI::App&) override {
@@ -92,20 +94,18 @@ class VarCommand final : public Command {
   }
 
  private:
-  // Warns the user if a job trains the variables: setting one changes the job for all of its workers.
-  absl::Status WarnOfTraining(client::Client& client) const {
+  // INVALID_ARGUMENT if a job trains the variables: setting one changes the job for all of its workers.
+  absl::Status CheckNotTraining(client::Client& client) const {
     CAIRN_ASSIGN_OR_RETURN(const auto training, client.Training());
     if (!training.has_value()) return absl::OkStatus();
-    std::fprintf(
-        stderr,
-        "%s: warning: '%s' belongs to job %s, which is training, at step %s: it goes on from this value\n",
-        kProgram, name_.c_str(), training->job().run_id().c_str(), absl::StrCat(training->version()).c_str());
-    return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", name_, "' is not set: job ", training->job().run_id(), " is training, at step ",
+                     training->version(), ", and would go on from the value; --force sets it all the same"));
   }
 
   absl::Status Set(client::Client& client, const std::vector<float>& values) {
+    if (!force_) CAIRN_RETURN_IF_ERROR(CheckNotTraining(client));
     const absl::Status status = client.Write(name_, values);
-    if (status.ok()) return WarnOfTraining(client);
     if (!absl::IsNotFound(status)) return status;
     const Shape shape = values.size() == 1 ? Shape({}) : Shape({static_cast<int64_t>(values.size())});
     return client.Create(name_, shape, values);
@@ -131,6 +131,7 @@ class VarCommand final : public Command {
   net::Access access_;
   double timeout_seconds_ = 10;
   std::string name_, value_;
+  bool force_ = false;
   CLI::App *set_ = nullptr, *get_ = nullptr, *list_ = nullptr;
 };
 

@@ -313,7 +313,7 @@ class ClientTest(IntegrationTest):
         client.push({"w": [1, -2.5, 1 / 1024]})
         hosts = f"--ps_hosts={','.join(servers)}"
         self.assertEqual(self.run_to_end("cairn", "var", "get", "w", hosts).stdout, "-0.5,1.25,-0.000488281\n")
-        self.assert_exit(DONE, self.run_to_end("cairn", "var", "set", "w", "3,0.1,-7", hosts))
+        self.assert_exit(DONE, self.run_to_end("cairn", "var", "set", "w", "3,0.1,-7", "--force", hosts))
         np.testing.assert_array_equal(client.pull()["w"], np.array([3, 0.1, -7], "f4"))
         client.close()
 
