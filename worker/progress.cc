@@ -164,6 +164,7 @@ void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
   const auto width_of = [&](int64_t bar) { return head_width + bar + static_cast<int64_t>(tail.size()); };
   // An epoch's last line stays, and may be longer than the terminal is wide.
   const int64_t limit = last ? std::numeric_limits<int64_t>::max() : WidthLimit();
+  if (head_width + kSmallestBarWidth > limit) return;  // a line that wraps would leave its rows behind
   if (width_of(kBarWidth) > limit) tail = absl::StrCat(" ", FormatStepTime(per_step), FormatMetrics(metrics));
   const int64_t bar =
       std::clamp<int64_t>(kBarWidth - (width_of(kBarWidth) - limit), kSmallestBarWidth, kBarWidth);

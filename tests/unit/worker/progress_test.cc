@@ -109,6 +109,10 @@ TEST_F(ProgressTest, ALineThatIsRedrawnFitsTheTerminalAlsoWhenItIsResized) {
     EXPECT_LT(shown, width) << line;
     EXPECT_EQ(line.compare(0, 8, "\r400/938"), 0) << line;
   }
+  columns = 10;
+  clock_.Advance(seconds(1));
+  progress.Update(401, [&] { return metrics; });
+  EXPECT_EQ(Shown(), "") << "not even the counter fits";
   progress.EndEpoch(metrics);
   EXPECT_NE(Shown().find("sparse_top_k_categorical_accuracy: 0.7500"), std::string::npos)
       << "the last line is whole";
