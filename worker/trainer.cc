@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,13 @@ constexpr auto kSaveAtStop = std::chrono::seconds(5);
 v1::LeaveReason ReasonFor(const absl::Status& status) {
   return ExitCodeOf(status) == ExitCode::kFailure && !absl::IsCancelled(status) ? v1::LEAVE_REASON_FAILED
                                                                                 : v1::LEAVE_REASON_STOPPED;
+}
+
+// A metric that counts examples, rather than one that averages over them.
+bool Counts(const nn::MetricSpec& metric) {
+  constexpr nn::MetricMaker kCounting[] = {nn::MakeTruePositives, nn::MakeTrueNegatives,
+                                           nn::MakeFalsePositives, nn::MakeFalseNegatives};
+  return std::find(std::begin(kCounting), std::end(kCounting), metric.make) != std::end(kCounting);
 }
 
 }  // namespace
@@ -81,6 +89,12 @@ void Trainer::Stop() {
 absl::Status Trainer::Initialise() {
   v1::Job job = parts_.job;
   job.set_run_id(run_id_);
+  if (job.workers_size() > 1) {
+    const bool counts = std::any_of(parts_.metrics.begin(), parts_.metrics.end(), Counts);
+    Log(counts ? LogLevel::kWarning : LogLevel::kInfo,
+        absl::StrCat("training metrics are of the examples of ", job.workers(0), ", one of ",
+                     job.workers_size(), " workers; validation metrics are of all examples"));
+  }
   return parts_.client.Initialise(job, *parts_.snapshots);
 }
 

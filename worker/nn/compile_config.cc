@@ -146,6 +146,16 @@ void DropFunction(KerasObject& metric) {
 
 absl::StatusOr<KerasObject> ParseMetric(const json& document) {
   CAIRN_ASSIGN_OR_RETURN(KerasObject object, ParseObject(document));
+  // A list of one threshold is that threshold.
+  if (const auto found = object.lists.find("thresholds"); found != object.lists.end()) {
+    if (found->second.size() != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("thresholds: [", absl::StrJoin(found->second, ","),
+                                                     "] is not supported, only one number: list the metric "
+                                                     "once for each threshold"));
+    }
+    object.config["thresholds"] = found->second.front();
+    object.lists.erase(found);
+  }
   CAIRN_RETURN_IF_ERROR(RefuseLists(object));
   DropFunction(object);
   return object;

@@ -106,8 +106,10 @@ TEST(CompileConfig, AMetricKeepsItsOptions) {
 }
 
 TEST(CompileConfig, AMetricsOptionThatIsNoScalarIsRefusedWithItsClass) {
-  EXPECT_THAT(FaultOf(R"({"metrics": [{"class_name": "Precision", "config": {"thresholds": [0.4, 0.9]}}]})"),
-              HasSubstr("metrics: \"Precision\": thresholds: [0.4,0.9] is not supported"));
+  EXPECT_THAT(
+      FaultOf(R"({"metrics": [{"class_name": "Precision", "config": {"thresholds": [0.4, 0.9]}}]})"),
+      HasSubstr("metrics: \"Precision\": thresholds: [0.4,0.9] is not supported, only one number: list "
+                "the metric once for each threshold"));
 }
 
 // As Keras 3 writes it, names and nulls included.
