@@ -161,7 +161,10 @@ class Doctor {
     const int64_t needed = kept * kCopiesPerCheckpoint * parameters_ * static_cast<int64_t>(sizeof(float));
     const std::string numbers = absl::StrCat(net::InBytes(Number(*free)), " free in ", existing, ", up to ",
                                              net::InBytes(Number(needed)), " for ", kept, " checkpoints");
-    if (*free < needed || *free == 0) {
+    if (*free == 0) {
+      Fault("train_dir", absl::StrCat("nothing can be stored there: ", numbers),
+            "name a directory of a disk that has room");
+    } else if (*free < needed) {
       Fault("train_dir", absl::StrCat("the disk is too full: ", numbers),
             "make room, or lower --max_to_keep");
     } else {

@@ -66,7 +66,7 @@ class StatusCommand final : public Command {
       const ClusterView view = {.cluster = cluster->spec, .servers = AskAll(stubs)};
       const std::string text = json_ ? AsJson(view) : AsTable(view);
       std::printf("%s%s%s", clears ? "\x1b[H\x1b[2J" : "", text.c_str(), watch && !json_ ? "\n" : "");
-      if (std::fflush(stdout) != 0) return static_cast<int>(ExitCode::kFailure);
+      if (std::fflush(stdout) != 0) return static_cast<int>(ExitCode::kFailure);  // main() says why
       if (!watch) return static_cast<int>(view.well() ? ExitCode::kDone : ExitCode::kFailure);
       std::this_thread::sleep_for(std::chrono::duration<double>(watch_seconds_));
     }

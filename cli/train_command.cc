@@ -38,6 +38,7 @@ namespace cairn::cli {
 namespace {
 
 constexpr char kProgram[] = "cairn train";
+constexpr absl::string_view kServersFlag = "--ps";
 // For the servers to say how far the job is, when a task was lost.
 constexpr auto kStepTimeout = std::chrono::seconds(1);
 
@@ -102,8 +103,8 @@ class TrainCommand final : public Command {
   void Declare(CLI::App& app) override {
     const std::string group = "Cluster on this machine";
     CLI::Option* model = app.add_option("MODEL", model_, "The same as --model")->type_name("FILE");
-    app.add_option("--ps", num_servers_, "Parameter servers; none with --mode allreduce")
-        ->check(WholeNumberFrom(1))
+    app.add_option(std::string(kServersFlag), num_servers_, "Parameter servers; none with --mode allreduce")
+        ->check(WholeNumberFrom(0))
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
@@ -138,11 +139,14 @@ class TrainCommand final : public Command {
   int Run(const CLI::App& app) override {
     if (!model_.empty()) options_.model = model_;
     if (options_.all_reduce()) {
-      for (const char* flag : {"--ps", "--ps_memory_limit"}) {
-        if (app.get_option(flag)->empty()) continue;
+      for (const absl::string_view flag : {kServersFlag, absl::string_view("--ps_memory_limit")}) {
+        if (app.get_option(std::string(flag))->empty() || (flag == kServersFlag && num_servers_ == 0))
+          continue;  // 0 is what the mode means
         return Fault(absl::StrCat(flag, " does not go with --mode allreduce: there are no servers"));
       }
       num_servers_ = 0;
+    } else if (num_servers_ == 0) {
+      return Fault("--ps: 0 servers: only --mode allreduce trains without any");
     }
     if (options_.model.empty()) return Fault("which model? `cairn train MODEL.json --data_dir DIR`");
     if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());

@@ -27,14 +27,14 @@ esac
 directory=$1
 shift
 
-task='' hosts=()
+task='' for_task='' hosts=()
 while (($#)); do
   case $1 in
     --task)
-      task=${2:-none}
+      task=${2-} for_task=yes
       shift
       ;;
-    --task=*) task=${1#--task=} ;;
+    --task=*) task=${1#--task=} for_task=yes ;;
     -*)
       usage >&2
       exit 2
@@ -51,7 +51,7 @@ for host in localhost 127.0.0.1 ::1 ${hosts[@]+"${hosts[@]}"}; do
 done
 
 subject="Cairn task" cert=cert.pem key=key.pem
-if [[ $task ]]; then
+if [[ $for_task ]]; then
   if ! [[ $task =~ ^(ps|worker|chief|evaluator|operator)(/[0-9]+)?$ ]]; then
     echo "${BASH_SOURCE[0]##*/}: --task: '$task' is none of ps, worker, chief, evaluator, operator, or one with its index: worker/3" >&2
     exit 2

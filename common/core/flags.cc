@@ -82,7 +82,21 @@ void UseFormatter(CLI::App& app, const std::shared_ptr<OneSpelling>& formatter) 
     UseFormatter(*subcommand, formatter);
 }
 
+// Of a command that needs a subcommand.
+std::string DescribeSubcommands(const CLI::App& app) {
+  const auto name = [](std::string* out, const CLI::App* command) {
+    absl::StrAppend(out, command->get_name());
+  };
+  const std::string known =
+      absl::StrJoin(app.get_subcommands([](const CLI::App*) { return true; }), ", ", name);
+  const std::vector<std::string> strangers = app.remaining();
+  const bool names_one = !strangers.empty() && !absl::StartsWith(strangers.front(), "-");
+  return names_one ? absl::StrCat("unknown subcommand '", strangers.front(), "'; known: ", known)
+                   : absl::StrCat("a subcommand is missing: ", known);
+}
+
 std::string Describe(const CLI::App& app, const CLI::ParseError& error) {
+  if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty()) return DescribeSubcommands(app);
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::vector<std::string> strangers = app.remaining();
     if (!strangers.empty()) return DescribeStranger(app, strangers.front());

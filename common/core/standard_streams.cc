@@ -29,8 +29,10 @@ absl::Status FlushStandardOutput() {
   errno = 0;
   std::cout.flush();
   const bool flushed = std::fflush(stdout) == 0;
-  const int reason = errno;  // 0: of an earlier write, and not known any more
+  int reason = errno;
   if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return absl::OkStatus();
+  // An earlier write failed, and its reason is not known any more: one more byte fails for the same reason.
+  if (reason == 0 && write(STDOUT_FILENO, "\n", 1) < 0) reason = errno;
   return absl::UnknownError(absl::StrCat("cannot write to standard output",
                                          reason != 0 ? absl::StrCat(": ", std::strerror(reason)) : ""));
 }

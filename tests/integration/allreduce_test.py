@@ -140,7 +140,7 @@ class AllReduceTest(IntegrationTest):
         self.assertRegex(third.stderr, "going on from step 20")
 
     def test_the_chief_ends_it_early_for_all(self):
-        run = self.train(MLP, "--mode=allreduce", "--workers=2", "--epochs=50", "--early_stopping=0",
+        run = self.train(MLP, "--mode=allreduce", "--ps=0", "--workers=2", "--epochs=50", "--early_stopping=0",
                          "--baseline=0.000001", "--summary=summary.json")
         self.assert_exit(DONE, run)
         self.assertLess(read_summary(self.directory / "summary.json")["epochs"], 50)
@@ -156,6 +156,7 @@ class AllReduceTest(IntegrationTest):
                            ("--wire_dtype=topk", "--wire_dtype does not go with --mode allreduce")):
             with self.subTest(flag):
                 self.assert_refused(self.train(MLP, "--mode=allreduce", flag), said)
+        self.assert_refused(self.train(MLP, "--ps=0"), "--ps: 0 servers: only --mode allreduce trains without any")
         cluster = Cluster(self, ps=1, workers=1)
         self.assert_refused(cluster.start("worker", 0, "--mode=allreduce", "--model", MLP),
                             "--mode allreduce has no use for the cluster's 1 ps")

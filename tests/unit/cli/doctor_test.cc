@@ -193,6 +193,11 @@ TEST_F(DoctorTest, AFullDisk) {
   EXPECT_THAT(Faults(), ElementsAre(StartsWith("train_dir: the disk is too full: 4.0 KiB free in ")));
 }
 
+TEST_F(DoctorTest, APlaceThatHoldsNoFiles) {
+  examination_.free_bytes = [](const std::string&) { return int64_t{0}; };
+  EXPECT_THAT(Faults(), ElementsAre(StartsWith("train_dir: nothing can be stored there: 0 B free in ")));
+}
+
 TEST_F(DoctorTest, DataThatCannotBeRead) {
   examination_.options.data_dir = directory_ + "/nowhere";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("data: "), HasSubstr("/nowhere"))));
