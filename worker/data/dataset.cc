@@ -86,6 +86,14 @@ std::vector<std::string> UnusedTrainingFiles(const std::string& directory, absl:
   return unused;
 }
 
+// Folders of images in `directory`, which another format's files were read from. One folder, unless it is
+// "train/", is not taken for a data set.
+std::vector<std::string> UnusedImageFolders(const std::string& directory) {
+  std::vector<std::string> folders = FindImageSet(directory);
+  if (folders.size() == 1 && folders.front() != "train/") folders.clear();
+  return folders;
+}
+
 absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
   const std::string& path = options.path;
   if (path.empty()) return absl::InvalidArgumentError("the data directory is not given");
@@ -100,7 +108,11 @@ absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
     if (splits) {
       if (!format.has_columns) CAIRN_RETURN_IF_ERROR(CheckColumnOptions(options));
       const absl::string_view used = absl::StripPrefix(splits->train.inputs_name, path);
-      std::string remark = UnusedRemark(path, UnusedTrainingFiles(path, used));
+      std::vector<std::string> unused = UnusedTrainingFiles(path, used);
+      if (format.load != &LoadImageDirectory) {
+        for (std::string& folder : UnusedImageFolders(path)) unused.push_back(std::move(folder));
+      }
+      std::string remark = UnusedRemark(path, std::move(unused));
       if (!remark.empty()) splits->remarks.push_back(std::move(remark));
       return *std::move(splits);
     }

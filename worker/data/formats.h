@@ -56,6 +56,9 @@ LoadedSplits LoadCsv(const DataOptions& options);
 LoadedSplits LoadTfRecords(const DataOptions& options);
 LoadedSplits LoadImageDirectory(const DataOptions& options);
 
+// The folders that LoadImageDirectory() would train on: "train/", or those of the classes. Empty: none.
+std::vector<std::string> FindImageSet(const std::string& directory);
+
 // The same for prediction: the examples of one file or directory, whose `targets` are empty where it has no
 // labels.
 using LoadedExamples = absl::StatusOr<std::optional<Split>>;

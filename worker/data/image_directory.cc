@@ -185,19 +185,37 @@ bool IsFolder(const std::string& path) {
   return fs::is_directory(path, error);
 }
 
+// Where the folders of the training set's classes lie.
+std::string TrainingFolder(const std::string& directory) {
+  const std::string train = absl::StrCat(directory, "/train");
+  return IsFolder(train) ? train : directory;
+}
+
+// Not below it: this may be any folder, with all of a disk in it.
+bool HoldsImages(const std::string& folder) {
+  const auto images = ImagesIn(folder, /*below=*/false);
+  return images.ok() && !images->empty();
+}
+
 }  // namespace
+
+std::vector<std::string> FindImageSet(const std::string& directory) {
+  const std::string training = TrainingFolder(directory);
+  std::vector<std::string> folders;
+  for (const std::string& folder : FoldersIn(training)) {
+    if (!HoldsImages(absl::StrCat(training, "/", folder))) continue;
+    if (training != directory) return {"train/"};
+    folders.push_back(folder + "/");
+  }
+  return folders;
+}
 
 LoadedSplits LoadImageDirectory(const DataOptions& options) {
   if (!IsFolder(options.path)) return std::nullopt;
-  const std::string train = absl::StrCat(options.path, "/train");
-  const std::string& training = IsFolder(train) ? train : options.path;
+  if (FindImageSet(options.path).empty()) return std::nullopt;
+  const std::string training = TrainingFolder(options.path);
+  const bool named = training != options.path;  // "train"
   const std::vector<std::string> classes = FoldersIn(training);
-  // Not below them: this may be any folder, with all of a disk in it.
-  const bool any = std::any_of(classes.begin(), classes.end(), [&](const std::string& folder) {
-    const auto images = ImagesIn(absl::StrCat(training, "/", folder), /*below=*/false);
-    return images.ok() && !images->empty();
-  });
-  if (!any) return std::nullopt;
   Splits splits;
   CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(training, classes, options));
   CAIRN_RETURN_IF_ERROR(RemarkUnread(training, classes, splits.remarks));
@@ -205,7 +223,7 @@ LoadedSplits LoadImageDirectory(const DataOptions& options) {
   for (const char* set : kValidationSets) {
     const std::string validation = absl::StrCat(options.path, "/", set);
     if (!IsFolder(validation)) continue;
-    if (&training != &train) {
+    if (!named) {
       return absl::InvalidArgumentError(
           absl::StrCat(options.path, ": has the folder '", set, "' but no folder 'train'"));
     }
@@ -214,7 +232,7 @@ LoadedSplits LoadImageDirectory(const DataOptions& options) {
     sets.push_back(set);
     break;
   }
-  if (&training == &train) CAIRN_RETURN_IF_ERROR(RemarkUnread(options.path, sets, splits.remarks));
+  if (named) CAIRN_RETURN_IF_ERROR(RemarkUnread(options.path, sets, splits.remarks));
   return splits;
 }
 

@@ -24,7 +24,7 @@
 namespace cairn::data {
 namespace {
 
-// Looked for in this order, where the options do not name them. Those with a slash are TF-slim's.
+// One of them is there, where the options do not name it. Those with a slash are TF-slim's.
 constexpr const char* kInputNames[] = {"image", "image_raw", "x", "features", "inputs", "image/encoded"};
 constexpr const char* kLabelNames[] = {"label", "y", "target", "class", "image/class/label"};
 
@@ -81,12 +81,21 @@ absl::Status DetectImage(const Feature& feature, const Shape& input, Column& col
   return absl::OkStatus();
 }
 
-// The first of `names` that is there.
-absl::StatusOr<std::string> FirstName(const std::vector<NamedFeature>& features,
-                                      absl::Span<const char* const> names) {
+// The one of `names` that is there. INVALID_ARGUMENT where there are several, which could be the `what` that
+// `flag` names.
+absl::StatusOr<std::string> OnlyName(const std::vector<NamedFeature>& features,
+                                     absl::Span<const char* const> names, absl::string_view what,
+                                     absl::string_view flag) {
+  const char* found = nullptr;
   for (const char* name : names) {
-    if (Find(features, name) != nullptr) return name;
+    if (Find(features, name) == nullptr) continue;
+    if (found != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("features '", found, "' and '", name,
+                                                     "' could both be the ", what, "; ", flag, " decides"));
+    }
+    found = name;
   }
+  if (found != nullptr) return found;
   return NoFeature(features, absl::StrJoin(names, " or "));
 }
 
@@ -95,7 +104,8 @@ absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, con
   std::vector<std::string> names = options.feature_columns;
   if (names.empty() && options.input_names.size() > 1) names = options.input_names;
   if (names.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(names.emplace_back(), FirstName(features, kInputNames));
+    CAIRN_ASSIGN_OR_RETURN(names.emplace_back(),
+                           OnlyName(features, kInputNames, "input", "--feature_column"));
   }
   const Shape input = names.size() == 1 ? options.example_shape : Shape();
   for (const std::string& name : names) {
@@ -105,9 +115,10 @@ absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, con
   }
   std::string label = options.label_column;
   if (label.empty()) {
-    auto found = FirstName(features, kLabelNames);
-    if (!found.ok() && options.labels_optional) return schema;
-    CAIRN_ASSIGN_OR_RETURN(label, std::move(found));
+    const bool any = std::any_of(std::begin(kLabelNames), std::end(kLabelNames),
+                                 [&](const char* name) { return Find(features, name) != nullptr; });
+    if (!any && options.labels_optional) return schema;
+    CAIRN_ASSIGN_OR_RETURN(label, OnlyName(features, kLabelNames, "label", "--label_column"));
   }
   CAIRN_ASSIGN_OR_RETURN(schema.label, MakeColumn(features, label));
   if (schema.label->kind == Feature::Kind::kBytes) {

@@ -52,6 +52,21 @@ TEST(LoadTrainingData, NamesTheFilesOfOtherFormatsThatAreNotRead) {
   EXPECT_THAT(data->remarks, ElementsAre(EndsWith("not read: train.tfrecord, train.tsv")));
 }
 
+TEST(LoadTrainingData, NamesFoldersOfImagesBesideFilesOfAnotherFormat) {
+  const auto remarks_with = [](const std::vector<std::string>& folders) {
+    const TemporaryDirectory dir;
+    WriteText(dir / "train.csv", "a,label\n1,0\n2,1\n");
+    for (const std::string& folder : folders) {
+      std::filesystem::create_directories(dir / folder);
+      WriteText(dir / (folder + "/1.png"), "");
+    }
+    return LoadTrainingData({.path = dir.path()})->remarks;
+  };
+  EXPECT_THAT(remarks_with({"train/cat"}), ElementsAre(EndsWith("not read: train/")));
+  EXPECT_THAT(remarks_with({"cat", "dog"}), ElementsAre(EndsWith("not read: cat/, dog/")));
+  EXPECT_THAT(remarks_with({"plots"}), IsEmpty());
+}
+
 TEST(LoadTrainingData, NamesAPackedFileBesideAPlainOne) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);

@@ -59,6 +59,22 @@ TEST(LoadTrainingDataFromTfRecords, BytesAreScaledAndIntegerLabelsAreClasses) {
               ElementsAre(97.0f / 255.0f, 98.0f / 255.0f, 99.0f / 255.0f));
 }
 
+TEST(LoadTrainingDataFromTfRecords, TwoFeaturesThatCouldBeTheInputOrTheLabelAreRefused) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.tfrecord", TfRecord(TfExample({{"image", FloatsFeature({1})},
+                                                    {"x", FloatsFeature({2})},
+                                                    {"label", IntegersFeature({0})},
+                                                    {"y", IntegersFeature({1})}})));
+  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord"}),
+              HasSubstr("record 0: features 'image' and 'x' could both be the input; --feature_column"));
+  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .feature_columns = {"x"}}),
+              HasSubstr("record 0: features 'label' and 'y' could both be the label; --label_column"));
+  const auto data =
+      LoadTrainingData({.path = dir / "a.tfrecord", .label_column = "y", .feature_columns = {"x"}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(2));
+}
+
 TEST(LoadTrainingDataFromTfRecords, FloatLabelsAndSeveralIntegersAreNumbers) {
   const TemporaryDirectory dir;
   const auto load_with_label = [&](const std::string& label) {
