@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeArrayRows(Array array, const std:
   if (shape[0] > std::numeric_limits<int32_t>::max())
     return refuse("has ", shape[0], " examples, more than 2^31");
   Shape row_shape(shape.dims().subspan(1));
-  if (shape.rank() == 1 || shape.rank() == 3) row_shape.Append(1);
+  if (shape.rank() == 1) row_shape.Append(1);
   const Scale scale = ScaleOf(input_scale, array.type == ElementType::kUint8);
   return std::make_unique<ArrayRows>(std::move(array), std::move(row_shape), scale);
 }

@@ -11,9 +11,8 @@
 
 namespace cairn::data {
 
-// Rows of `array` [examples, ...]; images without a channel axis, [examples,h,w], get one of extent 1, and
-// single numbers, [examples], are rows of one. Scaled as DataOptions::input_scale says. INVALID_ARGUMENT
-// naming `name` where an extent is 0.
+// Rows of `array` [examples, ...]; single numbers, [examples], are rows of one. Scaled as
+// DataOptions::input_scale says. INVALID_ARGUMENT naming `name` where an extent is 0.
 absl::StatusOr<std::unique_ptr<RowSource>> MakeArrayRows(Array array, const std::string& name,
                                                          float input_scale);
 

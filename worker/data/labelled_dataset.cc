@@ -50,6 +50,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
     dataset->targets_.shape = {dataset->targets_.per_example};
   }
   if (use == Use::kTraining) {
+    // Gray images need no axis of channels in the file.
+    if (!options.augmentation.empty() && dataset->example_shape_.rank() == 2)
+      dataset->example_shape_.Append(1);
     CAIRN_RETURN_IF_ERROR(dataset->ApplyClassWeights(options.class_weights, dataset->targets_name_));
     const absl::Status suits = Validate(options.augmentation, dataset->example_shape_);
     if (!suits.ok()) return Annotate(suits, dataset->inputs_name_);

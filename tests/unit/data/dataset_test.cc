@@ -35,7 +35,7 @@ TEST(LoadTrainingData, ReadsMnistsNamesWithAndWithoutGzip) {
   ASSERT_NE(data->validation, nullptr);
   EXPECT_EQ(data->train->size(), 2);
   EXPECT_EQ(data->train->num_classes(), 4);
-  EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
+  EXPECT_EQ(data->train->example_shape(), Shape({2, 2}));
   EXPECT_THAT(ReadExample(*data->validation, 1).target, ElementsAre(1));
 }
 
@@ -256,8 +256,7 @@ TEST(LoadTrainingData, ValidationExamplesMustHaveTheTrainingShape) {
   WriteText(dir / "t10k-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(
       RefusalOf({.path = dir.path()}),
-      HasSubstr(
-          "t10k-images-idx3-ubyte: examples have the shape [1,2,1], those of the training set [2,2,1]"));
+      HasSubstr("t10k-images-idx3-ubyte: examples have the shape [1,2], those of the training set [2,2]"));
 }
 
 }  // namespace

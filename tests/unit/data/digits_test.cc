@@ -19,7 +19,7 @@ TEST(WriteSyntheticDigits, WritesADataSetThatLoads) {
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->train->size(), 300);
   EXPECT_EQ(data->validation->size(), 50);
-  EXPECT_EQ(data->train->example_shape(), Shape({28, 28, 1}));
+  EXPECT_EQ(data->train->example_shape(), Shape({28, 28}));
   EXPECT_EQ(data->train->num_classes(), 10);
 }
 

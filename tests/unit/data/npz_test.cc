@@ -302,7 +302,7 @@ TEST(LoadTrainingDataFromNpz, ReadsKerasMnistFromTheFileOrItsDirectory) {
   for (const std::string& path : {dir.path(), dir / "mnist.npz"}) {
     const auto data = LoadTrainingData({.path = path});
     ASSERT_TRUE(data.ok()) << data.status();
-    EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
+    EXPECT_EQ(data->train->example_shape(), Shape({2, 2}));
     EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(3));
     EXPECT_THAT(ReadExample(*data->train, 0).inputs,
                 ElementsAre(0.0f, 51.0f / 255.0f, 102.0f / 255.0f, 1.0f));
@@ -405,9 +405,8 @@ TEST(LoadTrainingDataFromNpz, EachInputDecidesAboutItsOwnBytes) {
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(7, 0, 1));
   options.input_shapes = {{1}, {2, 3}};
-  EXPECT_THAT(
-      std::string(LoadTrainingData(options).status().message()),
-      HasSubstr("x_train_image: examples have shape [1,2,1], input 'image' of the model takes [2,3]"));
+  EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
+              HasSubstr("x_train_image: examples have shape [1,2], input 'image' of the model takes [2,3]"));
   WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("|u1", "(1, 3)", Bytes({7, 0, 255}))},
                            {"y_train.npy", Npy("|u1", "(1,)", Bytes({0}))}});
   EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
@@ -467,7 +466,7 @@ TEST(LoadTrainingDataFromNpy, ReadsOneFileForEachArray) {
   for (const auto& [name, contents] : SmallMnist()) WriteText(dir / name, contents);
   const auto data = LoadTrainingData({.path = dir.path()});
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->train->example_shape(), Shape({2, 2, 1}));
+  EXPECT_EQ(data->train->example_shape(), Shape({2, 2}));
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(0.0f, 51.0f / 255.0f, 102.0f / 255.0f, 1.0f));
   EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(1));
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(9));
