@@ -33,6 +33,7 @@
 #include "worker/job.h"
 #include "worker/options.h"
 #include "worker/prediction.h"
+#include "worker/preprocessing.h"
 
 namespace cairn::cli {
 namespace {
@@ -161,9 +162,9 @@ class PredictCommand final : public Command {
       CAIRN_ASSIGN_OR_RETURN(examples, data::LoadExamples(OptionsFor(trained)));
     }
     if (!examples) {
-      CAIRN_ASSIGN_OR_RETURN(auto inputs, ReadInputs(trained.model));
-      examples = data::Examples{.inputs = std::move(inputs)};
+      CAIRN_ASSIGN_OR_RETURN(examples, ReadArrays(trained));
     }
+    CAIRN_RETURN_IF_ERROR(CheckReading(trained, *examples));
     for (const std::string& note : examples->notes) std::fprintf(stderr, "%s: %s\n", kProgram, note.c_str());
     if (!labels_.empty()) {
       CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(labels_));
@@ -172,15 +173,31 @@ class PredictCommand final : public Command {
     return *std::move(examples);
   }
 
+  // That the examples become inputs as in training; notes what was taken over from there.
+  absl::Status CheckReading(const worker::TrainedModel& trained, data::Examples& examples) const {
+    if (!trained.data.preprocessing) return absl::OkStatus();
+    const worker::Preprocessing& before = *trained.data.preprocessing;
+    const worker::Preprocessing now =
+        worker::PreprocessingOf(OptionsFor(trained), examples.byte_inputs, examples.columns);
+    CAIRN_RETURN_IF_ERROR(Annotate(worker::CheckSame(before, now), trained.data.PreprocessingPath()));
+    if (const std::string use = worker::DescribeUse(before, now); !use.empty()) {
+      examples.notes.push_back(absl::StrCat("as in ", trained.data.PreprocessingPath(), ": ", use));
+    }
+    return absl::OkStatus();
+  }
+
   data::DataOptions OptionsFor(const worker::TrainedModel& trained) const {
     data::DataOptions options = worker::DataOptionsOf(options_, trained.model);
+    if (trained.data.preprocessing) worker::UseWhereOpen(*trained.data.preprocessing, options);
     options.path = inputs_.front();
     options.labels_optional = true;
-    options.class_names = trained.class_names;
+    options.class_names = trained.data.class_names;
     return options;
   }
 
-  absl::StatusOr<std::unique_ptr<data::RowSource>> ReadInputs(const nn::Model& model) const {
+  // One file for each input of the model.
+  absl::StatusOr<data::Examples> ReadArrays(const worker::TrainedModel& trained) const {
+    const nn::Model& model = trained.model;
     if (inputs_.size() != model.inputs().size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("INPUTS: ", Counted(static_cast<int64_t>(inputs_.size()), "file"),
@@ -189,16 +206,19 @@ class PredictCommand final : public Command {
                          absl::StrAppend(out, input.name);
                        })));
     }
-    const data::DataOptions how = worker::DataOptionsOf(options_, model);
+    const data::DataOptions how = OptionsFor(trained);
+    data::Examples examples;
     std::vector<std::unique_ptr<data::RowSource>> parts;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const std::string& path = inputs_[i];
       CAIRN_ASSIGN_OR_RETURN(data::Array array, data::ReadArrayFile(path));
+      examples.byte_inputs.push_back(array.type == data::ElementType::kUint8);
       CAIRN_ASSIGN_OR_RETURN(auto rows, data::MakeArrayRows(std::move(array), path, how.ScaleOf(i)));
       CAIRN_RETURN_IF_ERROR(data::CheckInputShape(how, i, rows->row_shape(), path));
       parts.push_back(std::move(rows));
     }
-    return data::JoinRows(std::move(parts), inputs_);
+    CAIRN_ASSIGN_OR_RETURN(examples.inputs, data::JoinRows(std::move(parts), inputs_));
+    return examples;
   }
 
   absl::Status PredictAndTell() {
@@ -206,9 +226,9 @@ class PredictCommand final : public Command {
                            worker::LoadTrainedModel(weights_, options_.model));
     const nn::Model& model = trained.model;
     CAIRN_ASSIGN_OR_RETURN(data::Examples examples, ReadExamples(trained));
-    if (static_cast<int64_t>(trained.class_names.size()) > model.output_shape().num_elements() + 1) {
+    if (static_cast<int64_t>(trained.data.class_names.size()) > model.output_shape().num_elements() + 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat(weights_, ": ", data::kClassNamesFile, " names ", trained.class_names.size(),
+          absl::StrCat(weights_, ": ", data::kClassNamesFile, " names ", trained.data.class_names.size(),
                        " classes, the model's output is ", model.output_shape().ToString()));
     }
     // Without labels a model that was never compiled has outputs all the same.
@@ -259,7 +279,8 @@ class PredictCommand final : public Command {
     for (int64_t i = 0; i < prediction.examples; ++i) {
       const auto outputs = absl::MakeConstSpan(prediction.outputs)
                                .subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
-      std::printf("%s\t%s\n", absl::StrCat(i).c_str(), LineOf(loss, outputs, trained.class_names).c_str());
+      std::printf("%s\t%s\n", absl::StrCat(i).c_str(),
+                  LineOf(loss, outputs, trained.data.class_names).c_str());
     }
     return absl::OkStatus();
   }

@@ -182,7 +182,7 @@ class TrainCommand final : public Command {
     const bool validation = inputs->data.validation != nullptr && options_.validation;
     const auto callbacks = worker::Callbacks::Create(options_, inputs->model, inputs->metrics, validation);
     if (!callbacks.ok()) return Fault(callbacks.status().message());
-    if (!worker::InitialValuesSource(options_).empty() && !worker::HasCheckpointToResume(options_))
+    if (!worker::InitialValuesSource(options_).empty() && worker::CheckpointSource(options_).empty())
       Say(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
     return Launch(app);
   }

@@ -18,6 +18,7 @@
 #include "worker/board/event_file.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/train_dir.h"
+#include "worker/data_record.h"
 #include "worker/evaluator.h"
 #include "worker/job.h"
 
@@ -41,6 +42,7 @@ class CheckpointEvaluator {
       const auto checkpoint = Checkpoint::Open(directory);
       if (absl::IsNotFound(checkpoint.status())) continue;  // removed meanwhile: newer ones are there
       CAIRN_RETURN_IF_ERROR(checkpoint.status());
+      if (!last_step_.has_value()) CAIRN_RETURN_IF_ERROR(CheckData());
       CAIRN_RETURN_IF_ERROR(Annotate(Evaluate(*checkpoint), directory));
     }
     return absl::OkStatus();
@@ -53,6 +55,13 @@ class CheckpointEvaluator {
  private:
   static const data::Dataset& DataOf(const data::TrainingData& data) {
     return data.validation != nullptr ? *data.validation : *data.train;
+  }
+
+  // The job may have begun, and written down how it reads its data, after this task read its own.
+  absl::Status CheckData() const {
+    CAIRN_ASSIGN_OR_RETURN(const DataRecord trained, ReadDataRecord(task_.options.train_dir));
+    const absl::Status same = CheckSameData(trained, task_.inputs.record);
+    return same.ok() ? same : absl::FailedPreconditionError(same.message());
   }
 
   absl::Status Evaluate(const Checkpoint& checkpoint) {

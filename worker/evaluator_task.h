@@ -27,7 +27,8 @@ struct EvaluatorTask {
 // data set without one. Each evaluation prints a line to stdout and writes, for TensorBoard,
 // `evaluation_<metric>_vs_iterations` to <train_dir>/eval. OK once the job's last step has been evaluated, or
 // no checkpoint has appeared for `patience` since the last one. DEADLINE_EXCEEDED if none has appeared at
-// all; FAILED_PRECONDITION for a checkpoint of another model; CANCELLED after `stop` returned true.
+// all; FAILED_PRECONDITION for a checkpoint of another model, or of other data; CANCELLED after `stop`
+// returned true.
 absl::Status RunEvaluator(const EvaluatorTask& task);
 
 }  // namespace cairn::worker

@@ -12,11 +12,13 @@ std::string InitialValuesSource(const TrainOptions& options) {
   return HasWeights(options.model) ? options.model : "";
 }
 
-bool HasCheckpointToResume(const TrainOptions& options) {
-  if (options.resume != "auto" && options.resume != "never") return true;
-  if (options.train_dir.empty() || options.resume == "never") return false;
-  const auto checkpoints = ListCheckpoints(options.train_dir);
-  return checkpoints.ok() && !checkpoints->empty();
+std::string CheckpointSource(const TrainOptions& options) {
+  if (options.resume == "never") return "";
+  if (!options.train_dir.empty()) {
+    const auto checkpoints = ListCheckpoints(options.train_dir);
+    if (checkpoints.ok() && !checkpoints->empty()) return options.train_dir;
+  }
+  return options.resume == "auto" ? "" : options.resume;
 }
 
 std::string DescribeInitialValues(const TrainOptions& options) {

@@ -14,8 +14,9 @@ inline constexpr char kInitializersOnly[] = "none";
 // the model's initializers.
 std::string InitialValuesSource(const TrainOptions& options);
 
-// Whether a checkpoint replaces the initial values: --resume=DIR, or one in --train_dir.
-bool HasCheckpointToResume(const TrainOptions& options);
+// The directory of the checkpoint that replaces the initial values: --train_dir if it has any, else
+// --resume=DIR. Empty: none does.
+std::string CheckpointSource(const TrainOptions& options);
 
 // "initial values: from trained.keras", for the log.
 std::string DescribeInitialValues(const TrainOptions& options);

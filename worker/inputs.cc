@@ -9,8 +9,10 @@
 #include "common/core/status.h"
 #include "worker/data_check.h"
 #include "worker/export/model_source.h"
+#include "worker/initial_values.h"
 #include "worker/job.h"
 #include "worker/nn/byte_inputs.h"
+#include "worker/preprocessing.h"
 
 namespace cairn::worker {
 data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model) {
@@ -45,12 +47,12 @@ std::string Reading(const nn::ByteInput& use) {
 }
 
 // How bytes become inputs, for each input that is of bytes; and how many examples there are.
-void AddNotes(const TrainOptions& options, const nn::Model& model, data::TrainingData& data) {
-  const bool given = !std::isnan(options.input_scale);
+void AddNotes(const data::DataOptions& reading, const nn::Model& model, data::TrainingData& data) {
+  const bool given = !std::isnan(reading.input_scale);
   const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(model);
   for (size_t i = 0; i < uses.size() && i < data.byte_inputs.size(); ++i) {
     if (!data.byte_inputs[i]) continue;
-    const std::string what = given ? absl::StrCat("multiplied by ", options.input_scale, " (--input_scale)")
+    const std::string what = given ? absl::StrCat("multiplied by ", reading.input_scale, " (--input_scale)")
                                    : absl::StrCat(uses[i].raw ? "passed as they are" : "scaled by 1/255",
                                                   ", since ", Reading(uses[i]), " (--input_scale overrides)");
     data.notes.push_back({absl::StrCat("input '", model.inputs()[i].name, "': uint8 values are ", what),
@@ -63,6 +65,31 @@ void AddNotes(const TrainOptions& options, const nn::Model& model, data::Trainin
                                                               " of ", data.validation->inputs_name()))});
 }
 
+// What is kept about the data of training, where a checkpoint is resumed.
+absl::StatusOr<DataRecord> ReadResumed(const TrainOptions& options) {
+  const std::string source = CheckpointSource(options);
+  return source.empty() ? DataRecord() : ReadDataRecord(source);
+}
+
+// What the job's data must agree with: INVALID_ARGUMENT where it gives inputs or classes another meaning than
+// the checkpoint's training did, or the classes another one than the values of --init_from have.
+absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, const DataRecord& resumed,
+                         const DataRecord& now) {
+  if (!CheckpointSource(options).empty()) return CheckSameData(resumed, now);
+  const std::string source = InitialValuesSource(options);
+  if (source.empty() || !nn::IsClassification(loss.kind)) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(const DataRecord record, ReadDataRecord(source));
+  return CheckSameClasses(record, now.class_names);
+}
+
+// Notes what was taken over from the resumed checkpoint's training. Its columns are kept.
+void Continue(const DataRecord& resumed, Preprocessing& now, std::vector<data::Note>& notes) {
+  const std::string use = DescribeUse(*resumed.preprocessing, now);
+  if (!use.empty())
+    notes.push_back({absl::StrCat("as in ", resumed.PreprocessingPath(), ": ", use), /*usual=*/false});
+  if (resumed.preprocessing->columns) now.columns = resumed.preprocessing->columns;
+}
+
 }  // namespace
 
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
@@ -71,7 +98,10 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
-  CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData(DataOptionsOf(options, model)));
+  CAIRN_ASSIGN_OR_RETURN(const DataRecord resumed, ReadResumed(options));
+  data::DataOptions reading = DataOptionsOf(options, model);
+  if (resumed.preprocessing) UseWhereOpen(*resumed.preprocessing, reading);
+  CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData(reading));
   CAIRN_RETURN_IF_ERROR(Annotate(CheckClassNames(loss, data.class_names), "--data_dir"));
   for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
     if (dataset == nullptr) continue;
@@ -80,8 +110,12 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
       return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");
     }
   }
-  AddNotes(options, model, data);
-  return Inputs{std::move(model), loss, std::move(metrics), std::move(data)};
+  DataRecord record{.class_names = data.class_names,
+                    .preprocessing = PreprocessingOf(reading, data.byte_inputs, data.columns)};
+  CAIRN_RETURN_IF_ERROR(CheckOrigin(options, loss, resumed, record));
+  AddNotes(reading, model, data);
+  if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);
+  return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record)};
 }
 
 }  // namespace cairn::worker

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/data/dataset.h"
+#include "worker/data_record.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/metrics.h"
 #include "worker/nn/model.h"
@@ -21,6 +22,8 @@ struct Inputs {
   nn::LossSpec loss;
   std::vector<nn::MetricSpec> metrics;
   data::TrainingData data;
+  DataRecord
+      record;  // what --train_dir and --export_dir are to keep about the data; the directory is not set
 };
 
 // How the data of `options` is read for `model`.

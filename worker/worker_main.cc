@@ -41,8 +41,8 @@
 #include "worker/client/grpc_transport.h"
 #include "worker/client/training_client.h"
 #include "worker/compute.h"
-#include "worker/data/class_names.h"
 #include "worker/data/mapped_file.h"
+#include "worker/data_record.h"
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
 #include "worker/division.h"
@@ -140,11 +140,10 @@ absl::Status Publish(const Summary& summary, const TrainOptions& options) {
 
 // --export_dir, of the job's end.
 absl::Status Export(const Summary& summary, const TrainOptions& options, const nn::Model& model,
-                    absl::Span<const float> parameters, absl::Span<const std::string> class_names) {
+                    absl::Span<const float> parameters, DataRecord record) {
   if (options.export_dir.empty()) return absl::OkStatus();
-  if (!class_names.empty()) {
-    CAIRN_RETURN_IF_ERROR(Annotate(data::WriteClassNames(options.export_dir, class_names), "--export_dir"));
-  }
+  record.directory = options.export_dir;
+  CAIRN_RETURN_IF_ERROR(Annotate(WriteDataRecord(record), "--export_dir"));
   CAIRN_RETURN_IF_ERROR(Annotate(WriteModelDirectory(options.export_dir, model, parameters,
                                                      {{"global_step", absl::StrCat(summary.global_step)}}),
                                  "--export_dir"));
@@ -277,7 +276,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const auto inputs = CatchOutOfMemory("--data_dir", [&] { return LoadInputs(options); });
   if (absl::IsResourceExhausted(inputs.status())) return Failure(inputs.status());
   if (!inputs.ok()) return Fault(inputs.status().message());
-  const auto& [model, loss, metrics, data] = *inputs;
+  const auto& [model, loss, metrics, data, record] = *inputs;
   auto job = MakeJob(options, model,
                      head_seat == nullptr ? cluster.spec : HeadsOf(cluster.spec, head_seat->division.tasks),
                      data.train->size());
@@ -328,9 +327,10 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     auto made = Snapshots::Create(options, model, *job, clock, &faults, &meters, trace.recorder());
     if (!made.ok()) return Failure(made.status());
     snapshots = *std::move(made);
-    if (!options.train_dir.empty() && !data.class_names.empty()) {
-      const absl::Status status = data::KeepClassNames(options.train_dir, data.class_names,
-                                                       /*may_replace=*/options.resume == "never");
+    if (!options.train_dir.empty()) {
+      DataRecord kept = record;
+      kept.directory = options.train_dir;
+      const absl::Status status = WriteDataRecord(kept);
       if (!status.ok()) return Fault(absl::StrCat("--train_dir: ", status.message()));
     }
   }
@@ -410,30 +410,30 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   }
   std::optional<Trainer> trainer;
   const absl::Status made = CatchOutOfMemory(absl::StrCat("--batch_size ", options.batch_size), [&] {
-    trainer.emplace(Trainer::Parts{.options = options,
-                                   .model = model,
-                                   .metrics = metrics,
-                                   .data = data,
-                                   .sampler = *sampler,
-                                   .job = *job,
-                                   .device = compute->name,
-                                   .replica = *compute->replica,
-                                   .client = client,
-                                   .progress = progress.get(),
-                                   .callbacks = chief ? &*callbacks : nullptr,
-                                   .snapshots = snapshots.get(),
-                                   .publish =
-                                       [&options, &trained = model, &known = data, &client](const Summary& summary) {
-                                         absl::Status status =
-                                             Export(summary, options, trained, client.parameters(), known.class_names);
-                                         status.Update(Publish(summary, options));
-                                         return status;
-                                       },
-                                   .board = board.get(),
-                                   .meters = &meters,
-                                   .clock = clock,
-                                   .trace = trace.recorder(),
-                                   .faults = &faults});
+    trainer.emplace(Trainer::Parts{
+        .options = options,
+        .model = model,
+        .metrics = metrics,
+        .data = data,
+        .sampler = *sampler,
+        .job = *job,
+        .device = compute->name,
+        .replica = *compute->replica,
+        .client = client,
+        .progress = progress.get(),
+        .callbacks = chief ? &*callbacks : nullptr,
+        .snapshots = snapshots.get(),
+        .publish =
+            [&options, &trained = model, &known = record, &client](const Summary& summary) {
+              absl::Status status = Export(summary, options, trained, client.parameters(), known);
+              status.Update(Publish(summary, options));
+              return status;
+            },
+        .board = board.get(),
+        .meters = &meters,
+        .clock = clock,
+        .trace = trace.recorder(),
+        .faults = &faults});
     return absl::OkStatus();
   });
   if (!made.ok()) return Failure(made);

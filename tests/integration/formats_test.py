@@ -6,7 +6,7 @@ import os
 import struct
 import zlib
 
-from harness import DONE, FAILURE, USAGE, IntegrationTest, main
+from harness import DONE, FAILURE, INCOMPATIBLE, USAGE, IntegrationTest, main, read_summary
 
 
 def npy(shape, dtype, data):
@@ -78,8 +78,69 @@ class FormatsTest(IntegrationTest):
 
         other = self.begin(model, self.write("other.csv", "1,2,ant\n3,4,cat\n"), "--epochs=3", "--train_dir=run")
         self.assert_exit(USAGE, other)
-        self.assertIn("class_names.txt: has 2 classes: 0 'cat', 1 'dog'; the training set has 2 classes: 0 'ant'",
-                      other.stderr)
+        self.assertIn("class_names.txt: has 2 classes: 0 'cat', 1 'dog'; the training set has 2 classes: 0 'ant', 1 'cat'; "
+                      "class 0 is 'cat' there, 'ant' here", other.stderr)
+        numbers = self.begin(model, self.write("numbers.csv", "1,2,0\n3,4,1\n"), "--init_from=out/model.safetensors")
+        self.assert_refused(numbers, r"out/class_names.txt: has 2 classes.*the labels of the training set are numbers")
+
+    def trained_on_columns(self, *flags):
+        """A job on columns a, b, c with the label y in `run` and `out`."""
+        model = self.model([3], "mse", layer("Dense", units=1))
+        self.rows = [(a / 8, (a * 3 % 8) / 8, (a * 5 % 8) / 8) for a in range(8)]
+        data = self.write("abc.csv", self.columns("a,b,c,y"))
+        self.assert_exit(DONE, self.begin(model, data, "--label_column=y", "--epochs=2", "--train_dir=run",
+                                          "--export_dir=out", *flags))
+        return model, data
+
+    def columns(self, header):
+        """The same examples with their columns in the order of `header`."""
+        lines = [dict(a=a, b=b, c=c, y=a + 2 * b + 4 * c) for a, b, c in self.rows]
+        return header + "\n" + "".join(",".join(str(line[name]) for name in header.split(",")) + "\n" for line in lines)
+
+    def test_columns_and_scale_of_training_hold_in_prediction(self):
+        model, data = self.trained_on_columns("--input_scale=0.5")
+        expected = self.cairn("predict", "run", data)
+        self.assert_exit(DONE, expected)
+        others = [self.write(f"other{i}.csv", self.columns(header)) for i, header in enumerate(("y,c,a,b", "b,a,c"))]
+        for weights in (["run"], ["out/model.safetensors", "--model", model]):
+            for other in others:
+                run = self.cairn("predict", *weights, other)
+                self.assert_exit(DONE, run)
+                self.assertEqual(run.stdout.splitlines()[:8], expected.stdout.splitlines()[:8])
+                self.assertRegex(run.stderr, r"as in .*preprocessing.json: columns a, b, c; label y; --input_scale 0.5")
+        for flags, fault in (([], "has no column 'b', which the model was trained on; it has: a, c"),
+                             (["--input_scale=1"], "are multiplied by 1, in training by 0.5"),
+                             (["--feature_column=c,a,b"], "are columns c, a, b, in training they were a, b, c")):
+            path = others[0] if flags else self.write("few.csv", self.columns("a,c"))
+            self.assert_refused(self.cairn("predict", "run", path, *flags), fault)
+
+    def test_columns_and_scale_of_training_hold_in_a_resumed_job(self):
+        model, data = self.trained_on_columns("--input_scale=0.5")
+        other = self.write("other.csv", self.columns("y,c,a,b"))
+        for flags, fault in ((["--input_scale=1"], "are multiplied by 1, in training by 0.5"),
+                             (["--label_column=c"], "--label_column: the label is column 'c', in training it was 'y'")):
+            self.assert_refused(self.begin(model, other, "--train_dir=run", "--epochs=3", *flags), fault)
+        digests = set()
+        for path, directory in ((data, "straight"), (other, "reordered")):
+            run = self.begin(model, path, "--resume=run", "--train_dir", directory, "--epochs=3", "--noshuffle",
+                             f"--summary={directory}.json")
+            self.assert_exit(DONE, run)
+            self.assertIn("preprocessing.json: columns a, b, c; label y; --input_scale 0.5", run.stdout)
+            digests.add(read_summary(self.directory / f"{directory}.json")["parameters_sha256"])
+        self.assertEqual(len(digests), 1)
+
+    def test_an_evaluator_that_reads_its_data_otherwise_is_refused(self):
+        config = {"cluster": {"chief": ["localhost:1"], "ps": ["localhost:2"], "worker": ["localhost:3"]},
+                  "task": {"type": "evaluator", "index": 0}}
+        self.rows = [(1, 2, 3)]
+        model = self.model([3], "mse", layer("Dense", units=1))
+        data = self.write("abc.csv", self.columns("a,b,c,y"))
+        evaluator = self.start("cairn-worker", "--model", model, "--data_dir", data, "--train_dir=run", "--input_scale=2",
+                               env={"TF_CONFIG": json.dumps(config)})
+        self.assert_says(evaluator, "evaluates the checkpoints in run")
+        self.trained_on_columns("--input_scale=0.5")
+        self.assert_exit(INCOMPATIBLE, evaluator)
+        self.assertIn("are multiplied by 2, in training by 0.5", evaluator.stderr)
 
     def test_numbers_that_are_not_decimal_are_refused_by_line_and_column(self):
         model = self.model([2], "mse", layer("Dense", units=1))

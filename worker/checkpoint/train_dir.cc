@@ -104,6 +104,13 @@ int64_t StepOf(absl::string_view name) {
   return step;
 }
 
+std::string TrainDirOf(const std::string& path) {
+  const fs::path directory = fs::absolute(fs::path(path) / "").lexically_normal().parent_path();
+  const bool checkpoint =
+      StepOf(directory.filename().string()) >= 0 && directory.parent_path().filename() == kCheckpoints;
+  return checkpoint ? directory.parent_path().parent_path().string() : path;
+}
+
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& train_dir) {
   const std::string directory = CheckpointsDirectory(train_dir);
   CAIRN_ASSIGN_OR_RETURN(const auto names, NamesIn(directory));

@@ -26,6 +26,9 @@ std::string StepName(int64_t global_step);
 // The step of a checkpoint's directory by its name, without the path; -1: it is none's name.
 int64_t StepOf(absl::string_view name);
 
+// The train_dir of a checkpoint's directory; `path` itself if it is none's.
+std::string TrainDirOf(const std::string& path);
+
 // The directories of all checkpoints by rising step, damaged ones too. None where there is no such directory;
 // otherwise the system's reason and the path.
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& train_dir);

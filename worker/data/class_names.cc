@@ -1,5 +1,8 @@
 #include "worker/data/class_names.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -29,21 +32,18 @@ std::string DescribeClasses(absl::Span<const std::string> names) {
 }
 
 absl::Status WriteClassNames(const std::string& directory, absl::Span<const std::string> names) {
+  const std::string path = absl::StrCat(directory, "/", kClassNamesFile);
+  if (names.empty()) {
+    std::error_code error;
+    std::filesystem::remove(path, error);
+    if (!error) return absl::OkStatus();
+    return absl::UnknownError(absl::StrCat("cannot remove ", path, ": ", error.message()));
+  }
   std::string text;
   for (const std::string& name : names) {
     absl::StrAppend(&text, absl::StrReplaceAll(name, {{"\\", "\\\\"}, {"\n", "\\n"}, {"\r", "\\r"}}), "\n");
   }
-  return WriteFileAtomically(absl::StrCat(directory, "/", kClassNamesFile), text);
-}
-
-absl::Status KeepClassNames(const std::string& directory, absl::Span<const std::string> names,
-                            bool may_replace) {
-  CAIRN_ASSIGN_OR_RETURN(const auto kept, ReadClassNames(directory));
-  if (kept == names) return absl::OkStatus();
-  if (kept.empty() || may_replace) return WriteClassNames(directory, names);
-  return absl::InvalidArgumentError(absl::StrCat(directory, "/", kClassNamesFile, ": has ",
-                                                 DescribeClasses(kept), "; the training set has ",
-                                                 DescribeClasses(names)));
+  return WriteFileAtomically(path, text);
 }
 
 absl::StatusOr<std::vector<std::string>> ReadClassNames(const std::string& directory) {

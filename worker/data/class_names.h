@@ -16,13 +16,8 @@ inline constexpr char kClassNamesFile[] = "class_names.txt";
 // "2 classes: 0 'cat', 1 'dog'"; of many classes only the first are listed.
 std::string DescribeClasses(absl::Span<const std::string> names);
 
-// Writes `directory`/class_names.txt. Errors name the file.
+// Writes `directory`/class_names.txt, or removes it where there are no names. Errors name the file.
 absl::Status WriteClassNames(const std::string& directory, absl::Span<const std::string> names);
-
-// As WriteClassNames(), but a file with other names is replaced only if `may_replace`; else INVALID_ARGUMENT
-// with both lists, because the model that was trained there has the classes in another order.
-absl::Status KeepClassNames(const std::string& directory, absl::Span<const std::string> names,
-                            bool may_replace);
 
 // Reads `directory`/class_names.txt; empty where there is none.
 absl::StatusOr<std::vector<std::string>> ReadClassNames(const std::string& directory);

@@ -88,6 +88,12 @@ class SetReader {
     if (schema_.label) split.targets = labels_.Finish();
     split.class_names = labels_.class_names();
     split.notes.push_back(absl::StrCat(name, ": ", Describe()));
+    split.columns = Columns{.format = kCsvFormat,
+                            .named = schema_.has_header,
+                            .names = schema_.columns,
+                            .inputs = schema_.features,
+                            .label = schema_.label,
+                            .missing_value = schema_.missing_value};
     const auto numbers = std::make_shared<const std::vector<float>>(std::move(numbers_));
     const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(numbers->data()),
                                           numbers->size() * sizeof(float));
@@ -179,7 +185,7 @@ class SetReader {
 
   absl::StatusOr<float> ReadNumber(absl::string_view field) {
     if (IsMissing(field)) {
-      if (options_.missing_value) return *options_.missing_value;
+      if (schema_.missing_value) return *schema_.missing_value;
       return absl::InvalidArgumentError("is empty and no number stands for that");
     }
     CAIRN_ASSIGN_OR_RETURN(const auto number, schema_.decimals.Read(field));
@@ -202,6 +208,7 @@ class SetReader {
     } else {
       absl::StrAppend(&text, ", no label column");
     }
+    if (schema_.by_position) absl::StrAppend(&text, ", columns by their position, as in training");
     if (comments_ > 0) {
       absl::StrAppend(&text, ", ", comments_, comments_ == 1 ? " comment skipped" : " comments skipped");
     }

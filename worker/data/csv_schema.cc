@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "worker/data/csv.h"
 
@@ -35,22 +34,29 @@ std::optional<size_t> ToColumnIndex(absl::string_view key) {
   return index;
 }
 
+// The column `name`; nullopt where there is none. INVALID_ARGUMENT where there are several.
+absl::StatusOr<std::optional<size_t>> FindByName(const std::vector<std::string>& columns,
+                                                 const std::string& name) {
+  const auto found = std::find(columns.begin(), columns.end(), name);
+  if (found == columns.end()) return std::nullopt;
+  if (std::find(found + 1, columns.end(), name) != columns.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("has more than one column '", name, "'"));
+  }
+  return static_cast<size_t>(found - columns.begin());
+}
+
+absl::Status NoColumn(const std::vector<std::string>& columns, absl::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("has no column ", wanted, "; it has: ", ListColumns(columns)));
+}
+
 // Finds a column by name, or by index if no column has that name.
 absl::StatusOr<size_t> FindColumn(const std::vector<std::string>& columns, const std::string& key) {
-  const auto found = std::find(columns.begin(), columns.end(), key);
-  if (found != columns.end()) {
-    if (std::find(found + 1, columns.end(), key) != columns.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("has more than one column '", key, "'"));
-    }
-    return static_cast<size_t>(found - columns.begin());
-  }
+  CAIRN_ASSIGN_OR_RETURN(const auto named, FindByName(columns, key));
+  if (named) return *named;
   const auto index = ToColumnIndex(key);
   if (index && *index < columns.size()) return *index;
-  constexpr size_t kMaxShown = 20;
-  const auto shown = absl::MakeConstSpan(columns).subspan(0, kMaxShown);
-  return absl::InvalidArgumentError(absl::StrCat("has no column '", key,
-                                                 "'; it has: ", absl::StrJoin(shown, ", "),
-                                                 columns.size() > kMaxShown ? ", ..." : ""));
+  return NoColumn(columns, absl::StrCat("'", key, "'"));
 }
 
 // The label's column where no option names it: the one with a label's name, or else the last. Where labels
@@ -100,6 +106,87 @@ std::optional<int64_t> Misfits(absl::string_view text, char separator) {
   return misfits;
 }
 
+// Columns of one file.
+struct Selection {
+  std::optional<size_t> label{};
+  std::vector<size_t> inputs{};
+};
+
+absl::StatusOr<Selection> FindTrainedByName(const Columns& trained, const std::vector<std::string>& columns,
+                                            const DataOptions& options) {
+  if (columns == trained.names) return Selection{trained.label, trained.inputs};
+  Selection found;
+  for (const size_t input : trained.inputs) {
+    CAIRN_ASSIGN_OR_RETURN(const auto column, FindByName(columns, trained.names[input]));
+    if (!column) {
+      return NoColumn(columns, absl::StrCat("'", trained.names[input], "', which the model was trained on"));
+    }
+    found.inputs.push_back(*column);
+  }
+  if (!trained.label) return found;
+  CAIRN_ASSIGN_OR_RETURN(found.label, FindByName(columns, trained.names[*trained.label]));
+  if (found.label || options.labels_optional) return found;
+  return NoColumn(columns, absl::StrCat("'", trained.names[*trained.label], "', the label in training"));
+}
+
+absl::StatusOr<Selection> FindTrainedByPosition(const Columns& trained,
+                                                const std::vector<std::string>& columns, bool has_header,
+                                                const DataOptions& options) {
+  const bool without_label =
+      trained.label && options.labels_optional && columns.size() + 1 == trained.names.size();
+  if (columns.size() != trained.names.size() && !without_label) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has ", columns.size(), " columns, those of the training set had ", trained.names.size(), " (",
+        ListColumns(trained.names), "), and ", has_header ? "they had no header" : "it has no header",
+        " by which to tell the columns apart"));
+  }
+  Selection found;
+  if (!without_label) found.label = trained.label;
+  for (const size_t input : trained.inputs) {
+    found.inputs.push_back(without_label && input > *trained.label ? input - 1 : input);
+  }
+  for (const size_t input : found.inputs) {
+    if (!has_header || !IsLabelName(columns[input])) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("column ", input, " is '", columns[input],
+                     "', but was an input in training, whose files had no header: the order differs"));
+  }
+  return found;
+}
+
+// The columns of a file that are those of options.trained_columns.
+absl::StatusOr<Selection> FindTrained(const std::vector<std::string>& columns, bool has_header,
+                                      const DataOptions& options) {
+  const Columns& trained = *options.trained_columns;
+  return has_header && trained.named ? FindTrainedByName(trained, columns, options)
+                                     : FindTrainedByPosition(trained, columns, has_header, options);
+}
+
+// INVALID_ARGUMENT where `schema`, which obeys the options, reads other columns than training did.
+absl::Status CheckAsTrained(const CsvSchema& schema, const Selection& trained,
+                            const std::optional<float>& missing_value) {
+  if (schema.features != trained.inputs) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--feature_column: the inputs are columns ", ListColumns(schema.columns, schema.features),
+        ", in training they were ", ListColumns(schema.columns, trained.inputs)));
+  }
+  if (trained.label && schema.label != trained.label) {
+    return absl::InvalidArgumentError(absl::StrCat("--label_column: the label is column '",
+                                                   schema.columns[*schema.label], "', in training it was '",
+                                                   schema.columns[*trained.label], "'"));
+  }
+  if (missing_value && schema.missing_value != missing_value) {
+    return absl::InvalidArgumentError(absl::StrCat("--missing_value: an empty field stands for ",
+                                                   *schema.missing_value, ", in training for ",
+                                                   *missing_value));
+  }
+  return absl::OkStatus();
+}
+
+bool HasTrained(const DataOptions& options) {
+  return options.trained_columns && options.trained_columns->format == kCsvFormat;
+}
+
 }  // namespace
 
 char DetectCsvSeparator(absl::string_view text) {
@@ -137,9 +224,13 @@ bool IsMissing(absl::string_view field) {
 }
 
 bool IsCsvHeader(const CsvFields& fields, const DataOptions& options) {
-  const bool named = !options.label_column.empty() && !ToColumnIndex(options.label_column);
+  std::string label = options.label_column;
+  if (label.empty() && HasTrained(options) && options.trained_columns->label) {
+    label = options.trained_columns->names[*options.trained_columns->label];
+  }
+  const bool named = !label.empty() && !ToColumnIndex(label);
   for (const absl::string_view field : fields) {
-    if (named ? field == options.label_column : IsLabelName(field)) return true;
+    if (named ? field == label : IsLabelName(field)) return true;
   }
   return std::none_of(fields.begin(), fields.end(), [](absl::string_view field) {
     return IsNumber(field, ';') || IsHexadecimal(field) || (!field.empty() && IsMissing(field));
@@ -154,23 +245,38 @@ absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header,
     schema.columns.push_back(has_header ? std::string(field) : absl::StrCat(schema.columns.size()));
   }
   const auto& columns = schema.columns;
+  std::optional<Selection> trained;
+  if (HasTrained(options)) {
+    CAIRN_ASSIGN_OR_RETURN(trained, FindTrained(columns, has_header, options));
+  }
   if (!options.label_column.empty()) {
     CAIRN_ASSIGN_OR_RETURN(schema.label, FindColumn(columns, options.label_column));
+  } else if (trained) {
+    schema.label = trained->label;
   } else {
     CAIRN_ASSIGN_OR_RETURN(schema.label, FindLabel(columns, options));
   }
   std::vector<std::string> features = options.feature_columns;
-  if (features.empty() && options.input_names.size() > 1 &&
+  if (features.empty() && !trained && options.input_names.size() > 1 &&
       std::find(columns.begin(), columns.end(), options.input_names.front()) != columns.end()) {
     features = options.input_names;
   }
   for (const std::string& feature : features) {
     CAIRN_ASSIGN_OR_RETURN(schema.features.emplace_back(), FindColumn(columns, feature));
   }
-  if (features.empty()) {
+  if (features.empty() && trained) {
+    schema.features = trained->inputs;
+  } else if (features.empty()) {
     for (size_t i = 0; i < columns.size(); ++i) {
       if (schema.label != i) schema.features.push_back(i);
     }
+  }
+  schema.missing_value = options.missing_value;
+  if (trained) {
+    schema.by_position = !has_header || !options.trained_columns->named;
+    const std::optional<float>& missing_value = options.trained_columns->missing_value;
+    if (!schema.missing_value) schema.missing_value = missing_value;
+    CAIRN_RETURN_IF_ERROR(CheckAsTrained(schema, *trained, missing_value));
   }
   if (schema.features.empty()) {
     return absl::InvalidArgumentError(

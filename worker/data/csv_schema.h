@@ -23,7 +23,9 @@ struct CsvSchema {
   std::vector<std::string> columns{};  // names; without a header their numbers, from 0
   std::optional<size_t> label{};       // index into columns; nullopt if examples have no label
   std::vector<size_t> features{};      // indices into columns, in the order of the inputs
-  DecimalReader decimals{false};       // reads the numbers of all files of the data set
+  bool by_position = false;  // they are those at the places of options.trained_columns, for want of names
+  std::optional<float> missing_value{};  // what an empty field stands for; nullopt: it is a fault
+  DecimalReader decimals{false};         // reads the numbers of all files of the data set
 };
 
 // The separator of `text`: the one among comma, semicolon and tab that splits its first records into the same
@@ -41,7 +43,11 @@ bool IsMissing(absl::string_view field);
 bool IsCsvHeader(const CsvFields& fields, const DataOptions& options);
 
 // `first`: the first record, or with `has_header` the one that names the columns. INVALID_ARGUMENT for
-// columns that are missing or occur twice.
+// columns that are missing or occur twice, and for options that contradict options.trained_columns.
+//
+// Trained columns are found by name where both files have a header, in any order. Otherwise they are those at
+// the same positions, and INVALID_ARGUMENT where the number of columns differs; a column that only held the
+// label may be missing where labels are optional.
 absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header, char separator,
                                         const DataOptions& options);
 

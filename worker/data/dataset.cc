@@ -174,7 +174,10 @@ absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given) {
     CAIRN_ASSIGN_OR_RETURN(auto split, load(options));
     if (!split) continue;
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));
-    Examples examples = {.inputs = std::move(split->inputs), .notes = std::move(split->notes)};
+    Examples examples = {.inputs = std::move(split->inputs),
+                         .notes = std::move(split->notes),
+                         .byte_inputs = std::move(split->byte_inputs),
+                         .columns = std::move(split->columns)};
     if (!split->remark.empty()) examples.notes.push_back(split->remark);
     if (split->targets.values.empty()) return examples;
     if (!split->class_names.empty() && options.class_names.empty()) {
@@ -229,6 +232,7 @@ absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
     for (std::string& note : split->notes) data.notes.push_back({std::move(note), /*usual=*/false});
   }
   data.byte_inputs = splits.train.byte_inputs;
+  data.columns = std::move(splits.train.columns);
   CAIRN_ASSIGN_OR_RETURN(
       data.train, LabelledDataset::Create(std::move(splits.train), options, LabelledDataset::Use::kTraining));
   if (!splits.validation) return data;

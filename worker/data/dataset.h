@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "worker/data/augment.h"
+#include "worker/data/columns.h"
 #include "worker/data/row_source.h"
 #include "worker/data/targets.h"
 
@@ -86,6 +87,9 @@ struct DataOptions {
   std::optional<float> missing_value{};  // what an empty field of CSV stands for; otherwise it is a fault
   int64_t max_bad_rows = 0;              // so many faulty rows of each set are left out and counted
   char csv_separator = 0;                // of CSV; 0: comma, semicolon or tab, as the first file shows
+  // Those that the model was trained on, for files of the same format: used where label_column,
+  // feature_columns or missing_value say nothing; where they say otherwise, an error. nullopt: not known.
+  std::optional<Columns> trained_columns{};
 
   // For prediction, LoadExamples().
   bool labels_optional = false;  // files without labels are good too
@@ -114,7 +118,8 @@ struct TrainingData {
   std::vector<std::string> class_names;  // [class]; empty where labels are not words or folders
   std::vector<std::string> remarks;      // warnings for the log: what the files lack, or have and is not used
   std::vector<Note> notes;               // how the files were read
-  std::vector<bool> byte_inputs;         // [input of the model] its values are bytes in the files; empty: none
+  std::vector<bool> byte_inputs;   // [input of the model] its values are bytes in the files; empty: none
+  std::optional<Columns> columns;  // of CSV and TFRecord files
 };
 
 // Examples that need not have labels, for prediction.
@@ -123,6 +128,8 @@ struct Examples {
   std::optional<Targets> targets{};
   std::vector<std::string>
       notes{};  // for the log: how the files were read, and what they have that is not used
+  std::vector<bool> byte_inputs{};   // as in TrainingData
+  std::optional<Columns> columns{};  // as in TrainingData
 };
 
 // The examples of `given.path`: a CSV or TFRecord file, or a directory of images, in the order of their

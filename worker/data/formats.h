@@ -35,6 +35,7 @@ struct Split {
   // [input of the model] its values are bytes in the files; one entry where the rows hold all inputs one
   // behind the other. Empty: none.
   std::vector<bool> byte_inputs;
+  std::optional<Columns> columns{};  // of CSV and TFRecord files
   std::string remark;  // what is missing from the files and the user should know of; empty: nothing
 };
 

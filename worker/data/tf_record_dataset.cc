@@ -81,6 +81,39 @@ absl::Status DetectImage(const Feature& feature, const Shape& input, Column& col
   return absl::OkStatus();
 }
 
+// INVALID_ARGUMENT where a flag names other features than those that the model was trained on.
+absl::Status CheckAsTrained(const Columns& trained, const DataOptions& options) {
+  std::vector<std::string> inputs;
+  for (const size_t input : trained.inputs) inputs.push_back(trained.names[input]);
+  if (!options.feature_columns.empty() && options.feature_columns != inputs) {
+    return absl::InvalidArgumentError(absl::StrCat("--feature_column: the inputs are features ",
+                                                   ListColumns(options.feature_columns),
+                                                   ", in training they were ", ListColumns(inputs)));
+  }
+  if (!options.label_column.empty() && trained.label &&
+      options.label_column != trained.names[*trained.label]) {
+    return absl::InvalidArgumentError(absl::StrCat("--label_column: the label is feature '",
+                                                   options.label_column, "', in training it was '",
+                                                   trained.names[*trained.label], "'"));
+  }
+  return absl::OkStatus();
+}
+
+// The options with the features that the model was trained on, where these are known and no flag names any.
+absl::StatusOr<DataOptions> WithTrained(const std::vector<NamedFeature>& features, DataOptions options) {
+  if (!options.trained_columns || options.trained_columns->format != kTfRecordFormat) return options;
+  const Columns& trained = *options.trained_columns;
+  CAIRN_RETURN_IF_ERROR(CheckAsTrained(trained, options));
+  if (options.feature_columns.empty()) {
+    for (const size_t input : trained.inputs) options.feature_columns.push_back(trained.names[input]);
+  }
+  if (options.label_column.empty() && trained.label) {
+    const std::string& label = trained.names[*trained.label];
+    if (!options.labels_optional || Find(features, label) != nullptr) options.label_column = label;
+  }
+  return options;
+}
+
 // The one of `names` that is there. INVALID_ARGUMENT where there are several, which could be the `what` that
 // `flag` names.
 absl::StatusOr<std::string> OnlyName(const std::vector<NamedFeature>& features,
@@ -99,7 +132,8 @@ absl::StatusOr<std::string> OnlyName(const std::vector<NamedFeature>& features,
   return NoFeature(features, absl::StrJoin(names, " or "));
 }
 
-absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, const DataOptions& options) {
+absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, const DataOptions& given) {
+  CAIRN_ASSIGN_OR_RETURN(const DataOptions options, WithTrained(features, given));
   Schema schema;
   std::vector<std::string> names = options.feature_columns;
   if (names.empty() && options.input_names.size() > 1) names = options.input_names;
@@ -269,6 +303,7 @@ class SetReader {
                        .num_classes = schema_.label->values == 1 ? largest_label_ + 1 : 0,
                        .position_classes = position_classes};
     }
+    split.columns = ColumnsRead();
     CAIRN_ASSIGN_OR_RETURN(std::vector<Scale> scales, MakeScales(split));
     split.inputs = std::make_unique<RecordRows>(schema_.inputs, std::move(scales), std::move(records_));
     return split;
@@ -277,6 +312,19 @@ class SetReader {
   const Schema& schema() const { return schema_; }
 
  private:
+  Columns ColumnsRead() const {
+    Columns columns{.format = kTfRecordFormat};
+    for (const Column& column : schema_.inputs) {
+      columns.inputs.push_back(columns.names.size());
+      columns.names.push_back(column.name);
+    }
+    if (schema_.label) {
+      columns.label = columns.names.size();
+      columns.names.push_back(schema_.label->name);
+    }
+    return columns;
+  }
+
   // [column] Fills in what `split` says of bytes, too. INVALID_ARGUMENT where a column does not fit its input
   // of the model.
   absl::StatusOr<std::vector<Scale>> MakeScales(Split& split) const {

@@ -17,7 +17,6 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/data/class_names.h"
 #include "worker/data/npz.h"
 #include "worker/export/keras_weights.h"
 #include "worker/export/model_source.h"
@@ -73,11 +72,6 @@ absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
     });
   }
   return arrays;
-}
-
-std::string FolderOf(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  return folder.empty() ? "." : folder.string();
 }
 
 // The newest of a train_dir that is whole, or the one whose directory is given.
@@ -172,8 +166,8 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std
     }
     CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(model_file.empty() ? path : model_file));
     CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(path, model));
-    CAIRN_ASSIGN_OR_RETURN(auto class_names, data::ReadClassNames(FolderOf(path)));
-    return TrainedModel{std::move(model), std::move(parameters), std::nullopt, std::move(class_names)};
+    CAIRN_ASSIGN_OR_RETURN(DataRecord data, ReadDataRecord(path));
+    return TrainedModel{std::move(model), std::move(parameters), std::nullopt, std::move(data)};
   }
   CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
   auto model = model_file.empty() ? nn::Model::FromJson(checkpoint.model_json(),
@@ -181,12 +175,9 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std
                                   : ReadModelFile(model_file);
   CAIRN_RETURN_IF_ERROR(model);
   CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(checkpoint, *model));
-  CAIRN_ASSIGN_OR_RETURN(auto class_names, data::ReadClassNames(path));
-  if (class_names.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(class_names, data::ReadClassNames(FolderOf(checkpoint.directory())));
-  }
+  CAIRN_ASSIGN_OR_RETURN(DataRecord data, ReadDataRecord(path));
   return TrainedModel{*std::move(model), std::move(parameters), checkpoint.run().global_step,
-                      std::move(class_names)};
+                      std::move(data)};
 }
 
 }  // namespace cairn::worker

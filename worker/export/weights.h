@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/data_record.h"
 #include "worker/nn/model.h"
 
 namespace cairn::worker {
@@ -43,9 +44,9 @@ absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn
 
 struct TrainedModel {
   nn::Model model;
-  std::vector<float> parameters;         // in the model's flat order
-  std::optional<int64_t> global_step;    // where a checkpoint says so
-  std::vector<std::string> class_names;  // [class], of the class_names.txt beside `path`; empty: none
+  std::vector<float> parameters;       // in the model's flat order
+  std::optional<int64_t> global_step;  // where a checkpoint says so
+  DataRecord data;                     // kept beside `path`
 };
 
 // `path` as LoadWeights() takes it, of the model in `model_file`; where that is empty, of the one that the

@@ -396,16 +396,15 @@ TEST(LoadExamples, ReadsCsvWithAndWithoutLabels) {
               Contains(HasSubstr("labels are words, whose order the model's files do not hold")));
 }
 
-TEST(ClassNames, TheyAreKeptAndMayNotChange) {
+TEST(ClassNames, AreReplacedAndRemoved) {
   const TemporaryDirectory dir;
   const std::vector<std::string> names = {"cat", "dog"}, others = {"ant", "cat"};
-  EXPECT_EQ(KeepClassNames(dir.path(), names, false), absl::OkStatus());
-  EXPECT_EQ(KeepClassNames(dir.path(), names, false), absl::OkStatus());
-  EXPECT_THAT(
-      std::string(KeepClassNames(dir.path(), others, false).message()),
-      HasSubstr("class_names.txt: has 2 classes: 0 'cat', 1 'dog'; the training set has 2 classes: 0 'ant'"));
-  EXPECT_EQ(KeepClassNames(dir.path(), others, true), absl::OkStatus());
+  EXPECT_EQ(WriteClassNames(dir.path(), {}), absl::OkStatus());
+  EXPECT_EQ(WriteClassNames(dir.path(), names), absl::OkStatus());
+  EXPECT_EQ(WriteClassNames(dir.path(), others), absl::OkStatus());
   EXPECT_EQ(*ReadClassNames(dir.path()), others);
+  EXPECT_EQ(WriteClassNames(dir.path(), {}), absl::OkStatus());
+  EXPECT_TRUE(ReadClassNames(dir.path())->empty());
 }
 
 TEST(ClassNames, AreReadAsTheyWereWritten) {

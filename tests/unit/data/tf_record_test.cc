@@ -75,6 +75,23 @@ TEST(LoadTrainingDataFromTfRecords, TwoFeaturesThatCouldBeTheInputOrTheLabelAreR
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(2));
 }
 
+TEST(LoadTrainingDataFromTfRecords, TheTrainedFeaturesAreUsedAndNotContradicted) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.tfrecord",
+            TfRecord(TfExample(
+                {{"a", FloatsFeature({1})}, {"b", FloatsFeature({2})}, {"y", IntegersFeature({1})}})));
+  const Columns trained =
+      *LoadTrainingData({.path = dir / "a.tfrecord", .feature_columns = {"b", "a"}})->columns;
+  const auto data = LoadTrainingData({.path = dir / "a.tfrecord", .trained_columns = trained});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(2, 1));
+  EXPECT_THAT(
+      RefusalOf({.path = dir / "a.tfrecord", .feature_columns = {"a", "b"}, .trained_columns = trained}),
+      HasSubstr("--feature_column: the inputs are features a, b, in training they were b, a"));
+  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .label_column = "a", .trained_columns = trained}),
+              HasSubstr("--label_column: the label is feature 'a', in training it was 'y'"));
+}
+
 TEST(LoadTrainingDataFromTfRecords, FloatLabelsAndSeveralIntegersAreNumbers) {
   const TemporaryDirectory dir;
   const auto load_with_label = [&](const std::string& label) {

@@ -21,6 +21,13 @@ TEST_F(TrainDirTest, OnlyTheNamesThatAreWrittenAreSteps) {
   }
 }
 
+TEST_F(TrainDirTest, ACheckpointsTrainDirIsFoundByItsPath) {
+  EXPECT_EQ(TrainDirOf("/a/run/checkpoints/step-00000020"), "/a/run");
+  EXPECT_EQ(TrainDirOf("/a/run/checkpoints/step-00000020/"), "/a/run");
+  EXPECT_EQ(TrainDirOf("/a/run"), "/a/run");
+  EXPECT_EQ(TrainDirOf("/a/step-00000020"), "/a/step-00000020");
+}
+
 TEST_F(TrainDirTest, CheckpointsAreListedByStepNotByName) {
   EXPECT_THAT(*ListCheckpoints(train_dir_), IsEmpty()) << "there is no such directory";
   for (const int64_t step : {100000000, 20, 3}) WriteStep(step);

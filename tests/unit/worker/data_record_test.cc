@@ -1,0 +1,65 @@
+#include "worker/data_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/files.h"
+#include "tests/unit/data/data_files.h"
+
+namespace cairn::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const Preprocessing kPlain = {.inputs = {{.name = "x", .bytes = false, .scale = 1}}};
+
+std::string Refusal(const DataRecord& record, const std::vector<std::string>& names) {
+  return std::string(CheckSameClasses(record, names).message());
+}
+
+TEST(DataRecord, IsFoundBesideTheValues) {
+  const data::TemporaryDirectory dir;
+  const std::string step = dir / "checkpoints/step-00000020";
+  std::filesystem::create_directories(step);
+  ASSERT_TRUE(WriteFileAtomically(dir / "model.safetensors", "").ok());
+  ASSERT_TRUE(WriteDataRecord({dir.path(), {"cat", "dog"}, kPlain}).ok());
+  for (const std::string& path : {dir.path(), step, dir / "model.safetensors"}) {
+    const auto record = ReadDataRecord(path);
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_THAT(record->class_names, ElementsAre("cat", "dog"));
+    EXPECT_EQ(record->preprocessing, kPlain);
+  }
+  ASSERT_TRUE(WriteDataRecord({dir.path(), {}, kPlain}).ok());
+  EXPECT_TRUE(ReadDataRecord(dir.path())->class_names.empty()) << "names of other data are removed";
+}
+
+TEST(DataRecord, ADamagedFileIsNamed) {
+  const data::TemporaryDirectory dir;
+  ASSERT_TRUE(WriteFileAtomically(dir / "preprocessing.json", "{").ok());
+  EXPECT_THAT(std::string(ReadDataRecord(dir.path()).status().message()),
+              HasSubstr(dir / "preprocessing.json"));
+}
+
+TEST(DataRecord, TheFirstClassThatDiffersIsNamed) {
+  const DataRecord record{.directory = "run", .class_names = {"cat", "dog"}, .preprocessing = kPlain};
+  EXPECT_EQ(CheckSameClasses(record, record.class_names), absl::OkStatus());
+  EXPECT_THAT(Refusal(record, std::vector<std::string>{"cat", "eel"}),
+              HasSubstr("run/class_names.txt: has 2 classes: 0 'cat', 1 'dog'; "
+                        "the training set has 2 classes: 0 'cat', 1 'eel'; "
+                        "class 1 is 'dog' there, 'eel' here"));
+  EXPECT_THAT(Refusal(record, {"cat"}), HasSubstr("class 1 is 'dog' there, none here"));
+  EXPECT_THAT(Refusal(record, {"cat", "dog", "eel"}), HasSubstr("class 2 is none there, 'eel' here"));
+}
+
+TEST(DataRecord, WordsAreNotNumbers) {
+  EXPECT_THAT(Refusal({.directory = "run", .class_names = {"cat", "dog"}}, {}),
+              HasSubstr("the labels of the training set are numbers: class 0 is 'cat' there, 0 here"));
+  EXPECT_THAT(Refusal({.directory = "run", .preprocessing = kPlain}, {"cat", "dog"}),
+              HasSubstr("run: was trained on labels that are numbers; the training set has 2 classes"));
+  EXPECT_EQ(Refusal({.directory = "run"}, {"cat", "dog"}), "") << "nothing is known";
+}
+
+}  // namespace
+}  // namespace cairn::worker
