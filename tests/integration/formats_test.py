@@ -142,6 +142,19 @@ class FormatsTest(IntegrationTest):
         self.assert_exit(INCOMPATIBLE, evaluator)
         self.assertIn("are multiplied by 2, in training by 0.5", evaluator.stderr)
 
+    def test_labels_that_are_whole_floats_are_classes(self):
+        model = self.model([1], FROM_LOGITS, layer("Dense", units=2))
+        self.write("data/x_train.npy", npy("(2, 1)", "<f4", struct.pack("<2f", 1, 2)))
+        labels = self.write("data/y_train.npy", npy("(2,)", "<f4", struct.pack("<2f", 1, 0)))
+        self.assert_exit(DONE, self.begin(model, "data", "--epochs=2", "--train_dir=run"))
+        predicted = self.cairn("predict", "run", "data/x_train.npy", "--labels", labels, "--metrics=accuracy")
+        self.assert_exit(DONE, predicted)
+        self.assertIn("accuracy: ", predicted.stdout)
+        self.write("data/y_train.npy", npy("(2,)", "<f4", struct.pack("<2f", 1, 0.5)))
+        self.assert_refused(self.begin(model, "data"), r"y_train.npy: example 1: the target is 0.5; .* whole numbers from 0")
+        self.assert_refused(self.cairn("predict", "run", "data/x_train.npy", "--labels", labels),
+                            r"example 1: the target is 0.5")
+
     def test_numbers_that_are_not_decimal_are_refused_by_line_and_column(self):
         model = self.model([2], "mse", layer("Dense", units=1))
         run = self.begin(model, self.write("hex.csv", "a,b,label\n0x10,1,0\n1,1,1\n"))

@@ -44,6 +44,15 @@ absl::StatusOr<int64_t> CountClasses(const Array& array, const std::string& name
 
 }  // namespace
 
+int64_t ClassesIn(absl::Span<const float> values) {
+  float largest = -1;
+  for (const float value : values) {
+    if (!(value >= 0 && value <= static_cast<float>(kLargestLabel)) || value != std::floor(value)) return 0;
+    largest = std::max(largest, value);
+  }
+  return static_cast<int64_t>(largest) + 1;
+}
+
 absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name) {
   const Shape& shape = array.shape;
   if (shape.rank() < 1 || shape.row_elements() == 0) {
@@ -51,13 +60,16 @@ absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name)
                    "; it must be [examples], or [examples, ...] with the targets of an example");
   }
   Targets targets{.per_example = shape.row_elements(), .shape = Shape(shape.dims().subspan(1))};
-  if (IsInteger(array.type)) {
-    const auto classes = CountClasses(array, name);
-    // Several integers may be numbers too, of any size.
-    if (!classes.ok() && targets.per_example == 1) return classes.status();
-    (targets.per_example == 1 ? targets.num_classes : targets.position_classes) = classes.value_or(0);
-  }
   targets.values = ToFloats(array);
+  int64_t& classes = targets.per_example == 1 ? targets.num_classes : targets.position_classes;
+  if (IsInteger(array.type)) {
+    const auto counted = CountClasses(array, name);
+    // Several integers may be numbers too, of any size.
+    if (!counted.ok() && targets.per_example == 1) return counted.status();
+    classes = counted.value_or(0);
+  } else {
+    classes = ClassesIn(targets.values);
+  }
   const auto bad = std::find_if_not(targets.values.begin(), targets.values.end(),
                                     [](float x) { return std::isfinite(x); });
   if (bad != targets.values.end()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "worker/data/array.h"
 
@@ -26,9 +27,13 @@ struct Targets {
 // The largest class index: floats hold every whole number up to here.
 inline constexpr int64_t kLargestLabel = int64_t{1} << 24;
 
-// Integers [examples] or [examples,1] are class indices, unless one is negative: then they are numbers.
-// Integers of more axes or elements are class indices for each position where none of them is negative, and
-// numbers as well (one-hot vectors, several labels); what they are the loss decides. Floats are numbers.
+// The largest value + 1 if all of them are class indices, whole numbers from 0 to kLargestLabel; else 0.
+int64_t ClassesIn(absl::Span<const float> values);
+
+// Whole numbers [examples] or [examples,1] are class indices, of integers or of floats, unless one is
+// negative: then they are numbers. Whole numbers of more axes or elements are class indices for each position
+// where none of them is negative, and numbers as well (one-hot vectors, several labels); what they are the
+// loss decides.
 // INVALID_ARGUMENT naming `name` for empty shapes, class indices [examples] that are too large, and numbers
 // that are not finite.
 absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name);

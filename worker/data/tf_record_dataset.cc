@@ -296,12 +296,13 @@ class SetReader {
     split.parts = std::move(parts_);
     split.remark = bad_.Summary(name);
     if (schema_.label) {
-      const int64_t position_classes = schema_.label->values > 1 ? LargestPositionClass() + 1 : 0;
+      const bool single = schema_.label->values == 1;
+      const int64_t classes = ClassesIn(targets_);
       split.targets = {.values = std::move(targets_),
                        .per_example = schema_.label->values,
                        .shape = {schema_.label->values},
-                       .num_classes = schema_.label->values == 1 ? largest_label_ + 1 : 0,
-                       .position_classes = position_classes};
+                       .num_classes = single ? classes : 0,
+                       .position_classes = single ? 0 : classes};
     }
     split.columns = ColumnsRead();
     CAIRN_ASSIGN_OR_RETURN(std::vector<Scale> scales, MakeScales(split));
@@ -367,16 +368,9 @@ class SetReader {
     return absl::OkStatus();
   }
 
-  // The largest target, if each example has several integers that can all be class indices; else -1.
-  int64_t LargestPositionClass() const {
-    if (schema_.label->kind != Feature::Kind::kIntegers) return -1;
-    const auto [least, most] = std::minmax_element(targets_.begin(), targets_.end());
-    return *least < 0 || *most > static_cast<float>(kLargestLabel) ? -1 : static_cast<int64_t>(*most);
-  }
-
   absl::Status TakeLabel(const Feature& label) {
     const auto index = OneInteger(label);
-    if (index && (*index < 0 || *index > kLargestLabel)) {
+    if (index && *index > kLargestLabel) {
       return absl::InvalidArgumentError(absl::StrCat("label ", *index, " is no class index"));
     }
     std::vector<float> values(static_cast<size_t>(schema_.label->values));
@@ -385,7 +379,6 @@ class SetReader {
     if (bad != values.end())
       return absl::InvalidArgumentError(absl::StrCat("label ", *bad, " is not finite"));
     targets_.insert(targets_.end(), values.begin(), values.end());
-    if (index) largest_label_ = std::max(largest_label_, *index);
     return absl::OkStatus();
   }
 
@@ -395,7 +388,6 @@ class SetReader {
   std::vector<FilePart> parts_;
   Records records_;
   std::vector<float> targets_;  // [examples, label->values]
-  int64_t largest_label_ = -1;  // of class indices
 };
 
 absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>& files) {

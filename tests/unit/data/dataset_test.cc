@@ -158,7 +158,17 @@ TEST(LoadTrainingData, IntegersWithANegativeOneAreNumbersAlsoIfTheValidationSetH
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(3));
 }
 
-TEST(LoadTrainingData, FloatTargetsAreNumbers) {
+TEST(LoadTrainingData, WholeFloatTargetsAreClassIndices) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x0D, {2}) + Bytes({0x40, 0x40, 0, 0, 0, 0, 0, 0}));
+  const auto data = LoadTrainingData({.path = dir.path()});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->num_classes(), 4);
+  EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(3));
+}
+
+TEST(LoadTrainingData, OtherFloatTargetsAreNumbers) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x0D, {2}) + Bytes({0x3F, 0xC0, 0, 0, 0xC0, 0, 0, 0}));

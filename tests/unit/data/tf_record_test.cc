@@ -59,6 +59,27 @@ TEST(LoadTrainingDataFromTfRecords, BytesAreScaledAndIntegerLabelsAreClasses) {
               ElementsAre(97.0f / 255.0f, 98.0f / 255.0f, 99.0f / 255.0f));
 }
 
+TEST(LoadTrainingDataFromTfRecords, WholeFloatLabelsAreClassIndices) {
+  const TemporaryDirectory dir;
+  const auto record = [](float label) {
+    return TfRecord(TfExample({{"x", FloatsFeature({1.5f})}, {"y", FloatsFeature({label})}}));
+  };
+  WriteText(dir / "a.tfrecord", record(2.0f) + record(0.0f));
+  EXPECT_EQ(LoadTrainingData({.path = dir / "a.tfrecord"})->train->num_classes(), 3);
+  WriteText(dir / "a.tfrecord", record(2.0f) + record(0.5f));
+  EXPECT_EQ(LoadTrainingData({.path = dir / "a.tfrecord"})->train->num_classes(), 0);
+}
+
+TEST(LoadTrainingDataFromTfRecords, ANegativeLabelIsANumber) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.tfrecord",
+            TfRecord(TfExample({{"x", FloatsFeature({1.5f})}, {"y", IntegersFeature({-1})}})));
+  const auto data = LoadTrainingData({.path = dir / "a.tfrecord"});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->num_classes(), 0);
+  EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(-1));
+}
+
 TEST(LoadTrainingDataFromTfRecords, TwoFeaturesThatCouldBeTheInputOrTheLabelAreRefused) {
   const TemporaryDirectory dir;
   WriteText(dir / "a.tfrecord", TfRecord(TfExample({{"image", FloatsFeature({1})},
@@ -92,7 +113,7 @@ TEST(LoadTrainingDataFromTfRecords, TheTrainedFeaturesAreUsedAndNotContradicted)
               HasSubstr("--label_column: the label is feature 'a', in training it was 'y'"));
 }
 
-TEST(LoadTrainingDataFromTfRecords, FloatLabelsAndSeveralIntegersAreNumbers) {
+TEST(LoadTrainingDataFromTfRecords, FractionsAndSeveralIntegersAreNumbers) {
   const TemporaryDirectory dir;
   const auto load_with_label = [&](const std::string& label) {
     WriteText(dir / "a.tfrecord", TfRecord(TfExample({{"x", FloatsFeature({1.5f, -2.0f})}, {"y", label}})));
