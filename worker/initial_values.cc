@@ -1,5 +1,7 @@
 #include "worker/initial_values.h"
 
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "worker/checkpoint/train_dir.h"
 #include "worker/export/model_source.h"
@@ -19,6 +21,21 @@ std::string CheckpointSource(const TrainOptions& options) {
     if (checkpoints.ok() && !checkpoints->empty()) return options.train_dir;
   }
   return options.resume == "auto" ? "" : options.resume;
+}
+
+std::vector<std::string> WarnOfUnadaptedLayers(const nn::Model& model) {
+  std::vector<std::string> warnings;
+  std::set<std::string> seen;  // a layer may be used several times
+  for (const nn::Node& node : model.nodes()) {
+    if (node.layer->class_name() != "Normalization" || node.variables.empty()) continue;
+    if (!seen.insert(node.layer->name()).second) continue;
+    warnings.push_back(absl::StrCat(
+        "layer '", node.layer->name(),
+        "' (Normalization) passes its inputs unchanged: the model file has neither the mean and variance of "
+        "adapt() nor any in the layer's configuration; save the adapted model as .keras, or give its weights "
+        "by --init_from"));
+  }
+  return warnings;
 }
 
 std::string DescribeInitialValues(const TrainOptions& options) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "worker/nn/model.h"
 #include "worker/options.h"
 
 namespace cairn::worker {
@@ -17,6 +19,10 @@ std::string InitialValuesSource(const TrainOptions& options);
 // The directory of the checkpoint that replaces the initial values: --train_dir if it has any, else
 // --resume=DIR. Empty: none does.
 std::string CheckpointSource(const TrainOptions& options);
+
+// For the log, of a model whose initial values are those of its initializers: a warning for each layer whose
+// values adapt() would have set.
+std::vector<std::string> WarnOfUnadaptedLayers(const nn::Model& model);
 
 // "initial values: from trained.keras", for the log.
 std::string DescribeInitialValues(const TrainOptions& options);

@@ -328,7 +328,10 @@ absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<con
   }
   LogInfo(DescribeInitialValues(options_));
   const std::string source = InitialValuesSource(options_);
-  if (source.empty()) return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
+  if (source.empty()) {
+    for (const std::string& warning : WarnOfUnadaptedLayers(model_)) LogWarning(warning);
+    return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
+  }
   CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(source, model_));
   return client::FirstValues(std::move(values)).Load(slots, into);
 }

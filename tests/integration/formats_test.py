@@ -155,6 +155,12 @@ class FormatsTest(IntegrationTest):
         self.assert_refused(self.cairn("predict", "run", "data/x_train.npy", "--labels", labels),
                             r"example 1: the target is 0.5")
 
+    def test_a_normalization_without_its_statistics_is_named(self):
+        model = self.model([1], "mse", layer("Normalization", name="norm", axis=[-1]), layer("Dense", units=1))
+        run = self.begin(model, self.write("a.csv", "x,label\n1,2\n3,5\n"))
+        self.assert_exit(DONE, run)
+        self.assertIn("layer 'norm' (Normalization) passes its inputs unchanged", run.stderr)
+
     def test_numbers_that_are_not_decimal_are_refused_by_line_and_column(self):
         model = self.model([2], "mse", layer("Dense", units=1))
         run = self.begin(model, self.write("hex.csv", "a,b,label\n0x10,1,0\n1,1,1\n"))
