@@ -107,21 +107,24 @@ class PredictCommand final : public Command {
     app.add_option("--loss", options_.loss, "By Keras' name [the model file's]")->type_name("NAME");
     app.add_option("--metrics", options_.metrics, "By Keras' names, between commas [the model file's]")
         ->type_name("NAMES");
-    app.add_option(FlagNames("input_scale"), options_.input_scale,
-                   "Factor of the inputs [as in training: 1/255 for bytes that the model does not scale "
-                   "itself, else 1]")
+    app.add_option(
+           FlagNames("input_scale"), options_.input_scale,
+           "Factor of the inputs [that of training; else 1/255 for bytes that the model does not scale "
+           "itself, and 1 for numbers]")
         ->type_name("X");
-    app.add_option(FlagNames("label_column"), options_.label_column,
-                   "CSV, TFRecord: the label's name [label, ...; CSV: the last, where it is one too many]")
+    app.add_option(
+           FlagNames("label_column"), options_.label_column,
+           "CSV, TFRecord: the label's name [that of training; else label, ...; CSV: the last, where it is "
+           "one too many]")
         ->type_name("NAME");
     app.add_option_function<std::string>(
            FlagNames("feature_column"),
            [this](const std::string& names) { options_.feature_columns = absl::StrSplit(names, ','); },
-           "CSV, TFRecord: the inputs' names, as in training")
+           "CSV, TFRecord: the inputs' names, in the model's order [those of training]")
         ->type_name("NAME,...");
     app.add_option_function<float>(
            FlagNames("missing_value"), [this](const float& value) { options_.missing_value = value; },
-           "CSV: what an empty field stands for [it is a fault]")
+           "CSV: what an empty field stands for [as in training; else it is a fault]")
         ->type_name("X");
     AddCsvSeparatorFlag(app, options_.csv_separator);
     app.add_option("--limit", limit_, "Only the first so many examples; 0: all")
