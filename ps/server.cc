@@ -10,6 +10,7 @@
 #include "common/net/grpc_util.h"
 #include "common/net/seal.h"
 #include "ps/declaration.h"
+#include "ps/incarnation.h"
 #include "ps/progress_proto.h"
 #include "ps/work_proto.h"
 
@@ -18,8 +19,6 @@ namespace {
 
 // How long a failed job's server stays to tell those who have not heard.
 constexpr auto kFailureLinger = std::chrono::seconds(10);
-// Of each generation the incarnations are above those before, whatever the servers remember.
-constexpr int kGenerationShift = 32;
 
 // The facts that the seal of an epoch covers.
 std::vector<std::string> EpochFacts(uint64_t incarnation, int64_t epoch) {
@@ -144,8 +143,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
         if (variables_only) status = AddVariables(request, *std::move(slices));
         if (status.ok()) {
           members_ = Membership({job_->job().workers().begin(), job_->job().workers().end()},
-                                static_cast<uint64_t>(job_->job().generation()) << kGenerationShift,
-                                job_->job().elastic());
+                                IncarnationsBefore(job_->job().generation()), job_->job().elastic());
           state_ = variables_only ? v1::STATE_READY : v1::STATE_INITIALISING;
           initialised_ = false;
           incarnation_ = incarnation;

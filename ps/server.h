@@ -209,7 +209,7 @@ class Server {
   // Of an elastic job: which number the task has; RESOURCE_EXHAUSTED when there are as many as it takes.
   absl::StatusOr<int> AdmitWorker(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The incarnation that the request carries was drawn by a server of this job for this worker; 0 is fine.
-  // PERMISSION_DENIED otherwise.
+  // ABORTED for one of another generation of the job, PERMISSION_DENIED otherwise.
   absl::Status CheckSealed(const v1::JoinRequest& request, int worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // FAILED_PRECONDITION naming the other process that is `worker`, UNAVAILABLE until it is clear whether it

@@ -9,6 +9,7 @@
 #include "common/core/status.h"
 #include "ps/declaration.h"
 #include "ps/follow_proto.h"
+#include "ps/incarnation.h"
 #include "ps/policy_copy.h"
 #include "ps/server.h"
 
@@ -18,8 +19,6 @@ namespace {
 constexpr auto kBeat = std::chrono::milliseconds(200);
 // That have not come back: older ones than kRight give no right any more.
 constexpr size_t kMostBeats = kRight / kBeat + 1;
-// Of each generation the incarnations are above those before (server.cc).
-constexpr int kGenerationShift = 32;
 
 std::string Milliseconds(Duration duration) {
   return absl::StrCat(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count(), " ms");
@@ -154,9 +153,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   replaced = std::exchange(job_, job);
   state_ = v1::STATE_COPY;
   incarnation_ = origin.incarnation();
-  members_ =
-      Membership({job->job().workers().begin(), job->job().workers().end()},
-                 static_cast<uint64_t>(job->job().generation()) << kGenerationShift, job->job().elastic());
+  members_ = Membership({job->job().workers().begin(), job->job().workers().end()},
+                        IncarnationsBefore(job->job().generation()), job->job().elastic());
   copying_ = {.sink = std::move(sink), .epoch = origin.epoch(), .heard = clock_.Now()};
   if (old != nullptr) old->Close(absl::FailedPreconditionError("another stream keeps this copy now"));
   return job;

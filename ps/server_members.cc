@@ -11,6 +11,7 @@
 #include "common/core/status.h"
 #include "common/core/words.h"
 #include "common/net/seal.h"
+#include "ps/incarnation.h"
 #include "ps/server.h"
 #include "ps/work_proto.h"
 
@@ -85,6 +86,12 @@ absl::Status Server::CheckSealed(const v1::JoinRequest& request, int worker) con
       net::SealHolds(job_->seal_key(), IncarnationFacts(job_->job(), worker, request.incarnation()),
                      request.incarnation_seal())) {
     return absl::OkStatus();
+  }
+  const int64_t drawn_in = GenerationOf(request.incarnation()), generation = job_->job().generation();
+  if (drawn_in != generation) {  // the job was rolled back while the worker joined
+    return absl::AbortedError(absl::StrCat(members_.NameOf(worker), "'s incarnation ", request.incarnation(),
+                                           " is of generation ", drawn_in, ", and ", name(),
+                                           " is at generation ", generation));
   }
   return absl::PermissionDeniedError(absl::StrCat(members_.NameOf(worker), " says that its incarnation is ",
                                                   request.incarnation(),

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ps/incarnation.h"
 #include "tests/simulation/checker.h"
 
 namespace cairn::simulation {
@@ -26,8 +27,7 @@ class Histories {
   int64_t generation() const { return checkers_.rbegin()->first; }
   Checker& newest() { return *checkers_.rbegin()->second; }
   Checker& Of(int64_t generation) { return *checkers_.at(generation); }
-  // Servers draw these for a generation (ps/server.cc).
-  Checker& OfIncarnation(uint64_t incarnation) { return Of(static_cast<int64_t>(incarnation >> 32)); }
+  Checker& OfIncarnation(uint64_t incarnation) { return Of(ps::GenerationOf(incarnation)); }
 
   std::vector<std::string> violations() const {
     std::vector<std::string> all;

@@ -345,11 +345,11 @@ TEST_F(ServerTest, AnIncarnationIsTakenOnlyWithTheSealOfAServer) {
   }
   v1::JoinRequest request;
   request.set_worker(1);
-  request.set_incarnation(std::numeric_limits<uint64_t>::max());
+  request.set_incarnation(std::numeric_limits<uint32_t>::max());
   const absl::Status invented = Call(other, &Server::Join, request).status();
   EXPECT_EQ(invented.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(MessageOf(invented),
-              HasSubstr("incarnation is 18446744073709551615, which no server of this job has given it"));
+              HasSubstr("incarnation is 4294967295, which no server of this job has given it"));
 
   const auto joined = Join(1);
   ASSERT_TRUE(joined.ok()) << joined.status();
@@ -360,6 +360,21 @@ TEST_F(ServerTest, AnIncarnationIsTakenOnlyWithTheSealOfAServer) {
   as_another.set_worker(0);
   EXPECT_EQ(Call(other, &Server::Join, as_another).status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_TRUE(Call(other, &Server::Join, request).ok());
+}
+
+// The job may be rolled back after the worker has joined at ps/0: the worker joins again.
+TEST_F(ServerTest, AnIncarnationOfAnotherGenerationIsRefusedForNow) {
+  MakeReady();
+  v1::CreateRequest next = TrainingJob();
+  next.mutable_job()->set_generation(2);
+  server_.OnInitialised(Create(next)->layout());
+  v1::JoinRequest request;
+  request.set_worker(1);
+  request.set_incarnation((uint64_t{1} << 32) + 1);
+  const absl::Status refused = Call(server_, &Server::Join, request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(MessageOf(refused), HasSubstr("incarnation 4294967297 is of generation 1"));
+  EXPECT_THAT(MessageOf(refused), HasSubstr("ps/0 is at generation 2"));
 }
 
 TEST_F(ServerTest, WithoutAKeyNoIncarnationIsTaken) {
