@@ -56,7 +56,7 @@ void Chief::DescribeOne(int part, const std::function<void()>& then) {
                AskAgain(found.status(), [this, part, then] { DescribeOne(part, then); });
                return;
              }
-             known_[index] = found->known;
+             if (!found->known.server.IsBefore(known_[index].server)) known_[index] = found->known;
              parts_[index].described = found->response;
              if (--waiting_ == 0) then();
            }));
@@ -115,6 +115,7 @@ void Chief::Survey() {
   }
   generation_ = std::max({generation_, generation, begun}) + 1;
   written_ = false;
+  ++num_seal_keys_;
   Create(0);
 }
 
@@ -143,7 +144,7 @@ v1::CreateRequest Chief::Request(int part) const {
   }
   job.set_generation(generation_);
   job.set_wait_for_return(simulation_.setting.wait_for_return);
-  request.set_seal_key("the servers' secret");
+  request.set_seal_key(absl::StrCat("the servers' secret ", num_seal_keys_));
   job.set_ps_replication(rules.copies ? 1 : 0);
   if (generation_ > 0) *job.mutable_resumed() = newest_.progress;
   // One element on each server, the same on all.

@@ -71,6 +71,7 @@ class Chief {
   Start newest_;             // snapshot; at first, where the job begins
   int64_t generation_ = -1;  // that it has begun to create
   bool written_ = false;     // it has given all servers their values, of generation_
+  int64_t num_seal_keys_ = 0;
   int64_t num_marks_ = 0;
   std::string mark_;
   v1::Progress progress_;  // at the mark

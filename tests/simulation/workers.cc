@@ -103,6 +103,7 @@ void Workers::Rejoin(int w) {
 
 void Workers::Learn(int w, int s, const Found& found) {
   Known& known = At(w).known[static_cast<size_t>(s)];
+  if (found.known.server.IsBefore(known.server)) return;
   if (known.away != found.known.away) ++At(w).moves;
   known = found.known;
 }
@@ -119,6 +120,7 @@ void Workers::FindServers(int w) {
                 Later(w, 1, [this, w] { FindServers(w); });
                 return;
               }
+              At(w).known[static_cast<size_t>(s)].server = {};  // any is the right one
               Learn(w, s, *found);
               if (--*left == 0) AwaitJob(w);
             }));

@@ -117,14 +117,15 @@ absl::StatusOr<v1::ConnectResponse> Connection::Handshake(int server, bool away,
   return response;
 }
 
-void Connection::Settle(int server, const PartSearch::Found& found) {
+void Connection::Settle(int server, const PartSearch::Found& found, bool only_known) {
   Part& settled = part(server);
   {
     MutexLock lock(mutex_);
     PartSearch::Known& known = known_[static_cast<size_t>(server)];
     const PartSearch::Known next = found.known();
-    // Another thread has found a later server of this part.
-    if (known.incarnation == next.incarnation && next.epoch < known.epoch) return;
+    // Another thread has found a later server of this part. Reach() accepts any: where the later one is lost,
+    // the backup of the one before may have been promoted.
+    if (only_known && next.IsBefore(known)) return;
     known = next;
     if (settled.away == found.away) return;
     settled.away = found.away;
@@ -148,7 +149,7 @@ absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const PartSea
     }
   }
   CAIRN_RETURN_IF_ERROR(search.result());
-  Settle(server, *search.result());
+  Settle(server, *search.result(), options.only_known);
   return search.result()->response;
 }
 

@@ -107,7 +107,8 @@ class Connection {
   absl::StatusOr<v1::ConnectResponse> Handshake(int server, bool away, const PartSearch::Known& known,
                                                 Timeout timeout) ABSL_LOCKS_EXCLUDED(mutex_);
   PartSearch::Known KnownOf(int server) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Settle(int server, const PartSearch::Found& found) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Remembers who serves the part. `only_known`: as PartSearch::Options.
+  void Settle(int server, const PartSearch::Found& found, bool only_known) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<v1::ConnectResponse> Search(int server, const PartSearch::Options& options)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // For Reach(): where the part is, or would be.

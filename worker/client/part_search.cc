@@ -8,9 +8,28 @@ bool IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
+namespace {
+
+PartSearch::Known KnownOf(const v1::ConnectResponse& response) {
+  return {.incarnation = response.incarnation(),
+          .generation = response.job().generation(),
+          .epoch = response.epoch(),
+          .epoch_seal = response.epoch_seal()};
+}
+
+absl::Status PartIsLost() {
+  return absl::AbortedError("the variables of this part are lost");
+}
+
+}  // namespace
+
+bool PartSearch::Known::IsBefore(const Known& other) const {
+  return incarnation == other.incarnation &&
+         std::pair(generation, epoch) < std::pair(other.generation, other.epoch);
+}
+
 PartSearch::Known PartSearch::Found::known() const {
-  if (response.state() == v1::STATE_COPY) return {};
-  return {response.incarnation(), response.epoch(), response.epoch_seal()};
+  return response.state() == v1::STATE_COPY ? Known() : KnownOf(response);
 }
 
 std::optional<PartSearch::Question> PartSearch::question() const {
@@ -39,6 +58,11 @@ void PartSearch::OnConnected(absl::StatusOr<v1::ConnectResponse> response) {
   answer = std::move(response);
   if (Serves(answer)) {
     Finish(Found{.response = *answer, .away = at_first == options_.away});
+    return;
+  }
+  const bool promoted = step_ == Step::kFirstAgain || step_ == Step::kOtherAgain;
+  if (promoted && IsOfEarlierGeneration(answer)) {
+    Finish(PartIsLost());
     return;
   }
   switch (step_) {
@@ -72,10 +96,10 @@ void PartSearch::OnPromoted(const absl::Status& status) {
   if (status.ok()) {
     step_ = at_first ? Step::kFirstAgain : Step::kOtherAgain;
   } else if (at_first) {
-    first_refusal_ = status;
+    if (!IsOfEarlierGeneration(first_)) first_refusal_ = status;
     FinishUnserved();
   } else {
-    other_refusal_ = status;
+    if (!IsOfEarlierGeneration(other_)) other_refusal_ = status;
     TryFirstBackup();
   }
 }
@@ -83,12 +107,17 @@ void PartSearch::OnPromoted(const absl::Status& status) {
 bool PartSearch::Serves(const absl::StatusOr<v1::ConnectResponse>& response) const {
   if (!response.ok() || response->state() == v1::STATE_COPY) return false;
   if (!options_.only_known) return response->state() != v1::STATE_EMPTY;
-  return response->incarnation() == options_.known.incarnation && response->epoch() >= options_.known.epoch;
+  const Known answering = KnownOf(*response);
+  return answering.incarnation == options_.known.incarnation && !answering.IsBefore(options_.known);
 }
 
 bool PartSearch::HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const {
   if (!response.ok() || response->state() != v1::STATE_COPY) return false;
   return !options_.only_known || response->incarnation() == options_.known.incarnation;
+}
+
+bool PartSearch::IsOfEarlierGeneration(const absl::StatusOr<v1::ConnectResponse>& response) const {
+  return options_.only_known && response.ok() && response->job().generation() < options_.known.generation;
 }
 
 void PartSearch::TryFirstBackup() {
@@ -113,7 +142,7 @@ void PartSearch::FinishUnserved() {
   for (const absl::Status& answer : answers) {
     if (IsTransient(answer)) return Finish(answer);
   }
-  if (options_.only_known) return Finish(absl::AbortedError("the variables of this part are lost"));
+  if (options_.only_known) return Finish(PartIsLost());
   const auto& home = options_.away ? other_ : first_;
   if (!home.ok()) return Finish(home.status());
   Finish(Found{.response = *home, .away = false});

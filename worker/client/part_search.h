@@ -33,8 +33,12 @@ class PartSearch {
   // Which server of the part a client knows. Incarnation 0: none.
   struct Known {
     uint64_t incarnation = 0;
-    int64_t epoch = 0;         // how often a backup has been promoted
+    int64_t generation = 0;  // of the job; a server that is still there keeps its incarnation in the next one
+    int64_t epoch = 0;       // how often a backup has been promoted in that generation
     std::string epoch_seal{};  // ConnectResponse.epoch_seal, by which other servers believe the epoch
+
+    // `other` has taken the place of this server.
+    bool IsBefore(const Known& other) const;
   };
   struct Options {
     bool away = false;        // the place to ask first
@@ -72,6 +76,8 @@ class PartSearch {
 
   bool Serves(const absl::StatusOr<v1::ConnectResponse>& response) const;
   bool HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const;
+  // The known server was created anew later than this one, so this backup is none of it.
+  bool IsOfEarlierGeneration(const absl::StatusOr<v1::ConnectResponse>& response) const;
   void TryFirstBackup();
   void Finish(absl::StatusOr<Found> result);
   void FinishUnserved();

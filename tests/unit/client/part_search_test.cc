@@ -105,6 +105,49 @@ TEST(PartSearch, AServerOfAnotherIncarnationIsNotTheKnownOne) {
             absl::StatusCode::kAborted);
 }
 
+TEST(PartSearch, AServerThatWasReplacedIsNotTheKnownOne) {
+  PartSearch::Options options = Knowing(7, /*away=*/true);
+  options.known.epoch = 1;
+  const auto found = Search({.home = Server(v1::STATE_READY, 7, 0), .away = Places().home}, options);
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kUnavailable);
+}
+
+// A server that stood still while its backup was promoted, and woke up for the rollback.
+TEST(PartSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
+  PartSearch::Options options = Knowing(7, /*away=*/true);
+  options.known.epoch = 1;
+  Answer rolled_back = Server(v1::STATE_READY, 7, 0);
+  rolled_back->mutable_job()->set_generation(1);
+  const auto found = Search({.home = rolled_back,
+                             .away = Server(v1::STATE_COPY),
+                             .promotion = absl::UnavailableError("its server is there")},
+                            options);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->away);
+  EXPECT_FALSE(found->known().IsBefore(options.known)) << "else the client would not follow it";
+}
+
+// The known server was lost before it had a backup. The backup of its earlier generation has been promoted,
+// and has a backup in turn.
+TEST(PartSearch, APartIsLostWhereBothPlacesAreOfAnEarlierGeneration) {
+  PartSearch::Options options = Knowing(7);
+  options.known.generation = 1;
+  const Places places = {.home = Server(v1::STATE_READY, 7, 2),
+                         .away = Server(v1::STATE_COPY),
+                         .promotion = absl::UnavailableError("its server is there")};
+  EXPECT_EQ(Search(places, options).status().code(), absl::StatusCode::kAborted);
+  const auto found = Search(places, From());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->known().epoch, 2);
+}
+
+TEST(PartSearch, APromotedBackupOfAnEarlierGenerationIsNotTheKnownServer) {
+  PartSearch::Options options = Knowing(7);
+  options.known.generation = 1;
+  EXPECT_EQ(Search({.away = Server(v1::STATE_COPY), .promotion = absl::OkStatus()}, options).status().code(),
+            absl::StatusCode::kAborted);
+}
+
 TEST(PartSearch, AServerThatRefusesTheClientEndsTheSearch) {
   const Places wrong = {.home = absl::FailedPreconditionError("another cluster"),
                         .away = Server(v1::STATE_READY)};
