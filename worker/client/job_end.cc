@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,13 @@ absl::Status CheckGoesOn(const v1::ConnectResponse& described) {
   return described.state() == v1::STATE_FINISHED ? TrainingIsOver() : absl::OkStatus();
 }
 
+bool Silence::IsTheEnd(bool answered, TimePoint now) {
+  // No single look counts for the whole.
+  const Duration looked = std::min<Duration>(now - std::exchange(looked_at_, now), kReturnAtEnd / 2);
+  silence_ = answered ? Duration::zero() : silence_ + looked;
+  return silence_ >= kReturnAtEnd;
+}
+
 absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
                       absl::FunctionRef<absl::Status()> watch) {
   v1::WaitRequest request;
@@ -45,7 +53,8 @@ absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
   request.set_worker(worker);
   request.set_wait_seconds(2);
   net::Backoff backoff(StreamOf(connection.options().task));
-  TimePoint answered_at = Now(), moved_at = Now();
+  Silence silence(Now());
+  TimePoint moved_at = Now();
   int64_t version = 0;  // the sum over the servers
   for (;;) {
     v1::WaitResponse response;
@@ -64,10 +73,9 @@ absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
     }
     CAIRN_RETURN_IF_ERROR(watch());
     const TimePoint now = Now();
-    if (answered) answered_at = now;
     if (sum > version) moved_at = now;
     version = std::max(version, sum);
-    if (now - answered_at > kReturnAtEnd || now - moved_at > patience) return absl::OkStatus();
+    if (silence.IsTheEnd(answered, now) || now - moved_at > patience) return absl::OkStatus();
     if (!waited.ok()) std::this_thread::sleep_for(backoff.Next());
   }
 }

@@ -18,6 +18,20 @@ bool IsOver(const absl::Status& status);
 // OK unless the server has been told that training is over.
 absl::Status CheckGoesOn(const v1::ConnectResponse& described);
 
+// For how long no server has answered a worker that awaits the end. Time in which the process stood still,
+// and heard of nobody, counts for at most 5 s. Time is passed in.
+class Silence {
+ public:
+  explicit Silence(TimePoint now) : looked_at_(now) {}
+  // All servers have been asked since the last call; `answered`: at least one did. Returns true if no server
+  // is left to ask: none has answered for 10 s.
+  bool IsTheEnd(bool answered, TimePoint now);
+
+ private:
+  TimePoint looked_at_;
+  Duration silence_{};
+};
+
 // For a worker that has left with all its work done: returns OK when training is over, or no server is left
 // to ask. ABORTED when a server has lost its variables first: the job is set back, and there may be work for
 // it again. `watch` runs every two seconds while servers answer; its error ends the wait. OK, too, when no

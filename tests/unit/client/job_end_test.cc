@@ -1,0 +1,28 @@
+#include "worker/client/job_end.h"
+
+#include <chrono>
+
+#include "gtest/gtest.h"
+
+namespace cairn::client {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(Silence, EndsTheJobForAWorkerWhenNoServerHasAnsweredForLong) {
+  TimePoint now{};
+  Silence silence(now);
+  for (int look = 0; look < 4; ++look) EXPECT_FALSE(silence.IsTheEnd(/*answered=*/false, now += seconds(2)));
+  EXPECT_FALSE(silence.IsTheEnd(/*answered=*/true, now += seconds(2)));
+  for (int look = 0; look < 4; ++look) EXPECT_FALSE(silence.IsTheEnd(/*answered=*/false, now += seconds(2)));
+  EXPECT_TRUE(silence.IsTheEnd(/*answered=*/false, now += seconds(2)));
+}
+
+// It was paused, and what it had asked before was not answered in time.
+TEST(Silence, OfAProcessThatStoodStillIsNotThatOfTheServers) {
+  Silence silence(TimePoint{});
+  EXPECT_FALSE(silence.IsTheEnd(/*answered=*/false, TimePoint(seconds(60))));
+}
+
+}  // namespace
+}  // namespace cairn::client
