@@ -13,6 +13,8 @@ namespace cairn::ps {
 namespace {
 
 constexpr auto kSayEvery = std::chrono::seconds(10);
+// At the end of a job the copy's process may end first, and a stream may only have broken.
+constexpr auto kSayAfter = std::chrono::seconds(2);
 // For the first answer on a stream; and between two, which beats make four times a second.
 constexpr auto kAnswerLimit = std::chrono::seconds(4);
 constexpr auto kLook = std::chrono::milliseconds(500);
@@ -260,7 +262,8 @@ void Replicator::BecomeWhole() {
       SendNow(std::move(whole));
       state_ = State::kWhole;
       was_whole_ = true;
-      said_alone_ = false;
+      has_lost_copy_ = false;
+      untold_loss_.clear();
     }
   }
   LogInfo(options_.part, "'s part has a whole copy on ", options_.copy);
@@ -315,7 +318,7 @@ void Replicator::Close() {
   Conclude(end);
   MutexLock lock(mutex_);
   const TimePoint now = Now();
-  if (!Over() && now - last_said_ > kSayEvery) {
+  if (!Over() && now - last_said_ > kSayEvery && now - broken_ > kSayAfter) {
     last_said_ = now;
     LogWarning("waiting for a copy of ", options_.part, "'s part on ", options_.copy, ": ",
                net::WhyUnreachable(end));
@@ -326,7 +329,6 @@ void Replicator::Close() {
 
 void Replicator::Conclude(const absl::Status& end) {
   Calls calls;
-  std::string why;
   {
     MutexLock lock(mutex_);
     const bool gone = KeepsNone(end) || IsGone(end);
@@ -339,14 +341,13 @@ void Replicator::Conclude(const absl::Status& end) {
       Depose();
     } else if (state_ == State::kCatchingUp || gone || MayGoOnAlone()) {
       state_ = State::kAlone;
-      if (!std::exchange(said_alone_, true)) {
-        why = absl::StrCat(options_.part, "'s part has no copy now: ", options_.copy, ": ",
-                           net::WhyUnreachable(end));
+      if (!std::exchange(has_lost_copy_, true)) {
+        untold_loss_ = absl::StrCat(options_.part, "'s part has no copy now: ", options_.copy, ": ",
+                                    net::WhyUnreachable(end));
       }
     }
     calls = Due();
   }
-  if (!why.empty()) LogWarning(why);
   Make(std::move(calls));
 }
 
@@ -358,6 +359,16 @@ void Replicator::Step() {
   }
   while (Advance()) {
   }
+  SayThatCopyIsLost();
+}
+
+void Replicator::SayThatCopyIsLost() {
+  std::string loss;
+  {
+    MutexLock lock(mutex_);
+    if (!Over() && Now() - broken_ > kSayAfter) loss = std::exchange(untold_loss_, "");
+  }
+  if (!loss.empty()) LogWarning(loss);
 }
 
 void Replicator::Run() {

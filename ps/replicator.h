@@ -135,6 +135,8 @@ class Replicator final : private CopyStreamHandler {
   void BecomeWhole() ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the stream; says what its end tells.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Logs that the copy is lost, unless the stream has just broken or the server is stopping.
+  void SayThatCopyIsLost() ABSL_LOCKS_EXCLUDED(mutex_);
   // What the end of a stream tells: sets the state.
   void Conclude(const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
   uint64_t SendNow(CopyItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -170,7 +172,8 @@ class Replicator final : private CopyStreamHandler {
   CondVar changed_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAlone;
   bool was_whole_ ABSL_GUARDED_BY(mutex_) = false;
-  bool said_alone_ ABSL_GUARDED_BY(mutex_) = true;
+  bool has_lost_copy_ ABSL_GUARDED_BY(mutex_) = true;  // since it was whole; at first there is none to lose
+  std::string untold_loss_ ABSL_GUARDED_BY(mutex_);    // the warning about it, while it is too early for it
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t wakes_ ABSL_GUARDED_BY(mutex_) = 0;                  // calls of Wake()
   CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;        // open_, while it is used

@@ -226,6 +226,30 @@ TEST_F(ReplicatorTest, WaitsAsLongAsTheCopyIsSilentAfterItHasWokenUp) {
   EXPECT_EQ(told_, absl::OkStatus());
 }
 
+// At the end of a job the copy's process may end a moment before this one.
+TEST_F(ReplicatorTest, SaysThatTheCopyIsLostWhenItStaysLost) {
+  Pass(seconds(12));  // it may complain again
+  testing::internal::CaptureStdout();
+  copy_.Refuse(kGone);
+  copy_.Break(kBroken);
+  PassInSilence(milliseconds(1800));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  testing::internal::CaptureStdout();
+  PassInSilence(seconds(2));
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr("ps/0's part has no copy now: ps/1 at host:2: connection refused"));
+}
+
+TEST_F(ReplicatorTest, SaysNothingOfTheCopyOnceItIsStopped) {
+  testing::internal::CaptureStdout();
+  copy_.Refuse(kGone);
+  copy_.Break(kBroken);
+  PassInSilence(seconds(1));
+  replicator_.Quit();
+  PassInSilence(seconds(4));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
 TEST(ReplicatorOfLargeValues, ACopyThatAllocatesIsNotAskedAgain) {
   test::FakeClock clock;
   Copy copy;
