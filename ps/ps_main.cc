@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
@@ -56,8 +57,6 @@ namespace {
 constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
-// For the port of a predecessor, which may take kDrain to end.
-constexpr auto kPortWait = std::chrono::seconds(10);
 // A tick comes ten times a second, unless the process is stopped or has no processor.
 constexpr auto kStoodStill = std::chrono::seconds(1);
 
@@ -101,38 +100,14 @@ void Drain(grpc::Server& server, SignalQueue& signals, ExitCode end) {
   }
 }
 
-ExitCode ExitCodeOfSignal(int signal) {
-  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
-}
-
-// Waits for the ports of a server that was here before and may be about to end. Empty: go on.
-std::optional<ExitCode> AwaitPorts(const Flags& flags, const std::string& address, SignalQueue& signals) {
-  std::optional<int> signal;
-  const auto pause = [&](std::chrono::milliseconds duration) {
-    signal = signals.WaitFor(duration);
-    return !signal.has_value();
-  };
-  std::string taken, flag;
-  if (!net::AwaitPort(address, flags.reuse_port, kPortWait, pause)) taken = address;
-  if (flags.metrics.port.value_or(0) > 0 && taken.empty()) {
-    const net::HostPort metrics = {.host = flags.metrics.host, .port = *flags.metrics.port};
-    if (!net::AwaitPort(metrics.ToString(), /*reuse_port=*/false, kPortWait, pause)) {
-      taken = metrics.ToString();
-      flag = "--metrics_port: ";
-    }
-  }
-  if (signal.has_value()) return ExitCodeOfSignal(*signal);
-  if (taken.empty()) return std::nullopt;
-  LogError(flag, "cannot listen on ", taken, ": another process is using the port");
-  return ExitCode::kRetryable;
-}
-
 ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueue& signals) {
   const int index = cluster.self.index;
   const net::HostPort self = cluster.spec.tasks("ps").at(index);
   const std::string address = flags.listen.empty() ? absl::StrCat("0.0.0.0:", self.port) : flags.listen;
 
-  if (const auto end = AwaitPorts(flags, address, signals)) return *end;
+  std::vector<net::TaskPort> ports = {{.address = address, .reuse_port = flags.reuse_port}};
+  if (const auto metrics = net::PortOf(flags.metrics)) ports.push_back(*metrics);
+  if (const auto end = net::AwaitPorts(ports, signals)) return *end;
 
   const int64_t memory_limit =
       flags.memory_limit.empty() ? UsableMemory() : ParseMemorySize(flags.memory_limit).value();

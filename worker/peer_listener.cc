@@ -25,6 +25,10 @@ std::string ListensAt(const net::ResolvedCluster& cluster, const ListenFlags& li
 
 }  // namespace
 
+net::TaskPort PeerPort(const net::ResolvedCluster& cluster, const ListenFlags& listen) {
+  return {.address = ListensAt(cluster, listen), .reuse_port = listen.reuse_port};
+}
+
 absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address,
                                                               const net::Access& access,
                                                               const std::string& transport) {

@@ -14,6 +14,7 @@
 #include "common/net/direct/listeners.h"
 #include "common/net/gate.h"
 #include "common/net/grpc_port.h"
+#include "common/net/port_wait.h"
 #include "common/net/tls.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/server.h"
@@ -28,6 +29,9 @@ struct ListenFlags {
   bool reuse_port = false;
   int data_port = 0;  // --data_port
 };
+
+// The port by which others call it.
+net::TaskPort PeerPort(const net::ResolvedCluster& cluster, const ListenFlags& listen);
 
 // The way to a worker, by --transport.
 absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address,

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -34,6 +35,7 @@
 #include "common/net/http_server.h"
 #include "common/net/listening.h"
 #include "common/net/local_token.h"
+#include "common/net/port_wait.h"
 #include "common/net/task_needs.h"
 #include "worker/all_reduce_task.h"
 #include "worker/callbacks.h"
@@ -55,6 +57,7 @@
 #include "worker/layer_placement.h"
 #include "worker/meters.h"
 #include "worker/output_paths.h"
+#include "worker/peer_listener.h"
 #include "worker/snapshots.h"
 #include "worker/split_worker.h"
 #include "worker/status_pages.h"
@@ -269,7 +272,12 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (!described.ok()) return Fault(described.status().message());
   const auto seat = FindSeat(*described, options, cluster);
   if (!seat.ok()) return Fault(seat.status().message());
-  if (seat->has_value() && (*seat)->task > 0) {
+  const bool is_partner = seat->has_value() && (*seat)->task > 0;
+  std::vector<net::TaskPort> ports;
+  if (is_partner || options.all_reduce()) ports.push_back(PeerPort(cluster, listen));
+  if (const auto page = net::PortOf(watched); page.has_value() && !is_partner) ports.push_back(*page);
+  if (const auto end = net::AwaitPorts(ports, signals)) return static_cast<int>(*end);
+  if (is_partner) {
     return RunPartner(options, cluster, **seat, *described, access, listen, traced, signals, faults);
   }
   const Seat* const head_seat = seat->has_value() ? &**seat : nullptr;

@@ -9,7 +9,14 @@
 #include <initializer_list>
 #include <optional>
 
+#include "common/core/status.h"
+
 namespace cairn {
+
+// Of a task that was asked to stop. SIGHUP, a terminal that went away, counts as SIGTERM.
+inline ExitCode ExitCodeOfSignal(int signal) {
+  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+}
 
 class SignalQueue {
  public:

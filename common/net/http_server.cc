@@ -15,6 +15,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/flags.h"
+#include "common/net/host_port.h"
 
 namespace cairn::net {
 namespace {
@@ -97,6 +98,12 @@ void AddMetricsFlags(CLI::App& app, MetricsFlags& flags) {
       ->capture_default_str()
       ->type_name("ADDRESS")
       ->group(group);
+}
+
+std::optional<TaskPort> PortOf(const MetricsFlags& flags) {
+  if (flags.port.value_or(0) == 0) return std::nullopt;
+  return TaskPort{.address = HostPort{.host = flags.host, .port = *flags.port}.ToString(),
+                  .flag = "--metrics_port"};
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& host, int port,

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/net/port_wait.h"
 
 struct MHD_Daemon;
 namespace CLI {
@@ -25,6 +26,8 @@ struct MetricsFlags {
   std::string host = "0.0.0.0";
 };
 void AddMetricsFlags(CLI::App& app, MetricsFlags& flags);
+// None without a server, or if it may listen on any port.
+std::optional<TaskPort> PortOf(const MetricsFlags& flags);
 
 struct HttpReply {
   int status = 200;

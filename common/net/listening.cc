@@ -3,14 +3,23 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
+#include "common/net/port_wait.h"
 
 namespace cairn::net {
+namespace {
+
+// A predecessor has closed its port for gRPC by now, and ends its streams.
+constexpr auto kDataPortWait = std::chrono::seconds(5);
+
+}  // namespace
 
 uint64_t DrawIncarnation() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -26,6 +35,12 @@ DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const s
   if (transport > Transport::kTcp) local = ListenLocally();
   if (!local.ok()) LogInfo(clients, " of this host come by TCP: ", local.status().message());
   const absl::string_view host = absl::string_view(listens_at).substr(0, listens_at.rfind(':'));
+  if (data_port > 0) {
+    AwaitPort(absl::StrCat(host, ":", data_port), /*reuse_port=*/false, kDataPortWait, [](auto time) {
+      std::this_thread::sleep_for(time);
+      return true;
+    });
+  }
   auto tcp = ListenByTcp(std::string(absl::StripSuffix(absl::StripPrefix(host, "["), "]")), data_port);
   if (!tcp.ok()) {
     LogWarning(clients, " of other hosts come by gRPC, which is slower: no port for gradients and values: ",

@@ -30,6 +30,22 @@ bool IsTaken(const addrinfo& address, bool reuse_port) {
 
 }  // namespace
 
+std::optional<ExitCode> AwaitPorts(absl::Span<const TaskPort> ports, SignalQueue& signals) {
+  std::optional<int> signal;
+  const auto pause = [&](std::chrono::milliseconds time) {
+    signal = signals.WaitFor(time);
+    return !signal.has_value();
+  };
+  for (const TaskPort& port : ports) {
+    if (AwaitPort(port.address, port.reuse_port, kPortWait, pause)) continue;
+    if (signal.has_value()) return ExitCodeOfSignal(*signal);
+    LogError(port.flag, port.flag.empty() ? "" : ": ", "cannot listen on ", port.address,
+             ": another process is using the port");
+    return ExitCode::kRetryable;
+  }
+  return std::nullopt;
+}
+
 bool AwaitPort(const std::string& address, bool reuse_port, std::chrono::milliseconds limit,
                absl::FunctionRef<bool(std::chrono::milliseconds)> pause) {
   const auto parsed = HostPort::Parse(address);

@@ -278,6 +278,19 @@ class JobTest(IntegrationTest):
         first.signal(signal.SIGTERM)
         self.assert_says(second, "Started server")
 
+    def test_a_worker_waits_for_the_ports_of_a_predecessor_that_ends(self):
+        with socket.create_server(("127.0.0.1", 0)) as peers, socket.create_server(("127.0.0.1", 0)) as pages:
+            port, page = peers.getsockname()[1], pages.getsockname()[1]
+            worker = self.start("cairn-worker", "--mode=allreduce", f"--worker_hosts=127.0.0.1:{port}", "--job_name=worker",
+                                "--task_index=0", "--model", MLP, "--data_dir", small_data(), "--threads=1", "--epochs=1",
+                                f"--metrics_port={page}", "--metrics_host=127.0.0.1")
+            self.assert_says(worker, f"0.0.0.0:{port} is in use; waiting up to 10 s")
+            peers.close()
+            self.assert_says(worker, f"127.0.0.1:{page} is in use; waiting up to 10 s")
+            pages.close()
+            self.assert_says(worker, "status at http://127.0.0.1")
+        self.assert_exit(DONE, worker)
+
     def test_a_port_that_speaks_http_is_called_so(self):
         server = self.start("/usr/bin/env", "python3", "-u", "-m", "http.server", "0", "--bind", "127.0.0.1")
         self.assert_says(server, r"port \d+")
