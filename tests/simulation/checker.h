@@ -84,7 +84,7 @@ class Checker {
   // --- Snapshots, and being set back ---
   // One is complete: what the mark told, and what it left on each server.
   void Snapshot(const v1::Progress& progress, const std::vector<float>& values);
-  // A server has lost its variables.
+  // A server has lost its variables, or its place to a backup: what it held for nobody else is lost.
   void ServerLost() { server_lost_ = true; }
   // All servers begin anew there: this history is over.
   void SetBack(const Start& to);

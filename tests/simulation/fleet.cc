@@ -14,7 +14,8 @@ constexpr double kProbe = 1;  // seconds, as the client's
 
 }  // namespace
 
-Fleet::Fleet(Simulation& simulation) : simulation_(simulation) {
+Fleet::Fleet(Simulation& simulation, std::function<void()> on_promoted)
+    : simulation_(simulation), on_promoted_(std::move(on_promoted)) {
   processes_.resize(static_cast<size_t>(simulation_.rules().servers));
   for (int process = 0; process < size(); ++process) Restart(process);
 }
@@ -111,6 +112,14 @@ void Fleet::KeepUpCopies() {
   }
 }
 
+void Fleet::Promote(ps::Server& backup, const v1::PromoteRequest& request,
+                    ps::Reply<v1::PromoteResponse> reply) {
+  backup.Promote(request, [this, reply = std::move(reply)](auto response) mutable {
+    if (response.ok()) on_promoted_();
+    reply(std::move(response));
+  });
+}
+
 void Fleet::Arrive(double at, int process, std::function<void()> what) {
   simulation_.events.At(at, [this, process, what = std::move(what)] {
     if (IsUp(process) && AwakeAt(process) > simulation_.events.now()) {
@@ -162,7 +171,9 @@ class Search : public std::enable_shared_from_this<Search> {
     request.set_incarnation(known_.incarnation);
     fleet_.Ask<v1::PromoteResponse>(
         part_, question.away, kProbe,
-        [request](ps::Server& server, auto reply) { server.Promote(request, std::move(reply)); },
+        [&fleet = fleet_, request](ps::Server& server, auto reply) {
+          fleet.Promote(server, request, std::move(reply));
+        },
         [self = shared_from_this()](auto response) {
           self->search_.OnPromoted(response.status());
           self->Ask();

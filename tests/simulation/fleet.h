@@ -48,7 +48,8 @@ class Link {
 
 class Fleet {
  public:
-  explicit Fleet(Simulation& simulation);
+  // `on_promoted` is called when a server has promoted a backup: the part's server before has lost its place.
+  Fleet(Simulation& simulation, std::function<void()> on_promoted);
   ~Fleet();
 
   int size() const { return static_cast<int>(processes_.size()); }
@@ -72,6 +73,7 @@ class Fleet {
   // Copies are kept up by whoever is awake.
   void KeepUpCopies();
   void Add(std::weak_ptr<Link> link) { links_.push_back(std::move(link)); }
+  void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);
 
   // Calls a server, and `then` with its answer: UNAVAILABLE when nobody listens, DEADLINE_EXCEEDED after
   // `limit` seconds.
@@ -117,6 +119,7 @@ class Fleet {
   void Arrive(double at, int process, std::function<void()> what);
 
   Simulation& simulation_;
+  const std::function<void()> on_promoted_;
   std::vector<std::weak_ptr<Link>> links_;
   std::vector<Process> processes_;
   uint64_t last_incarnation_ = 0;

@@ -21,7 +21,7 @@ class World {
   explicit World(uint64_t seed)
       : simulation_(seed),
         histories_(simulation_.rules()),
-        fleet_(simulation_),
+        fleet_(simulation_, [this] { histories_.newest().ServerLost(); }),
         workers_(simulation_, fleet_, histories_),
         chief_(simulation_, fleet_, histories_) {
     outcome_.setting = simulation_.setting.ToText();

@@ -11,6 +11,8 @@ namespace cairn::simulation {
 namespace {
 
 constexpr double kReadLimit = 60;
+// Of a worker that awaits the end, as worker/client/job_end.cc.
+constexpr double kLookForEnd = 2;
 
 }  // namespace
 
@@ -274,6 +276,33 @@ void Workers::Leave(int w) {
         },
         [](const auto&) {});
   }
+  if (simulation_.setting.server_faults != ServerFaults::kNone) {
+    AwaitEnd(w, client::Silence(simulation_.clock.Now()));
+  }
+}
+
+void Workers::AwaitEnd(int w, client::Silence silence) {
+  Later(w, kLookForEnd, [this, w, silence] {
+    auto left = std::make_shared<int>(num_servers());
+    auto answered = std::make_shared<bool>(false);
+    for (int s = 0; s < num_servers(); ++s) {
+      Describe(simulation_, fleet_, s, At(w).known[static_cast<size_t>(s)],
+               As<absl::StatusOr<Found>>(w, [=, this](absl::StatusOr<Found> found) {
+                 if (*left < 0) return;
+                 if (absl::IsAborted(found.status())) {
+                   *left = -1;
+                   Rejoin(w);
+                   return;
+                 }
+                 if (found.ok()) {
+                   Learn(w, s, *found);
+                   *answered = true;
+                 }
+                 client::Silence since = silence;
+                 if (--*left == 0 && !since.IsTheEnd(*answered, simulation_.clock.Now())) AwaitEnd(w, since);
+               }));
+    }
+  });
 }
 
 }  // namespace cairn::simulation

@@ -9,6 +9,7 @@
 
 #include "tests/simulation/fleet.h"
 #include "tests/simulation/histories.h"
+#include "worker/client/job_end.h"
 
 namespace cairn::simulation {
 
@@ -106,6 +107,8 @@ class Workers {
   void TakePush(int w, int s, const ps::Gradient& gradient, float value, int64_t life, int64_t generation);
   void OnAnswer(int w, int s, int64_t step, const Worker::Answer& answer);
   void Leave(int w);
+  // As client::AwaitEnd(), after Leave(): joins again when the job is rolled back.
+  void AwaitEnd(int w, client::Silence silence);
   void BreakStream(int w, int s);
 
   Simulation& simulation_;
