@@ -64,6 +64,8 @@ class Checker {
   // --- Members, as ps/0 hears of them ---
   void Joined(int worker, uint64_t incarnation, int64_t clock);
   void Left(int worker);
+  // It has not left, contrary to what was said.
+  void StillLives(int worker, uint64_t incarnation) { live_[worker] = incarnation; }
   std::optional<uint64_t> LiveIncarnation(int worker) const;
 
   // --- Pushes ---

@@ -120,6 +120,13 @@ void Fleet::Promote(ps::Server& backup, const v1::PromoteRequest& request,
   });
 }
 
+void Fleet::Tell(int part, bool away, std::function<void(ps::Server&)> what) {
+  Arrive(simulation_.events.now() + simulation_.Delay(), ProcessOf(part, away),
+         [this, part, away, what = std::move(what)] {
+           if (ps::Server* const server = At(part, away)) what(*server);
+         });
+}
+
 void Fleet::Arrive(double at, int process, std::function<void()> what) {
   simulation_.events.At(at, [this, process, what = std::move(what)] {
     if (IsUp(process) && AwakeAt(process) > simulation_.events.now()) {

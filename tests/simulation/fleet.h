@@ -75,6 +75,8 @@ class Fleet {
   void Add(std::weak_ptr<Link> link) { links_.push_back(std::move(link)); }
   void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);
 
+  // Has a server, if it is there, hear of something that needs no answer.
+  void Tell(int part, bool away, std::function<void(ps::Server&)> what);
   // Calls a server, and `then` with its answer: UNAVAILABLE when nobody listens, DEADLINE_EXCEEDED after
   // `limit` seconds.
   template <typename Response>

@@ -186,6 +186,7 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
     answer(job.ok() ? absl::AbortedError("no job is ready") : job.status());
     return;
   }
+  ++At(w).pushes[static_cast<size_t>(s)];
   const int64_t here = (*job)->job().generation();
   Checker& checker = histories_.Of(here);
   ps::Shard& shard = (*job)->shard();

@@ -37,6 +37,7 @@ void Workers::Begin() {
     worker.steps_left = simulation_.setting.steps;
     worker.up_way.resize(static_cast<size_t>(num_servers()));
     worker.down_way.resize(worker.up_way.size());
+    worker.pushes.resize(worker.up_way.size());
     const bool late = simulation_.Below(10) == 0;
     simulation_.events.After(simulation_.UpTo(late ? 60 : 3), [this, w] { Start(w); });
   }
@@ -82,7 +83,13 @@ void Workers::Die(int w) {
   for (int s = 0; s < num_servers(); ++s) BreakStream(w, s);
 }
 
+void Workers::Vanish(int w) {
+  std::fill(At(w).pushes.begin(), At(w).pushes.end(), 0);
+  Die(w);
+}
+
 void Workers::Start(int w) {
+  ++At(w).process;
   At(w).known.assign(static_cast<size_t>(num_servers()), {});
   Rejoin(w);
 }
@@ -168,25 +175,15 @@ void Workers::Join(int w, int s) {
   request.set_task(absl::StrCat("worker/", w));
   request.set_incarnation(At(w).incarnation);
   request.set_incarnation_seal(At(w).incarnation_seal);
-  request.mutable_process()->set_id(static_cast<uint64_t>(At(w).life));
+  request.mutable_process()->set_id(At(w).process);
   fleet_.Ask<v1::JoinResponse>(
       s, away(w, s), kCall,
       [this, w, s, request, life = At(w).life](ps::Server& server, auto reply) {
-        const int64_t generation = s == 0 ? GenerationAt(server, s) : -1;
-        if (generation >= 0) histories_.Of(generation).Left(w);  // its life before ends with this
-        if (s == 0) heard_[static_cast<size_t>(w)] = simulation_.events.now();
-        // A process that is gone has broken its stream of pushes.
-        if (s == 0) server.PushStreamBroke(w, At(w).last_joined);
-        server.Join(request, [this, w, s, life, reply = std::move(reply)](auto response) mutable {
-          if (response.ok() && s == 0) At(w).last_joined = response->incarnation();
-          if (response.ok() && s == 0 && !fleet_.dying()) {
-            histories_.OfIncarnation(response->incarnation())
-                .Joined(w, response->incarnation(), response->clock());
-            const bool told_late = simulation_.events.now() - heard_[static_cast<size_t>(w)] > kHeartbeat;
-            if (told_late || At(w).life != life) LeftUnseen(w);
-          }
-          reply(std::move(response));
-        });
+        if (s == 0) {
+          JoinFirst(w, life, server, request, std::move(reply));
+        } else {
+          server.Join(request, std::move(reply));
+        }
       },
       As<absl::StatusOr<v1::JoinResponse>>(w, [this, w, s](absl::StatusOr<v1::JoinResponse> response) {
         if (!response.ok()) {
@@ -216,6 +213,32 @@ void Workers::Join(int w, int s) {
           Pull(w);
         }
       }));
+}
+
+void Workers::JoinFirst(int w, int64_t life, ps::Server& server, const v1::JoinRequest& request,
+                        ps::Reply<v1::JoinResponse> reply) {
+  double& heard = heard_[static_cast<size_t>(w)];
+  const double heard_before = std::exchange(heard, simulation_.events.now());
+  // Its life before ends with this, unless the server waits to see whether its process still lives.
+  const int64_t generation = GenerationAt(server, 0);
+  std::optional<uint64_t> life_before;
+  if (generation >= 0) {
+    life_before = histories_.Of(generation).LiveIncarnation(w);
+    histories_.Of(generation).Left(w);
+  }
+  auto refused = std::make_shared<bool>(false);
+  server.Join(request, [this, w, life, refused, reply = std::move(reply)](auto response) mutable {
+    *refused = !response.ok();
+    if (response.ok() && !fleet_.dying()) {
+      histories_.OfIncarnation(response->incarnation()).Joined(w, response->incarnation(), response->clock());
+      const bool told_late = simulation_.events.now() - heard_[static_cast<size_t>(w)] > kHeartbeat;
+      if (told_late || At(w).life != life) LeftUnseen(w);
+    }
+    reply(std::move(response));
+  });
+  if (!*refused) return;
+  heard = heard_before;
+  if (life_before.has_value()) histories_.Of(generation).StillLives(w, *life_before);
 }
 
 void Workers::Heartbeat(int w) {
@@ -313,8 +336,13 @@ void Workers::Mend(int w, int s, const absl::Status& failure) {
 // --- Faults ---
 
 void Workers::BreakStream(int w, int s) {
-  At(w).up_way[static_cast<size_t>(s)].Break();
-  At(w).down_way[static_cast<size_t>(s)].Break();
+  Worker& worker = At(w);
+  worker.up_way[static_cast<size_t>(s)].Break();
+  worker.down_way[static_cast<size_t>(s)].Break();
+  if (std::exchange(worker.pushes[static_cast<size_t>(s)], 0) < 2) return;  // as ps/session.cc
+  fleet_.Tell(s, away(w, s), [w, incarnation = worker.incarnation](ps::Server& server) {
+    server.PushStreamBroke(w, incarnation);
+  });
 }
 
 void Workers::ProcessDied(int process) {
@@ -341,7 +369,11 @@ bool Workers::KillOne() {
   const int w = simulation_.Below(rules().workers);
   if (!At(w).up) return false;
   const bool joined = At(w).incarnation != 0;
-  Die(w);
+  if (simulation_.Below(4) == 0) {
+    Vanish(w);
+  } else {
+    Die(w);
+  }
   // Who has never joined is waited for, and data that is handed out must be used by somebody.
   const bool needed = w == 0 || !joined || simulation_.setting.wait_for_return;
   if (needed || simulation_.Below(4) > 0) {

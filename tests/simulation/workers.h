@@ -37,7 +37,7 @@ class Workers {
     int steps_left = 0;
     uint64_t incarnation = 0;
     std::string incarnation_seal{};
-    uint64_t last_joined = 0;  // the incarnation that ps/0 drew last, in any life
+    uint64_t process = 0;  // another after each start
     int64_t generation = 0;
     int64_t step = 0, pulls = 0, position = 0;
     std::vector<Known> known;       // [server]
@@ -56,6 +56,7 @@ class Workers {
     };
     std::vector<std::optional<Answer>> answers;  // [server]
     std::vector<Way> up_way, down_way;           // [server]: its streams
+    std::vector<int> pushes;                     // [server]: on the stream that is open
   };
   struct Read {
     int64_t version;
@@ -81,6 +82,8 @@ class Workers {
     };
   }
   void Die(int w);
+  // Its host does: no server sees that a stream of it has broken.
+  void Vanish(int w);
   void LeftUnseen(int w);
   // Its process is started: it knows nothing.
   void Start(int w);
@@ -89,6 +92,9 @@ class Workers {
   void FindServers(int w);
   void AwaitJob(int w);
   void Join(int w, int s);
+  // At ps/0, which decides whether the process may be this worker; in `life` of it.
+  void JoinFirst(int w, int64_t life, ps::Server& server, const v1::JoinRequest& request,
+                 ps::Reply<v1::JoinResponse> reply);
   void Heartbeat(int w);
   void Learn(int w, int s, const Found& found);
   // A step of the protocol failed. As TrainingClient::Persist(): finds all servers, and then does it `again`,
