@@ -180,7 +180,10 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
         [] { return 0.0; });
   };
   ps::Server* const server = fleet_.At(s, away(w, s));
-  if (server == nullptr) return;  // the stream breaks
+  if (server == nullptr) {
+    answer(absl::UnavailableError("the stream broke: nothing of the part is there"));
+    return;
+  }
   const auto job = server->JobForLayout(At(w).layouts[static_cast<size_t>(s)]);
   if (!job.ok() || !server->ready()) {
     answer(job.ok() ? absl::AbortedError("no job is ready") : job.status());
