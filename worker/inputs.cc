@@ -72,14 +72,19 @@ absl::StatusOr<DataRecord> ReadResumed(const TrainOptions& options) {
 }
 
 // What the job's data must agree with: INVALID_ARGUMENT where it gives inputs or classes another meaning than
-// the checkpoint's training did, or the classes another one than the values of --init_from have.
+// the checkpoint's training did, or the classes another one than the values of --init_from have. Inputs may
+// have another meaning than for these values, which is added to `remarks`.
 absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, const DataRecord& resumed,
-                         const DataRecord& now) {
+                         const DataRecord& now, std::vector<std::string>& remarks) {
   if (!CheckpointSource(options).empty()) return CheckSameData(resumed, now);
   const std::string source = InitialValuesSource(options);
-  if (source.empty() || !nn::IsClassification(loss.kind)) return absl::OkStatus();
+  if (source.empty()) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(const DataRecord record, ReadDataRecord(source));
-  return CheckSameClasses(record, now.class_names);
+  if (nn::IsClassification(loss.kind)) CAIRN_RETURN_IF_ERROR(CheckSameClasses(record, now.class_names));
+  if (!record.preprocessing) return absl::OkStatus();
+  const absl::Status same = CheckSame(*record.preprocessing, *now.preprocessing);
+  if (!same.ok()) remarks.push_back(absl::StrCat(record.PreprocessingPath(), ": ", same.message()));
+  return absl::OkStatus();
 }
 
 // Notes what was taken over from the resumed checkpoint's training. Its columns are kept.
@@ -112,7 +117,7 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   }
   DataRecord record{.class_names = data.class_names,
                     .preprocessing = PreprocessingOf(reading, data.byte_inputs, data.columns)};
-  CAIRN_RETURN_IF_ERROR(CheckOrigin(options, loss, resumed, record));
+  CAIRN_RETURN_IF_ERROR(CheckOrigin(options, loss, resumed, record, data.remarks));
   AddNotes(reading, model, data);
   if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);
   return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record)};

@@ -128,6 +128,10 @@ class FormatsTest(IntegrationTest):
             self.assertIn("preprocessing.json: columns a, b, c; label y; --input_scale 0.5", run.stdout)
             digests.add(read_summary(self.directory / f"{directory}.json")["parameters_sha256"])
         self.assertEqual(len(digests), 1)
+        tuned = self.begin(model, data, "--label_column=y", "--init_from=out/model.safetensors")
+        self.assert_exit(DONE, tuned)
+        self.assertIn("out/preprocessing.json: --input_scale: the numbers of input 'input_layer' are multiplied by 1, "
+                      "in training by 0.5", tuned.stderr)
 
     def test_an_evaluator_that_reads_its_data_otherwise_is_refused(self):
         config = {"cluster": {"chief": ["localhost:1"], "ps": ["localhost:2"], "worker": ["localhost:3"]},
