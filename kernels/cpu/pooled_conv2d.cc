@@ -1,7 +1,7 @@
 // A convolution, its relu and 2x2 max pooling as one op, by loops of our own: three quarters of the gradients
 // behind a pooling are 0, and a convolution that knows it has a quarter of the work. The unpooled image is
 // never written. The seed network at batch 64 on one thread of a Xeon (Sapphire Rapids): see
-// tests/bench/RESULTS.md.
+// docs/benchmarks.md.
 #include "kernels/cpu/pooled_conv2d.h"
 
 #include <omp.h>

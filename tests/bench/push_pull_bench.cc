@@ -7,7 +7,7 @@
 // A push counts until the server has made the update: sum, SGD, new version; "push alone" is the same stream
 // to one who keeps the gradient and does no more. GB/s are of goodput, which counts float32 whatever
 // --wire_dtype says. All contenders run in turn in each round; ratios are medians of the rounds' ratios; with
-// another --wire_dtype none are printed, since bars are for float32. See tests/bench/RESULTS.md.
+// another --wire_dtype none are printed, since bars are for float32. See docs/benchmarks.md.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
