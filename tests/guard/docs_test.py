@@ -26,6 +26,8 @@ CODE_SPAN = re.compile(r"`[^`]*`")
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s+(\S+)|\b(?:src|srcset|href)=\"([^\"]+)\"")
 HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
+# A file or a folder of the tree, as `ps/shard.h` or `tests/bench`; `ps/0` is a task.
+TREE_PATH = re.compile(r"`((?:cli|common|deploy|docs|include|kernels|proto|ps|python|tests|worker)/(?!\d+`)[\w./-]+)`")
 EXTERNAL = re.compile(r"^[a-z][a-z0-9+.-]*:|^//")
 
 
@@ -93,6 +95,12 @@ def long_lines(page: pathlib.Path, tables: bool = True) -> List[str]:
             if len(line.text) > WIDTH and (tables or not line.text.startswith("|"))]
 
 
+def absent_paths(page: pathlib.Path) -> List[str]:
+    return [f"{page}:{line.number}: {path} is not in the tree" for line in prose_of(page)
+            for path in TREE_PATH.findall(line.text)
+            if not (ROOT / path).exists() and not list((ROOT / path).parent.glob(pathlib.Path(path).name + ".*"))]
+
+
 def pages_under(folder: pathlib.Path) -> List[pathlib.Path]:
     found = []
     for path in sorted(folder.rglob("*.md")):
@@ -117,6 +125,9 @@ class DocumentationTest(unittest.TestCase):
 
     def test_every_relative_link_and_anchor_resolves(self):
         self.assert_no_faults([fault for page in pages_under(ROOT) for fault in broken_links(page)])
+
+    def test_every_path_that_is_named_exists(self):
+        self.assert_no_faults([fault for page in DOCS for fault in absent_paths(page)])
 
     def test_the_readme_fits_its_limit(self):
         self.assertLessEqual(len(lines_of(ROOT / "README.md")), README_LINES)
@@ -155,7 +166,8 @@ class CheckerTest(unittest.TestCase):
                                                            encoding="utf-8")
             page = pathlib.Path(folder) / "page.md"
             page.write_text(text, encoding="utf-8")
-            return [fault.split(": ", 1)[1] for fault in broken_links(page) + long_lines(page)]
+            faults = broken_links(page) + long_lines(page) + absent_paths(page)
+            return [fault.split(": ", 1)[1] for fault in faults]
 
     def test_a_link_to_no_file_is_found(self):
         self.assertEqual(self.faults_of("[a](none.md)\n"), ["none.md leads nowhere"])
@@ -171,6 +183,10 @@ class CheckerTest(unittest.TestCase):
 
     def test_code_and_addresses_are_no_links(self):
         self.assertEqual(self.faults_of("```\n[a](none.md)\n```\n`[a](none.md)` [b](https://example.com)\n"), [])
+
+    def test_a_path_that_is_not_there_is_found(self):
+        self.assertEqual(self.faults_of("`tests/none.py` `tests/guard` `tests/guard/docs_test`\n"),
+                         ["tests/none.py is not in the tree"])
 
     def test_a_long_line_is_found(self):
         self.assertEqual(self.faults_of("x" * WIDTH + "\n"), [])
