@@ -59,7 +59,7 @@ class CheckCommand final : public Command {
       return {{.subject = "cluster",
                .fault = true,
                .what = std::string(cluster.status().message()),
-               .remedy = "correct the cluster's description; README.md shows the forms"}};
+               .remedy = "correct the cluster's description; docs/guides/cluster.md shows the forms"}};
     }
     if (const absl::Status status = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
         !status.ok()) {
