@@ -19,7 +19,7 @@ BIN_DIR = pathlib.Path(os.environ.get("CAIRN_BIN_DIR", SOURCE / "build/release/b
 CACHE_DIR = pathlib.Path(os.environ.get("CAIRN_CACHE_DIR", SOURCE / "build/release"))
 PACKAGE = "kubernetes-validate==1.37.0"
 SKIPPED = 77
-# The oldest that README.md promises, and a recent one.
+# The oldest that deploy/kubernetes/README.md promises, and a recent one.
 VERSIONS = ["1.29", "1.36"]
 PERMANENT = [1, 2, 3]  # exit codes that another try cannot mend
 
