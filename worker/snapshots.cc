@@ -217,13 +217,14 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
 }
 
 absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
-  if (options_.train_dir.empty() && lost) return absl::AbortedError("no snapshots are kept (--train_dir)");
+  if (options_.train_dir.empty() && lost)
+    return absl::AbortedError("all progress is lost: without --train_dir there are no checkpoints");
   if (lost) {  // what was written since the start
     CAIRN_ASSIGN_OR_RETURN(auto newest, Newest(options_.train_dir));
     if (newest.has_value()) found_ = std::move(newest);
   }
   if (!found_.has_value()) {
-    if (lost) LogWarning("there is no snapshot yet: the job begins anew");
+    if (lost) LogWarning("there is no checkpoint yet: the job starts again at step 0");
     return std::nullopt;
   }
   CAIRN_RETURN_IF_ERROR(CheckSame(*found_));
@@ -362,7 +363,7 @@ absl::Status Snapshots::Mark(client::Exchange& client) {
   marked_at_ = clock_.Now();
   CAIRN_ASSIGN_OR_RETURN(client::TakenSnapshot taken, client.TakeSnapshot());
   counted_version_ = taken.version;
-  taken_version_ = taken.version;
+  newest_version_ = taken.version;
   MutexLock lock(mutex_);
   work_ = std::move(taken);
   changed_.NotifyAll();
@@ -384,7 +385,7 @@ absl::Status Snapshots::SaveNow(client::Exchange& client, Duration limit) {
   };
   const absl::Status before = wait();
   if (absl::IsDeadlineExceeded(before)) return before;
-  if (before.ok() && client.version() == taken_version_) return absl::OkStatus();
+  if (before.ok() && client.version() == newest_version_) return absl::OkStatus();
   for (;;) {
     absl::Status status = Mark(client);
     if (status.ok()) status = wait();

@@ -60,6 +60,8 @@ class Snapshots final : public client::StateSource {
   // Takes one now, unless this version is saved, and waits until it is on the disk, at most for `limit`. OK
   // without --train_dir.
   absl::Status SaveNow(client::Exchange& client, Duration limit);
+  // Of the newest snapshot taken; -1: none.
+  int64_t newest_version() const { return newest_version_; }
 
  private:
   Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job, const Clock& clock,
@@ -93,8 +95,8 @@ class Snapshots final : public client::StateSource {
 
   // The trainer's thread.
   std::optional<Checkpoint> found_;
-  int64_t counted_version_ = -1;          // --save_steps and --save_secs count from here
-  std::optional<int64_t> taken_version_;  // of the newest snapshot taken
+  int64_t counted_version_ = -1;  // --save_steps and --save_secs count from here
+  int64_t newest_version_ = -1;
   TimePoint marked_at_;
 
   mutable Mutex mutex_;

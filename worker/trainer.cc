@@ -120,18 +120,16 @@ absl::StatusOr<Summary> Trainer::Run() {
 }
 
 void Trainer::SaveAtStop() {
+  const auto say = [](int64_t version, const auto&... what) {
+    LogWarning("stopped at step ", version, "; ", what...);
+  };
   const int64_t version = parts_.client.version();
-  if (parts_.options.train_dir.empty()) {
-    LogWarning("stopped at step ", version, "; nothing is saved without --train_dir");
-    return;
-  }
+  if (parts_.options.train_dir.empty()) return say(version, "nothing is saved without --train_dir");
   const absl::Status status = parts_.snapshots->SaveNow(parts_.client, kSaveAtStop);
-  if (status.ok()) {
-    LogWarning("stopped at step ", version, "; saved in ", parts_.options.train_dir,
-               ": the same command resumes the job from there");
-  } else {
-    LogWarning("stopped at step ", version, "; saving failed: ", status.message());
-  }
+  if (!status.ok()) return say(version, "saving failed: ", status.message());
+  // The other workers may have made steps meanwhile.
+  say(parts_.snapshots->newest_version(), "saved in ", parts_.options.train_dir,
+      ": the same command resumes the job from there");
 }
 
 absl::StatusOr<Summary> Trainer::TrainAndMend() {

@@ -161,7 +161,7 @@ absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJ
 }  // namespace
 
 absl::StatusOr<std::optional<v1::Progress>> FirstValues::Find(bool lost) {
-  if (lost) return absl::AbortedError("no snapshots are kept (--train_dir)");
+  if (lost) return absl::AbortedError("all progress is lost: there are no checkpoints");
   return std::nullopt;
 }
 
