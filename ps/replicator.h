@@ -1,5 +1,5 @@
 // The serving side of a part's live copy on another server: sends what happens, and holds back what clients
-// are told until the copy has it too (README.md, "A copy on another server").
+// are told until the copy has it too (docs/design/replication.md).
 //
 //            ┌──────────────── the copy is not there, or keeps none ◄─────────────┐
 //            ▼                                                                     │
