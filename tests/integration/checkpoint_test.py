@@ -1,4 +1,4 @@
-"""`cairn checkpoint` on files that this test writes by itself, from the description in worker/checkpoint/README.md."""
+"""`cairn checkpoint` on files that this test writes by itself, from docs/design/checkpoint-format.md."""
 
 import json
 import struct

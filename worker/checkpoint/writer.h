@@ -1,4 +1,4 @@
-// Writes checkpoints. README.md beside this file tells the files and the order in which they appear.
+// Writes checkpoints. docs/design/checkpoint-format.md has the files and the order in which they appear.
 //
 // Called by whoever has read the servers' state, from one thread of one process at a time. Blocks while the
 // disk writes; holds nothing in memory but what it is given.
