@@ -83,9 +83,9 @@ void AddWhat(CLI::App& app, TrainOptions& options) {
 
 void AddData(CLI::App& app, TrainOptions& options) {
   const std::string group = "How the data is read";
-  app.add_option(
-         FlagNames("label_column"), options.label_column,
-         "CSV, TFRecord: the label's name, or index in CSV [label, y, target, class; CSV: else the last]")
+  app.add_option(FlagNames("label_column"), options.label_column,
+                 "CSV, TFRecord: the label's name, or index in CSV [label, target or class; TFRecord: also "
+                 "y; CSV: else the last]")
       ->type_name("NAME")
       ->group(group);
   AddParsed(app, "feature_column", options.feature_columns, &ParseNames,
