@@ -36,7 +36,7 @@ std::string UserAndHost() {
   return absl::StrCat(user != nullptr ? user->pw_name : absl::StrCat("user ", geteuid()), "@", host);
 }
 
-// What Finish does to a job in this state.
+// The word for a job in `state` on which Finish is called.
 const char* HowItEnds(v1::State state) {
   switch (state) {
     case v1::STATE_FINISHED:
@@ -92,7 +92,7 @@ class JobCommand final : public Command {
   struct Found {
     std::string name;  // "ps/0 at localhost:2222"
     std::unique_ptr<client::ServerStub> stub;
-    absl::Status reached;
+    absl::Status reached{};
     v1::ConnectResponse described{};
   };
 

@@ -67,12 +67,17 @@ std::optional<T> ReadOptional(const nlohmann::json& json) {
   return json.get<T>();
 }
 
+// Unlike get<size_t>(), this refuses negative numbers and fractions.
+size_t ReadIndex(const nlohmann::json& json) {
+  return json.get_ref<const nlohmann::json::number_unsigned_t&>();
+}
+
 data::Columns ReadColumns(const nlohmann::json& json) {
   data::Columns columns{.format = json.at("format").get<std::string>(),
                         .named = json.at("named").get<bool>(),
-                        .inputs = json.at("inputs").get<std::vector<size_t>>(),
-                        .label = ReadOptional<size_t>(json.at("label")),
                         .missing_value = ReadOptional<float>(json.at("missing_value"))};
+  for (const nlohmann::json& input : json.at("inputs")) columns.inputs.push_back(ReadIndex(input));
+  if (const nlohmann::json& label = json.at("label"); !label.is_null()) columns.label = ReadIndex(label);
   for (const nlohmann::json& name : json.at("names")) {
     const std::string text = name.get<std::string>();
     // Training writes no text that cannot be unescaped; such a text is kept as it is.

@@ -82,7 +82,7 @@ void UseFormatter(CLI::App& app, const std::shared_ptr<OneSpelling>& formatter) 
     UseFormatter(*subcommand, formatter);
 }
 
-// Of a command that needs a subcommand.
+// The error for a command that was given no known subcommand.
 std::string DescribeSubcommands(const CLI::App& app) {
   const auto name = [](std::string* out, const CLI::App* command) {
     absl::StrAppend(out, command->get_name());

@@ -37,7 +37,7 @@ std::string InWords(rlim_t value) {
   return value == RLIM_INFINITY ? "unlimited" : absl::StrCat(value);
 }
 
-// Of a thread that is started with the default attributes.
+// The stack size of a thread with default attributes.
 int64_t StackBytes() {
   pthread_attr_t attributes;
   size_t bytes = 0;

@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-// Of a task that was asked to stop. SIGHUP, a terminal that went away, counts as SIGTERM.
+// The exit code of a task that `signal` stopped. SIGHUP, which a closed terminal sends, counts as SIGTERM.
 inline ExitCode ExitCodeOfSignal(int signal) {
   return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
 }

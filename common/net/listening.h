@@ -22,8 +22,8 @@ uint64_t DrawIncarnation();
 
 // As far as `transport` goes: a socket for tasks of this host, and one at `listens_at`'s host
 // ("0.0.0.0:2222") and `data_port` (0: any) for others. None with TLS: what is encrypted stays so, and
-// whoever may take part is told by certificates alone. What the system does not have, or another process
-// still has after 5 s, is missing, and a line says so; `clients`: "clients".
+// certificates alone decide who may take part. A socket that the system lacks, or whose port another process
+// still uses after 5 s, is left out, and a log line names it; `clients`: "clients".
 DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const std::string& listens_at,
                                int data_port, absl::string_view clients);
 

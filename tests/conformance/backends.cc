@@ -256,6 +256,19 @@ void ExpectNear(const std::vector<float>& got, const std::vector<double>& expect
   }
 }
 
+kernels::Conv2DParams ParamsOf(const reference::Convolution& convolution, const kernels::TensorDesc& input) {
+  return {.input = input,
+          .filters = convolution.filters,
+          .kernel_height = convolution.size,
+          .kernel_width = convolution.size,
+          .stride_height = convolution.stride,
+          .stride_width = convolution.stride,
+          .dilation_height = convolution.dilation,
+          .dilation_width = convolution.dilation,
+          .groups = convolution.groups,
+          .padding = convolution.same ? kernels::Padding::kSame : kernels::Padding::kValid};
+}
+
 void ExpectClose(const std::vector<float>& got, const std::vector<double>& expected, double tolerance) {
   ASSERT_EQ(got.size(), expected.size());
   double error = 0, size = 0;

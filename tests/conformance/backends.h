@@ -84,6 +84,9 @@ reference::Tensor Rounded(reference::Tensor tensor, kernels::ElementType type);
 // that each value sums, whose order is the backend's own; with 0 terms it is 0.
 void ExpectNear(const std::vector<float>& got, const std::vector<double>& expected, int64_t terms);
 
+// Of an op that computes reference::GroupedConv2D(), with a bias.
+kernels::Conv2DParams ParamsOf(const reference::Convolution& convolution, const kernels::TensorDesc& input);
+
 // The root of the sum of (got - expected)^2 is at most this part of that of expected^2: what 16 bits allow.
 void ExpectClose(const std::vector<float>& got, const std::vector<double>& expected, double tolerance = 1e-2);
 

@@ -73,17 +73,8 @@ TEST_P(LinearConformance, ConvolutionsWithGroupsAndDilation) {
                                       << c.groups << ", layout " << static_cast<int>(layout));
       const bool large = c.channels > 8;
       const Tensor x = RandomTensor({large ? 1 : 2, large ? 5 : 7, 6, c.channels}, 1);
-      Check(device().ops().MakeConv2D({.input = {x.shape, layout},
-                                       .filters = c.filters,
-                                       .kernel_height = c.size,
-                                       .kernel_width = c.size,
-                                       .stride_height = c.stride,
-                                       .stride_width = c.stride,
-                                       .dilation_height = c.dilation,
-                                       .dilation_width = c.dilation,
-                                       .groups = c.groups,
-                                       .padding = c.same ? Padding::kSame : Padding::kValid}),
-            x, layout, RandomTensor({c.size, c.size, c.channels / c.groups, c.filters}, 2),
+      Check(device().ops().MakeConv2D(ParamsOf(c, {x.shape, layout})), x, layout,
+            RandomTensor({c.size, c.size, c.channels / c.groups, c.filters}, 2),
             RandomTensor({c.filters}, 3).values,
             [&](const Tensor& a, const Tensor& k, const std::vector<double>& b) {
               return reference::GroupedConv2D(a, c, k, b);

@@ -181,16 +181,7 @@ TEST_P(NonFiniteLinear, PassesThroughConvolutionsWithStridesDilationAndGroups) {
       SCOPED_TRACE(testing::Message()
                    << x.ToString() << " -> " << c.filters << ", kernel " << c.size << ", stride " << c.stride
                    << ", dilation " << c.dilation << ", groups " << c.groups);
-      CheckLinear(device().ops().MakeConv2D({.input = x,
-                                             .filters = c.filters,
-                                             .kernel_height = c.size,
-                                             .kernel_width = c.size,
-                                             .stride_height = c.stride,
-                                             .stride_width = c.stride,
-                                             .dilation_height = c.dilation,
-                                             .dilation_width = c.dilation,
-                                             .groups = c.groups,
-                                             .padding = c.same ? Padding::kSame : Padding::kValid}),
+      CheckLinear(device().ops().MakeConv2D(ParamsOf(c, x)),
                   {x,
                    {c.size, c.size, c.channels / c.groups, c.filters},
                    c.filters,

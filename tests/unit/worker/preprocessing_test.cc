@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 namespace cairn::worker {
@@ -63,6 +64,11 @@ TEST(Preprocessing, AnythingElseIsRefused) {
   EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"label\": 2", "\"label\": 3"}})),
               HasSubstr("p.json: is not as training writes it: columns.label is 3 of 3 names"));
   EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"c\"\n", "{}\n"}})), HasSubstr("p.json"));
+  for (const char* index : {"1.5", "-1", "1e300"}) {
+    EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"label\": 2", absl::StrCat("\"label\": ", index)}})),
+                HasSubstr("p.json"))
+        << index;
+  }
 }
 
 TEST(Preprocessing, FillsWhatFlagsLeaveOpen) {
