@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -262,7 +264,11 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
   }
   layout.extents_by_server_.resize(slices.size());
 
+  std::set<std::string_view> names;
   for (const VariableInfo& variable : variables) {
+    if (!names.insert(variable.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("variable '", variable.name, "' is listed twice"));
+    }
     auto& found = places[variable.name];
     std::sort(found.begin(), found.end(),
               [](const Place& a, const Place& b) { return a.slice->row_begin < b.slice->row_begin; });

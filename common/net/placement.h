@@ -76,10 +76,11 @@ struct Extent {
 // Maps between a user's flat buffer and the servers' arenas.
 class Layout {
  public:
-  // `slices` [server]: what every server says that it holds. FAILED_PRECONDITION naming the variable when the
-  // servers lack rows of one, hold rows twice, or know it under another shape, and where a server's slices do
-  // not lie one after another. Variables on the servers that
-  // the user does not have are left out.
+  // `slices` [server]: the slices that each server reports. Variables of the servers that are not in `variables` are
+  // left out. Errors name the variable:
+  //   INVALID_ARGUMENT: `variables` has one name twice.
+  //   FAILED_PRECONDITION: rows of a variable are on no server or on two, a server has another shape for it, or a
+  //   server's slices are not contiguous.
   static absl::StatusOr<Layout> Create(absl::Span<const VariableInfo> variables,
                                        absl::Span<const std::vector<Slice>> slices);
 

@@ -219,6 +219,14 @@ TEST_F(LayoutRefusal, NamesAnotherShapeAndItsServer) {
   EXPECT_THAT(Refusal({{}, {{"v0", Shape({2, 4}), 0, 2, 0}}}), HasSubstr("on ps/1"));
 }
 
+TEST(Layout, RefusesAVariableThatIsListedTwice) {
+  auto variables = Variables({Shape({4}), Shape({4})});
+  variables[1].name = "v0";
+  const std::vector<std::vector<Slice>> slices = {{{"v0", Shape({4}), 0, 4, 0}}};
+  const auto layout = Layout::Create(variables, slices);
+  EXPECT_EQ(layout.status(), absl::InvalidArgumentError("variable 'v0' is listed twice"));
+}
+
 // Otherwise a pull would write where another variable is, or a push read from there.
 TEST_F(LayoutRefusal, NamesASliceThatDoesNotFollowThoseBeforeIt) {
   for (const int64_t offset : {int64_t{-1}, int64_t{3}, int64_t{5}, std::numeric_limits<int64_t>::max()}) {
