@@ -1,9 +1,9 @@
 // Collects the chunks of one push or write until they are complete.
 //
-// Owned by the session whose stream brings them; one thread. Nothing of it is visible to others before the
-// shard takes it, so a stream that breaks half-way leaves no trace.
+// Owned by the session whose stream brings the chunks; one thread. Its contents are invisible to others until
+// the shard takes them, so a stream that breaks half-way leaves no trace.
 //
-// What is lent from a SharedBuffer is not copied: it is used where the client has it.
+// Elements borrowed from a SharedBuffer are used in the client's memory, without a copy.
 #pragma once
 
 #include <cstdint>
@@ -26,21 +26,22 @@ namespace cairn::ps {
 
 class Accumulator {
  public:
-  // Whether what is lent may be left where it is: if the client hears when it is not needed any more.
+  // Whether borrowed elements are copied, or used in place. In place requires that the client is notified
+  // when they are no longer needed.
   enum class Lent { kCopied, kKept };
-  // `pool`'s buffers have the size of the server's values.
+  // Buffers of `pool` have the size of the server's values.
   explicit Accumulator(BufferPool& pool, Lent lent = Lent::kCopied)
       : pool_(pool), keeps_lent_(lent == Lent::kKept) {}
 
-  // INVALID_ARGUMENT, without effect, when the payload is no whole number of elements, lies outside the
-  // values, or repeats elements that have already come; RESOURCE_EXHAUSTED when the pool has no buffer.
+  // INVALID_ARGUMENT, without effect, if the payload is not a whole number of elements, lies outside the
+  // values, or repeats received elements; RESOURCE_EXHAUSTED if the pool has no buffer.
   absl::Status Add(const v1::Chunk& chunk, net::Payload payload);
 
-  // Where the elements of such a chunk, as float32, are put if the next Add() is of it: its payload may lie
-  // there already. Empty where Add() would refuse it.
+  // Where the next Add() will store the elements of this chunk, as float32. The caller may receive the
+  // payload there. Empty if Add() would refuse the chunk.
   absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count);
 
-  // What the last Add() brought; and where all that has come is: of elements that have not, it says nothing.
+  // last(): the elements added by the last Add(). elements(): all received elements; others are unspecified.
   const std::pair<int64_t, int64_t>& last() const { return last_; }
   const HeldElements& elements();
 
@@ -50,30 +51,31 @@ class Accumulator {
 
   // Received runs by offset: offset -> end.
   const std::map<int64_t, int64_t>& runs() const { return runs_; }
-  // The elements; only those in runs() mean something. None when nothing has come. Once, at the end: nothing
-  // here holds them any more.
+  // The elements, of which only those in runs() are valid; none if nothing has been received. Called once, at
+  // the end: the accumulator releases them.
   HeldElements Take();
 
  private:
-  // The runs before and after [offset, offset + count), of which nothing has come; else an error.
+  // The runs before and after [offset, offset + count), or an error if any of these elements has
+  // been received.
   struct Neighbours {
     std::map<int64_t, int64_t>::iterator before, after;
   };
   absl::StatusOr<Neighbours> FindRoom(int64_t offset, int64_t count);
-  // True: the payload's elements stay where they are. `next` as of Place().
+  // Keeps the payload's elements in place and returns true, if that is possible. `next` as in Place().
   bool Keep(const v1::Chunk& chunk, net::Payload payload, int64_t next);
   // Copies elements into buffer_.
   absl::Status Copy(const net::ReceivedElements& elements, int64_t offset, int64_t next);
-  // What comes from element `begin` on is at `elements`; from `next` on, the first behind it that has come,
-  // or the end, it is where it was.
+  // Records that elements from `begin` on are at `elements`. `next` is the first later element that has been
+  // received, or the end; its place does not change.
   void Place(int64_t begin, const float* elements, int64_t next);
 
   BufferPool& pool_;
   const bool keeps_lent_;
-  std::shared_ptr<AlignedBuffer> buffer_;            // may be there unused
-  std::vector<ElementRun> places_;                   // as HeldElements; none while nothing is kept
-  std::vector<std::shared_ptr<const void>> owners_;  // of what is kept
-  HeldElements elements_;                            // none when what they are made of has changed since
+  std::shared_ptr<AlignedBuffer> buffer_;            // may be allocated and unused
+  std::vector<ElementRun> places_;                   // as in HeldElements; empty while no memory is borrowed
+  std::vector<std::shared_ptr<const void>> owners_;  // of the borrowed memory
+  HeldElements elements_;                            // none if the elements have changed since it was made
   std::map<int64_t, int64_t> runs_;                  // disjoint, not touching
   int64_t received_ = 0;
   std::pair<int64_t, int64_t> last_{};  // elements [first, second)

@@ -1,6 +1,6 @@
-// Float buffers of one size that are used again instead of freed: the first touch of fresh memory costs more
-// than what is done with it. All that it has allocated, unused ones too, counts in the budget. Thread-safe;
-// buffers may outlive the pool.
+// Reuses float buffers of one size, because the first touch of fresh memory costs more than the work on it.
+// The budget counts every buffer that the pool has allocated, unused ones too. Thread-safe; buffers may
+// outlive the pool.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace cairn::ps {
 
 class BufferPool {
  public:
-  // Keeps at most `max_idle` unused buffers of `size` floats. `budget` is shared with what else the server
-  // allocates, and with buffers that outlive it.
+  // Keeps at most `max_idle` unused buffers of `size` floats. `budget` is shared with the server's other
+  // allocations, and with buffers that outlive the pool.
   BufferPool(int64_t size, size_t max_idle, std::shared_ptr<MemoryBudget> budget = Unlimited())
       : state_(std::make_shared<State>(size, max_idle, std::move(budget))) {}
 
-  // A buffer with unspecified contents; goes back to the pool when released.
+  // A buffer with unspecified contents. It returns to the pool when it is released.
   std::shared_ptr<AlignedBuffer> Acquire() {
     std::unique_ptr<AlignedBuffer> buffer = state_->Take();
     if (buffer == nullptr) {
@@ -31,7 +31,7 @@ class BufferPool {
     }
     return Shared(std::move(buffer));
   }
-  // The same; null when it would go beyond the budget.
+  // As Acquire(), but null if the buffer would exceed the budget.
   std::shared_ptr<AlignedBuffer> TryAcquire() {
     std::unique_ptr<AlignedBuffer> buffer = state_->Take();
     if (buffer == nullptr) {
@@ -40,9 +40,9 @@ class BufferPool {
     }
     return Shared(std::move(buffer));
   }
-  // Whether one more may be in use, beside all that is; unused buffers are no hindrance.
+  // Whether the budget allows one more buffer in use. Idle buffers do not count against it.
   bool HasRoom() const { return state_->budget->HasRoomFor(buffer_bytes() - state_->idle_bytes()); }
-  // What to say when it does not: MemoryBudget::Refusal().
+  // The error for a buffer that exceeds the budget: see MemoryBudget::Refusal().
   absl::Status Refusal(absl::string_view what) const { return state_->budget->Refusal(what, buffer_bytes()); }
   void DropIdle() { state_->DropIdle(); }
 

@@ -1,7 +1,7 @@
-// The frames of one stream of Replicate (replicate.proto), put together to items at the server that keeps the
-// copy; and an item taken apart to frames.
+// Assembles the frames of one stream of Replicate (replicate.proto) into items, on the backup's server; and
+// splits an item into frames, on the primary's.
 //
-// Made and owned by the transport, for as long as the stream lives. OnFrame() from one thread at a time.
+// Owned by the transport for the lifetime of the stream. OnFrame() is called by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,13 @@ namespace cairn::ps {
 
 class CopySession {
  public:
-  // `server` must outlive it.
+  // `server` must outlive the session.
   CopySession(Server& server, std::shared_ptr<CopySink> sink) : server_(server), sink_(std::move(sink)) {}
   ~CopySession() { server_.CopyClosed(sink_.get()); }
 
-  // What ends the stream, if it is not OK: ABORTED, the copy has taken the place of who sends;
-  // FAILED_PRECONDITION, there is no copy of it here; CANCELLED, only this stream has ended.
+  // An error ends the stream: ABORTED, this server has been promoted in the sender's place;
+  // FAILED_PRECONDITION, this server has no backup of the sender's shard; CANCELLED, only this stream
+  // has ended.
   absl::Status OnFrame(const v1::CopyHeader& header, net::Payload payload);
 
  private:
@@ -33,13 +34,13 @@ class CopySession {
 
   Server& server_;
   const std::shared_ptr<CopySink> sink_;
-  std::shared_ptr<ActiveJob> job_;  // from the origin on
-  // Of the item that is coming.
+  std::shared_ptr<ActiveJob> job_;  // set by the origin
+  // The item that is being received.
   std::string text_;
   std::unique_ptr<Accumulator> floats_;
 };
 
-// Calls send(header, payload, owner) for each frame of an item, in order; payloads are the owner's.
+// Calls send(header, payload, owner) for each frame of an item, in order. `owner` owns the payload.
 void SplitIntoFrames(uint64_t number, const CopyItem& item,
                      absl::FunctionRef<void(const v1::CopyHeader&, net::FloatSpans payload,
                                             const std::shared_ptr<const void>& owner)>

@@ -1,5 +1,5 @@
-// What requests declare: the slices of a job, variables that are added to those there are, gradients, and
-// what the chief changes on the way.
+// Reads what requests declare: the slices of a job, variables added to existing ones, gradients, and config
+// changes by the chief.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,21 @@
 
 namespace cairn::ps {
 
-// With their offsets, one slice after another. INVALID_ARGUMENT naming the variable that is declared twice or
-// makes no sense.
+// The slices with their offsets, one after another. INVALID_ARGUMENT, naming the variable, for one that is
+// declared twice or is invalid.
 absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request);
 
-// A job in MODE_VARIABLES that holds what `job` holds and, behind it, `added` with the request's values.
-// ALREADY_EXISTS names a variable that is there; INVALID_ARGUMENT where the values do not fit,
-// RESOURCE_EXHAUSTED where the memory does not.
+// A job in MODE_VARIABLES with the contents of `job`, followed by `added` with the request's values.
+// ALREADY_EXISTS, naming the variable, if it exists; INVALID_ARGUMENT if the values do not fit;
+// RESOURCE_EXHAUSTED if the memory does not suffice.
 absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v1::CreateRequest& request,
                                                          std::vector<net::Slice> added, uint64_t layout);
 
-// INVALID_ARGUMENT, quoting it, for a gradient that nobody can have computed: of a negative worker or
-// version, of no incarnation or step, of more examples than the weighted mean can take.
+// INVALID_ARGUMENT, quoting the gradient, if nobody can have computed it: a negative worker or version, no
+// incarnation or step, or more examples than the weighted mean supports.
 absl::Status CheckGradient(const Gradient& gradient);
 
-// INVALID_ARGUMENT for a learning rate that is none, or where a schedule gives it.
+// INVALID_ARGUMENT for an invalid learning rate, or for any learning rate if the job has a schedule.
 absl::Status CheckAmendment(const v1::Amendment& amendment, const v1::OptimizerConfig& optimizer);
 Amendment AmendmentOf(const v1::Amendment& proto);
 

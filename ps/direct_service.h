@@ -1,7 +1,8 @@
-// Sessions over sockets of their own, and shared memory for clients of the same host (common/net/direct).
+// Sessions over the data channel: sockets, and shared memory for clients on the same host
+// (common/net/direct).
 //
-// Beside the gRPC service: clients learn the addresses by Connect(), over gRPC, and make all calls there.
-// What the gRPC service promises of sessions holds here too.
+// Complements the gRPC service: clients learn the addresses from Connect(), over gRPC, and make all calls
+// over gRPC. Sessions have the same guarantees as in the gRPC service.
 #pragma once
 
 #include <atomic>
@@ -22,28 +23,28 @@ class DirectService {
  public:
   struct Options {
     uint64_t incarnation = 0;   // the server's
-    bool shared_memory = true;  // may clients bring shared memory?
-    // Sessions at the same time; each has a thread and at most 2 MiB of shared memory, 1 MiB for our own
-    // clients. One more is sent away, and goes to gRPC. Silent ones end (direct_service.cc).
+    bool shared_memory = true;  // whether clients may use shared memory
+    // Concurrent sessions. Each has a thread and at most 2 MiB of shared memory (1 MiB for Cairn's clients).
+    // Further clients are refused and use gRPC. Idle sessions are closed (direct_service.cc).
     size_t most_sessions = 256;
   };
-  // Serves `parts`, which must outlive it, at once.
+  // Starts to serve `parts`, which must outlive the service.
   DirectService(Parts& parts, net::DirectListeners listeners, const Options& options);
-  // As Stop() at once.
+  // Stops without a grace period.
   ~DirectService();
 
-  // Lets no more sessions begin, and those that there are end by themselves for so long.
+  // Accepts no more sessions, and gives the active ones `grace` to end by themselves.
   void Stop(std::chrono::milliseconds grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void Listen();
   void Admit(net::DirectListeners::Connection connection) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Forgets the sessions that have ended.
+  // Removes the sessions that have ended.
   void Reap() ABSL_LOCKS_EXCLUDED(mutex_);
 
   Parts& parts_;
   const Options options_;
-  net::DirectListeners listeners_;  // the listening thread's, then Stop()'s
+  net::DirectListeners listeners_;  // used by the listening thread, then by Stop()
   std::atomic<bool> stopping_{false};
 
   Mutex mutex_;

@@ -1,7 +1,7 @@
-// A version's values in the encoding in which they travel: made once, for however many workers pull them, as
-// a whole or piece by piece.
+// A version's values in the 16-bit encoding in which they are sent: encoded once for all workers that pull
+// them, as a whole or piece by piece.
 //
-// Thread-safe. What it hands out may outlive it.
+// Thread-safe. The returned buffers may outlive this object.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,33 @@ namespace cairn::ps {
 
 class EncodedValues {
  public:
-  // Of values of `size` elements.
+  // `size`: the number of elements of the values.
   EncodedValues(int64_t size, std::shared_ptr<MemoryBudget> budget);
 
-  // Element i at byte 2 i. `encoding` is one of 16 bits. RESOURCE_EXHAUSTED when there is no room for them.
+  // The encoded values; element i is at byte 2 i. `encoding` is a 16-bit one. RESOURCE_EXHAUSTED if there is
+  // no room for them.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Of(const std::shared_ptr<const AlignedBuffer>& values,
                                                           v1::Encoding encoding) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Likewise of values that are not all there yet: elements [begin, end) of it are right. The same pieces
-  // each time, which begin at even elements.
+  // The same for values that are not complete yet: elements [begin, end) of the result are valid. The pieces
+  // must be the same each time and begin at even elements.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> OfPiece(
       const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding, int64_t begin, int64_t end)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Makes `kept_` be of these, without any element if it was not.
+  // Makes `kept_` refer to these values, without encoded elements if it did not before.
   absl::Status Keep(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   BufferPool pool_;
   Mutex mutex_;
-  // What was asked for last. It does not keep the values.
+  // The last requested encoding. Does not keep the source values alive.
   struct Kept {
     std::weak_ptr<const AlignedBuffer> source{};
     v1::Encoding encoding = v1::ENCODING_FLOAT32;
-    std::shared_ptr<AlignedBuffer> encoded{};  // null: nothing
-    std::set<int64_t> pieces{};                // their begins
-    int64_t elements = 0;                      // in them
+    std::shared_ptr<AlignedBuffer> encoded{};  // null: nothing is kept
+    std::set<int64_t> pieces{};                // where they begin
+    int64_t elements = 0;                      // total in `pieces`
   };
   Kept kept_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,8 +1,8 @@
-// What the next entry of a log must be for a shard to execute it. The log comes from the server that leads
-// the job, a copy's from the server that it is the copy of: these may be confused, or somebody else's. What
-// any entry must be sees follow_proto.h to.
+// Checks whether a shard may execute the next entry of a log. The log comes from the server that leads the
+// job, or, for a backup, from its primary; either may be faulty or malicious. follow_proto.h checks what is
+// independent of the shard's state.
 //
-// One per shard, which guards it.
+// One per shard, guarded by the shard's lock.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,25 @@
 
 namespace cairn::ps {
 
-// Of an entry that makes an update or measures it: the gradients that it takes, and the version after it. Of
-// others none, and 0.
+// For an entry that makes or measures an update: its contributors, and the version after the update. For
+// other entries: none, and 0.
 absl::Span<const Gradient> ContributorsOf(const LogEntry& entry);
 int64_t VersionOf(const LogEntry& entry);
 
 class EntryCheck {
  public:
-  // `norms`: those that each update takes, in this order. `version`: before the first entry. Workers have
-  // numbers below `most_workers`.
+  // `norms`: the norms that each update takes, in this order. `version`: the version before the first entry.
+  // Worker numbers are below `most_workers`.
   EntryCheck(absl::Span<const Norms> norms, int64_t version, int most_workers)
       : norms_(norms.begin(), norms.end()), most_workers_(most_workers), version_(version) {}
 
-  // INVALID_ARGUMENT, naming the entry and what was due, for an update to another version than the next, one
-  // whose Measures are not those of the optimizer's norms, each once and in their order, an entry between
-  // these and their Apply, and one of a worker that the job has not; such an entry does not count as come.
+  // INVALID_ARGUMENT, naming the entry and what was expected, without effect, in these cases: the update does
+  // not make the next version; the Measures before an Apply are not one for each of the optimizer's norms, in
+  // order; another entry lies between a Measure and its Apply; the job has no such worker.
   absl::Status Admit(const LogEntry& entry);
   absl::Status CheckWorker(int worker) const;
 
-  // The next update is the one after `version`; none is under way.
+  // The next update makes version + 1; no update is being measured.
   void GoOnFrom(int64_t version);
 
  private:
@@ -42,8 +42,8 @@ class EntryCheck {
 
   const std::vector<Norms> norms_;
   const int most_workers_;
-  int64_t version_;      // after all that have come
-  size_t measures_ = 0;  // of the update to the next one
+  int64_t version_;      // after all admitted entries
+  size_t measures_ = 0;  // admitted for the update to the next version
 };
 
 }  // namespace cairn::ps

@@ -1,8 +1,9 @@
-// The link between ps/0, which sequences a job for all its servers, and the others (follow.proto).
+// The connection between ps/0, which sequences a job for all its servers, and the other
+// servers (follow.proto).
 //
-// A follower opens one stream to ps/0, asks for the log from where it stands, reports what it holds, and
-// executes what it is told. A broken stream is opened again, for as long as the job lives; both sides then
-// say again what the other may have missed.
+// A follower opens one stream to ps/0, subscribes to the log from its current position, reports its pushes
+// and sums, and executes the entries it receives. A broken stream is reopened while the job lives; both sides
+// then repeat what the other may have missed.
 #pragma once
 
 #include <memory>
@@ -15,11 +16,11 @@
 
 namespace cairn::ps {
 
-// ps/0's end of one follower's stream, for the service. Belongs to gRPC.
+// The side of ps/0: serves one follower's stream. Owned by gRPC.
 grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(Server& server,
                                                                                Permissions permissions);
 
-// The follower's end: connects server `index` to the job's ps/0. `credentials`: net::CredentialsOf().
+// The follower's side: connects server `index` to the job's ps/0. `credentials`: net::CredentialsOf().
 ActiveJob::LeaderConnector ConnectByGrpc(int index, net::Credentials credentials);
 
 }  // namespace cairn::ps

@@ -1,4 +1,5 @@
-// The round log and what servers report of it, as messages between ps/0 and its followers (follow.proto).
+// Converts the round log, and the servers' reports, to and from the messages between ps/0 and its
+// followers (follow.proto).
 #pragma once
 
 #include "absl/status/status.h"
@@ -17,20 +18,20 @@ v1::PushKey ToProto(const PushKey& key);
 PushKey FromProto(const v1::PushKey& proto);
 v1::Amendment ToProto(const Amendment& amendment);
 v1::Sums ToProto(const Sums& sums);
-// INVALID_ARGUMENT for a sum of squares below 0.
+// INVALID_ARGUMENT for a negative sum of squares.
 absl::StatusOr<Sums> FromProto(const v1::Sums& proto);
 v1::Decision ToProto(const LogEntry& entry);
-// INVALID_ARGUMENT for a decision of no known kind, and for one about a gradient, a version, a mark or a
-// learning rate that cannot be.
+// INVALID_ARGUMENT for an unknown kind of decision, and for an impossible gradient, version, marker or
+// learning rate.
 absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision);
-// INVALID_ARGUMENT for a name that is too long.
+// INVALID_ARGUMENT if the token is too long.
 absl::StatusOr<Mark> FromProto(const v1::Mark& proto);
-// As CheckAmendment(), but for a schedule.
+// As CheckAmendment(), except for the schedule.
 absl::StatusOr<Amendment> FromProto(const v1::Amendment& proto);
 
-// What a follower does with a decision that comes from its leader: queues it, for Flush(). One that cannot be
-// fails the job on this server. CANCELLED, without effect, for one out of order: it is from a leader that is
-// not ours, and the next subscription tells.
+// Handles a decision that a follower receives from its leader: queues it for Flush(). An invalid decision
+// fails the job on this server. CANCELLED, without effect, for a decision out of order: it comes from a
+// server that no longer leads, and the next subscription will find the right one.
 absl::Status Follow(const v1::Decision& decision, Shard& shard);
 
 }  // namespace cairn::ps

@@ -1,6 +1,6 @@
-// A client's elements, parallel to the server's values: in a buffer of the server's, or still where the
-// client has them, which it leaves as they are until its push has been answered (net::LentBytes::Keep()); or
-// some here and some there. Immutable: copies share what they hold.
+// The elements of a push, parallel to the server's values. They are in a buffer of the server, or still in
+// the client's memory, which the client leaves unchanged until its push has been answered
+// (net::LentBytes::Keep()), or partly in both. Immutable: copies share the memory.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class HeldElements {
     if (buffer == nullptr) return;
     held_ = std::make_shared<Held>(Held{.runs = {{0, buffer->data()}}, .owners = {}, .buffer = buffer});
   }
-  // `owners`: of what the runs point into. At least one run.
+  // `owners` keep alive what the runs point into. At least one run.
   HeldElements(std::vector<ElementRun> runs, std::vector<std::shared_ptr<const void>> owners)
       : held_(std::make_shared<Held>(
             Held{.runs = std::move(runs), .owners = std::move(owners), .buffer = nullptr})) {}
@@ -30,10 +30,10 @@ class HeldElements {
   absl::Span<const ElementRun> runs() const {
     return none() ? absl::Span<const ElementRun>() : absl::MakeConstSpan(held_->runs);
   }
-  // Null when they are not, or not all, in one.
+  // Null unless all elements are in one buffer.
   std::shared_ptr<const AlignedBuffer> buffer() const { return none() ? nullptr : held_->buffer; }
 
-  // In the same place.
+  // True if both refer to the same memory.
   friend bool operator==(const HeldElements& a, const HeldElements& b) { return a.runs() == b.runs(); }
 
  private:

@@ -1,5 +1,5 @@
-// How incarnations of workers carry the generation of the job in which they were drawn: those of a generation
-// are above those of every generation before, whatever the servers remember.
+// How a worker's incarnation contains the generation of the job in which it was drawn: incarnations of a
+// generation are above those of all earlier generations, whatever the servers remember.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace cairn::ps {
 
 inline constexpr int kGenerationShift = 32;
 
-// The incarnations of `generation` are above this one.
+// All incarnations of `generation` are above this one.
 inline uint64_t IncarnationsBefore(int64_t generation) {
   return static_cast<uint64_t>(generation) << kGenerationShift;
 }

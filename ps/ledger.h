@@ -1,7 +1,8 @@
-// Which pushes a shard has seen, so that each counts once however often it is sent.
+// Remembers which pushes a shard has seen, so that each counts once, however often it is sent.
 //
-// A push is (worker, incarnation, step); the steps of an incarnation rise. The ledger keeps each worker's
-// newest incarnation, the step under way and the last decision. Not thread-safe: the shard's lock guards it.
+// A push is identified by (worker, incarnation, step); the steps of an incarnation rise. The ledger keeps
+// each worker's newest incarnation, its staged step and the last decision. Not thread-safe: guarded by the
+// shard's lock.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +26,24 @@ class Ledger {
 
   enum class Admission {
     kNew,             // collect it
-    kUnderWay,        // staged before and not decided: the answer will be the same
+    kUnderWay,        // staged and not decided yet: it gets the same answer
     kDecided,         // answered before: `ruling` is the answer
     kOldIncarnation,  // the worker has been restarted since
   };
   struct Verdict {
     Admission admission;
-    Ruling ruling;  // kDecided: of this step, or of the last one when this is older
+    Ruling ruling;  // kDecided: of this step, or of the last one if this one is older
   };
 
-  // What to do with a push, before any of its data is kept.
+  // How to treat a push, before any of its data is kept.
   Verdict Admit(const PushKey& key) const;
 
-  // The push is complete; a newer incarnation forgets the older one. Only after kNew.
+  // The push is complete. A newer incarnation replaces the older one. Only after kNew.
   void Stage(const PushKey& key);
-  // Also for a push that this server has not seen yet: it will be kDecided when it comes.
+  // Also for a push that this server has not seen yet: it will be kDecided when it arrives.
   void Decide(const PushKey& key, v1::Outcome outcome, int64_t version, int64_t staleness);
 
-  // The decisions, for the copy on another server; of pushes under way it hears from their workers.
+  // The decisions, for the backup. It learns of undecided pushes from their workers.
   void Save(google::protobuf::RepeatedPtrField<v1::LedgerEntry>& entries) const;
   void Restore(const google::protobuf::RepeatedPtrField<v1::LedgerEntry>& entries);
 

@@ -1,5 +1,5 @@
-// Values at a mark of the log, for readers who may come before the log has come to the mark, or after. Part
-// of a shard, whose lock guards it; not thread-safe.
+// The values at a marker of the log. Readers may arrive before or after the log reaches the marker. Part of a
+// shard; not thread-safe: guarded by the shard's lock.
 #pragma once
 
 #include <cstddef>
@@ -22,31 +22,31 @@ namespace cairn::ps {
 struct ReadResult {
   Values values;
   bool finished = false;
-  // At the mark of a snapshot: what is beside the values.
-  std::shared_ptr<const AlignedBuffer> slots{};  // one after another; null where there are none
-  std::optional<float> learning_rate{};          // as it was amended
+  // At the marker of a snapshot, the state besides the values.
+  std::shared_ptr<const AlignedBuffer> slots{};  // one after another; null if there are none
+  std::optional<float> learning_rate{};          // empty unless a config change has set it
 };
 using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
 
 class Marks {
  public:
-  // Readers that wait, of all marks together: more are RESOURCE_EXHAUSTED.
+  // Limit on waiting readers, of all markers together. Beyond it: RESOURCE_EXHAUSTED.
   static constexpr size_t kMostAwaiting = 1024;
 
-  // A reader of `token`: what is kept for it, which is for one reader, or why it is not any more; else an
-  // error, or, with nullopt, it waits and `reply` has been taken.
+  // Returns the values kept for `token`, which serve one reader, or the error that explains why they are not
+  // kept. Returns nullopt if the log has not reached the marker: `reply` has then been taken, and waits.
   std::optional<absl::StatusOr<ReadResult>> Read(const std::string& token, ReadReply& reply);
-  // The log is at `token`: those who wait for it. With none, Keep() follows.
+  // The log has reached `token`: returns the readers that wait for it. If there are none, Keep() follows.
   std::vector<ReadReply> TakeReaders(const std::string& token);
   void Keep(const std::string& token, bool snapshot, absl::StatusOr<ReadResult> result);
-  // Of a mark whose values another server kept: UNAVAILABLE, and the client takes a new mark.
+  // For a marker whose values were kept by another server: readers get UNAVAILABLE, and take a new marker.
   void KeepNothing(const std::string& token);
 
-  // A snapshot follows, and nobody has come for those before.
+  // Drops unread snapshots, because a newer one follows.
   void DropSnapshots();
-  // Values go, oldest first, until there is `room`; its error is what their readers get.
+  // Drops values, oldest first, until `room` returns OK. Readers of dropped values get its error.
   void DropUntil(absl::FunctionRef<absl::Status()> room);
-  // Forgets everything. All who wait.
+  // Forgets everything, and returns all waiting readers.
   std::vector<ReadReply> Clear();
 
   std::vector<std::string> tokens() const;
@@ -57,7 +57,7 @@ class Marks {
     bool snapshot;
     absl::StatusOr<ReadResult> result;
   };
-  // Values of all but the newest versions go.
+  // Drops the values of all but the newest versions.
   void DropOld();
 
   std::deque<Kept> kept_;  // oldest first

@@ -1,9 +1,9 @@
-// How many bytes the values, slots and buffers of one job may take on this server, and how many they take.
+// Counts the bytes that the values, slots and buffers of one job take on this server, and limits them.
 //
-// Made with the job's variable store, which counts what it allocates; so do the pools that hand buffers out.
-// What must be there is taken without asking: the next version of an update, which would fail the job
-// otherwise. All else asks first, and is refused: chunks that arrive, values for readers, a snapshot's slots.
-// Whoever is let in to read leaves room for the version that will be written meanwhile. Thread-safe.
+// Created with the job's variable store. The store and the buffer pools count what they allocate. The next
+// version of an update is taken without a check, because the job would fail without it. Everything else is
+// checked first and may be refused: chunks that arrive, values for readers, a snapshot's slots. A reader is
+// admitted only if there is room for the version that will be written meanwhile. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(int64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // False, without effect, when they would go beyond the limit.
+  // False, without effect, if the bytes would exceed the limit.
   bool TryTake(int64_t bytes) {
     int64_t used = used_;
     do {

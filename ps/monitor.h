@@ -1,7 +1,7 @@
-// Shows a server to whoever looks: the Inspector service, /metrics, /statusz and /healthz.
+// Shows the state of a server: the Inspector service, /metrics, /statusz and /healthz.
 //
-// Made and owned by main, which calls Sample() several times a second; what is asked comes from any thread.
-// It only reads, and decides nothing.
+// Owned by main, which calls Sample() several times a second; other calls come from any thread. Only reads,
+// and decides nothing.
 #pragma once
 
 #include <deque>
@@ -21,17 +21,18 @@ namespace cairn::ps {
 
 class Monitor {
  public:
-  // Both outlive it. `address`: for the page's title.
+  // `server` and `clock` outlive the monitor. `address` is for the page's title.
   Monitor(Server& server, const Clock& clock, std::string address);
 
-  // Keeps a point of the curves and of what rates are reckoned from, when it is time for one.
+  // Records a point of the charts and a sample for the rates, when one is due.
   void Sample() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Server::Status() and the rates.
+  // Server::Status() with the rates.
   v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
   // For net::HttpServer.
   net::HttpReply Page(const std::string& path) const;
-  // The Inspector, to be registered; borrows this and the gate, which may be null: anyone may ask.
+  // The Inspector service, to be registered. Refers to this object and to the gate, which may be null: then
+  // anyone may call it.
   std::unique_ptr<grpc::Service> MakeService(const net::Gate* gate = nullptr);
 
  private:
@@ -48,7 +49,7 @@ class Monitor {
   History history_;  // updates, examples and bytes per second, and the workers' mean loss
 
   mutable Mutex mutex_;
-  std::deque<Totals> recent_ ABSL_GUARDED_BY(mutex_);  // of the last seconds
+  std::deque<Totals> recent_ ABSL_GUARDED_BY(mutex_);  // samples of the last seconds
 };
 
 }  // namespace cairn::ps

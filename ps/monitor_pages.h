@@ -1,4 +1,4 @@
-// What Monitor shows, as text: of what a server tells of itself, and nothing else.
+// Formats what Monitor shows, from nothing but the server's status and metrics.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace cairn::ps {
 
-// Prometheus' text.
+// Text in Prometheus' format.
 std::string MetricsOf(const v1::ServerStatus& status, const Meters& meters);
 
 // `history`: the series that Monitor keeps.

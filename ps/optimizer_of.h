@@ -1,4 +1,4 @@
-// The optimizer that a job names, in the words of ps/optim. Pure.
+// Converts the optimizer of a job to the configuration of ps/optim. Pure.
 #pragma once
 
 #include "cairn/v1/job.pb.h"
@@ -6,7 +6,7 @@
 
 namespace cairn::ps {
 
-// What MakeOptimizer() checks and makes.
+// The configuration for MakeOptimizer(), which checks it.
 OptimizerConfig OptimizerOf(const v1::Job& job);
 
 }  // namespace cairn::ps

@@ -1,6 +1,5 @@
-// The parts of a job that one process holds: its own, and where jobs have ps_replication the copy of the part
-// of the server before it, which it may come to serve. Owned by main; its servers live as long as it does.
-// Thread-safe.
+// The shards of a job in one process: its own, and, for jobs with ps_replication, the backup of the previous
+// server's shard, which may be promoted. Owned by main; its servers live as long as it does. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -16,23 +15,23 @@ namespace cairn::ps {
 
 class Parts {
  public:
-  // Makes the server of a part that is not the process' own.
+  // Makes the Server of a shard that is not the process' own.
   using Maker = std::function<std::unique_ptr<Server>(int part)>;
 
-  // `make` may be null: then there is no other part.
+  // `make` may be null: then the process holds no other shard.
   Parts(std::unique_ptr<Server> own, int own_part, Maker make)
       : own_(std::move(own)), own_part_(own_part), make_(std::move(make)) {}
 
   Server& own() const { return *own_; }
-  // Null where nothing of the part is here.
+  // Null if the process holds nothing of the shard.
   Server* Find(int part) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // As Find(). UNAVAILABLE where nothing of the part is here: a client that knew it here looks for it again.
+  // As Find(), but UNAVAILABLE if the process holds nothing of the shard: a client that knew it here
+  // searches again.
   absl::StatusOr<Server*> Serving(int part) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // For its copy. FAILED_PRECONDITION for a second part that is not the process' own.
+  // The server for a backup. FAILED_PRECONDITION for a second shard that is not the process' own.
   absl::StatusOr<Server*> ForCopy(int part) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // As those of Server, of all of them. The process is done when its own server is, and has failed when one
-  // has.
+  // As in Server, for all servers. The process is done when its own server is, and has failed when any has.
   void Tick();
   void WokeUp();
   std::optional<ExitCode> ended() const;

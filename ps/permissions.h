@@ -22,8 +22,8 @@ class Permissions {
   // make the calls of that task too.
   Permissions(net::Caller caller, std::string chief) : caller_(std::move(caller)), chief_(std::move(chief)) {}
 
-  // Each returns PERMISSION_DENIED naming the caller, the call and the tasks that may make it. `server` knows
-  // the names of the workers.
+  // Each returns PERMISSION_DENIED, naming the caller, the call and the tasks that may make it. `server`
+  // knows the names of the workers.
   absl::Status Check(const v1::ConnectRequest&, const Server&) const { return absl::OkStatus(); }
   absl::Status Check(const v1::CreateRequest& request, const Server& server) const;
   absl::Status Check(const v1::WaitRequest&, const Server&) const { return absl::OkStatus(); }

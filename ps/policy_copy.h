@@ -1,4 +1,4 @@
-// All that a policy knows, as messages for the copy on another server (replicate.proto).
+// The state of a policy as messages for the backup (replicate.proto).
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,10 +9,11 @@
 namespace cairn::ps {
 
 v1::CopiedPolicy ToProto(const PolicyState& state);
-// Fails as CheckGradient() of what is staged.
+// Fails as CheckGradient() does, for a staged gradient.
 absl::StatusOr<PolicyState> FromProto(const v1::CopiedPolicy& proto);
 
-// INVALID_ARGUMENT naming what a job of so many workers cannot have come to: a worker, a ticket, a count.
+// INVALID_ARGUMENT, naming the worker, work item or count, for a state that a job with so many workers
+// cannot have.
 absl::Status CheckCopied(const v1::CopiedPolicy& copied, const v1::Job& job, int most_workers);
 
 }  // namespace cairn::ps

@@ -1,4 +1,4 @@
-// How far a job has come, as messages.
+// The progress of a job, as messages.
 #pragma once
 
 #include "cairn/v1/job.pb.h"
@@ -6,9 +6,9 @@
 
 namespace cairn::ps {
 
-// Since the job began, those before it was resumed included.
+// Counts since the job began, including those before it was resumed.
 v1::Counters CountersOf(ActiveJob& job, const UpdateCounters& updates);
-// `server`: the index of this one.
+// `server`: the index of this server.
 v1::Progress ProgressOf(ActiveJob& job, const Progress& progress, int server);
 
 }  // namespace cairn::ps

@@ -1,4 +1,4 @@
-// The link between the server of a part and the one that keeps its copy, over gRPC (replicate.proto).
+// The connection between the primary and the backup of a shard, over gRPC (replicate.proto).
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace cairn::ps {
 
-// The copy's end of one stream, for the service. Belongs to gRPC.
+// The backup's side: serves one stream. Owned by gRPC.
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeCopy(Server& server);
 
-// The other end. `credentials`: net::CredentialsOf(). Each stream has a channel of its own, so that
-// what is said of it is said of now.
+// The primary's side. `credentials`: net::CredentialsOf(). Each stream has its own channel, so that its
+// status is current.
 CopyDialer DialCopyByGrpc(net::Credentials credentials);
 
 }  // namespace cairn::ps

@@ -1,23 +1,24 @@
-// Decides, for all servers of a job, what happens in which order: the round log.
+// Writes the round log: decides, for all servers of a job, what happens in which order
+// (docs/design/round-log.md).
 //
-// Servers report which pushes they hold completely. When all of them hold one, the policy hears of it; what
-// it decides becomes entries of one log, which every server executes in order. So the contributors of an
-// update are the same for all variables, a version means the same everywhere, and a mark in the log is one
-// consistent point of reading. In asynchronous jobs each server sequences itself, with a log of its own,
-// unless updates need norms, which are of all servers.
+// Servers report which pushes they hold completely. When all of them hold a push, it is passed to the policy,
+// whose decisions become entries of one log. Every server executes the entries in order. Therefore an update
+// has the same contributors for all variables, a version means the same on every server, and a marker in the
+// log is a consistent point for reads. In asynchronous jobs each server sequences for itself, with a log of
+// its own, unless updates need norms, which span all servers.
 //
-// With norms an update is a Measure for each of them, to which all servers report their sums, and then the
-// Apply; each entry has what the one before came to. Decisions that come meanwhile follow behind it.
+// With norms, an update is one Measure per norm, to which all servers report their sums, and then the Apply.
+// Each entry carries the result of the one before. Decisions made meanwhile follow behind the Apply.
 //
-// The log keeps what some server has not executed. While one stands still it grows by what the pushes in
-// flight make, each worker's last, because no push counts without that server; clients' calls, of which there
-// may be any number, are refused from kMostUnexecuted entries on.
+// The log keeps the entries that some server has not executed. While one server stands still, the log grows
+// by at most one push per worker, because no push is decided without that server. Requests of clients are not
+// limited in this way: from kMostUnexecuted entries on they are refused.
 //
-// With a copy on another server (replicator.h), the copy's sequencer is told what this one is told, in the
-// same order, and so decides the same (sequencer_copy.cc). Followers get an entry when the copy knows it:
-// none has executed what a sequencer that takes this one's place has not decided.
+// With a backup on another server (replicator.h), the backup's sequencer receives the same events in the same
+// order, so it makes the same decisions (sequencer_copy.cc). Followers receive an entry only after the backup
+// has it: no follower has executed an entry that a promoted backup does not know.
 //
-// One per job, on ps/0 (or, asynchronously, on each server). Thread-safe.
+// One per job, on ps/0; in asynchronous jobs, one on each server. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@
 
 namespace cairn::ps {
 
-// Bytes of a mark's token.
+// The maximum size of a marker's token, in bytes.
 inline constexpr size_t kLongestMark = 256;
 
 struct Mark {
@@ -52,133 +53,138 @@ struct Mark {
   bool snapshot = false;  // slots are kept with the values
 };
 
-// How far the log has come.
+// The progress of the job at a point of the log.
 struct Progress {
   int64_t version = 0;
   UpdateCounters counters{};
   std::map<int, int64_t> positions{};  // [worker], of gradients in updates
-  std::optional<WorkPosition> data{};  // in place of them where data is handed out
+  std::optional<WorkPosition> data{};  // replaces `positions` with dynamic sharding
 };
 
-// Report the sums for `norms` of the update to `version`, which these gradients will make.
+// Asks every server for its sums for `norms`, for the update to `version` that these gradients will make.
 struct Measure {
   int64_t version = 0;
   std::vector<Gradient> contributors;
   Norms norms = Norms::kGradient;
 };
 
-// What the chief changes from this point of the log on.
+// A config change by the chief, from this point of the log on.
 struct Amendment {
-  std::optional<float> learning_rate{};  // of all updates that follow
-  bool end = false;                      // the version here is the job's last
+  std::optional<float> learning_rate{};  // of all later updates
+  bool end = false;                      // the current version is the job's last
 };
 
 struct LogEntry {
   using What = std::variant<Apply, Refuse, Release, Mark, Measure, Amendment>;
   int64_t index = 0;  // from 1
   What what;
-  // Of a Measure or Apply after a Measure: what that came to, over all servers.
+  // In a Measure or Apply that follows a Measure: the totals of that Measure over all servers.
   VariableSquares known{};
 };
 
-// What a server has to add to the sums of the Measure at `index` of the log.
+// One server's contribution to the sums of the Measure at `index` of the log.
 struct Sums {
   int64_t index = 0;
   std::vector<SliceSquares> slices;
 };
 
-// Where a server takes the log from.
+// Receives the log on behalf of a server.
 class LogSink {
  public:
   virtual ~LogSink() = default;
-  // Called in log order under the sequencer's lock: must only queue.
+  // Called in log order under the sequencer's lock: must only queue the entry.
   virtual void Append(const LogEntry& entry) = 0;
-  // Called after Append, outside the lock, by any thread: may execute what is queued.
+  // Called after Append, outside the lock, by any thread: may execute the queued entries.
   virtual void Flush() = 0;
-  // The log ends here, and `reason` says why: no entry will come, subscribe again. Outside the lock.
+  // The log has ended, for this `reason`: no entry will follow, and the server must subscribe again. Called
+  // outside the lock.
   virtual void End(const absl::Status& reason) = 0;
 };
 
-// How a shard talks to the sequencer of its job, wherever that is.
+// How a shard reports to the sequencer of its job, wherever that runs.
 class SequencerPort {
  public:
   virtual ~SequencerPort() = default;
-  // The shard holds this push completely. Repeats do no harm.
+  // The shard holds this push completely. Repeats are harmless.
   virtual void ReportStaged(const Gradient& gradient) = 0;
-  // The shard has measured what it holds. Repeats do no harm.
+  // The shard has measured its slices. Repeats are harmless.
   virtual void ReportSums(Sums sums) = 0;
   // The shard has executed the log up to `index`.
   virtual void ReportExecuted(int64_t index) = 0;
-  // The shard waits at `index` for gradients that are to be sent again. Said as long as it does.
+  // The shard waits at `index` for gradients that workers must send again. Repeated while it waits.
   virtual void ReportWaiting(int64_t index) = 0;
 };
 
 class Sequencer {
  public:
-  // Entries that some server has not executed, or that wait behind a Measure.
+  // The limit on entries that some server has not executed, or that wait behind a Measure.
   static constexpr size_t kMostUnexecuted = 16384;
 
-  // `norms`: those that each update takes, in this order. `resumed`: how far the job had come before, at the
-  // version that the policy begins with.
+  // `norms`: the norms that each update takes, in this order. `resumed`: the progress of the job so far, at
+  // the version where the policy begins.
   Sequencer(std::unique_ptr<UpdatePolicy> policy, int num_servers, absl::Span<const Norms> norms = {},
             Progress resumed = {});
 
   void Join(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A worker that left or whose lease ran out.
+  // `worker` has left, or its lease has expired.
   void Leave(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns how far the job has come at the mark. RESOURCE_EXHAUSTED, naming the server that lags, when the
+  // Returns the progress of the job at the marker. RESOURCE_EXHAUSTED, naming the server that lags, if the
   // log is full.
   absl::StatusOr<Progress> WriteMark(const Mark& mark) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The chief's, worker 0: ABORTED unless `incarnation` is its current one and a member, RESOURCE_EXHAUSTED
-  // as WriteMark(). Its numbers rise; one that is not above those before is a repeat and does nothing.
+  // A config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current one and a
+  // member; RESOURCE_EXHAUSTED as WriteMark(). Numbers rise: a number that is not above the previous one
+  // marks a repeat, which has no effect.
   absl::Status Amend(uint64_t incarnation, int64_t number, const Amendment& amendment)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Where the copy is kept up, and the server whose shard is beside this sequencer. Once, before anybody
-  // subscribes; outlives the sequencer's use.
+  // The replicator that feeds the backup, and the server that runs this sequencer. Called once, before the
+  // first subscription; outlives the sequencer's use.
   void ReplicateTo(Replicator* replicator, int own_server) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends the replicator all that this is.
+  // Sends the whole state to the replicator.
   void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The other side. INVALID_ARGUMENT for what does not fit the job.
+  // The backup's side. INVALID_ARGUMENT for a state or event that does not fit the job.
   absl::Status RestoreCopied(const v1::CopiedSequencer& copied) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Replay(const v1::SequencerEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends `server` the log from `next_index` on, replacing what it was subscribed with before. `epoch`: of
-  // the server's part. FAILED_PRECONDITION when the log does not reach there. UNAVAILABLE, where another
-  // subscription may be heard: the log has ended; a later epoch of the part has subscribed; with copies, also
-  // when the entries before `next_index` have not been made here, for our copy has made them, and who leads
-  // now is to be asked; and when later ones are not kept, for the subscriber's copy has executed them.
+  // Streams the log to `server` from `next_index` on, replacing its previous subscription. `epoch`: of the
+  // server's shard. FAILED_PRECONDITION: the log does not contain `next_index`. UNAVAILABLE, after which the
+  // caller must look for the current leader and subscribe again:
+  // - The log has ended.
+  // - A later epoch of the shard has subscribed.
+  // - With replication: the entries before `next_index` were not written here, so our backup, now promoted,
+  //   has written them.
+  // - With replication: the log no longer keeps the entries from `next_index` on, because the subscriber's
+  //   backup, now promoted, has executed them.
   absl::Status Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Only if `sink` is still the one subscribed.
+  // Has an effect only if `sink` is still subscribed.
   void Unsubscribe(int server, const LogSink* sink) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Its job has been replaced, or the server stops: ends all subscriptions, and refuses new ones with
+  // The job has been replaced, or the server stops: ends all subscriptions, and refuses new ones with
   // UNAVAILABLE and `reason`.
   void End(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A push of no member is refused by the log; while that is full it is not answered.
+  // A push by a worker that is no member is refused through the log, or not answered while the log is full.
   void OnStaged(int server, const Gradient& gradient) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ignored unless `sums` are of the Measure that is under way, and new.
+  // Ignored unless `sums` belong to the current Measure and are new.
   void OnSums(int server, Sums sums) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnExecuted(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What `server` has to measure waits there for workers that live, as long as it says so.
+  // `server` waits for gradients of live workers before it can measure. Repeated while it waits.
   void OnWaiting(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // ABORTED, naming the servers whose sums are missing, when these have all been subscribed for 60 s of a
-  // Measure by the clock of these calls, of which the owner makes several a second, and none of them has said
-  // that it waits.
+  // ABORTED, naming the servers whose sums are missing, if all of these servers have been subscribed for 60 s
+  // of a Measure and none of them has reported that it waits. The time is that of these calls: the owner
+  // makes several a second.
   absl::Status CheckMeasuring(TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // This process has stood still for a while: what servers said meanwhile has not been heard, and their
-  // minute begins anew.
+  // The process was paused and has not processed the servers' reports: their 60 s begin again.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t version() const ABSL_LOCKS_EXCLUDED(mutex_);
   UpdateCounters counters() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of the gradients of `worker` that made updates, the farthest: 0 when there is none.
+  // The largest position among the gradients of `worker` that are in updates; 0 if there is none.
   int64_t position(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
   // As UpdatePolicy::ClockOf().
   int64_t ClockOf(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // As the policy's, where data is handed out.
+  // As in UpdatePolicy; only with dynamic sharding.
   std::optional<Work> WorkOf(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<WorkPosition> DataPosition() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Workers that the next update waits for.
@@ -194,14 +200,14 @@ class Sequencer {
   struct Worker {
     uint64_t incarnation = 0;
     bool member = false;
-    int64_t last_step = 0;       // that the policy heard of
-    int64_t last_amendment = 0;  // the chief's
+    int64_t last_step = 0;       // the last step passed to the policy
+    int64_t last_amendment = 0;  // number of the chief's last config change
   };
   struct Server {
     std::shared_ptr<LogSink> sink;
     int64_t executed = 0;
-    int64_t sent = 0;   // index of the last entry that the sink has
-    int64_t epoch = 0;  // of who subscribed
+    int64_t sent = 0;   // index of the last entry passed to the sink
+    int64_t epoch = 0;  // of the subscriber
   };
   // The update whose Measure is the last entry of the log.
   struct Measuring {
@@ -210,31 +216,34 @@ class Sequencer {
     size_t norms = 0;                    // index in norms_
     int64_t index = 0;                   // of the Measure
     std::map<int, Sums> sums;            // [server that has reported]
-    std::optional<TimePoint> seen_at{};  // by CheckMeasuring()
+    std::optional<TimePoint> seen_at{};  // first seen by CheckMeasuring()
   };
 
   absl::Status CheckLogHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Progress ProgressNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Decide(std::vector<Decision> decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Behind all that was decided before: at once, or when the update that is being measured has been applied.
+  // Appends behind all earlier decisions: at once, or after the update that is being measured has been
+  // applied.
   void Append(LogEntry::What what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Write(LogEntry::What what, VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The next entry of the update that is being measured: a Measure, or at last the Apply.
+  // Writes the next entry of the update that is being measured: a Measure, or finally the Apply.
   void WriteMeasured(VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<int> UnmeasuredServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives the sinks the entries that they may have.
+  // Passes to the sinks the entries that they may have.
   void Hand() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What the copy knows of, up to this entry, is for followers too.
+  // The backup has everything up to this entry: followers may have it too.
   void Release(int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Who is to hear of a change, taken with it; and tells them, outside the lock.
+  // Changed() collects, under the lock, who must be notified of a change; Deliver() notifies them outside the
+  // lock.
   struct Change {
     std::vector<std::shared_ptr<LogSink>> sinks;
-    Replicator* replicator = nullptr;  // null: no copy is kept up
+    Replicator* replicator = nullptr;  // null: there is no backup
     int64_t written = 0;               // index of the last entry
   };
   Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Before each change: the copy shall make the same. Whether an event is wanted at all.
+  // copied(): whether events must be sent to the backup. Tell() sends one, before each change, so that the
+  // backup makes the same change.
   bool copied() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Tell(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -252,12 +261,13 @@ class Sequencer {
   std::vector<Server> servers_ ABSL_GUARDED_BY(mutex_);
   std::deque<LogEntry> log_ ABSL_GUARDED_BY(mutex_);  // entries that some server has not executed
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
-  Replicator* replicator_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: no copy is kept up
-  int own_server_ ABSL_GUARDED_BY(mutex_) = -1;   // with a replicator: executes before the copy knows
-  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the last entry for the other servers
+  Replicator* replicator_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: there is no backup
+  // With a replicator: the server that executes entries before the backup has them.
+  int own_server_ ABSL_GUARDED_BY(mutex_) = -1;
+  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the last entry released to the other servers
   std::optional<Measuring> measuring_ ABSL_GUARDED_BY(mutex_);
-  std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);  // decided, and waiting for that update
-  absl::Status ended_ ABSL_GUARDED_BY(mutex_);                 // why; OK: it has not
+  std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);  // decided, and waiting for the measured update
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);                 // the reason; OK: the log has not ended
 };
 
 }  // namespace cairn::ps

@@ -1,7 +1,7 @@
-// The gRPC face of the Servers of a process: adapts calls and streams, and refuses callers that may not make
-// them.
+// The gRPC service of the Servers of a process: adapts calls and streams, and checks the
+// callers' permissions.
 //
-// Everything runs on gRPC's callback threads; nothing blocks them. `parts` and the gate must outlive the
+// Everything runs on gRPC's callback threads, and nothing blocks them. `parts` and the gate must outlive the
 // service and the grpc::Server that it is registered with.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace cairn::ps {
 
 struct Door {
   const net::Gate* gate = nullptr;  // null: anyone may do everything
-  std::string chief = "worker/0";   // the task that is the chief, by the cluster's configuration
+  std::string chief = "worker/0";   // the task that is the chief, according to the cluster
 };
 
 std::unique_ptr<grpc::Service> MakeService(Parts& parts, Door door = {});

@@ -1,8 +1,8 @@
-// One client's stream of frames (session.proto), whatever carries it.
+// One client's stream of frames (session.proto), over any transport.
 //
-// Made and owned by the transport, for as long as the stream lives; what half came goes with it. OnFrame()
-// from one thread at a time. Answers go to the sink from any thread, also when the session is gone: they hold
-// the sink alone.
+// Owned by the transport for the lifetime of the stream; incomplete requests are discarded with it. OnFrame()
+// is called by one thread at a time. Answers go to the sink from any thread, even after the session is gone:
+// they refer to the sink only.
 #pragma once
 
 #include <cstdint>
@@ -19,58 +19,57 @@
 
 namespace cairn::ps {
 
-// The way back to the client. Thread-safe; frames arrive in the order of the calls. After the stream has
-// ended it drops them.
+// Sends frames to the client. Thread-safe; frames arrive in the order of the calls. Frames sent after the end
+// of the stream are dropped.
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
   // `owner` keeps the payload's memory alive and unchanged.
   virtual void Send(const v1::ServerHeader& header, net::FloatSpans payload,
                     const std::shared_ptr<const void>& owner) = 0;
-  // The same of a chunk. Of those that are sent so and still wait, one behind another, the first of the arena
-  // may go first: the next forward pass needs it soonest.
+  // The same for a chunk that may overtake others. Of consecutive chunks that still wait, the one first in
+  // the arena may be sent first: the next forward pass needs it soonest.
   virtual void SendPiece(const v1::ServerHeader& header, net::FloatSpans payload,
                          const std::shared_ptr<const void>& owner) {
     Send(header, payload, owner);
   }
-  // The client may send so many more bytes of payloads, as net::DirectStream::Allow(); where the stream
-  // cannot tell it so, nothing is told.
+  // Flow control: grants the client credit for more bytes of payload, as net::DirectStream::Allow(). Does
+  // nothing if the transport has no flow control.
   virtual void Allow(uint64_t /*bytes*/) {}
 };
 
 class Session {
  public:
-  // Requests whose chunks may be on their way at the same time, and those that may wait for their answer. One
-  // more breaks the protocol.
+  // Limits on requests whose chunks are arriving, and on requests that wait for their answer. A client that
+  // exceeds them breaks the protocol.
   static constexpr size_t kMostOpen = 4;
   static constexpr long kMostUnanswered = 16;
 
-  // `server` must outlive the session and its answers. `permissions`: of the client.
+  // `server` must outlive the session and its answers. `permissions` are the client's.
   Session(Server& server, std::shared_ptr<SessionSink> sink, Permissions permissions = {})
       : server_(server), sink_(std::move(sink)), permissions_(std::move(permissions)) {}
   ~Session();
 
-  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED for a frame that breaks the protocol: the stream must end with it.
-  // Requests that fail are answered by their `done` instead.
+  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. A request
+  // that fails is answered with an error instead, in its `done`.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
-  // Where the payload of `bytes` is to be put if OnFrame() is called next, and with this header; empty:
-  // anywhere.
+  // Where to store the payload, of `bytes`, if the next call is OnFrame() with this header. Empty: anywhere.
   absl::Span<char> PlaceFor(const v1::ClientHeader& header, size_t bytes);
-  // A request waits for its answer. From the thread of OnFrame().
+  // Whether a request waits for its answer. Called from the thread of OnFrame().
   bool owes_answer() const { return unanswered_.use_count() > 1; }
 
  private:
   // A request whose chunks are arriving.
   struct Open {
     std::shared_ptr<ActiveJob> job;
-    std::unique_ptr<OpenPush> push;  // one of the two
-    std::unique_ptr<Accumulator> write;
-    int worker = 0;                                       // whose push it is
-    v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // of its answer
+    std::unique_ptr<OpenPush> push;                       // null for a write
+    std::unique_ptr<Accumulator> write;                   // null for a push
+    int worker = 0;                                       // that pushes
+    v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // of the answer
     TraceEvent received{};                                // name empty: not recorded
     bool initialise = false;
     bool state = false;    // the write is of values and slots
-    absl::Status failure;  // the rest of the request is skipped
+    absl::Status failure;  // not OK: the rest of the request is skipped
   };
 
   void BeginPush(uint64_t request_id, const v1::PushBegin& begin);
@@ -80,7 +79,8 @@ class Session {
   void End(uint64_t request_id, Open open);
   void FinishWrite(uint64_t request_id, Open open);
 
-  // The stream pushes as this member; whether its end says that the member's process has ended.
+  // The member that pushes on this stream. After several pushes, the end of the stream suggests the end of
+  // its process.
   struct Pusher {
     int worker = 0;
     uint64_t incarnation = 0;
@@ -93,7 +93,7 @@ class Session {
   const Permissions permissions_;
   Pusher pusher_;
   std::map<uint64_t, Open> open_;  // [request_id]
-  // Each answer that is still to come holds it too: so many wait.
+  // Every pending answer holds a reference, so use_count() counts them.
   const std::shared_ptr<const std::monostate> unanswered_ = std::make_shared<const std::monostate>();
 };
 

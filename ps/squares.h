@@ -1,6 +1,6 @@
-// Sums of squares on their way between servers: what each has of its slices, and what they come to over the
-// whole variables. The order of the sums is that of the bands of rows (net::RowsPerBand) and, over variables,
-// of their names, so that they are the same to the bit however variables lie on servers.
+// The sums of squares that servers exchange: each server's contribution, and the totals over whole variables.
+// Sums are taken band by band (net::RowsPerBand) and, over variables, in the order of their names. The result
+// is therefore the same to the bit for any number of servers.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace cairn::ps {
 
-// What one slice adds to the sums of its variable.
+// One slice's contribution to the sums of its variable.
 struct SliceSquares {
   std::string variable;
   int64_t row_begin = 0;
-  // [band of the slice]; of a whole variable one sum, of all its bands.
+  // [band of the slice]. For a whole variable, one sum over all of its bands.
   std::vector<Squares> bands;
 };
 
 using VariableSquares = std::map<std::string, Squares>;  // [variable's name]
 
-// From 0 up in the given order: how bands add up, wherever that happens.
+// Adds from 0 up in the given order. All sums over bands are taken with this function.
 Squares Total(absl::Span<const Squares> bands);
 
-// The sums over whole variables, of what all servers have. In any order.
+// The sums over whole variables, from the slices of all servers, in any order.
 VariableSquares AddUp(std::vector<SliceSquares> slices);
 
-// Squares::gradient of all variables, in the order of their names.
+// The sum of Squares::gradient over all variables, in the order of their names.
 double AllGradients(const VariableSquares& variables);
 
 }  // namespace cairn::ps

@@ -1,5 +1,5 @@
-// Detects another process that serves as this task. A second server that was started elsewhere with the same
-// task index would wait in vain: all clients go to the first one.
+// Detects another process that serves as this task. A second server started on another machine with the same
+// task index would wait in vain, because all clients connect to the first one.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace cairn::ps {
 
 struct TwinQuestion {
   std::string task;           // "ps/0"
-  std::string address;        // of the task, as the cluster has it
+  std::string address;        // of the task, in the cluster's configuration
   uint64_t cluster_hash = 0;  // net::ClusterSpec::Hash()
   uint64_t incarnation = 0;   // of this process
 };

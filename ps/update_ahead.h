@@ -1,18 +1,18 @@
-// The update of a synchronous round, made piece by piece while its gradients still arrive, and sent to its
-// workers while they still send: both directions of a link are busy at once.
+// Speculative updates: computes the update of a synchronous round piece by piece while its gradients arrive,
+// and sends the pieces to the workers while they still send, so that both directions of a link are busy.
 //
-// It is a guess: that the workers of the last update, from the same version on, make the next one too. Where
-// the log then says otherwise, what was made is dropped, nobody has seen a version of it, and the update is
-// made as ever. Where it says so, the update is there, to the bit as it would have been.
+// The prediction: the workers of the last update, from the same version on, make the next one too. If the log
+// decides otherwise, the pieces are discarded, nobody has seen a version with them, and the update is made in
+// the usual way. If the log agrees, the update is published; the result is the same to the bit.
 //
-//   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      the executing thread's: Expect, Take, Drop
+//   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      executing thread: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
-//                        └ a piece that all have sent: made there and then, and sent; by the crew
-//                          if it has room for one more, while the thread that brought it goes on receiving
+//                        └ a piece that all members have sent: computed and sent, by the thread pool
+//                          if it has a free place, so that the thread that received it goes on receiving
 //
-// What is written early lies beside the current version: new values, and slots of their own.
+// New values and slots are written beside the current ones.
 //
-// Thread-safe. Between Expect() and the next Take() or Drop() nobody else may write to the store.
+// Thread-safe. Between Expect() and the next Take() or Drop(), nothing else may write to the store.
 #pragma once
 
 #include <cstdint>
@@ -38,49 +38,51 @@ namespace cairn::ps {
 
 class UpdateAhead {
  public:
-  // Takes elements [begin, end) of the values to their worker; false when there is no room for that. Any
+  // Sends elements [begin, end) of the values to their worker; false if there is no room for them. Any
   // thread; must not block.
   using SendPiece =
       std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
 
-  // Lets a worker send so many more bytes of its gradient, or, with kNoLimit, all of it. They are float32's:
-  // where it travels in fewer the lead is as much longer. Any thread; must not block.
+  // Flow control: grants a worker credit for this many more bytes of its gradient, or, with kNoLimit, for all
+  // of it. Bytes count float32 elements: with a shorter encoding, the worker may be further ahead
+  // accordingly. Any thread; must not block.
   using Allow = std::function<void(uint64_t bytes)>;
   static constexpr uint64_t kNoLimit = net::Allowance::kNoLimit;
 
-  // `store` has an optimizer that takes no norms. `crew`, which may be null, outlives it. `trace`, which may
-  // be null, hears of the pieces, as parts of what is received.
+  // `store` has an optimizer without norms. `crew`, the thread pool, may be null and outlives this object.
+  // `trace` may be null; it records the pieces as parts of what was received.
   explicit UpdateAhead(VariableStore& store, Crew* crew = nullptr, TraceRecorder* trace = nullptr);
-  // When no piece is being made any more.
+  // Waits until no piece is being computed.
   ~UpdateAhead();
 
   // --- Streams' threads ---
 
-  // A push has begun. True: this wants to hear of its elements, and `send` may be called until the push is
-  // decided or abandoned. `allow`, if it is not null, is called now, and perhaps later: the workers of a
-  // round are kept in step (round_pace.h).
+  // A push has begun. Returns true if its elements are wanted; `send` may then be called until the
+  // push is decided or abandoned. `allow`, unless null, is called now and perhaps later, for flow
+  // control (round_pace.h).
   bool Begin(const Gradient& gradient, SendPiece send, Allow allow) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Elements [begin, end) of it, for the first time, are in `data`, with all that arrived before.
+  // Elements [begin, end) of the push have arrived for the first time. `data` holds them and all
+  // earlier ones.
   void Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // It will not be complete.
+  // The push will not be complete.
   void Abandon(const PushKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The executing thread ---
 
-  // The update that comes next is guessed to be by the workers of these, from the current version.
+  // Predicts that the next update is made by the workers of `last`, from the current version.
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Publishes the update if it is what was guessed: by these, of these data, in their order. All of it has
-  // then been sent to those who take part.
+  // Publishes the speculative update and returns true, if the prediction was right: these contributors, with
+  // this data, in this order. All of it has then been sent to the contributors.
   bool Take(absl::Span<const Gradient> contributors, absl::Span<const HeldElements> data, bool last_update)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The store is about to change otherwise.
+  // Discards the speculative update, because the store is about to change in another way.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   static constexpr int64_t kPiece = net::kPieceAhead;
 
-  // What of the round is here from one worker.
+  // What has arrived of one worker's gradient.
   struct Member {
     int worker = 0;
     uint64_t incarnation = 0;
@@ -88,31 +90,31 @@ class UpdateAhead {
     SendPiece send{};
     Allow allow{};
     HeldElements data{};
-    std::vector<int64_t> missing{};  // [piece] elements
+    std::vector<int64_t> missing{};  // [piece]: elements
   };
   struct Round {
     int64_t base_version = 0;
     bool last_update = false;
-    bool spoilt = false;  // it cannot be as guessed any more
+    bool spoilt = false;  // the prediction is wrong
     std::vector<Member> members{};
     RoundPace pace;
-    std::vector<size_t> waits_for{};  // [piece] members
+    std::vector<size_t> waits_for{};  // [piece]: members
     size_t made = 0;                  // pieces
   };
 
-  // What workers are to be told when the lock is free.
+  // Credits to grant after the lock has been released.
   using Told = std::vector<std::pair<Allow, uint64_t>>;
   static void Tell(const Told& told);
 
   Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // So many elements more of a member's are here: who may go on.
+  // More elements of a member have arrived. Returns the credits that follow.
   Told Advance(const Member& member, int64_t elements) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // It cannot be as guessed any more: nobody waits for anybody.
+  // The prediction is wrong: ends flow control, so that no worker waits.
   Told Spoil() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes pieces and sends them, neighbours together; those that `worker` was the last to send, in their
-  // order. Ends what making_ counts.
+  // Computes and sends pieces, joining neighbours: those that `worker` was the last to send, in that worker's
+  // order. Ends one call counted by making_.
   void Make(absl::Span<const int64_t> pieces, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends the round when nobody is at work on it.
+  // Ends the round, after waiting until no thread works on it.
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   VariableStore& store_;
@@ -123,7 +125,7 @@ class UpdateAhead {
   Mutex mutex_;
   CondVar idle_;
   std::optional<Round> round_ ABSL_GUARDED_BY(mutex_);
-  int making_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Make() under way, or to come
+  int making_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Make() that are running or queued
 };
 
 }  // namespace cairn::ps

@@ -1,7 +1,7 @@
-// Calls of Wait() that are not answered yet.
+// Calls of Wait() that have not been answered.
 //
-// Not thread-safe: the server's lock guards it. It answers nothing itself: what is due is handed out, to be
-// called outside that lock.
+// Not thread-safe: guarded by the server's lock. Does not answer by itself: it returns the answers that are
+// due, and the caller makes them outside that lock.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,20 @@ class WaitList {
  public:
   using Reply = absl::AnyInvocable<void(absl::StatusOr<v1::WaitResponse>)>;
   using Calls = std::vector<absl::AnyInvocable<void()>>;
-  // Whether a request's condition holds; fills in what the answer says beside, as what is missing.
+  // Whether a request's condition holds. Fills in the rest of the answer, such as what is missing.
   using Holds = absl::FunctionRef<bool(const v1::WaitRequest& request, v1::WaitResponse* response)>;
 
-  // Callers beyond it are refused before they wait.
+  // Limit on waiting callers; further callers are refused.
   static constexpr size_t kMostWaiting = 4096;
   bool full() const { return waiters_.size() >= kMostWaiting; }
   size_t size() const { return waiters_.size(); }
 
-  // Waits from `now` for as long as the request asks, at most 30 s. Where that is over at once, or its
-  // condition holds, moves the answer to `calls`: looks at this one alone.
+  // Waits from `now` for as long as the request asks, at most 30 s. If the condition holds or the time is 0,
+  // moves the answer to `calls`. Examines only this request.
   void Add(const v1::WaitRequest& request, TimePoint now, Reply reply, Holds holds, Calls& calls);
-  // Moves the answers to `calls` whose condition holds, or whose time is up at `now`.
+  // Moves the answers whose condition holds, or whose deadline has passed at `now`, to `calls`.
   void Collect(TimePoint now, Holds holds, Calls& calls);
-  // Moves all answers to `calls`: `failure`.
+  // Moves all answers to `calls`, with `failure`.
   void Fail(const absl::Status& failure, Calls& calls);
 
  private:

@@ -1,4 +1,4 @@
-// Data that is handed out, as messages (job.proto, session.proto).
+// Dynamically assigned data, as messages (job.proto, session.proto).
 #pragma once
 
 #include "cairn/v1/job.pb.h"
@@ -9,7 +9,8 @@ namespace cairn::ps {
 
 v1::Work ToProto(const Work& work);
 
-// Of `job` on server `server`; on ps/0 with what was missed and repeated before it was resumed.
+// The position of `job` on server `server`. On ps/0 it includes what was missed and repeated before the job
+// was resumed.
 v1::DataPosition ToProto(const WorkPosition& position, const v1::Job& job, int server);
 WorkPosition FromProto(const v1::DataPosition& proto);
 

@@ -10,13 +10,13 @@
 
 namespace cairn::ps {
 
-// Of Adam and its relatives. In double, since 1 - beta is what the loops need.
+// The constants of Adam and its relatives. In double, because the loops need 1 - beta.
 struct AdamConstants {
   double beta_1, beta_2, epsilon;
 };
 AdamConstants ReadAdamConstants(HyperparameterReader& read);
 
-// Takes its hyperparameters, and no others, from `read`, which keeps their faults.
+// Reads exactly its own hyperparameters from `read`, which records the errors.
 std::unique_ptr<const UpdateRule> MakeAdam(HyperparameterReader& read, Isa isa);
 
 }  // namespace cairn::ps

@@ -9,7 +9,7 @@
 
 namespace cairn::ps {
 
-// Takes its hyperparameters, and no others, from `read`, which keeps their faults.
+// Reads exactly its own hyperparameters from `read`, which records the errors.
 std::unique_ptr<const UpdateRule> MakeAdamax(HyperparameterReader& read, Isa isa);
 
 }  // namespace cairn::ps

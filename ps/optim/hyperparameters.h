@@ -1,5 +1,5 @@
-// Reads the numbers of a Keras config: each optimizer, or schedule, takes the keys it knows, and what nobody
-// took is an error.
+// Reads the numbers of a Keras config: each optimizer or schedule takes the keys that it knows, and a key
+// that nobody has taken is an error.
 #pragma once
 
 #include <map>
@@ -24,23 +24,24 @@ enum class Domain {
   kFlag,          // 0 or 1
 };
 
-// Lives as long as `numbers`. Not thread-safe.
+// Must not outlive `numbers`. Not thread-safe.
 class HyperparameterReader {
  public:
-  // `whose` begins every message: "optimizer SGD".
+  // `whose` begins every error message: "optimizer SGD".
   HyperparameterReader(std::string whose, const std::map<std::string, double>& numbers);
 
-  // The value of `name`, or `absent` when it is absent; without one it is required. What is missing, or
-  // outside `domain`, is reported by Finish() and reads as `absent`, or 1.
+  // The value of `name`, or `absent` if the key is missing; without `absent` the key is required. A required
+  // key that is missing, or a value outside `domain`, is reported by Finish(), and Take() returns `absent`,
+  // or 1.
   double Take(absl::string_view name, std::optional<double> absent, Domain domain);
-  // A feature that Cairn lacks: absent or equal to `off` is accepted, anything else is reported by Finish().
+  // For a feature that Cairn lacks: the key may be missing or equal `off`; Finish() reports any other value.
   void RefuseUnless(absl::string_view name, double off);
-  // A key that says nothing about the arithmetic.
+  // Accepts a key that does not affect the arithmetic.
   void Ignore(absl::string_view name);
-  // A fault that no single number shows.
+  // Reports an error that concerns several numbers.
   void Report(absl::string_view fault);
 
-  // The first fault, if there was any; keys that nobody took are one.
+  // The first error, if there is one. A key that nobody has taken is an error.
   absl::Status Finish() const;
 
  private:

@@ -1,5 +1,5 @@
-// Keras' Lamb (You et al., ICLR 2020, Algorithm 2; its decay is Optimizer's, and so outside the layer-wise
-// norm).
+// Keras' Lamb (You et al., ICLR 2020, Algorithm 2). The decay is Optimizer's, so it is outside the
+// layer-wise norm.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace cairn::ps {
 
-// Takes its hyperparameters, and no others, from `read`, which keeps their faults.
+// Reads exactly its own hyperparameters from `read`, which records the errors.
 std::unique_ptr<const UpdateRule> MakeLamb(HyperparameterReader& read, Isa isa);
 
 }  // namespace cairn::ps

@@ -1,9 +1,9 @@
 // Loops compiled once per instruction set and chosen when they run. Private to ps/optim.
 //
-// The body is an always-inlined lambda: it is compiled into each of the clones below with that clone's
+// The body is an always-inlined lambda, which is compiled into each of the clones below with that clone's
 // vectors. The arithmetic is IEEE's, element by element, and the folder is compiled without contraction to
-// fused multiply-adds (CMakeLists.txt), so all clones, and a loop's vector part and its scalar tail, give the
-// same bits.
+// fused multiply-adds (CMakeLists.txt). Therefore all clones give the same bits, and so do a loop's vector
+// part and its scalar tail.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 #define CAIRN_INLINE_LAMBDA __attribute__((always_inline))
 
-// For a loop whose pointers are equal or do not overlap: no run-time check, so that an update in place
-// vectorises.
+// For a loop whose pointers are equal or do not overlap: omits the run-time check, so that an update in place
+// is vectorised.
 #if defined(__clang__)
 #define CAIRN_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -54,8 +54,8 @@ auto RunOn(Isa isa, Body body) {
   return RunBaseline(body);
 }
 
-// element(i) for each i in [0, count), in no particular order. `element` is declared CAIRN_INLINE_LAMBDA and
-// captures by value.
+// Calls element(i) for each i in [0, count), in no particular order. `element` is declared
+// CAIRN_INLINE_LAMBDA and captures by value.
 template <typename Element>
 void ForEachElement(Isa isa, int64_t count, Element element) {
   RunOn(isa, [=]() CAIRN_INLINE_LAMBDA {
@@ -75,8 +75,8 @@ inline void StreamLines(int64_t count, const float* from, float* to) {
 }
 #endif
 
-// Copies `count` elements to `to` past the caches, where the processor can; `from` is 64-byte aligned. Others
-// see them after EndStreams().
+// Copies `count` elements to `to`, past the caches if the processor can; `from` is 64-byte aligned. Other
+// threads see the elements after EndStreams().
 inline void StreamTo(Isa isa, int64_t count, const float* from, float* to) {
 #if defined(__x86_64__)
   constexpr int64_t kLine = 16;  // elements

@@ -1,7 +1,7 @@
-// What a server does with the mean of the gradients: a rule, at the learning rate that a schedule gives, and
-// around it the options that Keras has for every optimizer.
+// What a server does with the mean gradient: a rule, with the learning rate of a schedule, and the options
+// that Keras has for every optimizer.
 //
-// Made once per job from the chief's configuration, constant after construction, shared by all shards and
+// Created once per job from the chief's configuration, constant after construction, shared by all shards and
 // threads. It does no arithmetic on variables: apply.h does.
 #pragma once
 
@@ -21,15 +21,15 @@
 
 namespace cairn::ps {
 
-// A Keras optimizer's class name (any case) and the numbers of its config under Keras' names; a boolean is 0
-// or 1, a null is an absent key.
+// A Keras optimizer's class name (in any case) and the numbers of its config under Keras' names. A boolean is
+// 0 or 1, a null is a missing key.
 struct OptimizerConfig {
   std::string name;
   std::map<std::string, double> hyperparameters;
-  std::optional<ScheduleConfig> schedule{};  // in place of the hyperparameter learning_rate
+  std::optional<ScheduleConfig> schedule{};  // replaces the hyperparameter learning_rate
 };
 
-// Keras' options of every optimizer; 0 is off. At most one of the three clips is on. In Keras' order: the
+// Keras' options of every optimizer; 0 is off. At most one of the three clips is on. The order is Keras': the
 // mean gradient is clipped, the values decay, the rule moves them, the average follows.
 struct CommonOptions {
   float clipvalue = 0;        // every element of the gradient within [-clipvalue, clipvalue]
@@ -38,13 +38,14 @@ struct CommonOptions {
   float weight_decay = 0;     // values -= learning_rate * weight_decay * values
   bool use_ema = false;       // slot "average" = ema_momentum * average + (1 - ema_momentum) * values
   float ema_momentum = 0;
-  int64_t ema_overwrite_frequency = 0;  // the average becomes the values after every so many updates
+  int64_t ema_overwrite_frequency = 0;  // the average replaces the values after every so many updates
 };
 
-// Norms of whole variables, which an update must know before it can move their elements.
+// Norms of whole variables, which an update needs before it can move their elements.
 enum class Norms {
   kGradient,  // of the mean gradient: clipnorm, global_clipnorm
-  kLayer,     // of the values, and of the direction in which a layerwise rule moves them: LAMB
+  // Of the values, and of the direction in which a layerwise rule moves them: LAMB.
+  kLayer,
 };
 
 class Optimizer {
@@ -56,14 +57,14 @@ class Optimizer {
   absl::string_view name() const { return name_; }
   const UpdateRule& rule() const { return *rule_; }
   const CommonOptions& options() const { return options_; }
-  // After `iterations` updates, for the next.
+  // The learning rate of the update that follows `iterations` updates.
   float learning_rate(int64_t iterations) const { return static_cast<float>(learning_rate_(iterations)); }
-  // In the order in which an update takes them; the later may depend on the earlier.
+  // In the order in which an update takes them; later ones may depend on earlier ones.
   absl::Span<const Norms> norms() const { return norms_; }
 
-  // The rule's, and last, with use_ema, "average". One float per element of the variable for each.
+  // The slots of the rule and, with use_ema, "average" as the last one. Each has one float per element.
   absl::Span<const absl::string_view> slot_names() const { return slot_names_; }
-  // What every element of slot `slot` (an index of slot_names()) holds before the first update.
+  // The value of every element of slot `slot` (an index of slot_names()) before the first update.
   float initial_slot_value(int slot) const;
 
  private:
@@ -75,10 +76,9 @@ class Optimizer {
   std::vector<Norms> norms_;
 };
 
-// INVALID_ARGUMENT for an unknown name (lists the supported ones) and for a hyperparameter that is unknown,
-// out of range, or a feature of Keras that Cairn lacks (gradient accumulation, loss scaling, ...) and that is
-// switched on. An absent hyperparameter has Keras' default. Results do not depend on `isa`: only tests pass
-// one.
+// INVALID_ARGUMENT for an unknown name (lists the supported ones), and for a hyperparameter that is unknown,
+// out of range, or switches on a feature of Keras that Cairn lacks (gradient accumulation, loss scaling,
+// ...). A missing hyperparameter has Keras' default. Results do not depend on `isa`: only tests pass it.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerConfig& config,
                                                          Isa isa = WidestIsa());
 

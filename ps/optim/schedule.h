@@ -1,8 +1,8 @@
 // Keras' learning-rate schedules: the rate as a function of the updates made so far.
 //
-// Evaluated in double, on the server, at the version that an update starts from. Every server of a job
-// computes the same rate; what the C library's pow and cos make of the last bit is lost in the rounding to
-// float, but for rare cases on machines with different libraries.
+// Evaluated in double, on the server, at the version from which an update starts. Every server of a job
+// computes the same rate: differences in the last bit of the C library's pow and cos vanish in the rounding
+// to float, except in rare cases on machines with different libraries.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 
 namespace cairn::ps {
 
-// A Keras schedule's class name (any case), the numbers of its config under Keras' names (a boolean is 0 or
-// 1, a null is an absent key), and its lists.
+// A Keras schedule's class name (in any case), the numbers of its config under Keras' names (a boolean is 0
+// or 1, a null is a missing key), and its lists.
 struct ScheduleConfig {
   std::string name;
   std::map<std::string, double> numbers;
-  std::vector<double> boundaries{};  // PiecewiseConstantDecay's, in updates
-  std::vector<double> values{};      // PiecewiseConstantDecay's, one more than boundaries
+  std::vector<double> boundaries{};  // of PiecewiseConstantDecay, in updates
+  std::vector<double> values{};      // of PiecewiseConstantDecay, one more than boundaries
 };
 
-// Any thread. `iterations` is 0 for a job's first update.
+// Thread-safe. `iterations` is 0 for a job's first update.
 using Schedule = std::function<double(int64_t iterations)>;
 
 // INVALID_ARGUMENT for an unknown name (lists the supported ones) and for a number that is missing, unknown

@@ -1,6 +1,6 @@
-// One update of all that a server holds. Where the optimizer needs norms it passes in stages: MeasureParts()
-// for each of Optimizer::norms(), after which the servers of a job add up what they found, and then
-// UpdateParts().
+// One update of everything that a server holds. If the optimizer needs norms, it runs in stages:
+// MeasureParts() for each of Optimizer::norms(), after which the servers of a job add up their sums, and
+// then UpdateParts().
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace cairn::ps {
 
-// Elements [begin, end) of a server's values that change by one rule.
+// Elements [begin, end) of a server's values that are updated by one rule.
 struct UpdatePart {
   int64_t begin = 0;
   int64_t end = 0;
   std::optional<float> moving_average_momentum{};  // absent: the optimizer; else ApplyMovingAverage()
-  // Elements whose squares are summed together, from `begin` on, where the optimizer needs norms: such a part
-  // is of one variable.
+  // The number of elements whose squares are summed together, from `begin` on. Used if the optimizer needs
+  // norms; then the part belongs to one variable.
   int64_t band = 0;
 };
 
-// Elements from `begin` on, to where the next run begins or to the end, lie one after another here.
+// Elements that are contiguous in memory, from `begin` to the next run or to the end.
 struct ElementRun {
   int64_t begin = 0;
   const float* elements = nullptr;
@@ -33,12 +33,12 @@ struct ElementRun {
   friend bool operator==(const ElementRun&, const ElementRun&) = default;
 };
 
-// A worker's gradient, parallel to all values of a server, wherever its elements lie. Borrowed.
+// A worker's gradient, parallel to all values of a server, in any number of memory blocks. Borrowed.
 class ContributedGradient {
  public:
-  // In one piece. `examples` as in WeightedGradient.
+  // In one block. `examples` as in WeightedGradient.
   ContributedGradient(const float* values, int64_t examples) : whole_{0, values}, examples_(examples) {}
-  // In runs, by rising `begin`, the first of which has element 0; or in none, when it has no examples.
+  // In runs with rising `begin`, the first of which has element 0. Without examples there may be no runs.
   ContributedGradient(absl::Span<const ElementRun> runs, int64_t examples)
       : runs_(runs), examples_(examples) {}
 
@@ -53,13 +53,13 @@ class ContributedGradient {
   int64_t examples_;
 };
 
-// What the last MeasureParts() came to over all servers. Empty before the first.
+// The totals of the last MeasureParts() over all servers. Empty before the first.
 struct KnownSquares {
-  std::vector<Squares> of_part{};  // [part]: of the whole variable that it is of
-  double all_gradients = 0;        // Squares::gradient of all the job's variables
+  std::vector<Squares> of_part{};  // [part]: the sums of the whole variable that it belongs to
+  double all_gradients = 0;        // Squares::gradient summed over all the job's variables
 };
 
-// Borrowed for the length of a call. Each element of `all` is in one of the `parts`.
+// Borrowed for the duration of a call. Each element of `all` is in one of the `parts`.
 struct Update {
   const Optimizer& optimizer;
   UpdateStep step;
@@ -68,28 +68,30 @@ struct Update {
   UpdateRange all;
   const KnownSquares& known;
   Isa isa = WidestIsa();
-  Crew* crew = nullptr;  // who may help, but with norms' sums and pieces; the same bits with any number
+  // Thread pool that may help, except with the sums of norms and with pieces. Any number of threads gives the
+  // same bits.
+  Crew* crew = nullptr;
 };
 
-// What the parts add to the sums of `norms`. [part][band]; nothing for moving averages, which take no part in
-// norms.
+// The parts' contributions to the sums of `norms`. [part][band]; nothing for moving averages, which have
+// no norms.
 struct MeasuredParts {
-  int64_t non_finite = kAllFinite;  // else as ApplyMean(), an index in `all`, and no sums
+  int64_t non_finite = kAllFinite;  // otherwise an index in `all`, as in ApplyMean(), and no sums
   std::vector<std::vector<Squares>> of_part{};
 };
-// kGradient changes nothing. kLayer makes the update but for its last move: slots are updated, and
+// kGradient changes nothing. kLayer makes the update except for its last move: slots are updated, and
 // all.new_values holds the directions until UpdateParts() is called with the same `all`.
 MeasuredParts MeasureParts(Norms norms, const Update& update);
 
-// The update itself, after MeasureParts() for each of the optimizer's norms. Returns as ApplyMean(), an index
-// in `all`.
+// The update itself, after MeasureParts() for each of the optimizer's norms. Returns as ApplyMean(), with an
+// index in `all`.
 int64_t UpdateParts(const Update& update);
 
-// Elements [begin, end) of `all` alone, by an optimizer that takes no norms: to the bit as UpdateParts()
-// makes them. Any number of threads, each at elements of its own.
+// Updates elements [begin, end) of `all` only, for an optimizer without norms, with the same bits as
+// UpdateParts(). Any number of threads, on disjoint elements.
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end);
 
-// WriteMean() of gradients that lie anywhere.
+// WriteMean() of gradients in any number of memory blocks.
 void WriteMean(absl::Span<const ContributedGradient> gradients, int64_t count, float* mean,
                Isa isa = WidestIsa());
 

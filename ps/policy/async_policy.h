@@ -1,5 +1,5 @@
-// Asynchronous updates: every gradient is an update of its own, applied when it is complete, however many
-// updates have passed since the version that it was computed from, up to max_staleness.
+// Asynchronous updates: every gradient makes an update of its own, as soon as it is complete. The version
+// that it was computed from may be up to max_staleness updates old.
 #pragma once
 
 #include <vector>
@@ -31,7 +31,7 @@ class AsyncPolicy final : public UpdatePolicy {
   const PolicyConfig config_;
   Roster roster_;
   int64_t version_;
-  std::optional<int64_t> final_version_;  // the configuration's, until an earlier end
+  std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
   UpdateCounters counters_;
 };
 

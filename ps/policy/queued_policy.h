@@ -1,10 +1,10 @@
-// Any policy, with data that is handed out: each push is made of a ticket, which is done when the push is in
-// an update and goes back to the queue when its worker leaves. So each example of an epoch is in one update,
-// whatever workers come and go.
+// Adds dynamic sharding to any policy: each push is made from a work item, which is done when the push is in
+// an update, and returns to the queue when its worker leaves. Therefore each example of an epoch is in one
+// update, whatever workers join and leave.
 //
-// Has the tickets of a worker ready when the worker is answered: when it joins, when its push is decided or
-// released. A worker that has none then, because others hold the last ones or too few workers are there, gets
-// the next that there is. The update that uses up the last ticket is the job's last one.
+// A worker's items are assigned by the time the worker is answered: when it joins, and when its push is
+// decided or released. A worker that has none then, because others have the last ones or too few workers have
+// joined, gets the next one that becomes free. The update that uses the last item is the job's last.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,21 @@ namespace cairn::ps {
 class QueuedPolicy final : public UpdatePolicy {
  public:
   struct Config {
-    // Each update takes a gradient of every worker: they all get tickets of one epoch, in worker order.
+    // Each update takes a gradient of every worker: they all get items of one epoch, in worker order.
     bool rounds = false;
-    // With rounds: these have a ticket before they join, so that who joins first makes no difference.
+    // With rounds: these workers have an item before they join, so that the order of joining makes
+    // no difference.
     int expected_workers = 0;
-    // While there are fewer nobody gets a ticket.
+    // Below this number of workers, no work is assigned.
     int min_workers = 1;
-    std::optional<int64_t> final_version = std::nullopt;  // as PolicyConfig
+    std::optional<int64_t> final_version = std::nullopt;  // as in PolicyConfig
   };
   QueuedPolicy(std::unique_ptr<UpdatePolicy> policy, WorkQueue queue, const Config& config);
 
   std::vector<Decision> OnJoin(int worker, uint64_t incarnation) override;
   std::vector<Decision> OnLeave(int worker, uint64_t incarnation) override;
-  // Refused as kNotAMember, so that the worker joins again, when it is of the current version and not made of
-  // the worker's ticket: Gradient::position is the ticket's first example through all epochs.
+  // A gradient of the current version that was not made from the worker's item is refused as kNotAMember, so
+  // that the worker joins again. Gradient::position is the item's first example, counted through all epochs.
   std::vector<Decision> OnGradient(const Gradient& gradient) override;
   std::vector<Decision> OnEnd() override;
 
@@ -50,10 +51,10 @@ class QueuedPolicy final : public UpdatePolicy {
  private:
   using Member = PolicyState::Queue::Member;
 
-  // What decisions mean for the queue; they may become more.
+  // Updates the queue according to `decisions`, and returns them with any that follow.
   std::vector<Decision> Followed(std::vector<Decision> decisions);
   void GiveTo(int worker);
-  // To all who wait for one.
+  // Assigns items to all workers that wait for one.
   void GiveToIdle();
   bool enough() const { return static_cast<int>(members_.size()) >= config_.min_workers; }
   bool over() const;

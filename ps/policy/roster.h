@@ -1,5 +1,5 @@
-// Who takes part, which push of whom was seen last, and whether a push may count at all: what every policy
-// asks. Private to ps/policy.
+// What every policy needs: the members, the last push of each, and whether a push may count. Private
+// to ps/policy.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace cairn::ps {
 
-// From which base versions a gradient is welcome.
+// The base versions of which a gradient is accepted.
 struct VersionWindow {
   int64_t version;  // updates applied so far
   std::optional<int64_t> final_version;
@@ -24,14 +24,14 @@ struct VersionWindow {
 class Roster {
  public:
   void Join(int worker, uint64_t incarnation);
-  // False when `worker` now lives as another incarnation: nothing changes then. One that never joined counts
-  // as heard of from now on.
+  // False, without effect, if `worker` now lives as another incarnation. A worker that never joined counts as
+  // heard of from now on.
   bool Leave(int worker, uint64_t incarnation);
 
-  // A step that the worker's current incarnation has pushed before.
+  // Whether the worker's current incarnation has pushed this step before.
   bool IsRepeat(const PushKey& key) const;
-  // Why `gradient`, no repeat, may not count, or nothing. Notes a member's step: the next one with it is a
-  // repeat.
+  // The reason why `gradient` may not count, or nothing; it must not be a repeat. Records a member's step, so
+  // that the next push of this step is a repeat.
   std::optional<Refuse> Admit(const Gradient& gradient, const VersionWindow& window);
 
   // Has joined or left at least once.
@@ -43,7 +43,7 @@ class Roster {
   void Restore(std::map<int, PolicyState::Worker> workers);
 
  private:
-  std::map<int, PolicyState::Worker> workers_;  // [worker], all ever heard of
+  std::map<int, PolicyState::Worker> workers_;  // [worker]: all ever heard of
   int num_live_ = 0;
 };
 

@@ -1,13 +1,14 @@
-// Bounded staleness: every gradient is an update of its own, applied when it is complete, and a worker's
-// clock counts those that it has made. What is held back is the answer: a worker goes on only while the
+// Bounded staleness: every gradient makes an update of its own when it is complete, and a worker's clock
+// counts the updates that it has made. What is deferred is the answer: a worker continues only while the
 // slowest live worker is at most max_staleness clocks behind it.
 //
 //   staged ──► Apply ──not too far ahead──► answered
-//                └─────held──► the slowest catches up, or leaves ──► Release: answered
+//                └─────held──► the slowest worker catches up, or leaves ──► Release: answered
 //
-// A held answer carries the values of its Release. So a worker that goes on at clock c has seen every update
-// that any worker made at a clock below c - max_staleness, and, as it reads what is there, mostly more (Ho et
-// al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", section 3).
+// A deferred answer carries the values at its Release. Therefore a worker that continues at clock c has seen
+// every update that any worker made at a clock below c - max_staleness. Usually it has seen more, because it
+// reads the newest values (Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel
+// Parameter Server", section 3).
 #pragma once
 
 #include <map>
@@ -34,7 +35,7 @@ class SspPolicy final : public UpdatePolicy {
   std::vector<Decision> OnGradient(const Gradient& gradient) override;
   std::vector<Decision> OnEnd() override;
   int64_t version() const override { return version_; }
-  // While an answer is held: those at the slowest clock.
+  // While an answer is deferred: the workers at the slowest clock.
   std::vector<int> WaitingFor() const override;
   int64_t ClockOf(int worker) const override;
   const UpdateCounters& counters() const override { return counters_; }
@@ -44,16 +45,17 @@ class SspPolicy final : public UpdatePolicy {
  private:
   VersionWindow Window() const { return {version_, final_version_, /*max_staleness=*/std::nullopt}; }
   bool MayGoOn(int worker) const { return ClockOf(worker) - slowest_ <= *config_.max_staleness; }
-  // Of those who live, and of the expected workers that have not been heard of, who stand where they began.
+  // The slowest clock, over live workers and the expected workers that have not been heard of; those are at
+  // their initial clocks.
   void FindSlowest();
   void ReleaseAnswerOf(int worker, std::vector<Decision>& decisions);
-  // The answers that nothing holds any more, in worker order.
+  // Releases the answers that need not wait any more, in worker order.
   void ReleaseAnswers(std::vector<Decision>& decisions);
 
   const PolicyConfig config_;
   Roster roster_;
   int64_t version_;
-  std::optional<int64_t> final_version_;  // the configuration's, until an earlier end
+  std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
   std::map<int, int64_t> clocks_;         // [worker]: gradients applied, in all its lives; see OnJoin()
   int64_t slowest_ = 0;                   // clock of the slowest live worker; never falls
   std::map<int, PushKey> held_;           // [worker]: applied and not answered

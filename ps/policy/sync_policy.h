@@ -1,13 +1,13 @@
 // Synchronous rounds: an update is the mean over one gradient from each of several workers, all computed from
 // the current version.
 //
-//   waiting for the expected workers ──all joined once (or left)──► round open ──enough staged──► closed:
-//   Apply
-//                                                                       ▲                           │
-//                                                                       └───────── version + 1 ─────┘
+//   waiting for expected workers ──all joined once (or left)──► round open ──enough staged──► closed: Apply
+//                                                                   ▲                           │
+//                                                                   └─────── version + 1 ───────┘
 //
-// A round needs min(replicas_to_aggregate, live workers) gradients and takes the first that arrive; with
-// backup workers (replicas_to_aggregate below the number of workers) the late ones are refused as stale.
+// A round needs min(replicas_to_aggregate, live workers) gradients and takes the first that arrive.
+// With backup workers (replicas_to_aggregate below the number of workers), the late gradients are
+// refused as stale.
 #pragma once
 
 #include <vector>
@@ -35,20 +35,21 @@ class SyncPolicy final : public UpdatePolicy {
 
  private:
   VersionWindow Window() const { return {version_, final_version_, /*max_staleness=*/0}; }
-  bool Started() const;  // every expected worker was heard of
-  // Gradients that the open round needs.
+  bool Started() const;  // every expected worker has been heard of
+  // The number of gradients that the open round needs.
   int RoundSize() const;
   const Gradient* StagedOf(int worker) const;  // null for none
   void RefuseStaged(int worker, Refuse::Reason reason, std::vector<Decision>& decisions);
   void CloseRoundIfComplete(std::vector<Decision>& decisions);
-  // Counts `decisions` on their way out.
+  // Counts `decisions` and returns them.
   std::vector<Decision> Counted(std::vector<Decision> decisions);
 
   const PolicyConfig config_;
   Roster roster_;
   int64_t version_;
-  std::optional<int64_t> final_version_;  // the configuration's, until an earlier end
-  std::vector<Gradient> staged_;  // for the open round: in order of arrival, at most one per live worker
+  std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
+  // Of the open round: in order of arrival, at most one per live worker.
+  std::vector<Gradient> staged_;
   UpdateCounters counters_;
 };
 

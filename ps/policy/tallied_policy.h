@@ -1,5 +1,5 @@
-// Any policy, of a server to which data is not handed out and which decides for itself all the same: counts
-// which examples its updates are made of, so that what it lacks, or has twice, can be told.
+// Wraps the policy of a server that decides for itself while another server assigns the data. Counts which
+// examples its updates use, so that missed and repeated examples can be reported.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace cairn::ps {
 
 class TalliedPolicy final : public UpdatePolicy {
  public:
-  // `resumed`: what is behind the job already.
+  // `resumed`: the position that the job has reached before.
   TalliedPolicy(std::unique_ptr<UpdatePolicy> policy, const WorkPosition& resumed);
 
   std::vector<Decision> OnJoin(int worker, uint64_t incarnation) override {
@@ -43,9 +43,9 @@ class TalliedPolicy final : public UpdatePolicy {
   void Count(int64_t begin, int64_t end);
 
   const std::unique_ptr<UpdatePolicy> policy_;
-  int64_t next_;                     // of the examples that were used, the last one's successor
-  std::map<int64_t, int64_t> gaps_;  // before it: [begin] the end of a run that was not
-  int64_t repeated_;                 // used when they had been used
+  int64_t next_;                     // the first example after all used ones
+  std::map<int64_t, int64_t> gaps_;  // unused runs before `next_`: begin -> end
+  int64_t repeated_;                 // examples that were used again
 };
 
 }  // namespace cairn::ps
