@@ -10,10 +10,10 @@
 namespace cairn::ps {
 namespace {
 
-// Bytes of a lent chunk's runs, on average, from which on it costs less to go from one to the next than to
-// copy them.
+// Average length in bytes of a borrowed chunk's runs, from which on iterating over the runs is cheaper than
+// copying them.
 constexpr size_t kLeastKeptRun = 4096;
-// Runs that are gone through; what would make more of them is copied.
+// Limit on the number of runs; a chunk that would exceed it is copied.
 constexpr size_t kMostPlaces = 1024;
 
 }  // namespace
@@ -100,7 +100,7 @@ absl::Status Accumulator::Copy(const net::ReceivedElements& elements, int64_t of
 }
 
 void Accumulator::Place(int64_t begin, const float* elements, int64_t next) {
-  // Whether a run that goes on to `to` has its element there.
+  // Whether the elements of `run`, extended as far as `to.begin`, are contiguous with those of `to`.
   const auto goes_on_to = [](const ElementRun& run, const ElementRun& to) {
     return reinterpret_cast<uintptr_t>(run.elements) +
                static_cast<size_t>(to.begin - run.begin) * sizeof(float) ==
@@ -120,7 +120,7 @@ void Accumulator::Place(int64_t begin, const float* elements, int64_t next) {
                                      [](const ElementRun& run, int64_t at) { return run.begin < at; });
   if (from != places_.begin() && goes_on_to(*std::prev(from), now[0])) now.erase(now.begin());
   const auto to = next < pool_.buffer_size() ? first_behind(next) : places_.end();
-  if (now.empty() && from == to) return;  // as most do
+  if (now.empty() && from == to) return;  // the usual case
   places_.insert(places_.erase(from, to), now.begin(), now.end());
   elements_ = HeldElements();
 }

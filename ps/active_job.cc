@@ -16,13 +16,13 @@
 namespace cairn::ps {
 namespace {
 
-// A year: no clock's arithmetic comes to its end with it.
+// One year: no arithmetic on time points overflows with it.
 constexpr double kLongestLeaseSeconds = 31'536'000;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
-// Of an elastic job, in all its course: each new name takes a number.
+// For an elastic job, over its whole life: each new name takes a number.
 constexpr int kMostElasticWorkers = 4096;
 
-// The sequencer is in this process.
+// The port to a sequencer in this process.
 class LocalPort final : public SequencerPort {
  public:
   LocalPort(Sequencer& sequencer, int server) : sequencer_(sequencer), server_(server) {}
@@ -36,7 +36,7 @@ class LocalPort final : public SequencerPort {
   const int server_;
 };
 
-// PolicyConfig::mode; empty where nothing is trained.
+// The value of PolicyConfig::mode; empty if nothing is trained.
 std::string ModeNameOf(v1::Mode mode) {
   switch (mode) {
     case v1::MODE_SYNC:
@@ -78,7 +78,7 @@ absl::Status CheckResumed(const v1::Progress& resumed) {
       absl::StrCat("job: resumed with a learning rate of ", resumed.learning_rate()));
 }
 
-// Names and shapes are kept beside the values, which alone count against --memory_limit.
+// Names and shapes do not count against --memory_limit, which covers the values only.
 absl::Status CheckDescriptions(absl::Span<const net::Slice> slices) {
   constexpr size_t kMaxBytes = size_t{64} << 20;
   size_t bytes = 0;
@@ -132,7 +132,7 @@ absl::Status CheckJob(const v1::Job& job) {
   return absl::OkStatus();
 }
 
-// A band that is cut has no sum that does not depend on where.
+// A sum over a divided band would depend on where it is divided.
 absl::Status CheckNorms(const Shard::Options& shard) {
   if (shard.optimizer->norms().empty()) return absl::OkStatus();
   for (const net::Slice& slice : shard.slices) {
@@ -159,7 +159,7 @@ PolicyConfig PolicyOf(const v1::Job& job, int server) {
   config.data =
       HandedOut{.queue = {.num_examples = job.num_examples(),
                           .batch_size = std::min(job.batch_size(), std::max<int64_t>(1, job.num_examples())),
-                          // Steps that are asked for may take more of them.
+                          // With a fixed number of steps, the epochs have no limit.
                           .epochs = job.final_version() > 0 ? 0 : job.epochs()},
                 .resumed = FromProto(job.resumed().data()),
                 .min_workers = std::max(1, job.min_workers()),
@@ -183,7 +183,7 @@ Progress ProgressOf(const v1::Progress& proto) {
   return progress;
 }
 
-// Of data that is handed out nothing is left to do.
+// With dynamic sharding: whether all epochs are done.
 bool IsDone(const v1::Job& job) {
   const v1::DataPosition& data = job.resumed().data();
   return job.final_version() == 0 && job.num_examples() > 0 && data.open().empty() &&
@@ -205,13 +205,14 @@ MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard) {
   MemoryNeeds needs =
       MemoryNeedsOf(value_bytes, NumSlots(shard), std::max(job.workers_size(), job.max_workers()),
                     job.ps_replication() > 0);
-  // What travels of the current version and, to somebody slow, of one before: 16 bits each.
+  // Encoded copies of the current version and, for slow receivers, of the previous one: 16 bits per
+  // element each.
   if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
   return needs;
 }
 
-// Rounds of all workers whose update takes no norms, where there is memory for a version that may come to
-// nothing.
+// For rounds of all workers with an optimizer without norms, if the memory has room for a version that may
+// be discarded.
 bool MakesUpdatesAhead(const v1::Job& job, const Shard::Options& shard) {
   const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
   if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr ||
@@ -222,7 +223,8 @@ bool MakesUpdatesAhead(const v1::Job& job, const Shard::Options& shard) {
   return NeedsOf(job, shard).total() + bytes_ahead <= static_cast<double>(shard.memory_limit);
 }
 
-// A chief's mistake, or a stranger's bytes, must not make the server ask for memory that there is not.
+// A mistake of the chief, or a malicious request, must not make the server allocate more memory than
+// there is.
 absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
   const MemoryNeeds needs = NeedsOf(job, shard);
   if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
@@ -315,7 +317,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   CAIRN_RETURN_IF_ERROR(CheckNorms(shard));
   CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
   shard.update_ahead = MakesUpdatesAhead(job, shard);
-  // Norms are of all servers, so these make an update together, also of an asynchronous push.
+  // Norms span all servers. So all servers make an update together, even for an asynchronous push.
   const std::vector<Norms> norms(shard.optimizer->norms().begin(), shard.optimizer->norms().end());
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC && norms.empty();
   shard.leader = sequences_itself ? host.index : 0;
@@ -340,7 +342,7 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
     port_ = host_.connect_to_leader(job_, shard_, epoch);
     shard_->ConnectTo(port_.get());
   }
-  // What a copy has measured it has reported to nobody; what it is measuring now it reports itself.
+  // A backup has not reported the sums that it measured. Sums that it is measuring now, it reports itself.
   if (auto sums = shard_->UnansweredSums()) port_->ReportSums(*std::move(sums));
   return absl::OkStatus();
 }
@@ -413,7 +415,7 @@ void ActiveJob::StopReplicating() {
 
 ActiveJob::~ActiveJob() {
   StopReplicating();
-  port_.reset();  // ends the link to a leader before what it calls goes away
+  port_.reset();  // closes the connection to the leader before the objects that it calls are destroyed
 }
 
 }  // namespace cairn::ps

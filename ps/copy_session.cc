@@ -9,10 +9,10 @@
 namespace cairn::ps {
 namespace {
 
-// A job's description, which comes first, was one message to the server that sends it; a sequencer's state
-// with a full log has some MiB.
+// The origin describes a job, which was one message when the primary received it. The state of a sequencer
+// with a full log takes some MiB.
 constexpr size_t kMaxOrigin = size_t{16} << 20, kMaxText = size_t{256} << 20;
-// Of a body in one frame: a header has to hold it.
+// The share of a body that fits into the header of one frame.
 constexpr size_t kTextOfFrame = size_t{32} << 10;
 
 }  // namespace
@@ -20,7 +20,8 @@ constexpr size_t kTextOfFrame = size_t{32} << 10;
 absl::Status CopySession::OnFrame(const v1::CopyHeader& header, net::Payload payload) {
   absl::Status status = Take(header, payload);
   if (status.ok() || absl::IsAborted(status) || absl::IsCancelled(status)) return status;
-  // The sender goes on without a copy when it hears of this, so this must not take its place any more.
+  // The sender continues without a backup when it receives this error, so this one must not be promoted
+  // any more.
   server_.CopyClosed(sink_.get(), /*spoilt=*/true);
   return absl::FailedPreconditionError(status.message());
 }

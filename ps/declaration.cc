@@ -15,9 +15,9 @@ namespace cairn::ps {
 namespace {
 
 constexpr int kMostInlineValues = 1 << 16;
-// What the weighted mean can take (WeightedGradient).
+// The maximum that the weighted mean supports (WeightedGradient).
 constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
-// So that adding examples to it makes a number.
+// Low enough that adding examples to it does not overflow.
 constexpr int64_t kMostPosition = int64_t{1} << 62;
 
 }  // namespace

@@ -16,19 +16,19 @@
 namespace cairn::ps {
 namespace {
 
-// How often the listening thread looks after sessions that have ended, and whether it is to stop.
+// How often the listening thread checks for ended sessions and for the end of the service.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 constexpr size_t kPiecesOfFrame = net::kMaxPayloadFloats / net::DirectStream::kPieceFloats;
-// A client that is stopped keeps values from being freed: gRPC notices one likewise, after 15 s.
+// A client that is stopped keeps values from being freed. gRPC also detects such a client after 15 s.
 constexpr auto kStallLimit = std::chrono::seconds(15);
-// A session has a thread and descriptors. A client's first request follows its greeting at once; one that is
-// silent for long, and waits for no answer, opens another session for its next request.
+// Limits on idle sessions, because a session has a thread and descriptors. A client's first request follows
+// its greeting at once. A client whose idle session was closed opens another one for its next request.
 constexpr auto kFirstLimit = std::chrono::seconds(20);
 constexpr auto kIdleLimit = std::chrono::minutes(15);
 
 }  // namespace
 
-// One client's stream. Owned by the service until it has ended, and by answers that still refer to it.
+// One client's stream. Owned by the service until it has ended, and by the answers that still refer to it.
 class DirectSession final : public SessionSink, public net::DirectReceiver {
  public:
   static absl::StatusOr<std::shared_ptr<DirectSession>> Start(Parts& parts,
@@ -92,8 +92,9 @@ class DirectSession final : public SessionSink, public net::DirectReceiver {
  private:
   Parts& parts_;
   std::weak_ptr<DirectSession> self_;
-  std::unique_ptr<Session>
-      session_;  // the stream's thread's, from the greeting to the end: they hold each other
+  // Used by the stream's thread, from the greeting to the end. Session and sink refer to each other
+  // until then.
+  std::unique_ptr<Session> session_;
   std::unique_ptr<net::DirectStream> stream_;
 };
 
@@ -156,7 +157,8 @@ void DirectService::Stop(std::chrono::milliseconds grace) {
     MutexLock lock(mutex_);
     left.swap(sessions_);
   }
-  for (const auto& session : left) session->stream().Abort();  // an end that reads nothing takes a while
+  for (const auto& session : left)
+    session->stream().Abort();  // Close() takes a while if the peer reads nothing
   for (const auto& session : left) session->stream().Close();
 }
 

@@ -8,7 +8,7 @@
 namespace cairn::ps {
 namespace {
 
-// One that is asked for and one that is still on its way to somebody slow.
+// One buffer that is requested, and one that is still being sent to a slow receiver.
 constexpr size_t kIdle = 2;
 
 }  // namespace
@@ -28,10 +28,10 @@ absl::Status EncodedValues::Keep(const std::shared_ptr<const AlignedBuffer>& val
 
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> EncodedValues::Of(
     const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding) {
-  MutexLock lock(mutex_);  // whoever else wants them waits, and need not make them
+  MutexLock lock(mutex_);  // concurrent callers wait, and find the result
   CAIRN_RETURN_IF_ERROR(Keep(values, encoding));
   if (kept_.elements < values->size()) {
-    if (!kept_.pieces.empty()) {  // others read these now
+    if (!kept_.pieces.empty()) {  // others read these buffers now
       kept_.encoded = nullptr;
       CAIRN_RETURN_IF_ERROR(Keep(values, encoding));
     }

@@ -20,10 +20,10 @@ namespace cairn::ps {
 namespace {
 
 constexpr auto kSayEvery = std::chrono::seconds(10);
-// A stream that lasted so long was a good one.
+// A stream that lasted at least this long resets the backoff.
 constexpr auto kWorked = std::chrono::seconds(5);
 
-// ps/0's end of one stream, and where the sequencer puts the log for it.
+// The side of ps/0: one follower's stream. The sequencer appends the log to it.
 class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>,
                              public LogSink {
  public:
@@ -68,7 +68,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   void OnDone() override {
     if (job_ != nullptr) job_->sequencer()->Unsubscribe(follower_, this);
     job_.reset();
-    self_.reset();  // perhaps deletes this
+    self_.reset();  // may delete this
   }
 
  private:
@@ -113,7 +113,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
     if (!std::exchange(ending_, true)) status_ = std::move(status);
     WriteNext();
   }
-  // Starts the next write, or finishes the stream when it is ending.
+  // Starts the next write, or finishes the stream if it is ending.
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) return;
     if (ending_) {
@@ -128,22 +128,23 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   Server& server_;
   const Permissions permissions_;
   std::shared_ptr<FollowerStream> self_;  // until OnDone
-  std::shared_ptr<ActiveJob> job_;        // from the subscription on
+  std::shared_ptr<ActiveJob> job_;        // set by the subscription
   int follower_ = 0;
   v1::FollowerMessage incoming_;
 
   Mutex mutex_;
-  // Entries that the follower has not executed: the sequencer's log has them too, and bounds them.
+  // Entries that the follower has not executed. The sequencer's log contains them too and bounds
+  // their number.
   std::deque<v1::LeaderMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;  // the front of outgoing_
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;  // outgoing_.front() is being written
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One try of the follower's end: a stream from its opening to its end. While ps/0 stands still nothing is
-// decided, so what waits to be written are the reports of the pushes that this shard may hold
-// (Shard::kMostStaged) and of the entries that came before.
+// The follower's side: one attempt, from the opening of a stream to its end. While ps/0 stands still nothing
+// is decided. So the outgoing queue is bounded: it holds reports of the pushes that this shard may stage
+// (Shard::kMostStaged), and of the entries received before.
 class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::LeaderMessage> {
  public:
   LeaderStream(v1::ParameterServer::Stub& stub, Shard& shard) : shard_(shard) {
@@ -157,7 +158,7 @@ class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::Lea
   }
 
   void Send(v1::FollowerMessage message) { Write(std::move(message)); }
-  // After AwaitEnd().
+  // Valid after AwaitEnd().
   const absl::Status& result() const { return result_; }
 
  private:
@@ -172,8 +173,8 @@ class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::Lea
   absl::Status result_;
 };
 
-// Keeps a stream to the leader open from a thread of its own. Where the leader has a copy, that may have
-// taken its place.
+// Keeps a stream to the leader open, in its own thread. With replication, the leader may be the
+// promoted backup.
 class LeaderLink final : public SequencerPort {
  public:
   LeaderLink(std::vector<std::string> addresses, net::Credentials credentials, int index, int64_t epoch,
@@ -221,7 +222,8 @@ class LeaderLink final : public SequencerPort {
  private:
   void Send(v1::FollowerMessage message) {
     MutexLock lock(mutex_);
-    if (stream_ != nullptr) stream_->Send(std::move(message));  // else said again after the next subscription
+    // Without a stream, the report is sent after the next subscription.
+    if (stream_ != nullptr) stream_->Send(std::move(message));
   }
 
   void Run() {
@@ -250,15 +252,15 @@ class LeaderLink final : public SequencerPort {
       }
       for (const Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
       if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
-      // The stream lasts as long as the job. A dead peer ends it by keepalive, or has a copy that has taken
-      // its place; the destructor ends it by Cancel.
+      // The stream lasts as long as the job. It ends by keepalive if the peer is dead, by Cancel() below if
+      // the peer's backup has been promoted, and by Cancel() in the destructor.
       while (!stream->AwaitEnd(std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
         const size_t other = (here + 1) % stubs.size();
         if (other != here && Leads(*stubs[other])) stream->Cancel();
       }
       const absl::Status result = stream->result();
-      if (absl::IsFailedPrecondition(
-              result)) {  // ps/0 has forgotten entries that we lack: waiting does not help
+      // If ps/0 has forgotten entries that this server lacks, waiting does not help.
+      if (absl::IsFailedPrecondition(result)) {
         shard_->Fail(
             absl::AbortedError(absl::StrCat("ps/", index_, " has lost its place: ", result.message())));
         return;
@@ -276,14 +278,14 @@ class LeaderLink final : public SequencerPort {
         waiting_since = now;
         next_said = now + kSayEvery;
       }
-      // Not at once: at the job's end ps/0 is often the first to stop.
+      // Not at once: at the end of a job, ps/0 is often the first to stop.
       if (now >= next_said && !stopping_) {
         next_said = now + kSayEvery;
         LogWarning("waiting for ps/0 at ", addresses_[here], " for ",
                    std::chrono::duration_cast<std::chrono::seconds>(now - waiting_since).count(),
                    " s: ", net::WhyUnreachable(result));
       }
-      // The other place at once; then again the one, a little later.
+      // Try the other address at once, then the first one again, a little later.
       const bool other_next = here + 1 < stubs.size();
       const TimePoint next_try = now + (other_next ? std::chrono::milliseconds(0) : backoff.Next());
       while (!stopping_ && changed_.WaitUntil(mutex_, next_try)) {
@@ -292,7 +294,7 @@ class LeaderLink final : public SequencerPort {
     }
   }
 
-  // The copy of ps/0's part has taken its place there.
+  // Whether the backup of ps/0's shard has been promoted on that server.
   bool Leads(v1::ParameterServer::Stub& stub) const {
     grpc::ClientContext context;
     net::SetDeadline(context, std::chrono::milliseconds(500));
@@ -305,7 +307,8 @@ class LeaderLink final : public SequencerPort {
            response.job().run_id() == run_id_ && response.job().generation() == generation_;
   }
 
-  const std::vector<std::string> addresses_;  // where the leader's part is served, first as a rule
+  const std::vector<std::string>
+      addresses_;  // of the servers that may serve the leader's shard, the usual one first
   const net::Credentials credentials_;
   const int index_;
   const int64_t epoch_;

@@ -46,8 +46,8 @@ v1::SliceSquares ToProto(const std::string& variable, int64_t row_begin, absl::S
   return proto;
 }
 
-// A list that is shorter than others counts as 0 from there on. What is no number may be: of a gradient that
-// is not finite, which the update that takes it reports.
+// Missing elements at the end of a list count as 0. NaN is allowed: the gradient is not finite, which the
+// update that takes it reports.
 absl::StatusOr<SliceSquares> FromProto(const v1::SliceSquares& proto) {
   for (const auto* sums : {&proto.gradient(), &proto.values(), &proto.direction()}) {
     const auto negative = std::find_if(sums->begin(), sums->end(), [](double sum) { return sum < 0; });
@@ -127,7 +127,7 @@ bool IsOfOneWorkerTwice(absl::Span<const Gradient> gradients) {
   return std::adjacent_find(workers.begin(), workers.end()) != workers.end();
 }
 
-// The contributors of an update to `version`.
+// Reads the contributors of an update to `version`.
 absl::StatusOr<std::vector<Gradient>> ReadContributors(
     const google::protobuf::RepeatedPtrField<v1::StagedGradient>& contributors, int64_t version) {
   if (contributors.empty()) return absl::InvalidArgumentError("an update of no gradient");

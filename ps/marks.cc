@@ -8,10 +8,10 @@
 namespace cairn::ps {
 namespace {
 
-// Versions of all values that are kept at marks for readers who are still on their way. Many who begin at
-// once are at one.
+// Number of versions kept at markers for readers that have not arrived. Many readers that start together use
+// one version.
 constexpr size_t kKeptVersions = 64;
-// Marks that are remembered without their values, to refuse a reader that comes too late.
+// Number of markers that are remembered without their values, to refuse readers that arrive too late.
 constexpr size_t kRememberedMarks = 4096;
 
 absl::Status NotKept(absl::string_view token) {

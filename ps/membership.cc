@@ -118,7 +118,7 @@ void Membership::Put(const Entry& entry, TimePoint now) {
 void Membership::HearAll(TimePoint when) {
   for (auto& [worker, member] : members_) {
     member.last_heard = when;
-    member.contested_at.reset();  // a heartbeat may have been missed here
+    member.contested_at.reset();  // its heartbeats may have gone to another server
   }
 }
 

@@ -37,7 +37,7 @@ class Inspector final : public v1::Inspector::CallbackService {
   const net::Gate* const gate_;
 };
 
-// Over the workers that have said one; NaN when none has.
+// The mean over the workers that have reported a loss; NaN if none has.
 double MeanLoss(const v1::ServerStatus& status) {
   double sum = 0;
   int count = 0;
@@ -64,7 +64,7 @@ void Monitor::Sample() {
   const v1::ServerStatus status = server_.Status();
   {
     MutexLock lock(mutex_);
-    // A job that is set back, or another one, begins anew.
+    // The version falls if a job is rolled back, or another job begins.
     if (!recent_.empty() && status.version() < recent_.back().version) recent_.clear();
     recent_.push_back({.at = now,
                        .received_bytes = status.received_bytes(),

@@ -24,7 +24,8 @@ absl::Status Permissions::Check(const v1::CreateRequest& request, const Server&)
 
 absl::Status Permissions::Check(const v1::JoinRequest& request, const Server& server) const {
   if (!caller_.named()) return absl::OkStatus();
-  // The task that has the number already. An elastic job assigns a free number to any task, under its name.
+  // The task that has this number. An elastic job assigns a free number to any task, under the task's
+  // own name.
   const std::string task = server.TaskOf(request.worker());
   if (!task.empty() && !Is(task)) return Denied(absl::StrCat("join as ", task), task);
   if (server.elastic() && !Is(request.task()))

@@ -91,8 +91,7 @@ void Save(const WorkPosition& position, v1::DataPosition& proto) {
   proto.set_repeated(position.repeated);
 }
 
-// Versions, clocks, examples: what is counted one by one comes nowhere near it, and sums of two are far from
-// what an integer holds.
+// Upper bound on versions, clocks and examples: no count reaches it, and the sum of two is far from overflow.
 constexpr int64_t kMostCounted = int64_t{1} << 60;
 
 absl::Status CheckCount(absl::string_view what, int64_t count) {
@@ -105,7 +104,7 @@ absl::Status CheckWorker(int worker, int most_workers) {
   return absl::InvalidArgumentError(absl::StrCat("copied: worker ", worker, " of a job of ", most_workers));
 }
 
-// A ticket of no examples lies at an epoch's end.
+// A work item without examples lies at the end of an epoch.
 absl::Status CheckTicket(const v1::Ticket& ticket, int64_t num_examples) {
   const bool fits = ticket.epoch() >= 0 && ticket.epoch() < kMostCounted / num_examples &&
                     ticket.first() >= 0 && ticket.count() >= 0 && ticket.first() <= num_examples &&

@@ -57,14 +57,14 @@ namespace {
 constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
-// A tick comes ten times a second, unless the process is stopped or has no processor.
+// Ticks come ten times a second, unless the process is paused or gets no CPU time.
 constexpr auto kStoodStill = std::chrono::seconds(1);
 
 // Memory of the process in addition to the job's: libraries, and gRPC's buffers for open streams. A process
-// that takes far more is being flooded.
+// that needs far more is being flooded.
 constexpr int64_t kMemoryBeside = int64_t{256} << 20;
 
-// Threads that share an update without being told: more find the memory busy.
+// Default limit on threads that share an update: more threads do not help, because the memory is saturated.
 constexpr int kMostThreads = 4;
 
 struct Flags {
@@ -83,8 +83,8 @@ struct Flags {
   FaultPoints::Fault fault;
 };
 
-// Lets calls and streams end, at most for kDrain. gRPC then still works off what has come, however much that
-// is: after kDrain more, and at a second signal, the process leaves at once.
+// Lets calls and streams end, for at most kDrain. gRPC then still processes everything that it has received.
+// After another kDrain, or at a second signal, the process exits at once.
 void Drain(grpc::Server& server, SignalQueue& signals, ExitCode end) {
   const auto leave = std::chrono::steady_clock::now() + 2 * kDrain;
   std::atomic<bool> drained{false};

@@ -59,7 +59,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
     }
   }
 
-  // Of answers that wait for the one being written, the last tells all.
+  // Answers are cumulative: if several wait to be written, only the last one is sent.
   void Answer(const v1::CopyAnswer& answer) override {
     MutexLock lock(mutex_);
     next_.set_held(std::max(next_.held(), answer.held()));
@@ -81,7 +81,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void OnCancel() override { Close(absl::CancelledError("cancelled")); }
   void OnDone() override {
     session_.reset();
-    self_.reset();  // perhaps deletes this
+    self_.reset();  // may delete this
   }
 
  private:
@@ -104,7 +104,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
 
   Mutex mutex_;
   v1::CopyAnswer next_ ABSL_GUARDED_BY(mutex_);
-  bool unsaid_ ABSL_GUARDED_BY(mutex_) = false;  // next_ is to be written
+  bool unsaid_ ABSL_GUARDED_BY(mutex_) = false;  // next_ has not been written
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
@@ -112,7 +112,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What waits to be written is bounded by what the replicator lets its clients do before the copy has it.
+// The replicator bounds what waits to be written: clients get no answers while the backup is behind.
 class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   ClientStream(const std::string& address, const net::Credentials& credentials, int part,

@@ -13,19 +13,20 @@ namespace cairn::ps {
 namespace {
 
 constexpr auto kSayEvery = std::chrono::seconds(10);
-// At the end of a job the copy's process may end first, and a stream may only have broken.
+// At the end of a job, the backup's process may end first; and a stream may have broken only briefly.
 constexpr auto kSayAfter = std::chrono::seconds(2);
-// For the first answer on a stream; and between two, which beats make four times a second.
+// Limit on the wait for the first answer of a stream, and between two answers. Heartbeats arrive every
+// 200 ms.
 constexpr auto kAnswerLimit = std::chrono::seconds(4);
 constexpr auto kLook = std::chrono::milliseconds(500);
 
-// Its process answers that it keeps no copy of this part, so it will not take our place. Only CopySession and
-// the service say so.
+// The process answers that it has no backup of this shard, so it will not be promoted. Only CopySession and
+// the service use this code.
 bool KeepsNone(const absl::Status& end) {
   return absl::IsFailedPrecondition(end);
 }
 
-// Nobody listens there: the process that kept the copy has ended.
+// Nothing listens at the address: the backup's process has ended.
 bool IsGone(const absl::Status& end) {
   return absl::IsUnavailable(end) && net::WhyUnreachable(end) == "connection refused";
 }
@@ -323,7 +324,7 @@ void Replicator::Close() {
     LogWarning("waiting for a copy of ", options_.part, "'s part on ", options_.copy, ": ",
                net::WhyUnreachable(end));
   }
-  if (now - opened_ > kSayEvery / 2) backoff_.Reset();  // it worked for a while
+  if (now - opened_ > kSayEvery / 2) backoff_.Reset();  // the stream worked for a while
   next_open_ = now + (state_ == State::kUnsure ? std::chrono::milliseconds(5) : backoff_.Next());
 }
 
@@ -333,7 +334,7 @@ void Replicator::Conclude(const absl::Status& end) {
     MutexLock lock(mutex_);
     const bool gone = KeepsNone(end) || IsGone(end);
     if (Over()) {
-      // And stays so, however the stream has ended.
+      // It stays so, however the stream has ended.
     } else if (absl::IsAborted(end)) {
       state_ = State::kDeposed;
       deposed_ = absl::StrCat(options_.copy, " has taken the place of ", options_.part);

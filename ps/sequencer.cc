@@ -14,11 +14,11 @@
 namespace cairn::ps {
 namespace {
 
-// Far beyond what a pass over memory takes, and what gRPC takes to notice a dead peer and to come back.
+// Far longer than a pass over memory, and than gRPC takes to detect a dead peer and to reconnect.
 constexpr auto kLongestMeasuring = std::chrono::seconds(60);
 constexpr int kChief = 0;
 
-// The last server first: ps/0's own shard executes in this thread, the others only send.
+// Last server first: the shard of ps/0 executes in this thread, the others only send.
 void FlushAll(absl::Span<const std::shared_ptr<LogSink>> sinks) {
   for (auto sink = sinks.rbegin(); sink != sinks.rend(); ++sink) (*sink)->Flush();
 }
@@ -38,7 +38,7 @@ void Sequencer::Join(int worker, uint64_t incarnation) {
   {
     MutexLock lock(mutex_);
     Worker& known = workers_[worker];
-    if (incarnation <= known.incarnation) return;  // overtaken by a later life
+    if (incarnation <= known.incarnation) return;  // overtaken by a later incarnation
     if (copied()) {
       v1::SequencerEvent event;
       event.mutable_join()->set_worker(worker);
@@ -104,7 +104,7 @@ absl::Status Sequencer::CheckLogHasRoom() const {
                                                    " has not executed"));
 }
 
-// All that is decided is in the log, or will be before anything else.
+// Every decision is in the log, or will precede anything else.
 Progress Sequencer::ProgressNow() const {
   Progress progress = {.version = policy_->version(), .counters = counters_before_, .positions = positions_};
   progress.counters.Add(policy_->counters());
@@ -152,7 +152,8 @@ absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_pt
     if (next_index < first || next_index > next_index_) {
       const std::string asked = absl::StrCat("ps/", server, " asks for the log from entry ", next_index,
                                              ", and here it is from ", first, " to ", next_index_ - 1);
-      // With copies: one of the two has been replaced, the follower when it is behind, else we.
+      // With replication, one of the two has been replaced: the follower if it is behind, otherwise
+      // this server.
       return replicator_ != nullptr ? absl::UnavailableError(asked) : absl::FailedPreconditionError(asked);
     }
     subscriber.epoch = epoch;
@@ -207,7 +208,7 @@ void Sequencer::Release(int64_t index) {
 }
 
 void Sequencer::Unsubscribe(int server, const LogSink* sink) {
-  std::shared_ptr<LogSink> gone;  // released outside the lock
+  std::shared_ptr<LogSink> gone;  // destroyed outside the lock
   MutexLock lock(mutex_);
   auto& subscribed = servers_[static_cast<size_t>(server)].sink;
   if (subscribed.get() == sink) gone = std::move(subscribed);
@@ -243,10 +244,10 @@ void Sequencer::OnStaged(int server, const Gradient& gradient) {
                     .reason = old ? Refuse::Reason::kOldIncarnation : Refuse::Reason::kNotAMember,
                     .staleness = 0});
     } else if (gradient.key.step <= worker.last_step) {
-      return;  // repeated by a server that reconnected: its decision is in the log
+      return;  // repeated by a server that reconnected: the decision is in the log
     } else {
       Partial& partial = partials_[gradient.key];
-      // Asynchronously a worker may have read some servers at an older version than others.
+      // In asynchronous jobs, a worker may have read an older version from some servers than from others.
       const int64_t oldest = partial.servers.empty()
                                  ? gradient.base_version
                                  : std::min(gradient.base_version, partial.gradient.base_version);
@@ -301,8 +302,8 @@ absl::Status Sequencer::CheckMeasuring(TimePoint now) {
     return servers_[static_cast<size_t>(server)].sink == nullptr;
   };
   if (std::any_of(unmeasured.begin(), unmeasured.end(), away)) {
-    measuring_->seen_at
-        .reset();  // whoever comes in its place, or sets all back, takes the time that it takes
+    // The server's backup, or a rollback, may take any time.
+    measuring_->seen_at.reset();
     return absl::OkStatus();
   }
   if (!measuring_->seen_at.has_value()) measuring_->seen_at = now;
@@ -331,7 +332,7 @@ void Sequencer::OnExecuted(int server, int64_t index) {
     Tell(std::move(event));
   }
   Server& follower = servers_[static_cast<size_t>(server)];
-  const int64_t given = follower.sink == nullptr ? next_index_ - 1 : follower.sent;  // whatever it says
+  const int64_t given = follower.sink == nullptr ? next_index_ - 1 : follower.sent;  // whatever it reports
   follower.executed = std::max(follower.executed, std::min(index, given));
   int64_t all = follower.executed;
   for (const Server& other : servers_) all = std::min(all, other.executed);

@@ -1,5 +1,4 @@
-// A sequencer and its copy on another server: all that it is, and the events that the copy hears of
-// (sequencer.h).
+// Replication of a sequencer: its whole state, and the events that its backup receives (sequencer.h).
 #include <algorithm>
 #include <utility>
 
@@ -12,10 +11,10 @@
 namespace cairn::ps {
 namespace {
 
-// Beyond what any job comes to, and far from what an integer holds.
+// Upper bound on entries: no job reaches it, and it is far from overflow.
 constexpr int64_t kLastIndex = int64_t{1} << 60;
 
-// A decision without a place in the log.
+// A decision without an index in the log.
 v1::Decision Save(const LogEntry::What& what) {
   return ToProto(LogEntry{.index = 0, .what = what});
 }

@@ -17,7 +17,7 @@
 namespace cairn::ps {
 namespace {
 
-// How long a failed job's server stays to tell those who have not heard.
+// How long the server of a failed job stays alive to notify its clients.
 constexpr auto kFailureLinger = std::chrono::seconds(10);
 
 // The facts that the seal of an epoch covers.
@@ -28,7 +28,7 @@ std::vector<std::string> EpochFacts(uint64_t incarnation, int64_t epoch) {
 }  // namespace
 
 Server::Server(Options options, const Clock& clock)
-    // Layouts of different processes differ, so what is meant for the one before this is not taken.
+    // Layouts of different processes differ, so requests meant for an earlier process are refused.
     : options_(std::move(options)),
       clock_(clock),
       started_(clock.Now()),
@@ -113,10 +113,10 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
     reply(Annotate(slices.status(), name()));
     return;
   }
-  std::shared_ptr<ActiveJob> replaced;  // ends outside the lock
+  std::shared_ptr<ActiveJob> replaced;  // destroyed outside the lock
   absl::Status status;
   v1::CreateResponse response;
-  std::shared_ptr<CopySink> copied;  // its job begins anew
+  std::shared_ptr<CopySink> copied;  // its primary's job is created again
   Calls calls;
   {
     MutexLock lock(mutex_);
@@ -128,8 +128,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
       status = AddVariables(request, *std::move(slices));
     } else if (status = CheckReplaceable(request.job()); status.ok()) {
       const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
-      // A backup has its server's incarnation: clients of that server would take the new job for a server
-      // that is behind.
+      // A backup has the incarnation of its primary. Clients of that primary would take the new job for an
+      // outdated primary.
       const bool was_backup = state_ == v1::STATE_COPY;
       const uint64_t incarnation = was_backup ? options_.incarnation + drops_ + 1 : incarnation_;
       ActiveJob::Host host = HostFor(incarnation);
@@ -160,8 +160,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   }
   for (auto& call : calls) call();
   if (copied != nullptr) copied->Close(absl::FailedPreconditionError("the job is being created anew"));
-  // Followers that were ready before this server is created anew are of the same run: they find the new
-  // sequencer.
+  // Followers whose job was created before this server's belong to the same run: they find the new sequencer.
   if (status.ok() && replaced != nullptr && replaced->job().mode() != v1::MODE_VARIABLES) {
     Retire(std::move(replaced),
            absl::AbortedError(absl::StrCat("the variables of ", name(), " have been set back")));
@@ -259,7 +258,7 @@ void Server::Finish(const v1::FinishRequest& request, Reply<v1::FinishResponse> 
   Calls calls;
   {
     MutexLock lock(mutex_);
-    // A job that has failed already may have done so because a worker heard of it from another server.
+    // A job may have failed already because a worker learned of the end from another server.
     const bool has_job =
         state_ == v1::STATE_INITIALISING || state_ == v1::STATE_READY || state_ == v1::STATE_FAILED;
     if (has_job && !request.cancelled_by().empty()) {
@@ -270,7 +269,7 @@ void Server::Finish(const v1::FinishRequest& request, Reply<v1::FinishResponse> 
     CollectWaiters(clock_.Now(), calls);
   }
   for (auto& call : calls) call();
-  if (!request.cancelled_by().empty()) {  // has no effect unless a job is under way
+  if (!request.cancelled_by().empty()) {  // has no effect unless a job is active
     Fail(absl::InternalError(
         absl::StrCat("the job was cancelled by ", request.cancelled_by(), " (`cairn job cancel`)")));
   }
@@ -298,7 +297,7 @@ void Server::OnInitialised(uint64_t layout) {
   {
     MutexLock lock(mutex_);
     if (state_ != v1::STATE_INITIALISING || job_->layout() != layout) return;
-    if (job_->replicator() != nullptr) {  // TickCopies() goes on
+    if (job_->replicator() != nullptr) {  // TickCopies() continues
       if (!std::exchange(initialised_, true)) job_->StartReplicating();
       return;
     }
@@ -356,7 +355,7 @@ void Server::Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) {
 }
 
 void Server::BuryRetired() {
-  std::vector<std::shared_ptr<ActiveJob>> over;  // end outside the lock
+  std::vector<std::shared_ptr<ActiveJob>> over;  // destroyed outside the lock
   MutexLock lock(mutex_);
   const auto first =
       std::partition(retired_.begin(), retired_.end(), [](const auto& job) { return job.use_count() > 1; });
@@ -375,7 +374,7 @@ void Server::Tick() {
     MutexLock lock(mutex_);
     job = job_;
     if (state_ == v1::STATE_COPY) {
-      job = nullptr;  // who serves it looks after it
+      job = nullptr;  // its primary does all this
     } else if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) {
       expired = CollectExpired(now, reasons);
     }
@@ -389,8 +388,8 @@ void Server::Tick() {
     if (job->sequencer() != nullptr && !wait) {
       job->sequencer()->Leave(expired[i].worker, expired[i].incarnation);
     }
-    // The copy hears of the member last: of one whose lease it looks after itself it makes up for what went
-    // with us.
+    // The backup learns last that a member has left. Its own lease check then covers whatever was lost with
+    // this server.
     MutexLock lock(mutex_);
     if (job_ == job) SendMember(expired[i].worker);
   }
@@ -427,7 +426,7 @@ void Server::Shutdown() {
   for (auto& call : calls) call();
   if (copied != nullptr) copied->Close(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
   if (job != nullptr) job->StopReplicating();
-  // A follower may be a part in this very process, which ends after us.
+  // A follower may be another shard of this process, which ends after this one.
   if (job != nullptr && job->sequencer() != nullptr)
     job->sequencer()->End(absl::StrCat(name(), " is stopping"));
   if (job != nullptr) job->shard().Fail(absl::UnavailableError(absl::StrCat(name(), " is stopping")));

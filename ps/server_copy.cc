@@ -1,4 +1,4 @@
-// A server whose part of the job has a live copy in another process, and one that is that copy (server.h).
+// Replication of a server: the primary of a shard, and the backup in another process (server.h).
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -17,7 +17,7 @@ namespace cairn::ps {
 namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(200);
-// That have not come back: older ones than kRight give no right any more.
+// Limit on heartbeats without an echo: those older than kRight do not extend the right any more.
 constexpr size_t kMostBeats = kRight / kBeat + 1;
 
 std::string Milliseconds(Duration duration) {
@@ -120,7 +120,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   *declared.mutable_slices() = origin.slices();
   CAIRN_ASSIGN_OR_RETURN(std::vector<net::Slice> slices, ReadSlices(declared));
   if (IsBehind(origin)) Drop(absl::StrCat("a copy has taken the place of ", name()));
-  std::shared_ptr<ActiveJob> replaced;  // ends outside the lock
+  std::shared_ptr<ActiveJob> replaced;  // destroyed outside the lock
   std::shared_ptr<CopySink> old;
   MutexLock lock(mutex_);
   if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", place(), " is stopping"));
@@ -133,7 +133,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   if (state_ != v1::STATE_EMPTY && !copy) {
     return absl::AbortedError(absl::StrCat("ps/", place(), " has taken the place of ", name()));
   }
-  // Who was replaced by us does not know it, and has not what we have told.
+  // The caller was replaced by this server, does not know it, and lacks what this server has revealed since.
   if (dropped_.run_id == origin.job().run_id() && dropped_.epoch > origin.epoch() &&
       dropped_.generation >= origin.job().generation()) {
     return absl::AbortedError(
@@ -144,7 +144,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
     return absl::AbortedError(
         absl::StrCat("ps/", place(), " keeps the copy of who took the place of ", name()));
   }
-  copying_.whole = false;  // whatever comes of it, the caller begins anew
+  copying_.whole = false;  // whatever follows, the caller starts over
   ActiveJob::Host host = HostFor(origin.incarnation());
   host.seal_key = origin.seal_key();
   CAIRN_ASSIGN_OR_RETURN(auto job,
@@ -168,7 +168,7 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
     if (state_ != v1::STATE_COPY) {
       return absl::AbortedError(absl::StrCat("ps/", place(), " has taken the place of ", name()));
     }
-    if (copying_.sink.get() != sink) {  // its Close is under way
+    if (copying_.sink.get() != sink) {  // it is being closed
       return absl::CancelledError(
           absl::StrCat("ps/", place(), " keeps no copy of ", name(), "'s part by this stream any more"));
     }
@@ -179,7 +179,7 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
     copying_.sink->Answer(answer);
   }
   job->shard().Flush();
-  // Where the part itself has not failed its copy is at odds with it.
+  // If the primary has not failed, a failed backup is inconsistent with it.
   if (const absl::Status failure = job->shard().failure(); !failure.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the copy of ", name(), "'s part failed: ", failure.message()));
@@ -243,7 +243,7 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
         copying_.beats.pop_front();
       }
       return absl::OkStatus();
-    default:  // of a part that has no state here
+    default:  // of a Part that has no state here
       return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(name(), " has no log of its own to be copied"));
@@ -320,7 +320,7 @@ absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch
   epoch_ = *epoch = next;
   state_ = v1::STATE_READY;
   ready_at_ = clock_.Now();
-  members_.HearAll(ready_at_ + kSilent);  // each has to find this place first
+  members_.HearAll(ready_at_ + kSilent);  // the workers must find this server first
   copying_ = {};
   LogWarning("ps/", place(), " takes the place of ", name(), ", at version ",
              job_->shard().store().current().version);

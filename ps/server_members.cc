@@ -1,5 +1,4 @@
-// What a server's clients ask of it as members of the job: to join, to be known to live, to leave, and to
-// wait.
+// Calls of clients as members of the job: Join, Heartbeat, Leave and Wait.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -18,7 +17,7 @@
 namespace cairn::ps {
 namespace {
 
-// How long workers of a job that was set back have to join again: they may be in the middle of a step.
+// How long workers may take to join again after a rollback: they may be in the middle of a step.
 constexpr auto kReturn = std::chrono::seconds(30);
 // Limits, in bytes, on the name ("worker/4095") and the device names that are kept for each worker.
 constexpr size_t kMaxTaskName = 256, kMaxDeviceName = 4096;
@@ -51,7 +50,7 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
       if (admitted.ok()) response.set_worker(*admitted);
     }
     if (status.ok()) status = CheckSealed(request, response.worker());
-    // The server that drew the incarnation has decided this for all.
+    // If the request has an incarnation, the server that drew it has made this check for all.
     if (status.ok() && request.incarnation() == 0) status = CheckPlace(request, response.worker());
     if (status.ok()) {
       const uint64_t incarnation =
@@ -171,7 +170,7 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
   absl::Status status;
   {
     MutexLock lock(mutex_);
-    if (state_ == v1::STATE_FINISHED) {  // also who is no member any more shall know
+    if (state_ == v1::STATE_FINISHED) {  // workers that are no longer members must learn it too
       response.set_state(state_);
     } else if (shut_down_) {
       status = absl::UnavailableError(absl::StrCat(name(), " is stopping"));
@@ -272,7 +271,7 @@ bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) c
                                  : absl::StrCat("the copy on ", job_->copy_name(), " is not whole yet");
       return state_ == v1::STATE_READY || state_ == v1::STATE_FINISHED;
     case v1::CONDITION_ALL_OTHERS_LEFT:
-      if (state_ == v1::STATE_EMPTY) {  // whoever was here was here with another server
+      if (state_ == v1::STATE_EMPTY) {  // former members joined an earlier process of this server
         *missing = "the job: this server has none";
         return false;
       }

@@ -20,13 +20,13 @@
 namespace cairn::ps {
 namespace {
 
-// Streams that may be open at the same time; each may hold requests and their answers (ps/session.h).
+// Limit on open streams; each may hold requests and their answers (ps/session.h).
 constexpr int kMostSessions = 4096;
 
-// One client's stream; it lives until OnDone and as long as an answer still refers to it.
+// One client's stream. It lives until OnDone(), and while an answer refers to it.
 class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer>, public SessionSink {
  public:
-  // `count`: of the streams there are, this one from now until OnDone().
+  // `count`: the number of open streams. It includes this one from now until OnDone().
   static SessionStream* Start(Server& server, Permissions permissions, std::atomic<int>& count) {
     auto stream = std::make_shared<SessionStream>(count);
     stream->self_ = stream;
@@ -54,7 +54,7 @@ class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::Byt
   void OnDone() override {
     session_.reset();
     --count_;
-    self_.reset();  // perhaps deletes this
+    self_.reset();  // may delete this
   }
 
  private:
@@ -70,7 +70,7 @@ class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::Byt
   std::unique_ptr<Session> session_;
 };
 
-// The part that a call is about; none where the metadata names none.
+// The shard that a call is for; none if the metadata does not name one.
 std::optional<int> PartOf(const grpc::CallbackServerContext& context) {
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(net::kPartMetadata);
@@ -80,7 +80,7 @@ std::optional<int> PartOf(const grpc::CallbackServerContext& context) {
   return part;
 }
 
-// Session is served as raw bytes, because frames are taken apart without copies; the rest as protobuf.
+// Session is served as raw bytes, because frames are decoded without copies; the rest as protobuf.
 using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
     v1::ParameterServer::WithCallbackMethod_Connect<v1::ParameterServer::WithCallbackMethod_Create<
         v1::ParameterServer::WithCallbackMethod_Wait<v1::ParameterServer::WithCallbackMethod_Join<
@@ -112,7 +112,7 @@ class Service final : public CallbackService {
                                  v1::JoinResponse* response) override {
     v1::JoinRequest from = *request;
     from.mutable_process()->set_address(
-        absl::StrReplaceAll(context->peer(), {{"%5B", "["}, {"%5D", "]"}}));  // of IPv6
+        absl::StrReplaceAll(context->peer(), {{"%5B", "["}, {"%5D", "]"}}));  // of IPv6 addresses
     return Call(Find(*context), context, &Server::Join, &from, response);
   }
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
@@ -195,7 +195,8 @@ class Service final : public CallbackService {
     return Permissions(std::move(caller), door_.chief);
   }
 
-  // Whether the caller may make this request of `server`, which the request was found to be for.
+  // Whether the caller may make this request to `server`, which is the result of looking up the
+  // request's shard.
   template <typename Request>
   absl::Status CheckAllowed(const grpc::CallbackServerContext& context, const Request& request,
                             const absl::StatusOr<Server*>& server) const {
@@ -204,7 +205,7 @@ class Service final : public CallbackService {
     return permissions.Check(request, **server);
   }
 
-  // For questions where a part is: NOT_FOUND where this process has nothing of it.
+  // For calls that locate a shard: NOT_FOUND if this process has nothing of it.
   absl::StatusOr<Server*> Locate(const grpc::CallbackServerContext& context) const {
     const std::optional<int> part = PartOf(context);
     if (!part.has_value()) return &parts_.own();
@@ -213,7 +214,7 @@ class Service final : public CallbackService {
       return absl::NotFoundError(absl::StrCat("nothing of ps/", *part, "'s part is here"));
     return server;
   }
-  // For all else: the client has to find the part's server again.
+  // For all other calls: UNAVAILABLE makes the client search for the shard's server again.
   absl::StatusOr<Server*> Find(const grpc::CallbackServerContext& context) const {
     const std::optional<int> part = PartOf(context);
     return part.has_value() ? parts_.Serving(*part) : &parts_.own();

@@ -16,18 +16,18 @@ namespace {
 
 constexpr auto kElementBytes = static_cast<int64_t>(sizeof(float));
 
-// How one request is answered. It holds neither the session nor the job, so a request that waits keeps
+// Sends the answer to one request. Refers to neither the session nor the job, so a waiting request keeps
 // neither alive.
 class Answer {
  public:
-  // `unanswered`: what the answers that a session still owes hold.
+  // `unanswered`: counts the answers that a session still owes.
   Answer(std::shared_ptr<SessionSink> sink, uint64_t request_id,
          std::shared_ptr<const std::monostate> unanswered = nullptr)
       : sink_(std::move(sink)), unanswered_(std::move(unanswered)) {
     header_.set_request_id(request_id);
   }
 
-  // Elements [begin, end) of `data` in chunks, `shift` added to their offsets.
+  // Sends elements [begin, end) of `data` in chunks, with `shift` added to their offsets.
   void SendElements(const std::shared_ptr<const AlignedBuffer>& data, int64_t begin, int64_t end,
                     int64_t shift = 0) {
     for (int64_t offset = begin; offset < end; offset += net::kMaxPayloadFloats) {
@@ -37,8 +37,8 @@ class Answer {
       SendChunk(chunk, data);
     }
   }
-  // All of `values` in chunks, as `encoding` has them; returns their bytes. RESOURCE_EXHAUSTED as
-  // EncodedValues.
+  // Sends all of `values` in chunks, encoded; returns the number of bytes. RESOURCE_EXHAUSTED
+  // as EncodedValues.
   absl::StatusOr<int64_t> SendValues(const std::shared_ptr<const AlignedBuffer>& values,
                                      v1::Encoding encoding, EncodedValues& encoded) {
     if (encoding == v1::ENCODING_FLOAT32) {
@@ -48,7 +48,7 @@ class Answer {
     CAIRN_ASSIGN_OR_RETURN(const auto data, encoded.Of(values, encoding));
     return SendEncoded(data, encoding, 0, values->size());
   }
-  // Elements [begin, end) of them, before the answer's time.
+  // Sends elements [begin, end) of the values before the answer is due.
   absl::StatusOr<int64_t> SendPiece(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding,
                                     EncodedValues& encoded, int64_t begin, int64_t end) {
     piece_ = true;
@@ -78,7 +78,7 @@ class Answer {
       sink_->Send(header_, {&chunk, 1}, data);
     }
   }
-  // Of `data`, which has element i at byte 2 i; `begin` is even.
+  // `data` has element i at byte 2 i; `begin` is even.
   int64_t SendEncoded(const std::shared_ptr<const AlignedBuffer>& data, v1::Encoding encoding, int64_t begin,
                       int64_t end) {
     int64_t floats = 0;
@@ -101,7 +101,7 @@ class Answer {
   bool piece_ = false;
 };
 
-// Of a server that has `size` elements.
+// `size`: the number of elements of the server.
 absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
   const int64_t first = begin.offset();
   if (first < 0 || first > size || begin.count() < 0 || begin.count() > size - first) {
@@ -145,7 +145,7 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
     return absl::ResourceExhaustedError(
         absl::StrCat("more than ", kMostOpen, " requests open in one session"));
   }
-  if (unanswered_.use_count() > kMostUnanswered) {  // one is ours
+  if (unanswered_.use_count() > kMostUnanswered) {  // one is the session's
     return absl::ResourceExhaustedError(
         absl::StrCat("more than ", kMostUnanswered, " requests of one session wait for their answer"));
   }
@@ -165,8 +165,8 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
 }
 
 Session::~Session() {
-  // A worker of ours keeps one stream for all its pushes; a client with a stream for each says nothing by its
-  // end.
+  // Cairn's workers use one stream for all their pushes. If a client uses one stream per push, the end of a
+  // stream means nothing.
   if (pusher_.pushes > 1) server_.PushStreamBroke(pusher_.worker, pusher_.incarnation);
 }
 
@@ -275,7 +275,7 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
         v1::Done done;
         const uint64_t edition = result->values.edition;
         if (edition == known_edition) {
-          // The reader has them.
+          // The reader already has these values.
         } else if (encoding == v1::ENCODING_FLOAT32) {
           answer.SendElements(result->values.data, first, end);
           sent.Add((end - first) * kElementBytes);
@@ -343,7 +343,7 @@ void Session::End(uint64_t request_id, Open open) {
     open.received.end = TraceNanos(std::chrono::steady_clock::now());
     server_.trace()->Record(open.received);
   }
-  // What it has to do next is as of the answer, also of one that is repeated.
+  // The answer, even to a repeated push, contains the worker's current assignment.
   std::weak_ptr<ActiveJob> hands_out;
   if (open.job->hands_out_data()) hands_out = open.job;
   open.job->shard().FinishPush(
@@ -371,7 +371,7 @@ void Session::End(uint64_t request_id, Open open) {
             answer.SendFailure(lost);
             return;
           }
-          // Where there is no room for them the worker reads them later, as where there is none to hold them.
+          // If there is no room for encoded values, the worker reads the values later.
           if (values != nullptr) {
             const auto bytes = answer.SendValues(values, encoding, *encoded);
             if (bytes.ok()) sent.Add(*bytes);
@@ -379,7 +379,7 @@ void Session::End(uint64_t request_id, Open open) {
           }
           answer.SendDone(std::move(done));
         };
-        // What it has to do may come of what the copy has not heard of yet.
+        // The assignment may depend on events that the backup has not received yet.
         if (job != nullptr && job->replicator() != nullptr) {
           job->replicator()->WhenHeld(std::move(send));
         } else {
@@ -405,7 +405,8 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
       return;
     }
     if (initialise) server.OnInitialised(layout);
-    // Variables added meanwhile may have been copied before this write: then it must be made again.
+    // If variables were added meanwhile, they may have been copied before this write, which must then
+    // be repeated.
     if (auto job = server.JobForLayout(layout); !job.ok()) {
       answer.SendFailure(job.status());
       return;

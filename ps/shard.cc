@@ -126,7 +126,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       answer->staleness = verdict.ruling.staleness;
       answer->duplicate = true;
       answer->finished = finished(verdict.ruling.version);
-    } else {  // from an old life, or a step overtaken by a later one that is under way
+    } else {  // from an earlier incarnation, or a step overtaken by a later staged one
       ++rejected_;
       answer->outcome = v1::OUTCOME_REJECTED;
       answer->version = store_.current().version;
@@ -242,7 +242,7 @@ void Shard::Fail(absl::Status failure) {
           [reply = std::move(reader), failure](const absl::Status&) mutable { reply(failure); });
     }
   }
-  for (Reply& reply : replies) reply(absl::OkStatus());  // nothing of it is lost with this server
+  for (Reply& reply : replies) reply(absl::OkStatus());  // needs no backup: nothing is lost with this server
 }
 
 absl::Status Shard::failure() const {

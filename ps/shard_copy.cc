@@ -1,4 +1,4 @@
-// A shard and its copy on another server: what the one sends and the other executes (shard.h).
+// Replication of a shard: what the primary sends and the backup executes (shard.h).
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace cairn::ps {
 namespace {
 
-// Entries and versions: beyond what any job comes to, and far from what an integer holds.
+// Upper bound on entries and versions: no job reaches it, and it is far from overflow.
 constexpr int64_t kMostCounted = int64_t{1} << 60;
 
 }  // namespace
@@ -26,7 +26,7 @@ void Shard::WhenHeld(Reply reply) {
 void Shard::ReportExecuted(int64_t index) {
   SequencerPort* const port = port_;
   if (port == nullptr) return;
-  // What the copy does not have must stay in the log: the copy would ask for it.
+  // Entries that the backup lacks must stay in the log: it would ask for them after its promotion.
   WhenHeld([port, index](const absl::Status& lost) {
     if (lost.ok()) port->ReportExecuted(index);
   });
@@ -41,7 +41,7 @@ Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const ContributedGra
     ++counted;
     only = held[i];
   }
-  // What a client has is copied: it may be sent on for longer than its push waits for an answer.
+  // A gradient in the client's memory is copied: it may be sent on after its push has been answered.
   if (counted <= 1 && (only.none() || only.buffer() != nullptr)) return {version, only.buffer()};
   std::shared_ptr<AlignedBuffer> mean = store_.pool().Acquire();
   WriteMean(gradients, store_.size(), mean->data());
@@ -170,7 +170,7 @@ absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& c
   ++next_index_;
   PendingEntry pending = {.entry = entry};
   if (copied.mean()) {
-    if (mean == nullptr && copied.examples()) mean = store_.pool().Acquire();  // of no elements
+    if (mean == nullptr && copied.examples()) mean = store_.pool().Acquire();  // has no elements
     pending.mean = UpdateMean{VersionOf(entry), std::move(mean)};
   }
   queue_.push_back(std::move(pending));

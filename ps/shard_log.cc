@@ -1,4 +1,4 @@
-// The log of a job as a shard executes it: means, updates, what pushes are answered.
+// Executes the log of a job on a shard: means, updates, answers to pushes.
 #include <algorithm>
 #include <chrono>
 
@@ -9,8 +9,8 @@
 namespace cairn::ps {
 namespace {
 
-// How many entries of the log are reported together. While pushes keep coming the queue may never be empty,
-// and the sequencer keeps what is not reported.
+// Executed entries are reported in batches of this many. The queue may never be empty while pushes arrive,
+// and the sequencer keeps the entries that are not reported.
 constexpr int kReportEvery = 256;
 
 }  // namespace
@@ -31,7 +31,7 @@ void Shard::Append(const LogEntry& entry) {
 void Shard::ExecuteQueue() {
   {
     MutexLock lock(mutex_);
-    if (executing_) return;  // the thread at work will see what was queued
+    if (executing_) return;  // the executing thread will see what was queued
     executing_ = true;
   }
   int64_t executed = 0, reported = 0;
@@ -46,7 +46,7 @@ void Shard::ExecuteQueue() {
       }
     }
     Replies replies;
-    const bool traced = Wants(trace());  // asked now: an update may begin the next step
+    const bool traced = Wants(trace());  // checked now: an update may begin the next step
     if (auto* task = std::get_if<PendingTask>(&*next)) {
       if (ahead_ != nullptr) ahead_->Drop();
       (*task)(replies);
@@ -183,7 +183,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
   for (const Gradient& gradient : apply.contributors) {
     const int64_t staleness = apply.version - 1 - gradient.base_version;
     if (apply.held) {
-      Staged& staged = staged_[gradient.key];  // of a copy it is not here
+      Staged& staged = staged_[gradient.key];  // a backup does not have it yet
       staged.gradient = gradient;
       staged.applied_staleness = staleness;
       staged.data = HeldElements();
@@ -192,7 +192,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
       Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, made_ahead, replies);
     }
   }
-  const bool serves = port_.load() != nullptr;  // no worker pushes to a copy
+  const bool serves = port_.load() != nullptr;  // no worker pushes to a backup
   if (ahead_ != nullptr && serves && !finished(apply.version)) {
     ahead_->Expect(apply.contributors, finished(apply.version + 1));
   }
@@ -279,7 +279,7 @@ void Shard::MakeRoom() {
 }
 
 void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
-  if (port_ == nullptr) {  // a copy: who reads there after all comes again with a new mark
+  if (port_ == nullptr) {  // a backup: its readers must take a new marker
     MutexLock lock(mutex_);
     marks_.KeepNothing(mark.token);
     return;
@@ -316,7 +316,7 @@ void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, c
   if (found == staged_.end()) return;
   if (outcome == v1::OUTCOME_REJECTED || outcome == v1::OUTCOME_FINISHED) ++rejected_;
   MakeRoom();
-  const bool room = store_.CheckRoomForReader().ok();  // else the worker reads them when there is
+  const bool room = store_.CheckRoomForReader().ok();  // otherwise the worker reads the values later
   for (Staged::Waiting& waiting : found->second.waiting) {
     PushResult result = {.outcome = outcome,
                          .duplicate = waiting.duplicate,

@@ -1,4 +1,4 @@
-// Server::Status(): what a server tells of itself to whoever looks.
+// Server::Status(): the status that a server reports.
 
 #include <algorithm>
 #include <chrono>

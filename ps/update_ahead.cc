@@ -63,7 +63,7 @@ bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send, Allow allow) {
       member->missing.back() = store_.size() - (num_pieces_ - 1) * kPiece;
       const auto index = static_cast<size_t>(member - round_->members.data());
       const int64_t elements = round_->pace.Begin(index);
-      const bool all = elements == store_.size();  // then the next push need not wait for its own word
+      const bool all = elements == store_.size();  // so that the next push need not wait for credit
       told.emplace_back(std::move(allow), all ? kNoLimit : static_cast<uint64_t>(elements) * sizeof(float));
     } else {
       told.emplace_back(std::move(allow), kNoLimit);
@@ -98,11 +98,11 @@ void UpdateAhead::Arrived(const PushKey& key, const HeldElements& data, int64_t 
 
 void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
   std::vector<ContributedGradient> gradients;
-  std::vector<HeldElements> data;  // held here too: a member's may go elsewhere
+  std::vector<HeldElements> data;  // keeps the data alive: a member's may be replaced
   std::vector<const SendPiece*> sends;
   bool last_update = false;
   {
-    MutexLock lock(mutex_);  // who is in the round stays as it is while this is at work on it
+    MutexLock lock(mutex_);  // the round's members do not change while making_ counts this call
     for (const Member& member : round_->members) {
       data.push_back(member.data);
       gradients.emplace_back(data.back().runs(), member.gradient->examples);
@@ -165,8 +165,8 @@ std::optional<UpdateAhead::Round> UpdateAhead::Close() {
   std::optional<Round> round;
   {
     MutexLock lock(mutex_);
-    if (round_.has_value()) told = Spoil();  // nobody begins
-    while (making_ > 0) idle_.Wait(mutex_);  // a few pieces' arithmetic
+    if (round_.has_value()) told = Spoil();  // no more pieces are started
+    while (making_ > 0) idle_.Wait(mutex_);  // for the arithmetic of a few pieces
     round = std::exchange(round_, std::nullopt);
   }
   Tell(told);

@@ -12,15 +12,15 @@
 namespace cairn::ps {
 namespace {
 
-// Buffers kept for use again: one per worker that pushes at the same time, within reason, and two for
-// versions.
+// Number of idle buffers to keep: one per worker that pushes at the same time, within reason, and two
+// for versions.
 constexpr size_t kIdleBuffers = 16;
 
-// Elements from which on an update writes past the caches: new values and old ones, which are to stay, would
-// hardly fit together.
+// Updates of at least this many elements write past the caches, which could hardly hold the new values
+// together with the old ones.
 constexpr int64_t kStreamedFrom = int64_t{2} << 20;
 
-// Odd numbers from one that is drawn when the process first asks: never 0.
+// Odd numbers, starting from a random one for each process; never 0.
 uint64_t DrawEdition() {
   static std::atomic<uint64_t> next{DrawRandomBits() | 1};
   return next.fetch_add(2, std::memory_order_relaxed);
@@ -36,7 +36,7 @@ int64_t TotalElements(absl::Span<const net::Slice> slices) {
   return total;
 }
 
-// Neighbours that change by one rule are updated in one go, unless the optimizer wants each variable's norms.
+// Adjacent slices with the same rule are updated together, unless the optimizer needs each variable's norms.
 std::vector<UpdatePart> PartsOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
   const bool one_by_one = optimizer != nullptr && !optimizer->norms().empty();
   std::vector<UpdatePart> parts;
@@ -74,7 +74,7 @@ VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* op
       if (initial != 0) std::fill_n(slots_.back().data(), size(), initial);
     }
   }
-  Publish({.version = initial_version, .data = pool_.Acquire()});  // a new buffer, so zeroed
+  Publish({.version = initial_version, .data = pool_.Acquire()});  // new buffers are zeroed
 }
 
 Values VariableStore::current() const {
@@ -90,7 +90,7 @@ void VariableStore::Publish(Values next) {
   MutexLock lock(mutex_);
   current_.version = next.version;
   current_.edition = DrawEdition();
-  current_.data.swap(next.data);  // the old version's memory is released outside the lock, with `next`
+  current_.data.swap(next.data);  // `next` releases the old version's memory outside the lock
 }
 
 AlignedBuffer& VariableStore::Next() {
@@ -104,7 +104,7 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<
   absl::InlinedVector<Slot, 4> slot_data;
   for (size_t i = 0; i < slots_.size(); ++i) slot_data.push_back({slots_[i].data(), slots[i].data()});
   KnownSquares known = {.of_part = {}, .all_gradients = AllGradients(mean.known)};
-  if (!optimizer_->norms().empty()) {  // then parts are slices
+  if (!optimizer_->norms().empty()) {  // then each part is one slice
     for (const net::Slice& slice : slices_) {
       const auto found = mean.known.find(slice.name);
       known.of_part.push_back(found == mean.known.end() ? Squares() : found->second);
@@ -199,7 +199,7 @@ void VariableStore::WriteState(const AlignedBuffer& state) {
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> VariableStore::CopySlots() {
   if (slots_.empty()) return nullptr;
   std::shared_ptr<AlignedBuffer> copy = slots_pool_.TryAcquire();
-  if (copy == nullptr) {  // unused buffers may be in its place
+  if (copy == nullptr) {  // idle buffers may occupy the memory
     pool_.DropIdle();
     copy = slots_pool_.TryAcquire();
   }

@@ -12,7 +12,7 @@ constexpr double kLongestWaitSeconds = 30;
 }  // namespace
 
 void WaitList::Add(const v1::WaitRequest& request, TimePoint now, Reply reply, Holds holds, Calls& calls) {
-  // No wait where it is no number.
+  // NaN means no wait.
   const double seconds =
       request.wait_seconds() > 0 ? std::min(request.wait_seconds(), kLongestWaitSeconds) : 0;
   Waiter waiter = {request, now + FromSeconds(seconds), std::move(reply)};

@@ -9,7 +9,7 @@ namespace {
 
 constexpr absl::string_view kSlots[] = {"accumulator"};
 
-// Epsilon stands inside the root, as in Keras; TensorFlow 1 has none.
+// Epsilon is inside the root, as in Keras; TensorFlow 1 has no epsilon.
 class Adagrad final : public UpdateRule {
  public:
   Adagrad(float initial_accumulator, float epsilon, Isa isa)

@@ -8,7 +8,7 @@
 namespace cairn::ps {
 namespace {
 
-// First and second moment, as Keras 2 names them, and with AMSGrad the largest second moment so far.
+// First and second moment, under Keras 2's names; with AMSGrad also the largest second moment so far.
 constexpr absl::string_view kSlots[] = {"m", "v", "vhat"};
 
 class Adam final : public UpdateRule {
@@ -29,7 +29,7 @@ class Adam final : public UpdateRule {
     float* m = slots[0].to;
     const float* v_old = slots[1].from;
     float* v = slots[1].to;
-    // Keras computes alpha in float, where 1 - beta_2^t loses three digits at t = 1; ours is rounded once.
+    // Keras computes alpha in float, where 1 - beta_2^t loses three digits at t = 1. Here it is rounded once.
     const double t = static_cast<double>(step.t);
     const float alpha =
         static_cast<float>(step.learning_rate * std::sqrt(1 - std::pow(constants_.beta_2, t)) /

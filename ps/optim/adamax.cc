@@ -9,7 +9,7 @@
 namespace cairn::ps {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"m", "u"};  // first moment, and the infinity norm, as the paper's
+constexpr absl::string_view kSlots[] = {"m", "u"};  // first moment and infinity norm, as in the paper
 
 class Adamax final : public UpdateRule {
  public:
@@ -17,7 +17,7 @@ class Adamax final : public UpdateRule {
 
   absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
 
-  // Epsilon beside u, as Keras; the paper has none.
+  // Epsilon is added to u, as in Keras; the paper has no epsilon.
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
     const int64_t count = static_cast<int64_t>(old_values.size());

@@ -14,14 +14,14 @@
 namespace cairn::ps {
 namespace {
 
-// Elements that pass through the cache together: with 4 gradients and Adam 512 KiB of distinct memory, of
-// which only the mean, 64 KiB, is needed twice. Shorter runs of each stream take longer, since what the
-// processor fetches ahead of a run goes only so far.
+// Elements processed together in the cache. With 4 gradients and Adam, a block uses 512 KiB, of which
+// only the mean (64 KiB) is read twice. Smaller blocks are slower, because hardware prefetching works
+// within a run.
 constexpr int64_t kBlock = 16384;
-// Elements that are made at a time where what is written goes past the caches: few, so that several streams
-// are on their way from memory at once, though a block's gradient is looked through first.
+// Block size when results are written past the caches. It is small so that several streams are fetched from
+// memory at once, although a block's gradient is first scanned for values that are not finite.
 constexpr int64_t kStreamedBlock = 256;
-// Squares are summed in blocks of their own, whose size decides about the last bit.
+// Squares are summed in blocks of this size, which affects the last bit.
 constexpr int64_t kSumBlock = 2048;
 static_assert(kSumBlock <= kBlock);
 
@@ -31,8 +31,8 @@ struct Term {
 };
 
 struct Mean {
-  absl::InlinedVector<Term, 16> terms;  // in the order of the sum, none of weight 0
-  float total = 0;                      // of the weights
+  absl::InlinedVector<Term, 16> terms;  // in the order of the sum; none has weight 0
+  float total = 0;                      // the sum of the weights
 };
 
 Mean ReduceWeights(absl::Span<const WeightedGradient> gradients) {
@@ -94,7 +94,7 @@ const float* MeanOfBlock(const Mean& mean, int64_t begin, int64_t count, Isa isa
 }
 
 constexpr uint32_t kSignBit = 0x80000000;
-constexpr uint32_t kInfinityBits = 0x7f800000;  // NaNs lie above
+constexpr uint32_t kInfinityBits = 0x7f800000;  // NaNs are above it
 
 int64_t FirstNonFinite(const float* values, int64_t count, Isa isa) {
   const uint32_t largest = RunOn(isa, [=]() CAIRN_INLINE_LAMBDA {
@@ -108,11 +108,11 @@ int64_t FirstNonFinite(const float* values, int64_t count, Isa isa) {
   return i;
 }
 
-// The partial sums of SumOfSquares(): two vectors of the widest instruction set.
+// The number of partial sums in SumOfSquares(): two vectors of the widest instruction set.
 constexpr int64_t kLanes = 16;
 
-// The squares of elements i, i + kLanes, i + 2 kLanes, ... add up in one lane, and then the lanes in pairs:
-// one order for all instruction sets.
+// Elements i, i + kLanes, i + 2 kLanes, ... are added in one lane, and then the lanes in pairs: the same
+// order for all instruction sets.
 double SumOfSquares(const float* values, int64_t count, Isa isa) {
   return RunOn(isa, [=]() CAIRN_INLINE_LAMBDA {
     double lanes[kLanes] = {};
@@ -134,7 +134,7 @@ double SumOfSquares(const float* values, int64_t count, Isa isa) {
   });
 }
 
-// [band]: of_block(begin, size) added up over the blocks of each band, in their order.
+// Returns [band]: the sum of of_block(begin, size) over the blocks of the band, in order.
 template <typename OfBlock>
 std::vector<Squares> SumBands(int64_t count, int64_t band, OfBlock of_block) {
   CAIRN_CHECK(band > 0 || count == 0);
@@ -148,8 +148,8 @@ std::vector<Squares> SumBands(int64_t count, int64_t band, OfBlock of_block) {
   return sums;
 }
 
-// The block's gradient after clipping: `gradient` itself where that changes nothing, or `scratch`, which may
-// be the same memory.
+// The block's gradient after clipping: `gradient` itself if clipping changes nothing, otherwise `scratch`,
+// which may be the same memory.
 const float* ClipBlock(const float* gradient, int64_t count, float clipvalue, float scale, Isa isa,
                        float* scratch) {
   if (clipvalue > 0) {
@@ -163,7 +163,7 @@ const float* ClipBlock(const float* gradient, int64_t count, float clipvalue, fl
   return scratch;
 }
 
-// The block's values after weight decay: `values` themselves where there is none, or `decayed`.
+// The block's values after weight decay: `values` itself if there is no decay, otherwise `decayed`.
 const float* DecayBlock(const Optimizer& optimizer, const UpdateStep& step, const float* values,
                         int64_t count, Isa isa, float* decayed) {
   const float decay = step.learning_rate * optimizer.options().weight_decay;
@@ -173,7 +173,7 @@ const float* DecayBlock(const Optimizer& optimizer, const UpdateStep& step, cons
   return decayed;
 }
 
-// With use_ema, moves the average behind the block's new values, and puts it in their place when it is time.
+// With use_ema, updates the average from the block's new values, and writes it over them when it is due.
 void AverageBlock(const Optimizer& optimizer, const UpdateStep& step, const Slot& average, int64_t count,
                   Isa isa, float* values) {
   const CommonOptions& options = optimizer.options();
@@ -188,7 +188,7 @@ void AverageBlock(const Optimizer& optimizer, const UpdateStep& step, const Slot
   if (step.last || (frequency > 0 && step.t % frequency == 0)) std::copy_n(to, count, values);
 }
 
-// A part of an UpdateRange, with its mean gradient.
+// A block of an UpdateRange, with its mean gradient.
 struct Block {
   int64_t count;
   const float* old_values;
@@ -197,7 +197,7 @@ struct Block {
   float* new_values;
 };
 
-// Weight decay, rule, average; of a layerwise rule the directions alone.
+// Weight decay, rule, average. A layerwise rule only writes the directions.
 void UpdateBlock(const Optimizer& optimizer, const UpdateStep& step, const Block& block, Isa isa) {
   const UpdateRule& rule = optimizer.rule();
   const bool layerwise = rule.layerwise();
@@ -210,11 +210,11 @@ void UpdateBlock(const Optimizer& optimizer, const UpdateStep& step, const Block
   AverageBlock(optimizer, step, block.slots.back(), block.count, isa, block.new_values);
 }
 
-// The same of a small block, by way of the first cache: what is written elsewhere than it was read is made
-// there, and goes to its place past the caches.
+// The same for a small block, through the first-level cache: results that are not in place are computed
+// there, and written past the caches.
 void UpdateStreamed(const Optimizer& optimizer, const UpdateStep& step, const Block& block, Isa isa) {
   CAIRN_CHECK(block.count <= kStreamedBlock);
-  constexpr size_t kMostStreams = 4;  // what else is written goes as ever
+  constexpr size_t kMostStreams = 4;  // further streams are written normally
   struct Stream {
     const float* made;
     float* to;
@@ -246,9 +246,9 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
   const Mean mean = ReduceWeights(gradients);
   absl::InlinedVector<Slot, 4> slots(range.slots.size());
   alignas(64) float scratch[kBlock];
-  // A lone gradient is its own mean, and fetched by what looks for values that are not finite.
+  // A single gradient is its own mean. The scan for values that are not finite fetches it.
   const bool lone = mean.terms.size() == 1;
-  const bool streams = range.streams && lone;  // with more, what is written is the smaller part
+  const bool streams = range.streams && lone;  // with several gradients, reading dominates
   const int64_t block = streams ? kStreamedBlock : lone ? kBlock / 2 : kBlock;
   for (int64_t begin = 0; begin < range.count; begin += block) {
     const int64_t count = std::min(block, range.count - begin);

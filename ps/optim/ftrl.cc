@@ -25,7 +25,7 @@ class Ftrl final : public UpdateRule {
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    if (step.learning_rate == 0) {  // by which the rule divides; a schedule may end there
+    if (step.learning_rate == 0) {  // the rule divides by it; a schedule may end at 0
       std::copy(old_values.begin(), old_values.end(), new_values);
       for (const Slot& slot : slots) {
         if (slot.to != slot.from) std::copy_n(slot.from, old_values.size(), slot.to);
@@ -37,7 +37,7 @@ class Ftrl final : public UpdateRule {
       UpdateWith(root, step.learning_rate, old_values, gradient, slots, new_values);
       return;
     }
-    // In double, so that what the C library makes of the last bit is lost in the rounding to float.
+    // In double: differences in the last bit of the C library's pow vanish in the rounding to float.
     const double power = -constants_.learning_rate_power;
     const auto raise = [power](float x) CAIRN_INLINE_LAMBDA {
       return static_cast<float>(std::pow(static_cast<double>(x), power));
@@ -46,7 +46,7 @@ class Ftrl final : public UpdateRule {
   }
 
  private:
-  // `power` of x is x^-learning_rate_power.
+  // `power` computes x^-learning_rate_power.
   template <typename Power>
   void UpdateWith(Power power, float lr, absl::Span<const float> old_values, absl::Span<const float> gradient,
                   absl::Span<const Slot> slots, float* new_values) const {

@@ -11,7 +11,7 @@ namespace cairn::ps {
 namespace {
 
 bool Within(Domain domain, double value) {
-  // As the float that it becomes: a positive epsilon must not turn into 0, nor a beta below 1 into 1.
+  // Checked as float, which it becomes: a positive epsilon must not become 0, nor a beta below 1 become 1.
   const float x = static_cast<float>(value);
   if (!std::isfinite(x)) return false;
   switch (domain) {
@@ -22,7 +22,7 @@ bool Within(Domain domain, double value) {
     case Domain::kNonPositive:
       return x <= 0;
     case Domain::kAtLeastOne:
-      return value >= 1;  // not rounded up to it
+      return value >= 1;  // values just below 1 must not be rounded up to it
     case Domain::kUnit:
       return x >= 0 && x <= 1;
     case Domain::kPositiveUnit:

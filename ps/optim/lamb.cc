@@ -8,7 +8,7 @@
 namespace cairn::ps {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, as Keras 2 names them
+constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, under Keras 2's names
 
 class Lamb final : public UpdateRule {
  public:
@@ -17,7 +17,7 @@ class Lamb final : public UpdateRule {
   absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
   bool layerwise() const override { return true; }
 
-  // Adam's direction, with epsilon outside the root of the corrected moment, as the paper.
+  // Adam's direction, with epsilon outside the root of the corrected moment, as in the paper.
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* direction) const override {
     const int64_t count = static_cast<int64_t>(old_values.size());

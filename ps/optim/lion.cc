@@ -41,7 +41,7 @@ class Lion final : public UpdateRule {
 }  // namespace
 
 std::unique_ptr<const UpdateRule> MakeLion(HyperparameterReader& read, Isa isa) {
-  // At beta_1 = 0 only the gradient's sign would be left; Keras refuses it too.
+  // With beta_1 = 0 only the gradient's sign would remain; Keras refuses it too.
   const double beta_1 = read.Take("beta_1", 0.9, Domain::kPositiveUnit);
   const double beta_2 = read.Take("beta_2", 0.99, Domain::kUnit);
   return std::make_unique<Lion>(beta_1, beta_2, isa);

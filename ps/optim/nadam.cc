@@ -11,10 +11,10 @@
 namespace cairn::ps {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, as Keras 2 names them
+constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, under Keras 2's names
 
 // The momentum of update t is u_t = beta_1 (1 - 0.96^t / 2), and the bias of m is 1 - u_1 u_2 ... u_t. Keras
-// keeps that product in a variable; here it is a function of t, so that t is all the state.
+// keeps that product in a variable. Here it is a function of t, so that there is no further state.
 class Nadam final : public UpdateRule {
  public:
   Nadam(const AdamConstants& constants, Isa isa) : constants_(constants), isa_(isa) {
@@ -64,7 +64,8 @@ class Nadam final : public UpdateRule {
 
   const AdamConstants constants_;
   const Isa isa_;
-  // [t]: the product of Warmup(1) to Warmup(t), as far as they differ from 1 in double: about 900.
+  // [t]: the product of Warmup(1) to Warmup(t), for all t at which Warmup(t) differs from 1 in double:
+  // about 900.
   std::vector<double> warmups_;
 };
 

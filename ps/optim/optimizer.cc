@@ -68,7 +68,7 @@ CommonOptions ReadCommonOptions(double default_weight_decay, HyperparameterReade
   return options;
 }
 
-// Keys of the config of every Keras optimizer that must be at rest, or say nothing about the update.
+// Reads the keys that every Keras optimizer has and that must be off, or do not affect the update.
 void ReadTheRest(HyperparameterReader& read) {
   read.RefuseUnless("loss_scale_factor", 1);
   read.RefuseUnless("gradient_accumulation_steps", 1);

@@ -14,8 +14,8 @@ struct RmspropConstants {
   bool centered;
 };
 
-// Slots: "velocity", the average squared gradient; "momentum" when there is one; "average_gradient" when
-// centered.
+// Slots: "velocity", the average squared gradient; "momentum", if it is used; "average_gradient",
+// if centered.
 class Rmsprop final : public UpdateRule {
  public:
   Rmsprop(const RmspropConstants& constants, Isa isa) : constants_(constants), isa_(isa) {
@@ -39,12 +39,12 @@ class Rmsprop final : public UpdateRule {
     const float rho = static_cast<float>(constants_.rho);
     const float one_minus_rho = static_cast<float>(1 - constants_.rho);
     const float epsilon = static_cast<float>(constants_.epsilon);
-    // lr * gradient over the root; the variance is the mean of squares less the square of the mean.
+    // lr * gradient divided by the root; the variance is the mean of squares minus the square of the mean.
     const auto plain = [=](int64_t i) CAIRN_INLINE_LAMBDA {
       v[i] = rho * v_old[i] + one_minus_rho * (g[i] * g[i]);
       return lr * g[i] / std::sqrt(v[i] + epsilon);
     };
-    // Keras lets rounding take the variance below 0, and the root of that is not a number.
+    // Without the maximum, rounding can make the variance negative, and its root NaN, as in Keras.
     const auto centered = [=](int64_t i) CAIRN_INLINE_LAMBDA {
       v[i] = rho * v_old[i] + one_minus_rho * (g[i] * g[i]);
       a[i] = rho * a_old[i] + one_minus_rho * g[i];

@@ -18,12 +18,12 @@ double TakeInitialRate(HyperparameterReader& read) {
   return read.Take("initial_learning_rate", std::nullopt, Domain::kNonNegative);
 }
 
-// Half a cosine, from 1 to `alpha` as `fraction` goes from 0 to 1.
+// Half a cosine wave, from 1 to `alpha` as `fraction` goes from 0 to 1.
 double Cosine(double fraction, double alpha) {
   return (1 - alpha) * 0.5 * (1 + std::cos(std::numbers::pi * fraction)) + alpha;
 }
 
-// How far the decay has come: whole turns only in a staircase.
+// The progress of the decay, in turns; whole turns only for a staircase.
 double Turns(int64_t iterations, double decay_steps, bool staircase) {
   const double turns = static_cast<double>(iterations) / decay_steps;
   return staircase ? std::floor(turns) : turns;
@@ -62,7 +62,7 @@ Schedule MakePolynomialDecay(const ScheduleConfig&, HyperparameterReader& read) 
   };
 }
 
-// Linear to warmup_target over warmup_steps, if there is a target, and from there by half a cosine.
+// Linear to warmup_target over warmup_steps, if there is a target, then half a cosine wave.
 Schedule MakeCosineDecay(const ScheduleConfig& config, HyperparameterReader& read) {
   const double initial = TakeInitialRate(read);
   const double decay_steps = read.Take("decay_steps", std::nullopt, Domain::kPositive);
@@ -77,9 +77,9 @@ Schedule MakeCosineDecay(const ScheduleConfig& config, HyperparameterReader& rea
   };
 }
 
-// Loshchilov and Hutter, ICLR 2017. Keras finds the turn by a logarithm, which may miss a restart by one
-// update; this counts, so a turn is one update at least, where Keras takes less. t_mul below 1 has no turn at
-// all beyond some step, where Keras' rate is not a number.
+// Loshchilov and Hutter, ICLR 2017. Keras computes the turn with a logarithm, which may miss a restart by one
+// update. This implementation counts instead, so a turn has at least one update, while Keras allows less.
+// With t_mul below 1 no turn exists beyond some step, and Keras' rate is NaN there.
 Schedule MakeCosineDecayRestarts(const ScheduleConfig&, HyperparameterReader& read) {
   const double initial = TakeInitialRate(read);
   const double first_decay_steps = read.Take("first_decay_steps", std::nullopt, Domain::kAtLeastOne);
@@ -109,7 +109,7 @@ Schedule MakePiecewiseConstantDecay(const ScheduleConfig& config, Hyperparameter
     read.Report(absl::StrCat(boundaries.size(), " boundaries and ", values.size(),
                              " values, must be one value more than boundaries"));
   }
-  // The negation also refuses what is not a number.
+  // The negation also refuses NaN.
   const auto not_rising = [](double a, double b) { return !(a < b); };
   if (std::adjacent_find(boundaries.begin(), boundaries.end(), not_rising) != boundaries.end()) {
     read.Report(absl::StrCat("boundaries ", absl::StrJoin(boundaries, ", "), " do not rise"));

@@ -7,8 +7,8 @@ namespace {
 
 constexpr absl::string_view kSlots[] = {"momentum"};
 
-// Keras keeps -learning_rate * gradient in the momentum, where TensorFlow 1 keeps the gradient and multiplies
-// by the rate on use: the two agree as long as the rate is constant.
+// Keras keeps -learning_rate * gradient in the momentum. TensorFlow 1 keeps the gradient and multiplies it by
+// the rate on use. The two agree as long as the rate is constant.
 class Sgd final : public UpdateRule {
  public:
   Sgd(float momentum, bool nesterov, Isa isa) : momentum_(momentum), nesterov_(nesterov), isa_(isa) {}

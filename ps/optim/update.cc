@@ -12,8 +12,8 @@
 namespace cairn::ps {
 namespace {
 
-// Elements from which on an update takes longer than it does to wake the crew; and where it is cut: a
-// multiple of any page's and of what a processor fetches at once.
+// Minimum number of elements for which waking the thread pool pays off; and the unit in which the work is
+// divided, a multiple of any page size and of what a processor fetches at once.
 constexpr int64_t kWorthSharing = int64_t{128} << 10;
 constexpr int64_t kCut = int64_t{4} << 10;
 
@@ -22,9 +22,9 @@ struct Window {
   int64_t begin, end;
 };
 
-// Where a gradient has element `begin`, and those behind it up to `end`, as far as it is known.
+// The memory of a gradient's elements from `begin` on, up to `end`, as far as it is contiguous.
 struct Place {
-  const float* elements;  // null where it has none
+  const float* elements;  // null if the gradient has no elements
   int64_t end;
 };
 Place PlaceOf(const ContributedGradient& gradient, const Window& window) {
@@ -40,7 +40,7 @@ Place PlaceOf(const ContributedGradient& gradient, const Window& window) {
 
 using Gradients = absl::InlinedVector<WeightedGradient, 8>;
 
-// The gradients' elements of a window in which each of them lies in one piece.
+// The gradients' elements of a window in which each of them is contiguous.
 Gradients Cut(absl::Span<const ContributedGradient> gradients, const Window& window) {
   Gradients cut;
   for (const ContributedGradient& gradient : gradients)
@@ -48,8 +48,8 @@ Gradients Cut(absl::Span<const ContributedGradient> gradients, const Window& win
   return cut;
 }
 
-// Calls body(window) for one after another in which each gradient lies in one piece, until it returns
-// something else than kAllFinite; that.
+// Calls body(window) for consecutive windows in which each gradient is contiguous, until it returns something
+// other than kAllFinite, and returns that.
 template <typename Body>
 int64_t ForEachRun(absl::Span<const ContributedGradient> gradients, Window window, Body body) {
   while (window.begin < window.end) {
@@ -62,13 +62,14 @@ int64_t ForEachRun(absl::Span<const ContributedGradient> gradients, Window windo
   return kAllFinite;
 }
 
-// What is left of a gradient of this norm; 1 for a norm that is not finite, which ApplyMean() will report.
+// The factor that limits a gradient of this norm; 1 for a norm that is not finite, which ApplyMean()
+// will report.
 float ScaleTo(float limit, double squared_norm) {
   const double norm = std::sqrt(squared_norm);
   return norm > limit ? static_cast<float>(limit / norm) : 1;
 }
 
-// UpdateRange::gradient_scale of a part.
+// UpdateRange::gradient_scale for a part.
 float GradientScale(const Update& update, size_t part) {
   const CommonOptions& options = update.optimizer.options();
   if (options.global_clipnorm > 0) return ScaleTo(options.global_clipnorm, update.known.all_gradients);
@@ -76,8 +77,8 @@ float GradientScale(const Update& update, size_t part) {
   return 1;
 }
 
-// Calls body(part, what of it is in the window, its range) until one returns something else than kAllFinite;
-// that, as an index in `all`.
+// Calls body(index, the part's overlap with the window, its range) until it returns something other than
+// kAllFinite, and returns that, as an index in `all`.
 template <typename Body>
 int64_t ForEachPart(const Update& update, const Window& window, Body body) {
   const UpdateRange& all = update.all;
@@ -99,12 +100,12 @@ int64_t ForEachPart(const Update& update, const Window& window, Body body) {
   return kAllFinite;
 }
 
-// The mean, and what its rule makes of it: new values, or directions where the rule is layerwise. Of elements
-// that each gradient has in one piece.
+// Computes the mean and applies the rule to it: new values, or directions if the rule is layerwise. Each
+// gradient is contiguous in the window.
 int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
   return ForEachPart(update, window, [&](size_t p, const UpdatePart& part, UpdateRange range) {
     const Gradients cut = Cut(update.gradients, {part.begin, part.end});
-    if (part.moving_average_momentum.has_value()) {  // whose slots nobody changes
+    if (part.moving_average_momentum.has_value()) {  // a moving average does not change slots
       for (const Slot& slot : range.slots) {
         if (slot.to != slot.from) std::copy_n(slot.from, range.count, slot.to);
       }
@@ -115,7 +116,7 @@ int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
   });
 }
 
-// The same of any elements.
+// The same without the restriction to contiguous gradients.
 int64_t ApplyMeansIn(const Update& update, const Window& window) {
   return ForEachRun(update.gradients, window,
                     [&](const Window& run) { return ApplyMeansOfRun(update, run); });
@@ -125,8 +126,8 @@ Window Everything(const Update& update) {
   return {.begin = 0, .end = update.all.count};
 }
 
-// Squares are summed in an order that does not depend on where a gradient lies: what is in several pieces is
-// put together first.
+// The order of the sums must not depend on where a gradient is stored, so a gradient in several pieces is
+// first made contiguous.
 std::vector<Squares> SquaresOfGradients(const Update& update, const UpdatePart& part) {
   const Window window = {part.begin, part.end};
   Gradients cut = Cut(update.gradients, window);
@@ -145,7 +146,7 @@ std::vector<Squares> SquaresOfGradients(const Update& update, const UpdatePart& 
   return SquaresOfMean(cut, part.end - part.begin, part.band, update.isa);
 }
 
-// Of all elements, with the crew's help.
+// Updates all elements, with the help of the thread pool.
 int64_t ApplyMeans(const Update& update) {
   const int64_t count = update.all.count;
   if (update.crew == nullptr || update.crew->size() == 1 || count < kWorthSharing) {

@@ -33,7 +33,7 @@ absl::Status AtLeast(absl::string_view field, int64_t value, int64_t lowest) {
   return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", must be at least ", lowest));
 }
 
-// Of a job that is resumed: what its workers had, two each, and what others had given back.
+// Limit for a resumed job: the workers' items, two each, and items that other workers had returned.
 constexpr int64_t kMostOpenTickets = int64_t{1} << 20;
 
 absl::Status CheckData(const HandedOut& data) {
@@ -81,7 +81,7 @@ void UpdateCounters::Add(const Decision& decision) {
     return;
   }
   const Apply* apply = std::get_if<Apply>(&decision);
-  if (apply == nullptr) return;  // a Release: counted when it was applied
+  if (apply == nullptr) return;  // a Release was counted when it was applied
   for (const Gradient& gradient : apply->contributors) {
     const int64_t staleness = apply->version - 1 - gradient.base_version;
     ++accepted;

@@ -42,7 +42,7 @@ std::vector<Decision> QueuedPolicy::OnGradient(const Gradient& gradient) {
     const std::vector<Ticket> tickets = queue_.TicketsOf(gradient.key.worker);
     const bool of_ticket = !tickets.empty() && queue_.BeginOf(tickets.front()) == gradient.position &&
                            tickets.front().count == gradient.examples;
-    // What the policy refuses anyway, it gives a better reason for.
+    // Gradients that the wrapped policy will refuse get a better reason from it.
     const bool current = !config_.rounds || gradient.base_version == version();
     if (!of_ticket && current && !over()) return {Refuse{gradient.key, Refuse::Reason::kNotAMember}};
   }
@@ -82,7 +82,7 @@ std::vector<Decision> QueuedPolicy::Followed(std::vector<Decision> decisions) {
 
 void QueuedPolicy::GiveToIdle() {
   if (over()) return;
-  if (!enough()) {  // what they had ahead is for whoever goes on
+  if (!enough()) {  // items ahead of idle workers are for those that continue
     for (const auto& [worker, member] : members_) {
       if (member.idle) queue_.Return(worker);
     }

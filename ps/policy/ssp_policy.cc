@@ -9,8 +9,8 @@ std::vector<Decision> SspPolicy::OnJoin(int worker, uint64_t incarnation) {
   const auto held = held_.find(worker);
   if (held != held_.end() && held->second.incarnation != incarnation) ReleaseAnswerOf(worker, decisions);
   roster_.Join(worker, incarnation);
-  // One that comes back goes on where it was; but where the slowest is at least, for nobody waits for it to
-  // catch up, and no further than where it may go on at once.
+  // A worker that comes back resumes at its own clock. But it starts no lower than the slowest clock, because
+  // nobody waits for it to catch up, and no higher than where it may continue at once.
   int64_t& clock = clocks_[worker];
   clock = slowest_ + std::clamp<int64_t>(clock - slowest_, 0, *config_.max_staleness);
   FindSlowest();

@@ -101,7 +101,7 @@ void SyncPolicy::CloseRoundIfComplete(std::vector<Decision>& decisions) {
   std::sort(apply.contributors.begin(), apply.contributors.end(),
             [](const Gradient& a, const Gradient& b) { return a.key.worker < b.key.worker; });
   decisions.push_back(std::move(apply));
-  // Only before the first round can more than enough be staged.
+  // More gradients than needed can be staged only before the first round.
   for (auto late = first_late; late != staged_.end(); ++late) {
     decisions.push_back(Window().Finished() ? Refuse{late->key, Refuse::Reason::kFinished}
                                             : Refuse{late->key, Refuse::Reason::kStale, /*staleness=*/1});

@@ -127,7 +127,7 @@ WorkPosition WorkQueue::position() const {
   }
   WorkPosition position = {.next = next_, .open = {}};
   for (const Ticket& ticket : open) position.open.push_back({BeginOf(ticket), ticket.count});
-  // Behind the last that is done it makes no difference what was handed out.
+  // After the last done example, it makes no difference which examples were assigned.
   while (!position.open.empty() && position.open.back().begin + position.open.back().count == position.next) {
     position.next = position.open.back().begin;
     position.open.pop_back();
