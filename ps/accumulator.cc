@@ -28,8 +28,8 @@ absl::StatusOr<Accumulator::Neighbours> Accumulator::FindRoom(int64_t offset, in
   const auto before = after == runs_.begin() ? runs_.end() : std::prev(after);
   if ((after != runs_.end() && after->first < offset + count) ||
       (before != runs_.end() && before->second > offset)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chunk [", offset, ", ", offset + count, ") repeats elements that have already come"));
+    return absl::InvalidArgumentError(absl::StrCat("chunk [", offset, ", ", offset + count,
+                                                   ") repeats elements that have already arrived"));
   }
   return Neighbours{before, after};
 }
@@ -92,7 +92,7 @@ bool Accumulator::Keep(const v1::Chunk& chunk, net::Payload payload, int64_t nex
 
 absl::Status Accumulator::Copy(const net::ReceivedElements& elements, int64_t offset, int64_t next) {
   if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
-  if (buffer_ == nullptr) return pool_.Refusal("values that arrive");
+  if (buffer_ == nullptr) return pool_.Refusal("received values");
   float* const to = buffer_->data() + offset;
   CAIRN_RETURN_IF_ERROR(elements.Copy(0, {to, static_cast<size_t>(elements.count())}));
   if (!places_.empty()) Place(offset, to, next);

@@ -111,8 +111,8 @@ absl::Status CheckJob(const v1::Job& job) {
         absl::StrCat("job: ", job.min_workers(), " to ", Counted(job.max_workers(), "worker")));
   }
   if (job.ps_replication() != 0 && (job.ps_replication() != 1 || job.servers_size() < 2)) {
-    return absl::InvalidArgumentError(absl::StrCat("job: ", job.ps_replication(), " copies of each part on ",
-                                                   job.servers_size(), " servers"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job: ", job.ps_replication(), " backups of each shard on ", job.servers_size(), " servers"));
   }
   if (job.generation() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("job: generation ", job.generation()));
@@ -234,13 +234,13 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "the job needs ", InGiB(needs.total()), " and may take ",
       InGiB(static_cast<double>(shard.memory_limit)),
-      replicated ? " (half of --memory_limit: the other is for the copy of another server's part)"
+      replicated ? " (half of --memory_limit: the other half is for the backup of another shard)"
                  : " (--memory_limit)",
       ": two versions of the values ", InGiB(needs.values), ", ", Counted(num_slots, "slot"),
       trains ? absl::StrCat(" of ", shard.optimizer->name()) : "", " ", InGiB(needs.slots),
       ", a gradient of each of ", Counted(std::max(job.workers_size(), job.max_workers()), "worker"),
-      " and one that arrives ", InGiB(needs.gradients), ", a snapshot's copy ", InGiB(needs.snapshot),
-      replicated ? absl::StrCat(", what is sent to the copy ", InGiB(needs.replication)) : ""));
+      " and one that arrives ", InGiB(needs.gradients), ", a snapshot ", InGiB(needs.snapshot),
+      replicated ? absl::StrCat(", data for the backup ", InGiB(needs.replication)) : ""));
 }
 
 }  // namespace
@@ -271,7 +271,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::CreateCopy(const v1::Job& 
                                                                  std::vector<net::Slice> slices,
                                                                  uint64_t layout, const Host& host) {
   if (job.mode() == v1::MODE_VARIABLES || job.ps_replication() == 0) {
-    return absl::InvalidArgumentError("job: its parts have no copies");
+    return absl::InvalidArgumentError("job: its shards have no backups");
   }
   return MakeWithinMemory(job, std::move(slices), layout, host);
 }
@@ -288,7 +288,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   CAIRN_RETURN_IF_ERROR(CheckJob(job));
   CAIRN_RETURN_IF_ERROR(CheckDescriptions(slices));
   if (job.ps_replication() > 0 && host.connect_to_copy == nullptr) {
-    return absl::InvalidArgumentError("job: this server keeps no copies");
+    return absl::InvalidArgumentError("job: this server does not support replication");
   }
   std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout, host));
   Shard::Options shard = {
@@ -335,8 +335,8 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
     port_ = std::make_unique<LocalPort>(*sequencer_, 0);
     shard_->ConnectTo(port_.get());
     if (const absl::Status status = sequencer_->Subscribe(0, first_index, shard_, epoch); !status.ok()) {
-      return absl::InternalError(absl::StrCat("the log of ps/", host_.index,
-                                              " and its shard do not go together: ", status.message()));
+      return absl::InternalError(
+          absl::StrCat("the log of ps/", host_.index, " and its shard do not match: ", status.message()));
     }
   } else {
     port_ = host_.connect_to_leader(job_, shard_, epoch);

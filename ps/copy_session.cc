@@ -31,13 +31,14 @@ absl::Status CopySession::Take(const v1::CopyHeader& header, net::Payload payloa
     case v1::CopyHeader::kText: {
       const size_t most = job_ == nullptr ? kMaxOrigin : kMaxText;
       if (text_.size() + header.text().size() > most) {
-        return absl::ResourceExhaustedError(absl::StrCat("copy: a body of more than ", most, " bytes"));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("replication: a body of more than ", most, " bytes"));
       }
       text_ += header.text();
       return absl::OkStatus();
     }
     case v1::CopyHeader::kFloats: {
-      if (job_ == nullptr) return absl::InvalidArgumentError("copy: values before the origin");
+      if (job_ == nullptr) return absl::InvalidArgumentError("replication: values before the origin");
       VariableStore& store = job_->shard().store();
       if (floats_ == nullptr) {
         floats_ = std::make_unique<Accumulator>(header.floats().state() ? store.state_pool() : store.pool());
@@ -49,7 +50,7 @@ absl::Status CopySession::Take(const v1::CopyHeader& header, net::Payload payloa
     case v1::CopyHeader::kItem:
       return OnItem(header.item());
     default:
-      return absl::InvalidArgumentError("copy: a frame of no known kind");
+      return absl::InvalidArgumentError("replication: unknown kind of frame");
   }
 }
 
@@ -60,15 +61,15 @@ absl::Status CopySession::OnItem(const v1::CopyItem& item) {
   const int64_t received = floats == nullptr ? 0 : floats->received();
   if (received != item.floats() || (floats != nullptr && !floats->complete()) ||
       !body.ParseFromString(text)) {
-    return absl::InvalidArgumentError(absl::StrCat("copy: item ", item.number(), " of ", item.floats(),
+    return absl::InvalidArgumentError(absl::StrCat("replication: item ", item.number(), " of ", item.floats(),
                                                    " values came with ", received, ", or is none"));
   }
   if (!body.has_origin()) {
-    if (job_ == nullptr) return absl::InvalidArgumentError("copy: the origin must come first");
+    if (job_ == nullptr) return absl::InvalidArgumentError("replication: the origin must come first");
     return server_.OnCopied(sink_.get(), item.number(), body,
                             floats == nullptr ? nullptr : floats->Take().buffer());
   }
-  if (job_ != nullptr) return absl::InvalidArgumentError("copy: a second origin on one stream");
+  if (job_ != nullptr) return absl::InvalidArgumentError("replication: a second origin on one stream");
   CAIRN_ASSIGN_OR_RETURN(job_, server_.OpenCopy(body.origin(), sink_));
   v1::CopyAnswer answer;
   answer.set_held(item.number());

@@ -86,11 +86,11 @@ absl::Status CheckAmendment(const v1::Amendment& amendment, const v1::OptimizerC
   if (!amendment.has_learning_rate()) return absl::OkStatus();
   if (!std::isfinite(amendment.learning_rate()) || amendment.learning_rate() < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a learning rate of ", amendment.learning_rate(), " makes no sense"));
+        absl::StrCat("a learning rate of ", amendment.learning_rate(), " is invalid"));
   }
   if (!optimizer.has_learning_rate_schedule()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a learning rate of ", amendment.learning_rate(),
-                                                 " cannot take the place of the schedule ",
+                                                 " cannot replace the schedule ",
                                                  optimizer.learning_rate_schedule().name()));
 }
 

@@ -122,7 +122,7 @@ void DirectService::Admit(net::DirectListeners::Connection connection) {
   if (session.ok()) {
     sessions_.push_back(*std::move(session));
   } else {
-    LogWarning("a session was not begun: ", session.status().message());
+    LogWarning("cannot start a session: ", session.status().message());
   }
 }
 

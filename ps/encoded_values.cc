@@ -21,7 +21,7 @@ absl::Status EncodedValues::Keep(const std::shared_ptr<const AlignedBuffer>& val
     return absl::OkStatus();
   kept_ = {};
   std::shared_ptr<AlignedBuffer> buffer = pool_.TryAcquire();
-  if (buffer == nullptr) return pool_.Refusal("values that travel");
+  if (buffer == nullptr) return pool_.Refusal("encoded values");
   kept_ = {.source = values, .encoding = encoding, .encoded = std::move(buffer)};
   return absl::OkStatus();
 }

@@ -41,10 +41,10 @@ absl::Status EntryCheck::Admit(const LogEntry& entry) {
   if (const absl::Status known = CheckWorkers(entry); !known.ok())
     return refuse("is about ", known.message());
   if ((apply || measure != nullptr) && VersionOf(entry) - 1 != version_) {
-    return refuse("is of the update to version ", VersionOf(entry), ", and comes after version ", version_);
+    return refuse("belongs to the update to version ", VersionOf(entry), ", but follows version ", version_);
   }
   if (measure != nullptr && norms_.empty()) {
-    return refuse("measures an update, and the job's optimizer takes no norms");
+    return refuse("measures an update, but the job's optimizer takes no norms");
   }
   const bool measures_next =
       measure != nullptr && measures_ < norms_.size() && measure->norms == norms_[measures_];

@@ -261,13 +261,13 @@ class LeaderLink final : public SequencerPort {
       const absl::Status result = stream->result();
       // If ps/0 has forgotten entries that this server lacks, waiting does not help.
       if (absl::IsFailedPrecondition(result)) {
-        shard_->Fail(
-            absl::AbortedError(absl::StrCat("ps/", index_, " has lost its place: ", result.message())));
+        shard_->Fail(absl::AbortedError(
+            absl::StrCat("ps/", index_, " has lost its position in the log: ", result.message())));
         return;
       }
       if (absl::IsUnauthenticated(result) || absl::IsPermissionDenied(result)) {
         shard_->Fail(
-            Annotate(result, absl::StrCat("ps/", index_, " is refused by ps/0 at ", addresses_[here])));
+            Annotate(result, absl::StrCat("ps/", index_, " was refused by ps/0 at ", addresses_[here])));
         return;
       }
       MutexLock lock(mutex_);

@@ -89,7 +89,7 @@ absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
 absl::StatusOr<Mark> FromProto(const v1::Mark& proto) {
   if (proto.token().size() <= kLongestMark) return Mark{.token = proto.token(), .snapshot = proto.snapshot()};
   return absl::InvalidArgumentError(
-      absl::StrCat("a mark's name of ", proto.token().size(), " bytes, at most ", kLongestMark));
+      absl::StrCat("a marker's name of ", proto.token().size(), " bytes, at most ", kLongestMark));
 }
 
 absl::StatusOr<Amendment> FromProto(const v1::Amendment& proto) {
@@ -130,7 +130,7 @@ bool IsOfOneWorkerTwice(absl::Span<const Gradient> gradients) {
 // Reads the contributors of an update to `version`.
 absl::StatusOr<std::vector<Gradient>> ReadContributors(
     const google::protobuf::RepeatedPtrField<v1::StagedGradient>& contributors, int64_t version) {
-  if (contributors.empty()) return absl::InvalidArgumentError("an update of no gradient");
+  if (contributors.empty()) return absl::InvalidArgumentError("an update without gradients");
   if (version < 1) return absl::InvalidArgumentError(absl::StrCat("an update to version ", version));
   std::vector<Gradient> gradients;
   for (const auto& contributor : contributors) {
@@ -157,7 +157,7 @@ absl::StatusOr<Measure> FromProto(const v1::Measure& proto) {
   Measure measure = {.version = proto.version(), .contributors = {}};
   CAIRN_ASSIGN_OR_RETURN(measure.contributors, ReadContributors(proto.contributors(), measure.version));
   if (proto.norms() != v1::NORMS_GRADIENT && proto.norms() != v1::NORMS_LAYER) {
-    return absl::InvalidArgumentError("a Measure of no known norms");
+    return absl::InvalidArgumentError("a Measure of unknown norms");
   }
   measure.norms = proto.norms() == v1::NORMS_GRADIENT ? Norms::kGradient : Norms::kLayer;
   return measure;
@@ -184,7 +184,7 @@ absl::StatusOr<LogEntry::What> ReadWhat(const v1::Decision& decision) {
     case v1::Decision::kAmendment:
       return ps::FromProto(decision.amendment());
     default:
-      return absl::InvalidArgumentError("of no known kind");
+      return absl::InvalidArgumentError("unknown kind");
   }
 }
 
@@ -262,7 +262,8 @@ absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
 absl::Status Follow(const v1::Decision& decision, Shard& shard) {
   const absl::StatusOr<LogEntry> entry = FromProto(decision);
   if (!entry.ok()) {
-    shard.Fail(absl::InternalError(absl::StrCat("ps/0 decided what cannot be: ", entry.status().message())));
+    shard.Fail(
+        absl::InternalError(absl::StrCat("ps/0 made an invalid decision: ", entry.status().message())));
     return absl::OkStatus();
   }
   if (entry->index != shard.next_index()) {

@@ -15,7 +15,7 @@ constexpr size_t kKeptVersions = 64;
 constexpr size_t kRememberedMarks = 4096;
 
 absl::Status NotKept(absl::string_view token) {
-  return absl::UnavailableError(absl::StrCat("the values at mark ", token, " are not kept any more"));
+  return absl::UnavailableError(absl::StrCat("the values at marker ", token, " are no longer kept"));
 }
 
 }  // namespace
@@ -29,8 +29,8 @@ std::optional<absl::StatusOr<ReadResult>> Marks::Read(const std::string& token, 
     return result;
   }
   if (num_awaiting_ >= kMostAwaiting) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("mark ", token, ": ", num_awaiting_, " reads wait for marks, at most ", kMostAwaiting));
+    return absl::ResourceExhaustedError(absl::StrCat("marker ", token, ": ", num_awaiting_,
+                                                     " reads wait for markers, at most ", kMostAwaiting));
   }
   ++num_awaiting_;
   awaiting_[token].push_back(std::move(reply));
@@ -65,7 +65,7 @@ void Marks::DropOld() {
 void Marks::KeepNothing(const std::string& token) {
   Keep(token, /*snapshot=*/false,
        absl::UnavailableError(
-           absl::StrCat("the values at mark ", token, " went with the server that kept them")));
+           absl::StrCat("the values at marker ", token, " were lost with the server that kept them")));
 }
 
 void Marks::DropSnapshots() {

@@ -13,7 +13,7 @@ Server* Parts::Find(int part) const {
 absl::StatusOr<Server*> Parts::Serving(int part) const {
   Server* const server = Find(part);
   if (server != nullptr) return server;
-  return absl::UnavailableError(absl::StrCat("ps/", own_part_, " has nothing of ps/", part, "'s part now"));
+  return absl::UnavailableError(absl::StrCat("ps/", own_part_, " has nothing of ps/", part, "'s shard now"));
 }
 
 absl::StatusOr<Server*> Parts::ForCopy(int part) {
@@ -25,7 +25,7 @@ absl::StatusOr<Server*> Parts::ForCopy(int part) {
   }
   if (other_ == nullptr || part != other_part_) {
     return absl::FailedPreconditionError(
-        absl::StrCat("ps/", own_part_, " keeps no copy of ps/", part, "'s part"));
+        absl::StrCat("ps/", own_part_, " keeps no backup of ps/", part, "'s shard"));
   }
   return other_.get();
 }

@@ -50,7 +50,7 @@ absl::Status Permissions::Check(const v1::MarkRequest& request, const Server&) c
     if (IsChief() || IsOperator() || caller_.HasRole("worker") || caller_.HasRole("evaluator")) {
       return absl::OkStatus();
     }
-    return Denied("write a mark", "a worker, an evaluator or an operator");
+    return Denied("write a marker", "a worker, an evaluator or an operator");
   }
   return IsChief() ? absl::OkStatus() : Denied("take a snapshot", absl::StrCat("the chief (", chief_, ")"));
 }
@@ -81,7 +81,7 @@ absl::Status Permissions::CheckFollow(int server) const {
 }
 
 absl::Status Permissions::CheckReplicate() const {
-  return caller_.HasRole("ps") ? absl::OkStatus() : Denied("send a copy of a part", "a server");
+  return caller_.HasRole("ps") ? absl::OkStatus() : Denied("replicate a shard", "a server");
 }
 
 }  // namespace cairn::ps

@@ -96,12 +96,13 @@ constexpr int64_t kMostCounted = int64_t{1} << 60;
 
 absl::Status CheckCount(absl::string_view what, int64_t count) {
   if (count >= 0 && count <= kMostCounted) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("copied: ", what, " of ", count));
+  return absl::InvalidArgumentError(absl::StrCat("replicated: ", what, " of ", count));
 }
 
 absl::Status CheckWorker(int worker, int most_workers) {
   if (worker >= 0 && worker < most_workers) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("copied: worker ", worker, " of a job of ", most_workers));
+  return absl::InvalidArgumentError(
+      absl::StrCat("replicated: worker ", worker, " of a job of ", most_workers));
 }
 
 // A work item without examples lies at the end of an epoch.
@@ -110,13 +111,13 @@ absl::Status CheckTicket(const v1::Ticket& ticket, int64_t num_examples) {
                     ticket.first() >= 0 && ticket.count() >= 0 && ticket.first() <= num_examples &&
                     ticket.count() <= num_examples - ticket.first();
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("copied: a ticket of ", ticket.count(), " examples from ",
-                                                 ticket.first(), " on in epoch ", ticket.epoch(),
-                                                 ", which has ", num_examples));
+  return absl::InvalidArgumentError(absl::StrCat("replicated: a work item of ", ticket.count(),
+                                                 " examples from ", ticket.first(), " on in epoch ",
+                                                 ticket.epoch(), ", which has ", num_examples));
 }
 
 absl::Status CheckQueue(const v1::CopiedQueue& queue, int64_t num_examples, int most_workers) {
-  CAIRN_RETURN_IF_ERROR(CheckCount("examples that were handed out, up to one", queue.next()));
+  CAIRN_RETURN_IF_ERROR(CheckCount("next example", queue.next()));
   for (const v1::Ticket& ticket : queue.returned()) CAIRN_RETURN_IF_ERROR(CheckTicket(ticket, num_examples));
   for (const v1::CopiedQueue::Holder& holder : queue.holders()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(holder.worker(), most_workers));
@@ -131,11 +132,11 @@ absl::Status CheckQueue(const v1::CopiedQueue& queue, int64_t num_examples, int 
 
 absl::Status CheckTally(const v1::DataPosition& tally) {
   int64_t done = 0;
-  CAIRN_RETURN_IF_ERROR(CheckCount("examples, up to one", tally.next()));
+  CAIRN_RETURN_IF_ERROR(CheckCount("next example", tally.next()));
   CAIRN_RETURN_IF_ERROR(CheckCount("repeated examples", tally.repeated()));
   for (const v1::DataPosition::Run& run : tally.open()) {
     if (run.begin() < done || run.count() < 1 || run.count() > tally.next() - run.begin()) {
-      return absl::InvalidArgumentError(absl::StrCat("copied: ", run.count(), " open examples from ",
+      return absl::InvalidArgumentError(absl::StrCat("replicated: ", run.count(), " open examples from ",
                                                      run.begin(), " on, of ", tally.next()));
     }
     done = run.begin() + run.count();

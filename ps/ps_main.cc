@@ -95,7 +95,7 @@ void Drain(grpc::Server& server, SignalQueue& signals, ExitCode end) {
   while (!drained) {
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(20))) _exit(128 + *signal);
     if (std::chrono::steady_clock::now() < leave) continue;
-    LogWarning("calls that do not end are given up");
+    LogWarning("some calls have not ended: exiting without them");
     _exit(static_cast<int>(end));
   }
 }

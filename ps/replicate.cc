@@ -28,7 +28,7 @@ absl::StatusOr<v1::CopyAnswer> Decode(const grpc::ByteBuffer& message) {
   v1::CopyAnswer answer;
   if (!message.DumpToSingleSlice(&slice).ok() ||
       !answer.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
-    return absl::InvalidArgumentError("copy: an answer that is none");
+    return absl::InvalidArgumentError("replication: malformed answer");
   }
   return answer;
 }
@@ -45,7 +45,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   }
 
   void OnReadDone(bool ok) override {
-    absl::Status status = absl::CancelledError("the server of the part closed the stream");
+    absl::Status status = absl::CancelledError("the primary closed the stream");
     if (ok) {
       v1::CopyHeader header;
       net::DecodedFrame frame;
@@ -145,7 +145,7 @@ class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer
     return absl::OkStatus();
   }
   void OnEnd(const absl::Status& status) override {
-    handler_.OnClosed(net::EndOfStream(status, "the copy's server closed the stream"));
+    handler_.OnClosed(net::EndOfStream(status, "the backup closed the stream"));
   }
 
   CopyStreamHandler& handler_;

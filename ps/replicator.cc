@@ -232,8 +232,8 @@ bool Replicator::MayHaveBeenReplaced() const {
 
 void Replicator::Depose() {
   state_ = State::kDeposed;
-  deposed_ = absl::StrCat(options_.copy, ", whose process has ended, may have taken the place of ",
-                          options_.part, ", which it had not heard of for ",
+  deposed_ = absl::StrCat(options_.copy, ", whose process has ended, may have been promoted in place of ",
+                          options_.part, ", which it had not heard from for ",
                           absl::FormatDuration(absl::FromChrono(broken_ - heard_)));
 }
 
@@ -267,7 +267,7 @@ void Replicator::BecomeWhole() {
       untold_loss_.clear();
     }
   }
-  LogInfo(options_.part, "'s part has a whole copy on ", options_.copy);
+  LogInfo(options_.part, "'s shard is in sync with its backup on ", options_.copy);
 }
 
 bool Replicator::Advance() {
@@ -321,7 +321,7 @@ void Replicator::Close() {
   const TimePoint now = Now();
   if (!Over() && now - last_said_ > kSayEvery && now - broken_ > kSayAfter) {
     last_said_ = now;
-    LogWarning("waiting for a copy of ", options_.part, "'s part on ", options_.copy, ": ",
+    LogWarning("waiting for the backup of ", options_.part, "'s shard on ", options_.copy, ": ",
                net::WhyUnreachable(end));
   }
   if (now - opened_ > kSayEvery / 2) backoff_.Reset();  // the stream worked for a while
@@ -337,13 +337,13 @@ void Replicator::Conclude(const absl::Status& end) {
       // It stays so, however the stream has ended.
     } else if (absl::IsAborted(end)) {
       state_ = State::kDeposed;
-      deposed_ = absl::StrCat(options_.copy, " has taken the place of ", options_.part);
+      deposed_ = absl::StrCat(options_.copy, " has been promoted in place of ", options_.part);
     } else if (state_ == State::kUnsure && gone && MayHaveBeenReplaced()) {
       Depose();
     } else if (state_ == State::kCatchingUp || gone || MayGoOnAlone()) {
       state_ = State::kAlone;
       if (!std::exchange(has_lost_copy_, true)) {
-        untold_loss_ = absl::StrCat(options_.part, "'s part has no copy now: ", options_.copy, ": ",
+        untold_loss_ = absl::StrCat(options_.part, "'s shard has no backup now: ", options_.copy, ": ",
                                     net::WhyUnreachable(end));
       }
     }

@@ -119,7 +119,7 @@ absl::Status Sequencer::Amend(uint64_t incarnation, int64_t number, const Amendm
     Worker& chief = workers_[kChief];
     if (incarnation != chief.incarnation || !chief.member) {
       return absl::AbortedError(
-          absl::StrCat("incarnation ", incarnation, " of the chief is no member of the job"));
+          absl::StrCat("incarnation ", incarnation, " of the chief is not a member of the job"));
     }
     if (number <= chief.last_amendment) return absl::OkStatus();
     CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
@@ -147,11 +147,12 @@ absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_pt
     Server& subscriber = servers_[static_cast<size_t>(server)];
     CAIRN_RETURN_IF_ERROR(ended_);
     if (epoch < subscriber.epoch) {
-      return absl::UnavailableError(absl::StrCat("a copy has taken the place of ps/", server));
+      return absl::UnavailableError(absl::StrCat("a backup has been promoted in place of ps/", server));
     }
     if (next_index < first || next_index > next_index_) {
-      const std::string asked = absl::StrCat("ps/", server, " asks for the log from entry ", next_index,
-                                             ", and here it is from ", first, " to ", next_index_ - 1);
+      const std::string asked =
+          absl::StrCat("ps/", server, " asks for the log from entry ", next_index,
+                       ", but the log here has entries ", first, " to ", next_index_ - 1);
       // With replication, one of the two has been replaced: the follower if it is behind, otherwise
       // this server.
       return replicator_ != nullptr ? absl::UnavailableError(asked) : absl::FailedPreconditionError(asked);
@@ -310,7 +311,7 @@ absl::Status Sequencer::CheckMeasuring(TimePoint now) {
   if (now - *measuring_->seen_at < kLongestMeasuring) return absl::OkStatus();
   const auto name = [](std::string* out, int server) { absl::StrAppend(out, "ps/", server); };
   return absl::AbortedError(absl::StrCat("the update to version ", measuring_->apply.version, " has waited ",
-                                         kLongestMeasuring.count(), " s for the norms of what is on ",
+                                         kLongestMeasuring.count(), " s for the norms of the slices on ",
                                          absl::StrJoin(unmeasured, ", ", name)));
 }
 

@@ -82,7 +82,7 @@ absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
   for (const v1::Decision& decision : copied.log()) {
     CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
     if (entry.index != copied.next_index() - copied.log_size() + static_cast<int64_t>(log.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("a copied log with a gap at entry ", entry.index));
+      return absl::InvalidArgumentError(absl::StrCat("a replicated log with a gap at entry ", entry.index));
     }
     log.push_back(std::move(entry));
   }
@@ -118,7 +118,7 @@ absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
     for (const auto& [server, sums] : measuring->sums) fits &= knows(server);
   }
   fits &= measuring.has_value() || behind.empty();
-  if (!fits) return absl::InvalidArgumentError("a copied log that does not fit the job");
+  if (!fits) return absl::InvalidArgumentError("a replicated log that does not fit the job");
   policy_->Restore(policy);
   positions_ = {copied.positions().begin(), copied.positions().end()};
   partials_ = std::move(partials);
@@ -177,7 +177,7 @@ absl::Status Sequencer::Replay(const v1::SequencerEvent& event) {
     default:
       break;
   }
-  return absl::InvalidArgumentError("an event of no known kind, or of a server that the job lacks");
+  return absl::InvalidArgumentError("an event of unknown kind, or from a server that the job lacks");
 }
 
 }  // namespace cairn::ps

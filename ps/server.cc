@@ -76,7 +76,8 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
         request.epoch() > epoch_ &&
         net::SealHolds(job_->seal_key(), EpochFacts(incarnation_, request.epoch()), request.epoch_seal());
   }
-  if (outdated) Drop(absl::StrCat(request.client(), " knows that a copy has taken the place of ", name()));
+  if (outdated)
+    Drop(absl::StrCat(request.client(), " reports that a backup has been promoted in place of ", name()));
   {
     MutexLock lock(mutex_);
     response.set_state(state_);
@@ -159,11 +160,11 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
     if (status.ok()) response.set_layout(job_->layout());
   }
   for (auto& call : calls) call();
-  if (copied != nullptr) copied->Close(absl::FailedPreconditionError("the job is being created anew"));
+  if (copied != nullptr) copied->Close(absl::FailedPreconditionError("the job is being created again"));
   // Followers whose job was created before this server's belong to the same run: they find the new sequencer.
   if (status.ok() && replaced != nullptr && replaced->job().mode() != v1::MODE_VARIABLES) {
     Retire(std::move(replaced),
-           absl::AbortedError(absl::StrCat("the variables of ", name(), " have been set back")));
+           absl::AbortedError(absl::StrCat("the variables of ", name(), " have been rolled back")));
   }
   if (status.ok()) {
     reply(std::move(response));
@@ -178,8 +179,8 @@ absl::Status Server::CheckReplaceable(const v1::Job& job) const {
   const bool same_run = job_->job().run_id() == job.run_id();
   if (same_run && job.generation() < job_->job().generation()) {
     return absl::FailedPreconditionError(absl::StrCat("generation ", job.generation(), " of job ",
-                                                      job.run_id(), ", where ", job_->job().generation(),
-                                                      " is under way"));
+                                                      job.run_id(), ", but generation ",
+                                                      job_->job().generation(), " is under way"));
   }
   const bool goes_on = same_run && job.generation() > job_->job().generation();
   if (state_ == v1::STATE_COPY) {
@@ -225,7 +226,7 @@ void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply)
   }
   if (request.token().size() > kLongestMark) {
     reply(absl::InvalidArgumentError(
-        absl::StrCat("a mark's name of ", request.token().size(), " bytes, at most ", kLongestMark)));
+        absl::StrCat("a marker's name of ", request.token().size(), " bytes, at most ", kLongestMark)));
     return;
   }
   const auto progress =

@@ -70,11 +70,11 @@ void Server::KeepUpCopies() {
 absl::Status Server::CheckServes() const {
   if (state_ == v1::STATE_COPY) {
     return absl::UnavailableError(
-        absl::StrCat("ps/", place(), " holds the copy of ", name(), "'s part, and does not serve it"));
+        absl::StrCat("ps/", place(), " has the backup of ", name(), "'s shard, and does not serve it"));
   }
   if (job_ == nullptr && drops_ > 0) {
     return absl::UnavailableError(
-        absl::StrCat("ps/", place(), " does not serve ", name(), "'s part any more"));
+        absl::StrCat("ps/", place(), " does not serve ", name(), "'s shard any more"));
   }
   return absl::OkStatus();
 }
@@ -119,7 +119,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   v1::CreateRequest declared;
   *declared.mutable_slices() = origin.slices();
   CAIRN_ASSIGN_OR_RETURN(std::vector<net::Slice> slices, ReadSlices(declared));
-  if (IsBehind(origin)) Drop(absl::StrCat("a copy has taken the place of ", name()));
+  if (IsBehind(origin)) Drop(absl::StrCat("a backup has been promoted in place of ", name()));
   std::shared_ptr<ActiveJob> replaced;  // destroyed outside the lock
   std::shared_ptr<CopySink> old;
   MutexLock lock(mutex_);
@@ -131,18 +131,18 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
     return absl::FailedPreconditionError(absl::StrCat("ps/", place(), " serves another job, or has ended"));
   }
   if (state_ != v1::STATE_EMPTY && !copy) {
-    return absl::AbortedError(absl::StrCat("ps/", place(), " has taken the place of ", name()));
+    return absl::AbortedError(absl::StrCat("ps/", place(), " has been promoted in place of ", name()));
   }
   // The caller was replaced by this server, does not know it, and lacks what this server has revealed since.
   if (dropped_.run_id == origin.job().run_id() && dropped_.epoch > origin.epoch() &&
       dropped_.generation >= origin.job().generation()) {
-    return absl::AbortedError(
-        absl::StrCat("ps/", place(), " has taken the place of ", name(), ", and has dropped the part since"));
+    return absl::AbortedError(absl::StrCat("ps/", place(), " has been promoted in place of ", name(),
+                                           ", and has dropped the shard since"));
   }
   if (copy && same_run && copying_.epoch > origin.epoch() &&
       job_->job().generation() >= origin.job().generation()) {
     return absl::AbortedError(
-        absl::StrCat("ps/", place(), " keeps the copy of who took the place of ", name()));
+        absl::StrCat("ps/", place(), " has the backup of the server promoted in place of ", name()));
   }
   copying_.whole = false;  // whatever follows, the caller starts over
   ActiveJob::Host host = HostFor(origin.incarnation());
@@ -156,7 +156,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   members_ = Membership({job->job().workers().begin(), job->job().workers().end()},
                         IncarnationsBefore(job->job().generation()), job->job().elastic());
   copying_ = {.sink = std::move(sink), .epoch = origin.epoch(), .heard = clock_.Now()};
-  if (old != nullptr) old->Close(absl::FailedPreconditionError("another stream keeps this copy now"));
+  if (old != nullptr) old->Close(absl::FailedPreconditionError("another stream feeds this backup now"));
   return job;
 }
 
@@ -166,11 +166,11 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
   {
     MutexLock lock(mutex_);
     if (state_ != v1::STATE_COPY) {
-      return absl::AbortedError(absl::StrCat("ps/", place(), " has taken the place of ", name()));
+      return absl::AbortedError(absl::StrCat("ps/", place(), " has been promoted in place of ", name()));
     }
     if (copying_.sink.get() != sink) {  // it is being closed
       return absl::CancelledError(
-          absl::StrCat("ps/", place(), " keeps no copy of ", name(), "'s part by this stream any more"));
+          absl::StrCat("ps/", place(), " has no backup of ", name(), "'s shard on this stream any more"));
     }
     CAIRN_RETURN_IF_ERROR(Restore(body, floats));
     job = job_;
@@ -182,7 +182,7 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
   // If the primary has not failed, a failed backup is inconsistent with it.
   if (const absl::Status failure = job->shard().failure(); !failure.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the copy of ", name(), "'s part failed: ", failure.message()));
+        absl::StrCat("the backup of ", name(), "'s shard failed: ", failure.message()));
   }
   return absl::OkStatus();
 }
@@ -192,7 +192,7 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     if (member.worker() < 0 || member.worker() >= job_->most_workers()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a copied member ", member.worker(), " of a job of ", job_->most_workers()));
+          absl::StrCat("a replicated member ", member.worker(), " of a job of ", job_->most_workers()));
     }
     members_.Put({member.worker(), member.incarnation(), member.live(), member.step(), member.task(),
                   member.process()},
@@ -215,11 +215,11 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
       return absl::OkStatus();
     case v1::CopyBody::kWhole:
       if (!copying_.has_shard || (job_->sequencer() != nullptr && !copying_.has_sequencer)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("a copy of ", name(), "'s part that is said to be whole is not"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "the backup of ", name(), "'s shard is incomplete, but its primary reports it in sync"));
       }
       copying_.whole = true;
-      LogInfo("holds a whole copy of ", name(), "'s part");
+      LogInfo("the backup of ", name(), "'s shard is in sync");
       return absl::OkStatus();
     case v1::CopyBody::kEntry: {
       CAIRN_ASSIGN_OR_RETURN(const LogEntry entry, FromProto(body.entry().decision()));
@@ -230,7 +230,7 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
       for (const int worker : WorkersOf(body.event())) {
         if (worker >= 0 && worker < job_->most_workers()) continue;
         return absl::InvalidArgumentError(
-            absl::StrCat("a copied event of worker ", worker, " of a job of ", job_->most_workers()));
+            absl::StrCat("a replicated event of worker ", worker, " of a job of ", job_->most_workers()));
       }
       return job_->sequencer()->Replay(body.event());
     case v1::CopyBody::kMember:
@@ -246,7 +246,7 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
     default:  // of a Part that has no state here
       return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(name(), " has no log of its own to be copied"));
+  return absl::InvalidArgumentError(absl::StrCat(name(), " has no sequencer to replicate"));
 }
 
 void Server::WokeUp() {
@@ -289,7 +289,8 @@ void Server::Promote(const v1::PromoteRequest& request, Reply<v1::PromoteRespons
     reply(std::move(status));
     return;
   }
-  if (old != nullptr) old->Close(absl::AbortedError(absl::StrCat("a copy has taken the place of ", name())));
+  if (old != nullptr)
+    old->Close(absl::AbortedError(absl::StrCat("a backup has been promoted in place of ", name())));
   job->shard().Flush();
   v1::PromoteResponse response;
   response.set_epoch(epoch);
@@ -304,16 +305,17 @@ absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch
     return absl::OkStatus();
   }
   if (!same || state_ != v1::STATE_COPY || !copying_.whole) {
-    return absl::AbortedError(absl::StrCat("ps/", place(), " has no whole copy of ", name(), "'s part"));
+    return absl::AbortedError(absl::StrCat("ps/", place(), " has no backup of ", name(), "'s shard in sync"));
   }
   const Duration silent = clock_.Now() - copying_.heard;
   if (copying_.sink != nullptr && silent <= kSilent) {
     return absl::UnavailableError(
-        absl::StrCat(name(), " is there: ps/", place(), " has heard of it ", Milliseconds(silent), " ago"));
+        absl::StrCat(name(), " is alive: ps/", place(), " heard from it ", Milliseconds(silent), " ago"));
   }
   if (silent > kRight) {
-    return absl::AbortedError(absl::StrCat("ps/", place(), " has not heard of ", name(), " for ",
-                                           Milliseconds(silent), ": it may have gone on without its copy"));
+    return absl::AbortedError(absl::StrCat("ps/", place(), " has not heard from ", name(), " for ",
+                                           Milliseconds(silent),
+                                           ": it may have continued without its backup"));
   }
   const int64_t next = copying_.epoch + 1;
   CAIRN_RETURN_IF_ERROR(job_->TakePlace(next));
@@ -322,7 +324,7 @@ absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch
   ready_at_ = clock_.Now();
   members_.HearAll(ready_at_ + kSilent);  // the workers must find this server first
   copying_ = {};
-  LogWarning("ps/", place(), " takes the place of ", name(), ", at version ",
+  LogWarning("ps/", place(), " is promoted in place of ", name(), ", at version ",
              job_->shard().store().current().version);
   return absl::OkStatus();
 }
@@ -388,9 +390,9 @@ void Server::Drop(const std::string& why) {
     initialised_ = false;
     members_ = Membership({});
   }
-  LogWarning("drops ", name(), "'s part: ", why);
+  LogWarning("drops ", name(), "'s shard: ", why);
   const absl::Status gone =
-      absl::UnavailableError(absl::StrCat(name(), "'s part is not served here any more"));
+      absl::UnavailableError(absl::StrCat(name(), "'s shard is not served here any more"));
   if (sink != nullptr) sink->Close(gone);
   if (job != nullptr) Retire(std::move(job), gone);
 }

@@ -92,7 +92,7 @@ absl::Status Server::CheckSealed(const v1::JoinRequest& request, int worker) con
                                            " is of generation ", drawn_in, ", and ", name(),
                                            " is at generation ", generation));
   }
-  return absl::PermissionDeniedError(absl::StrCat(members_.NameOf(worker), " says that its incarnation is ",
+  return absl::PermissionDeniedError(absl::StrCat(members_.NameOf(worker), " claims the incarnation ",
                                                   request.incarnation(),
                                                   ", which no server of this job has given it"));
 }
@@ -106,11 +106,11 @@ absl::Status Server::CheckPlace(const v1::JoinRequest& request, int worker) {
   if (place == Membership::Place::kUnclear) {
     return absl::UnavailableError(absl::StrCat(task, " was ", Describe(other.process),
                                                " until now: waiting for ", ToSeconds(silence),
-                                               " s to see whether it still lives"));
+                                               " s to see whether it is still alive"));
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      task, " is already running: ", Describe(other.process), " is alive, and this is ",
-      Describe(request.process()), "; give every task an index of its own (--task_index, TF_CONFIG)"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(task, " is already running: ", Describe(other.process), " is alive, and this is ",
+                   Describe(request.process()), "; give every task its own index (--task_index, TF_CONFIG)"));
 }
 
 std::string Server::TaskOf(int worker) const {
@@ -181,7 +181,7 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
       const bool ousted = member != nullptr && member->incarnation > request.incarnation();
       status = absl::AbortedError(absl::StrCat(
           name(), ": incarnation ", request.incarnation(), " of ", members_.NameOf(request.worker()),
-          " is no member of the job",
+          " is not a member of the job",
           ousted ? absl::StrCat(" since ", Describe(member->process), " has joined in its place") : ""));
     } else {
       if (request.has_report() && request.report().device().size() <= kMaxDeviceName) {
@@ -268,7 +268,7 @@ bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) c
     case v1::CONDITION_READY:
       *missing = state_ == v1::STATE_EMPTY ? "the chief has not declared the job"
                  : !initialised_           ? "the chief has not written the variables"
-                                 : absl::StrCat("the copy on ", job_->copy_name(), " is not whole yet");
+                                 : absl::StrCat("the backup on ", job_->copy_name(), " is not in sync yet");
       return state_ == v1::STATE_READY || state_ == v1::STATE_FINISHED;
     case v1::CONDITION_ALL_OTHERS_LEFT:
       if (state_ == v1::STATE_EMPTY) {  // former members joined an earlier process of this server
@@ -289,15 +289,15 @@ bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) c
 
 bool Server::HasWork(const v1::WaitRequest& request, v1::WaitResponse* response) const {
   if (job_ == nullptr || !job_->hands_out_data()) {
-    response->set_missing(absl::StrCat(name(), " hands out no data"));
+    response->set_missing(absl::StrCat(name(), " does not assign data"));
     return false;
   }
   const Work work = *job_->sequencer()->WorkOf(request.worker());
   *response->mutable_work() = ToProto(work);
   const int least = std::max(1, job_->job().min_workers());
   response->set_missing(work.members < least
-                            ? absl::StrCat("workers: ", work.members, " of at least ", least, " take part")
-                            : std::string("what others have not finished yet"));
+                            ? absl::StrCat("workers: ", work.members, " of at least ", least, " have joined")
+                            : std::string("work that others have not finished yet"));
   return work.over || !work.tickets.empty();
 }
 
@@ -318,13 +318,13 @@ std::vector<Membership::Expired> Server::CollectExpired(TimePoint now, std::vect
   std::vector<Membership::Expired> expired = members_.ExpireOlderThan(now - FromSeconds(job.lease_seconds()));
   for (const auto& gone : expired) {
     reasons.push_back(
-        absl::StrCat(members_.NameOf(gone.worker), " was not heard of for ", job.lease_seconds(), " s"));
+        absl::StrCat(members_.NameOf(gone.worker), " sent no heartbeat for ", job.lease_seconds(), " s"));
   }
   const bool set_back = job.generation() > 0 && job.has_resumed();
   if (set_back && state_ == v1::STATE_READY && now - ready_at_ > kReturn) {
     for (const auto& gone : members_.ExpireAbsent()) {
       reasons.push_back(
-          absl::StrCat(members_.NameOf(gone.worker), " did not come back within ", kReturn.count(), " s"));
+          absl::StrCat(members_.NameOf(gone.worker), " did not rejoin within ", kReturn.count(), " s"));
       expired.push_back(gone);
     }
   }

@@ -165,7 +165,7 @@ class Service final : public CallbackService {
     if (allowed.ok()) allowed = permissions->CheckReplicate();
     if (!allowed.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(allowed);
     const std::optional<int> part = PartOf(*context);
-    absl::StatusOr<Server*> server = absl::FailedPreconditionError("a copy of no part");
+    absl::StatusOr<Server*> server = absl::FailedPreconditionError("replication: the call names no shard");
     if (part.has_value()) server = parts_.ForCopy(*part);
     if (!server.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
     return ServeCopy(**server);
@@ -211,7 +211,7 @@ class Service final : public CallbackService {
     if (!part.has_value()) return &parts_.own();
     Server* const server = parts_.Find(*part);
     if (server == nullptr)
-      return absl::NotFoundError(absl::StrCat("nothing of ps/", *part, "'s part is here"));
+      return absl::NotFoundError(absl::StrCat("nothing of ps/", *part, "'s shard is here"));
     return server;
   }
   // For all other calls: UNAVAILABLE makes the client search for the shard's server again.

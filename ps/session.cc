@@ -110,7 +110,7 @@ absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
   }
   const bool whole = first == 0 && begin.count() == 0;
   if (begin.state() && (begin.mark().empty() || !whole)) {
-    return absl::InvalidArgumentError("a state is read whole, at the mark of a snapshot");
+    return absl::InvalidArgumentError("a state is read as a whole, at the marker of a snapshot");
   }
   CAIRN_RETURN_IF_ERROR(net::CheckEncoding(begin.encoding()));
   if (begin.encoding() != v1::ENCODING_FLOAT32 && (begin.state() || !whole)) {
@@ -120,7 +120,7 @@ absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
     return absl::InvalidArgumentError("a state has no edition");
   if (begin.mark().size() > kLongestMark) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a mark's name of ", begin.mark().size(), " bytes, at most ", kLongestMark));
+        absl::StrCat("a marker's name of ", begin.mark().size(), " bytes, at most ", kLongestMark));
   }
   return absl::OkStatus();
 }
@@ -160,7 +160,7 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
       Read(id, header.read());
       return absl::OkStatus();
     default:
-      return absl::InvalidArgumentError("frame: a header of no known kind");
+      return absl::InvalidArgumentError("frame: unknown kind of header");
   }
 }
 
@@ -394,7 +394,7 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
   if (open.initialise && !open.write->complete()) {
     Answer(sink_, request_id)
         .SendFailure(absl::InvalidArgumentError(
-            absl::StrCat("initial values: ", open.write->received(), " of ", size, " elements came")));
+            absl::StrCat("initial values: ", open.write->received(), " of ", size, " elements received")));
     return;
   }
   WriteReply written = [answer = Answer(sink_, request_id, unanswered_), &server = server_,

@@ -85,7 +85,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
   const PushKey& key = request.gradient.key;
   if (!push->discard_ && !push->accumulator_.complete()) {
     reply(absl::InvalidArgumentError(absl::StrCat(Describe(key), ": ", push->accumulator_.received(), " of ",
-                                                  store_.size(), " elements came")));
+                                                  store_.size(), " elements received")));
     return;
   }
 

@@ -109,16 +109,16 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
   if (copied.next_index() < 1 || copied.next_index() > kMostCounted || copied.version() < 0 ||
       copied.version() > kMostCounted) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a copy at entry ", copied.next_index(), ", version ", copied.version()));
+        absl::StrCat("a replicated state at entry ", copied.next_index(), ", version ", copied.version()));
   }
   const int64_t size = state == nullptr ? 0 : state->size();
   if (size != store_.state_pool().buffer_size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a copied state of ", size, " values, not ", store_.state_pool().buffer_size()));
+        absl::StrCat("a replicated state of ", size, " values, not ", store_.state_pool().buffer_size()));
   }
   if (copied.duplicates() < 0 || copied.rejected() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a copy with ", copied.duplicates(), " duplicates, ",
-                                                   copied.rejected(), " rejected pushes"));
+    return absl::InvalidArgumentError(absl::StrCat("a replicated state with ", copied.duplicates(),
+                                                   " duplicates, ", copied.rejected(), " rejected pushes"));
   }
   v1::Amendment amended;
   if (copied.has_learning_rate()) amended.set_learning_rate(copied.learning_rate());
@@ -158,13 +158,13 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
 absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
                                  std::shared_ptr<const AlignedBuffer> mean) {
   if (copied.mean() && copied.examples() && mean == nullptr && store_.size() > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " came without its mean"));
+    return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " arrived without its mean"));
   }
   if (mean != nullptr) CAIRN_RETURN_IF_ERROR(CheckValues(mean.get()));
   MutexLock lock(mutex_);
   if (entry.index != next_index_) {
     return absl::FailedPreconditionError(
-        absl::StrCat("entry ", entry.index, " of the log, where ", next_index_, " comes next"));
+        absl::StrCat("entry ", entry.index, " of the log arrived, but entry ", next_index_, " comes next"));
   }
   CAIRN_RETURN_IF_ERROR(entries_.Admit(entry));
   ++next_index_;
@@ -191,7 +191,7 @@ absl::Status Shard::CheckValues(const AlignedBuffer* values) const {
   const int64_t size = values == nullptr ? 0 : values->size();
   if (size == store_.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(size, " copied values of a server that has ", store_.size()));
+      absl::StrCat(size, " replicated values for a server that has ", store_.size()));
 }
 
 void Shard::TakePlace() {

@@ -23,7 +23,7 @@ void Shard::Append(const LogEntry& entry) {
     queue_.push_back(PendingEntry{entry});
   } else {
     queue_.push_back(
-        [this, why = absl::StrCat("ps/", leader_, " decided what cannot be: ", admitted.message())](
+        [this, why = absl::StrCat("ps/", leader_, " made an invalid decision: ", admitted.message())](
             Replies&) { Fail(absl::InternalError(why)); });
   }
 }
@@ -107,8 +107,8 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
       held.push_back(found->second.data);
       if (held.back().none() && gradient.examples != 0 && store_.size() > 0) {
         return absl::InternalError(absl::StrCat("version ", version, " takes the ", Describe(gradient.key),
-                                                ", for one of ", gradient.examples,
-                                                " examples, and it came to this server without any"));
+                                                ", which stands for ", gradient.examples,
+                                                " examples, but this server received none of its elements"));
       }
       gradients.emplace_back(held.back().runs(), gradient.examples);
     }

@@ -20,7 +20,7 @@ absl::Status CheckNoTwin(const TwinQuestion& question, const net::Credentials& c
   return absl::FailedPreconditionError(
       absl::StrCat(question.task, " is already running: another process serves at ", question.address,
                    ", for ", static_cast<int64_t>(answer.uptime_seconds()),
-                   " s now, and clients would never reach this one; give every server an index of its own "
+                   " s now, and clients would never reach this one; give every server its own index "
                    "(--task_index, TF_CONFIG)"));
 }
 

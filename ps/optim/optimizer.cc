@@ -45,7 +45,8 @@ absl::StatusOr<Schedule> ReadLearningRate(const OptimizerConfig& config, double 
                                           HyperparameterReader& read) {
   const double rate = read.Take("learning_rate", default_rate, Domain::kNonNegative);
   if (!config.schedule.has_value()) return [rate](int64_t) { return rate; };
-  if (config.hyperparameters.count("learning_rate") > 0) read.Report("a learning_rate beside a schedule");
+  if (config.hyperparameters.count("learning_rate") > 0)
+    read.Report("both a learning_rate and a schedule are set");
   return MakeSchedule(*config.schedule);
 }
 

@@ -146,7 +146,7 @@ absl::StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config) {
     HyperparameterReader read(absl::StrCat("schedule ", row.name), config.numbers);
     Schedule schedule = row.make(config, read);
     if (!row.takes_lists && !(config.boundaries.empty() && config.values.empty())) {
-      read.Report("boundaries and values are of PiecewiseConstantDecay");
+      read.Report("only PiecewiseConstantDecay takes boundaries and values");
     }
     CAIRN_RETURN_IF_ERROR(read.Finish());
     return schedule;

@@ -116,7 +116,7 @@ class FaultMatrixTest(IntegrationTest):
                 failures.append(f"{case}: other parameters\n{run.story()}")
             elif "was killed by SIGKILL: starting it again (1 of 100)" not in run.stderr:
                 failures.append(f"{case}: nothing was killed\n{run.story()}")
-            elif "takes the place of" not in run.stderr:
+            elif "is promoted in place of" not in run.stderr:
                 failures.append(f"{case}: no copy took the place\n{run.story()}")
 
         cases = [(f"ps/{server}", point) for server in (0, 1) for point in points]

@@ -214,7 +214,7 @@ class Soak(IntegrationTest):
         self.check_values(summary, epochs, faults, self.gone_at_the_end(job.stderr))
         self.check_counters(summary, epochs)
         if self.options.ps_replication:
-            self.assertNotRegex(job.stderr, "going on from step|starts again at step 0|have been set back")
+            self.assertNotRegex(job.stderr, "going on from step|starts again at step 0|have been rolled back")
             if self.options.mode == "async":
                 self.assertEqual(summary["global_step"], epochs * BATCHES * WORKERS)
         self.assertLess(most[0], MOST_GROWTH, f"KiB that processes grew: {growth[:5]}")
@@ -267,7 +267,7 @@ class Soak(IntegrationTest):
     def copies_are_whole(self, job, faults):
         """Of both parts, as the log tells: since a server was killed, and at last after one was paused."""
         told = job.stderr.splitlines()
-        whole = [line for line in told if "'s part has a whole copy on" in line]
+        whole = [line for line in told if "'s shard is in sync with its backup on" in line]
         if len(faults.kills) + len(faults.pauses) != self._faults_seen:
             self._faults_seen = len(faults.kills) + len(faults.pauses)
             self._killed = len(faults.kills) > self._kills_seen
@@ -298,7 +298,7 @@ class Soak(IntegrationTest):
     def gone_at_the_end(self, log):
         """Workers whose lease ran out, by a pause, and who were not back when the others were done."""
         gone = set()
-        for worker, what in re.findall(r"\] (worker/\d+) (joined|was not heard of)", log):
+        for worker, what in re.findall(r"\] (worker/\d+) (joined|sent no heartbeat)", log):
             (gone.add if what != "joined" else gone.discard)(worker)
         return gone
 

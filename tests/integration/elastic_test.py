@@ -50,7 +50,7 @@ class ElasticTest(IntegrationTest):
         servers = [cluster.start("ps", index) for index in range(2)]
         chief = self.worker(cluster, 0, *flags, f"--summary={self.directory}/summary.json")
         for server in servers:
-            self.assert_says(server, r"part has a whole copy on")
+            self.assert_says(server, r"shard is in sync with its backup on")
         self.assert_says(chief, r"joined the job at step 0")
         chief.signal(signal.SIGSTOP)  # the round waits for it
         servers[1].signal(signal.SIGKILL)
@@ -87,7 +87,7 @@ class ElasticTest(IntegrationTest):
         self.assert_says(after, r"joined the job at step")
         servers[killed] = cluster.start("ps", killed)
         for part in range(2):
-            self.assert_says(servers[killed], rf"holds a whole copy of ps/{part}'s part")
+            self.assert_says(servers[killed], rf"the backup of ps/{part}'s shard is in sync")
         self.assert_stops(before)
         before.signal(signal.SIGCONT)
         self.assert_exit(DONE, chief, before, after, *servers, seconds=240)

@@ -137,7 +137,7 @@ class LossTest(IntegrationTest):
         tasks["worker/2"].signal(signal.SIGKILL)
         self.assert_exit(-signal.SIGKILL, tasks.pop("worker/2"))
         self.assert_exit(DONE, *tasks.values())
-        self.assertIn("worker/2 was not heard of for 10 s: it leaves the job", tasks["ps/0"].stderr)
+        self.assertIn("worker/2 sent no heartbeat for 10 s: it leaves the job", tasks["ps/0"].stderr)
         summary = read_summary(self.directory / "summary.json")
         self.assertEqual(summary["global_step"], steps)
         self.assertGreaterEqual(summary["gradients_accepted"], 2 * steps + 5)
@@ -158,7 +158,7 @@ class LossTest(IntegrationTest):
         tasks["worker/2"].signal(signal.SIGKILL)
         self.assert_exit(-signal.SIGKILL, tasks.pop("worker/2"))
         self.assert_exit(DONE, *tasks.values())
-        self.assertIn("worker/2 was not heard of for 10 s: it leaves the job", tasks["ps/0"].stderr)
+        self.assertIn("worker/2 sent no heartbeat for 10 s: it leaves the job", tasks["ps/0"].stderr)
         pushes = read_summary(self.directory / "summary.json")["gradients_accepted"]
         self.assertGreaterEqual(pushes, 2 * 3 * 21 + 4)
         self.assertLess(pushes, 3 * 3 * 21)

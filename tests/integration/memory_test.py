@@ -22,7 +22,7 @@ class MemoryLimitTest(IntegrationTest):
 
     REFUSAL = (r"ps/0: the job needs [\d.]+ MiB and may take 0\.954 MiB \(--memory_limit\): two versions of the "
                r"values [\d.]+ MiB, 2 slots of Adam [\d.]+ MiB, a gradient of each of 1 worker and one that arrives "
-               r"[\d.]+ MiB, a snapshot's copy [\d.]+ MiB")
+               r"[\d.]+ MiB, a snapshot [\d.]+ MiB")
 
     def test_a_model_that_does_not_fit_is_refused(self):
         cluster = Cluster(self, ps=1, workers=1)

@@ -68,7 +68,7 @@ class TransportTest(IntegrationTest):
         self.assertGreaterEqual(both, 2)
         tasks["worker/1"].signal(signal.SIGKILL)
         self.assert_exit(-signal.SIGKILL, tasks["worker/1"])
-        self.assert_says(server, "worker/1 was not heard of for 1 s")  # long after its stream has ended
+        self.assert_says(server, "worker/1 sent no heartbeat for 1 s")  # long after its stream has ended
         self.assertLess(shared_memory_of(server.pid), both)
         self.assertFalse([name for name in os.listdir("/dev/shm") if "cairn" in name])
 

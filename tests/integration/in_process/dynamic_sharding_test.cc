@@ -381,7 +381,7 @@ TEST(Elastic, StandsStillUntilThereAreEnough) {
   ASSERT_EQ(chief.client().connection().stub(0).Wait(request, &response, std::chrono::seconds(10)),
             absl::OkStatus());
   EXPECT_FALSE(response.holds());
-  EXPECT_EQ(response.missing(), "workers: 1 of at least 2 take part");
+  EXPECT_EQ(response.missing(), "workers: 1 of at least 2 have joined");
   ASSERT_EQ(other.Enter(), absl::OkStatus());
   EXPECT_EQ(chief.client().AwaitWork(), absl::OkStatus());
   EXPECT_EQ(chief.client().work().tickets_size(), 2);

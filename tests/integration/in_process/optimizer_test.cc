@@ -224,7 +224,7 @@ TEST_F(SumsThatDoNotCome, EndTheJobAfterAMinuteNamingTheServer) {
   for (const auto& result : Results()) {
     EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kRetryable);
     EXPECT_THAT(std::string(result.status().message()),
-                HasSubstr("the update to version 1 has waited 60 s for the norms of what is on ps/1"));
+                HasSubstr("the update to version 1 has waited 60 s for the norms of the slices on ps/1"));
   }
   EXPECT_EQ(cluster_.server(0)->ended(), std::nullopt) << "it tells those who have not heard";
   for (auto& worker : workers_) worker->client().Leave(v1::LEAVE_REASON_STOPPED, "");

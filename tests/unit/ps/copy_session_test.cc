@@ -91,14 +91,14 @@ TEST_F(CopySessionTest, AStateOfTheValuesAloneIsRefused) {
   ASSERT_EQ(Floats({1, 2}, false), absl::OkStatus());
   v1::CopyBody body;
   body.mutable_shard()->set_next_index(1);
-  EXPECT_THAT(Item(body, 2).message(), HasSubstr("a copied state of 2 values, not 6"));
+  EXPECT_THAT(Item(body, 2).message(), HasSubstr("a replicated state of 2 values, not 6"));
 }
 
 TEST_F(CopySessionTest, WrittenValuesAndMeansOfAnotherSizeAreRefused) {
   ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
   v1::CopyBody written;
   written.set_written(1);
-  EXPECT_THAT(Item(written, 6).message(), HasSubstr("6 copied values of a server that has 2"));
+  EXPECT_THAT(Item(written, 6).message(), HasSubstr("6 replicated values for a server that has 2"));
 }
 
 TEST_F(CopySessionTest, AMeanOfAnotherSizeIsRefused) {
@@ -113,19 +113,19 @@ TEST_F(CopySessionTest, AMeanOfAnotherSizeIsRefused) {
   gradient.set_examples(1);
   body.mutable_entry()->set_mean(true);
   body.mutable_entry()->set_examples(true);
-  EXPECT_THAT(Item(body, 6).message(), HasSubstr("6 copied values of a server that has 2"));
+  EXPECT_THAT(Item(body, 6).message(), HasSubstr("6 replicated values for a server that has 2"));
 }
 
 TEST_F(CopySessionTest, AStateWithoutValuesIsRefused) {
   v1::CopyBody body;
   body.mutable_shard()->set_next_index(1);
-  EXPECT_THAT(Item(body).message(), HasSubstr("a copied state of 0 values, not 6"));
+  EXPECT_THAT(Item(body).message(), HasSubstr("a replicated state of 0 values, not 6"));
 }
 
 TEST_F(CopySessionTest, WrittenValuesThatDoNotComeAreRefused) {
   v1::CopyBody written;
   written.set_written(1);
-  EXPECT_THAT(Item(written).message(), HasSubstr("0 copied values of a server that has 2"));
+  EXPECT_THAT(Item(written).message(), HasSubstr("0 replicated values for a server that has 2"));
 }
 
 // States of the parts, and that it is whole.
@@ -159,13 +159,15 @@ TEST_F(WholeCopyTest, HasTheStatesOfAll) {
 
 TEST_F(WholeCopyTest, IsNoneWithoutTheShards) {
   ASSERT_EQ(SequencerState(), absl::OkStatus());
-  EXPECT_THAT(Whole().message(), HasSubstr("a copy of ps/0's part that is said to be whole is not"));
+  EXPECT_THAT(Whole().message(),
+              HasSubstr("the backup of ps/0's shard is incomplete, but its primary reports it in sync"));
   EXPECT_FALSE(server_.copy_whole());
 }
 
 TEST_F(WholeCopyTest, IsNoneWithoutTheSequencers) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
-  EXPECT_THAT(Whole().message(), HasSubstr("a copy of ps/0's part that is said to be whole is not"));
+  EXPECT_THAT(Whole().message(),
+              HasSubstr("the backup of ps/0's shard is incomplete, but its primary reports it in sync"));
 }
 
 TEST_F(WholeCopyTest, IsNoneAnyMoreWhenItFails) {
@@ -180,7 +182,7 @@ TEST_F(WholeCopyTest, IsNoneAnyMoreWhenItFails) {
   gradient.mutable_key()->set_step(1);
   gradient.set_examples(1);
   EXPECT_THAT(Item(body).message(),
-              HasSubstr("the copy of ps/0's part failed: version 1 needs the push of worker 0"));
+              HasSubstr("the backup of ps/0's shard failed: version 1 needs the push of worker 0"));
   EXPECT_FALSE(server_.copy_whole());
 }
 
@@ -194,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(StrangeEvent{[](v1::SequencerEvent& event) {
                                    event.mutable_mark()->set_token(std::string(257, 'x'));
                                  },
-                                 "a mark's name of 257 bytes"},
+                                 "a marker's name of 257 bytes"},
                     StrangeEvent{[](v1::SequencerEvent& event) {
                                    event.mutable_amend()->mutable_amendment()->set_learning_rate(-1);
                                  },
@@ -218,20 +220,20 @@ INSTANTIATE_TEST_SUITE_P(BeyondTheJobs, CopiedMemberTest,
 TEST_P(CopiedMemberTest, IsRefusedAlone) {
   v1::CopyBody body;
   body.mutable_member()->set_worker(GetParam());
-  EXPECT_THAT(Item(body).message(), HasSubstr("a copied member"));
+  EXPECT_THAT(Item(body).message(), HasSubstr("a replicated member"));
 }
 
 TEST_P(CopiedMemberTest, IsRefusedAmongOthers) {
   v1::CopyBody body;
   body.mutable_members()->add_members()->set_worker(0);
   body.mutable_members()->add_members()->set_worker(GetParam());
-  EXPECT_THAT(Item(body).message(), HasSubstr("a copied member"));
+  EXPECT_THAT(Item(body).message(), HasSubstr("a replicated member"));
 }
 
 TEST_F(CopySessionTest, AnEventOfAWorkerBeyondTheJobsIsRefused) {
   v1::CopyBody body;
   body.mutable_event()->mutable_join()->set_worker(-1);
-  EXPECT_THAT(Item(body).message(), HasSubstr("a copied event of worker -1 of a job of 4096"));
+  EXPECT_THAT(Item(body).message(), HasSubstr("a replicated event of worker -1 of a job of 4096"));
 }
 
 // The job has 4 examples in an epoch.
@@ -267,7 +269,7 @@ TEST_F(CopiedQueueTest, OfTheJobsEpochsIsTaken) {
 
 TEST_F(CopiedQueueTest, ThatHasHandedOutMoreThanAnyIsRefused) {
   queue().set_next(kMost);
-  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("up to one of ", kMost)));
+  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example of ", kMost)));
 }
 
 class StrangeTicketTest : public CopiedQueueTest, public testing::WithParamInterface<CopiedTicket> {};
@@ -278,12 +280,14 @@ INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeTicketTest,
 
 TEST_P(StrangeTicketTest, IsRefusedAmongThoseReturned) {
   *queue().add_returned() = GetParam().ToProto();
-  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("copied: a ticket of ", GetParam().count)));
+  EXPECT_THAT(Item(body_).message(),
+              HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }
 
 TEST_P(StrangeTicketTest, IsRefusedWithAWorker) {
   *queue().add_holders()->mutable_ahead() = GetParam().ToProto();
-  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("copied: a ticket of ", GetParam().count)));
+  EXPECT_THAT(Item(body_).message(),
+              HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }
 
 // A stream to a copy whose end needs a thread that waits for nothing here.

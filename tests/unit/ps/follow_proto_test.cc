@@ -104,7 +104,7 @@ TEST(FollowProto, WhatIsNoDecisionIsRefused) {
   EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument);
   decision.mutable_apply()->set_version(1);
   EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument)
-      << "an update of no gradient";
+      << "an update without gradients";
   decision.mutable_measure()->add_contributors();
   EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument) << "of no known norms";
 }
@@ -193,12 +193,12 @@ TEST_F(StrangeDecision, ARefusalThatIsNoneIsRefused) {
 
 TEST_F(StrangeDecision, AMarkWithALongNameIsRefused) {
   decision_.mutable_mark()->set_token(std::string(257, 'x'));
-  EXPECT_EQ(Refusal(), "decision 7: a mark's name of 257 bytes, at most 256");
+  EXPECT_EQ(Refusal(), "decision 7: a marker's name of 257 bytes, at most 256");
 }
 
 TEST_F(StrangeDecision, ALearningRateThatIsNoneIsRefused) {
   decision_.mutable_amendment()->set_learning_rate(-1);
-  EXPECT_EQ(Refusal(), "decision 7: a learning rate of -1 makes no sense");
+  EXPECT_EQ(Refusal(), "decision 7: a learning rate of -1 is invalid");
 }
 
 TEST_F(StrangeDecision, ASumOfSquaresBelowZeroIsRefused) {
@@ -216,8 +216,7 @@ TEST_F(StrangeDecision, EndsTheJobOfWhoFollowsAndNamesWhoLeads) {
   Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
   decision_.set_index(1);
   EXPECT_EQ(Follow(decision_, shard), absl::OkStatus());
-  EXPECT_EQ(shard.failure(),
-            absl::InternalError("ps/0 decided what cannot be: decision 1: of no known kind"));
+  EXPECT_EQ(shard.failure(), absl::InternalError("ps/0 made an invalid decision: decision 1: unknown kind"));
 }
 
 TEST_F(StrangeDecision, OutOfOrderIsOfAnotherLeader) {

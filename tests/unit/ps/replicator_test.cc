@@ -146,7 +146,7 @@ TEST_F(ReplicatorTest, ACopyThatIsGoneMayHaveTakenThePlaceWhenItHadNotHeardOfUsF
   PassInSilence(milliseconds(400));
   ASSERT_TRUE(told_.has_value());
   EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(replicator_.deposed(), HasSubstr("may have taken the place of ps/0"));
+  EXPECT_THAT(replicator_.deposed(), HasSubstr("may have been promoted in place of ps/0"));
 }
 
 TEST_F(ReplicatorTest, ACopysNewProcessDoesNotKnowWhetherTheOneBeforeHadTakenThePlace) {
@@ -158,7 +158,7 @@ TEST_F(ReplicatorTest, ACopysNewProcessDoesNotKnowWhetherTheOneBeforeHadTakenThe
   replicator_.Step();
   ASSERT_TRUE(told_.has_value());
   EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(replicator_.deposed(), HasSubstr("may have taken the place of ps/0"));
+  EXPECT_THAT(replicator_.deposed(), HasSubstr("may have been promoted in place of ps/0"));
   EXPECT_FALSE(copy_.is_dialed());
 }
 
@@ -185,12 +185,12 @@ TEST_F(ReplicatorTest, ACopysNewProcessIsTakenWhereTheOneBeforeHadJustHeardOfUs)
 
 TEST_F(ReplicatorTest, SaysNothingAnyMoreWhenTheCopyHasTakenThePlace) {
   Tell();
-  copy_.Refuse(absl::AbortedError("ps/1 has taken the place of ps/0"));
+  copy_.Refuse(absl::AbortedError("ps/1 has been promoted in place of ps/0"));
   copy_.Break(kBroken);
   PassInSilence(milliseconds(400));
   ASSERT_TRUE(told_.has_value());
   EXPECT_FALSE(told_->ok());
-  EXPECT_EQ(replicator_.deposed(), "ps/1 at host:2 has taken the place of ps/0");
+  EXPECT_EQ(replicator_.deposed(), "ps/1 at host:2 has been promoted in place of ps/0");
 }
 
 TEST_F(ReplicatorTest, GoesOnAloneWhenTheRightOfASilentCopyIsOver) {
@@ -205,7 +205,7 @@ TEST_F(ReplicatorTest, GoesOnAloneWhenTheRightOfASilentCopyIsOver) {
 
 TEST_F(ReplicatorTest, AsksTheCopyFirstWhenItWakesUpAfterThatTime) {
   Tell();
-  copy_.Refuse(absl::AbortedError("ps/1 has taken the place of ps/0"));
+  copy_.Refuse(absl::AbortedError("ps/1 has been promoted in place of ps/0"));
   const int dials = copy_.dials();
   clock_.Advance(2 * kAloneAfter);
   replicator_.Step();
@@ -237,7 +237,7 @@ TEST_F(ReplicatorTest, SaysThatTheCopyIsLostWhenItStaysLost) {
   testing::internal::CaptureStdout();
   PassInSilence(seconds(2));
   EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              HasSubstr("ps/0's part has no copy now: ps/1 at host:2: connection refused"));
+              HasSubstr("ps/0's shard has no backup now: ps/1 at host:2: connection refused"));
 }
 
 TEST_F(ReplicatorTest, SaysNothingOfTheCopyOnceItIsStopped) {

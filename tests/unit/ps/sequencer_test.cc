@@ -189,7 +189,8 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   sequencer_.OnExecuted(1, 2);
   const auto late = std::make_shared<RecordingSink>();
   EXPECT_EQ(sequencer_.Subscribe(1, 2, late),
-            absl::FailedPreconditionError("ps/1 asks for the log from entry 2, and here it is from 3 to 3"));
+            absl::FailedPreconditionError(
+                "ps/1 asks for the log from entry 2, but the log here has entries 3 to 3"));
   EXPECT_EQ(sequencer_.Subscribe(1, 5, late).code(), absl::StatusCode::kFailedPrecondition)
       << "not written yet";
   EXPECT_EQ(sequencer_.Subscribe(1, 3, late), absl::OkStatus());
@@ -233,26 +234,27 @@ TEST_F(SequencerTest, PushesThatAStandingServerDoesNotHoldWriteNothing) {
 }
 
 TEST_F(SequencerTest, AnEndedLogSendsItsSubscribersAway) {
-  sequencer_.End("the job is being created anew");
+  sequencer_.End("the job is being created again");
   EXPECT_TRUE(sink_->ended);
   EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
   EXPECT_THAT(log(), IsEmpty());
   EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()),
-            absl::UnavailableError("the job is being created anew"));
+            absl::UnavailableError("the job is being created again"));
 }
 
 TEST_F(SequencerTest, AFollowerWhoseEpochIsOverIsNotHeard) {
   ASSERT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
   EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()),
-            absl::UnavailableError("a copy has taken the place of ps/1"));
+            absl::UnavailableError("a backup has been promoted in place of ps/1"));
 }
 
 TEST(ReplicatedSequencer, AFollowerThatIsAheadIsToAskWhoLeadsNow) {
   Replicator replicator({.part = "ps/0", .copy = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
   sequencer.ReplicateTo(&replicator, /*own_server=*/0);
-  EXPECT_EQ(sequencer.Subscribe(1, 3, std::make_shared<RecordingSink>()),
-            absl::UnavailableError("ps/1 asks for the log from entry 3, and here it is from 1 to 0"));
+  EXPECT_EQ(
+      sequencer.Subscribe(1, 3, std::make_shared<RecordingSink>()),
+      absl::UnavailableError("ps/1 asks for the log from entry 3, but the log here has entries 1 to 0"));
 }
 
 TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
@@ -262,8 +264,9 @@ TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
   for (const char* token : {"a", "b"}) ASSERT_TRUE(sequencer.WriteMark({.token = token}).ok());
   ASSERT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
   for (const int server : {0, 1}) sequencer.OnExecuted(server, 2);
-  EXPECT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1),
-            absl::UnavailableError("ps/1 asks for the log from entry 1, and here it is from 3 to 2"));
+  EXPECT_EQ(
+      sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1),
+      absl::UnavailableError("ps/1 asks for the log from entry 1, but the log here has entries 3 to 2"));
 }
 
 // One worker, asynchronously, on two servers, under an optimizer that takes both kinds of norms.
@@ -340,8 +343,9 @@ TEST_F(MeasuringSequencerTest, AServerThatDoesNotReportIsNamedAndEndsTheWait) {
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus()) << "it begins now";
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(59)),
             absl::OkStatus());
-  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(60)),
-            absl::AbortedError("the update to version 1 has waited 60 s for the norms of what is on ps/1"));
+  EXPECT_EQ(
+      sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(60)),
+      absl::AbortedError("the update to version 1 has waited 60 s for the norms of the slices on ps/1"));
   Report(1, 1, {});
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(2)), absl::OkStatus()) << "of the next";
 }
@@ -479,7 +483,7 @@ TEST_F(CopiedSequencerTest, RefusesAMeasureThatCannotBeUnderWay) {
   behind_nothing.add_behind()->mutable_mark()->set_token("here");
   for (const v1::CopiedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
     EXPECT_EQ(copy_.RestoreCopied(state),
-              absl::InvalidArgumentError("a copied log that does not fit the job"))
+              absl::InvalidArgumentError("a replicated log that does not fit the job"))
         << state.DebugString();
   }
 }

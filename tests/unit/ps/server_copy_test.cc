@@ -174,7 +174,7 @@ TEST(CopyThatIsStopped, DoesNotSayThatItHasTakenThePlace) {
   ASSERT_EQ(server.OpenCopy(origin, sink).status(), absl::OkStatus());
   server.Shutdown();
   EXPECT_EQ(sink->one_more(),
-            absl::CancelledError("ps/1 keeps no copy of ps/0's part by this stream any more"));
+            absl::CancelledError("ps/1 has no backup of ps/0's shard on this stream any more"));
 }
 
 // What is sent to the copy.

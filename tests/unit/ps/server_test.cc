@@ -349,7 +349,7 @@ TEST_F(ServerTest, AnIncarnationIsTakenOnlyWithTheSealOfAServer) {
   const absl::Status invented = Call(other, &Server::Join, request).status();
   EXPECT_EQ(invented.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(MessageOf(invented),
-              HasSubstr("incarnation is 4294967295, which no server of this job has given it"));
+              HasSubstr("incarnation 4294967295, which no server of this job has given it"));
 
   const auto joined = Join(1);
   ASSERT_TRUE(joined.ok()) << joined.status();
@@ -458,7 +458,7 @@ TEST_F(ServerTest, ALeaseThatRunsOutTakesItsWorkerOutOfTheRound) {
   EXPECT_EQ(Heartbeat(0)->waiting_for(), "worker/0");
   const absl::Status late = Heartbeat(1).status();
   EXPECT_EQ(late.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(MessageOf(late), HasSubstr("incarnation 1 of worker/1 is no member"));
+  EXPECT_THAT(MessageOf(late), HasSubstr("incarnation 1 of worker/1 is not a member"));
 }
 
 TEST_F(ServerTest, AWorkerThatFailsEndsTheJob) {
@@ -594,7 +594,8 @@ TEST_F(ServerTest, AJobThatIsReadyIsReplacedByItsNextGenerationAlone) {
   EXPECT_EQ(Describe().version(), 12);
   server_.OnInitialised(created->layout());
   next.mutable_job()->set_generation(0);
-  EXPECT_THAT(MessageOf(Create(next).status()), HasSubstr("generation 0 of job run, where 1 is under way"));
+  EXPECT_THAT(MessageOf(Create(next).status()),
+              HasSubstr("generation 0 of job run, but generation 1 is under way"));
   EXPECT_EQ(Join(0)->incarnation(), (uint64_t{1} << 32) + 1) << "no life of the generation before has it";
 }
 

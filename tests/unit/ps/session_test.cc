@@ -252,7 +252,7 @@ TEST_F(SessionTest, AnIncompletePushIsAnsweredAndNotApplied) {
   ASSERT_TRUE(Chunk(1, 0, {1}).ok());
   ASSERT_TRUE(End(1).ok());
   EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(Last().message(), HasSubstr("1 of 2 elements came"));
+  EXPECT_THAT(Last().message(), HasSubstr("1 of 2 elements received"));
   EXPECT_EQ(server_.JobForLayout(layout_).value()->shard().store().current().version, 0);
 }
 

@@ -140,7 +140,7 @@ TEST(CopiedShard, RefusesAnUpdateThatIsNotTheNextOne) {
   LogEntry later = copy.MeasureOf(Norms::kGradient);
   std::get<Measure>(later.what).version = 2;
   EXPECT_THAT(std::string(copy.Copy(later, /*with_mean=*/true).message()),
-              HasSubstr("entry 1 of the log is of the update to version 2, and comes after version 0"));
+              HasSubstr("entry 1 of the log belongs to the update to version 2, but follows version 0"));
 }
 
 TEST(CopiedShard, GoesOnFromTheVersionOfTheStateThatItGot) {
@@ -175,23 +175,25 @@ struct StrangeState {
 class StrangeStateTest : public testing::TestWithParam<StrangeState> {};
 INSTANTIATE_TEST_SUITE_P(
     Shard, StrangeStateTest,
-    testing::Values(
-        StrangeState{[](v1::CopiedShard& state) { state.set_next_index(0); }, "a copy at entry 0, version 5"},
-        StrangeState{[](v1::CopiedShard& state) { state.set_version(-1); }, "a copy at entry 7, version -1"},
-        StrangeState{[](v1::CopiedShard& state) { state.set_rejected(-2); },
-                     "0 duplicates, -2 rejected pushes"},
-        StrangeState{[](v1::CopiedShard& state) { state.set_learning_rate(-1); }, "a learning rate of -1"},
-        StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(2); },
-                     "worker 2 of a job of 2"},
-        StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(-1); },
-                     "worker -1 of a job of 2"},
-        StrangeState{[](v1::CopiedShard& state) {
-                       v1::PushKey& key = *state.add_held()->mutable_gradient()->mutable_key();
-                       key.set_worker(2);
-                       key.set_incarnation(1);
-                       key.set_step(1);
-                     },
-                     "worker 2 of a job of 2"}));
+    testing::Values(StrangeState{[](v1::CopiedShard& state) { state.set_next_index(0); },
+                                 "a replicated state at entry 0, version 5"},
+                    StrangeState{[](v1::CopiedShard& state) { state.set_version(-1); },
+                                 "a replicated state at entry 7, version -1"},
+                    StrangeState{[](v1::CopiedShard& state) { state.set_rejected(-2); },
+                                 "0 duplicates, -2 rejected pushes"},
+                    StrangeState{[](v1::CopiedShard& state) { state.set_learning_rate(-1); },
+                                 "a learning rate of -1"},
+                    StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(2); },
+                                 "worker 2 of a job of 2"},
+                    StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(-1); },
+                                 "worker -1 of a job of 2"},
+                    StrangeState{[](v1::CopiedShard& state) {
+                                   v1::PushKey& key = *state.add_held()->mutable_gradient()->mutable_key();
+                                   key.set_worker(2);
+                                   key.set_incarnation(1);
+                                   key.set_step(1);
+                                 },
+                                 "worker 2 of a job of 2"}));
 
 TEST_P(StrangeStateTest, IsRefused) {
   CopiedShard copy;

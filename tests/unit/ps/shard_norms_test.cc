@@ -67,7 +67,7 @@ TEST_F(ClippingShardTest, SumsThatAreNotAnsweredCanBeSaidAgain) {
 TEST_F(ClippingShardTest, AnUpdateThatWasNotMeasuredFailsTheJob) {
   Decide({.what = Apply{.version = 1, .contributors = {gradient_}}});
   EXPECT_EQ(answer_->status(),
-            absl::InternalError("ps/0 decided what cannot be: entry 1 of the log comes after 0 of the 1 "
+            absl::InternalError("ps/0 made an invalid decision: entry 1 of the log comes after 0 of the 1 "
                                 "norms of an update"));
 }
 

@@ -75,7 +75,7 @@ TEST_F(ShardTest, APushIsReportedWhenCompleteAndAnsweredByItsDecision) {
 TEST_F(ShardTest, AnIncompletePushIsRefusedAndLeavesNoTrace) {
   Push(Key(0, 1), {1}, first_);
   EXPECT_EQ(first_->status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(first_->status().message()), HasSubstr("step 1: 1 of 2 elements came"));
+  EXPECT_THAT(std::string(first_->status().message()), HasSubstr("step 1: 1 of 2 elements received"));
   EXPECT_THAT(port_.staged, IsEmpty());
   Push(Key(0, 1), {1, 1}, second_);
   ApplyRound(1, {Key(0, 1)});
@@ -279,8 +279,8 @@ TEST_F(ShardTest, AMeasureWhereUpdatesTakeNoNormsFailsTheJob) {
   Push(Key(0, 1), {1, 2}, first_);
   Decide(Measure{.version = 1, .contributors = {From(Key(0, 1))}, .norms = Norms::kGradient});
   EXPECT_EQ(first_->status(),
-            absl::InternalError("ps/0 decided what cannot be: entry 1 of the log measures an update, "
-                                "and the job's optimizer takes no norms"));
+            absl::InternalError("ps/0 made an invalid decision: entry 1 of the log measures an update, "
+                                "but the job's optimizer takes no norms"));
   EXPECT_THAT(port_.sums, IsEmpty());
 }
 
@@ -288,8 +288,8 @@ TEST_F(ShardTest, AnUpdateToAnotherVersionThanTheNextFailsTheJob) {
   Push(Key(0, 1), {1, 2}, first_);
   ApplyRound(2, {Key(0, 1)});
   EXPECT_EQ(first_->status(),
-            absl::InternalError("ps/0 decided what cannot be: entry 1 of the log is of the update to "
-                                "version 2, and comes after version 0"));
+            absl::InternalError("ps/0 made an invalid decision: entry 1 of the log belongs to the update to "
+                                "version 2, but follows version 0"));
   EXPECT_EQ(shard_.store().current().version, 0);
 }
 
@@ -301,7 +301,7 @@ TEST_F(ShardTest, AnUpdateThatCountsAPushWithoutValuesFailsTheJob) {
   EXPECT_EQ(first_->status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(
       std::string(first_->status().message()),
-      HasSubstr("version 1 takes the push of worker 0 (incarnation 1), step 1, for one of 1 examples"));
+      HasSubstr("version 1 takes the push of worker 0 (incarnation 1), step 1, which stands for 1 examples"));
 }
 
 TEST_F(ShardTest, WhatIsStagedAndUndecidedCanBeSaidAgain) {
@@ -319,7 +319,7 @@ TEST_F(ShardTest, ReadersOfMarksThatHaveNotComeAreBounded) {
   Read("m", refused);
   ASSERT_TRUE(refused.has_value());
   EXPECT_EQ(refused->status(),
-            absl::ResourceExhaustedError("mark m: 1024 reads wait for marks, at most 1024"));
+            absl::ResourceExhaustedError("marker m: 1024 reads wait for markers, at most 1024"));
   Decide(Mark{.token = "m"});
   for (const ReadAnswer& answer : answers) EXPECT_TRUE(answer->ok());
   ReadAnswer next;

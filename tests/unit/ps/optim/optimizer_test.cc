@@ -124,7 +124,7 @@ TEST(MakeOptimizer, TheRateComesFromTheScheduleWhereThereIsOne) {
 TEST(MakeOptimizer, ARateBesideAScheduleAndFaultsOfTheScheduleAreRefused) {
   OptimizerConfig config = {"SGD", {{"learning_rate", 1}}};
   config.schedule = {"CosineDecay", {{"initial_learning_rate", 1}, {"decay_steps", 2}}};
-  EXPECT_THAT(ErrorOf(config), HasSubstr("a learning_rate beside a schedule"));
+  EXPECT_THAT(ErrorOf(config), HasSubstr("both a learning_rate and a schedule are set"));
   config = {"SGD", {}};
   config.schedule = {"CosineDecay", {{"initial_learning_rate", 1}}};
   EXPECT_EQ(ErrorOf(config), "optimizer SGD: schedule CosineDecay: hyperparameter 'decay_steps' is missing");

@@ -189,7 +189,7 @@ TEST(MakeSchedule, ListsMustFitOneAnother) {
   EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}, {2}, {1, std::numeric_limits<double>::infinity()}}),
               HasSubstr("must all be finite"));
   EXPECT_THAT(FaultOf({"CosineDecay", {{"initial_learning_rate", 1}, {"decay_steps", 10}}, {1}, {}}),
-              HasSubstr("boundaries and values are of PiecewiseConstantDecay"));
+              HasSubstr("only PiecewiseConstantDecay takes boundaries and values"));
 }
 
 }  // namespace
