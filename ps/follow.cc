@@ -307,8 +307,8 @@ class LeaderLink final : public SequencerPort {
            response.job().run_id() == run_id_ && response.job().generation() == generation_;
   }
 
-  const std::vector<std::string>
-      addresses_;  // of the servers that may serve the leader's shard, the usual one first
+  // Of the servers that may serve the leader's shard, the usual one first.
+  const std::vector<std::string> addresses_;
   const net::Credentials credentials_;
   const int index_;
   const int64_t epoch_;

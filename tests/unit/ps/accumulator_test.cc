@@ -45,7 +45,7 @@ TEST_F(AccumulatorTest, RunsThatTouchBecomeOne) {
   EXPECT_EQ(accumulator_.received(), 4);
 }
 
-TEST_F(AccumulatorTest, ElementsThatCameBeforeAreRefusedWithoutEffect) {
+TEST_F(AccumulatorTest, RepeatedElementsAreRefusedWithoutEffect) {
   ASSERT_TRUE(accumulator_.Add(At(3), Bytes({3, 4, 5})).ok());
   for (int64_t offset : {1, 2, 3, 4, 5}) {
     EXPECT_EQ(accumulator_.Add(At(offset), Bytes({-1, -1, -1})).code(), absl::StatusCode::kInvalidArgument)
@@ -55,7 +55,7 @@ TEST_F(AccumulatorTest, ElementsThatCameBeforeAreRefusedWithoutEffect) {
   EXPECT_THAT(accumulator_.Take().buffer()->span().subspan(3, 3), ElementsAre(3, 4, 5));
 }
 
-TEST_F(AccumulatorTest, WhatLiesInItsPlaceAlreadyIsOnlyCounted) {
+TEST_F(AccumulatorTest, ElementsReceivedInPlaceAreNotCopied) {
   const absl::Span<float> place = accumulator_.PlaceFor(At(3), 2);
   ASSERT_EQ(place.size(), 2u);
   place[0] = 3, place[1] = 4;
@@ -66,7 +66,7 @@ TEST_F(AccumulatorTest, WhatLiesInItsPlaceAlreadyIsOnlyCounted) {
   EXPECT_THAT(accumulator_.Take().buffer()->span().subspan(3, 2), ElementsAre(3, 4));
 }
 
-TEST_F(AccumulatorTest, WhatWouldBeRefusedHasNoPlace) {
+TEST_F(AccumulatorTest, ChunksThatWouldBeRefusedHaveNoPlace) {
   ASSERT_TRUE(accumulator_.Add(At(3), Bytes({3, 4, 5})).ok());
   for (int64_t offset : {-1, 2, 3, 5, 9, 10}) EXPECT_TRUE(accumulator_.PlaceFor(At(offset), 2).empty());
   v1::Chunk encoded = At(0);
@@ -84,13 +84,13 @@ TEST_F(AccumulatorTest, ChunksOutsideTheValuesAreRefused) {
   EXPECT_THAT(accumulator_.runs(), IsEmpty());
 }
 
-TEST_F(AccumulatorTest, APayloadThatIsNoWholeNumberOfFloatsIsRefused) {
+TEST_F(AccumulatorTest, APayloadWithAFractionOfAFloatIsRefused) {
   const absl::Span<const char> seven_bytes("1234567", 7), none;
   EXPECT_EQ(accumulator_.Add(At(0), {&seven_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(accumulator_.Add(At(0), {&none, 1}).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(AccumulatorTest, AFloatMayComeInTwoRuns) {
+TEST_F(AccumulatorTest, AFloatMayBeSplitOverTwoRuns) {
   const float values[] = {1.5f, -2.5f};
   const char* const bytes = reinterpret_cast<const char*>(values);
   const absl::Span<const char> runs[] = {{bytes, 3}, {bytes + 3, 5}};
@@ -98,7 +98,7 @@ TEST_F(AccumulatorTest, AFloatMayComeInTwoRuns) {
   EXPECT_THAT(accumulator_.Take().buffer()->span().subspan(4, 2), ElementsAre(1.5f, -2.5f));
 }
 
-// Elements [begin, end) of what is held.
+// Elements [begin, end) of `held`.
 std::vector<float> Elements(const HeldElements& held, int64_t begin, int64_t end) {
   std::vector<float> elements;
   for (int64_t i = begin; i < end; ++i) {
@@ -111,7 +111,7 @@ std::vector<float> Elements(const HeldElements& held, int64_t begin, int64_t end
   return elements;
 }
 
-// Of elements that a client has, here at first 2 further.
+// Borrows elements from a client's memory, in which the server's element i is first at i + 2.
 class LentAccumulatorTest : public testing::Test {
  protected:
   LentAccumulatorTest() {
@@ -126,7 +126,7 @@ class LentAccumulatorTest : public testing::Test {
   Accumulator accumulator_{pool_, Accumulator::Lent::kKept};
 };
 
-TEST_F(LentAccumulatorTest, WhatLiesAtTheClientAsItDoesHereStaysThereInOnePiece) {
+TEST_F(LentAccumulatorTest, BorrowedChunksWithTheServersLayoutStayInOneRun) {
   ASSERT_EQ(Add(6, 4), absl::OkStatus());
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(2, 4), absl::OkStatus());
@@ -136,7 +136,7 @@ TEST_F(LentAccumulatorTest, WhatLiesAtTheClientAsItDoesHereStaysThereInOnePiece)
   EXPECT_EQ(held.buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, WhatLiesElsewhereStaysThereInSeveral) {
+TEST_F(LentAccumulatorTest, BorrowedChunksWithAnotherLayoutStayInSeveralRuns) {
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(Add(2, 3, /*shift=*/1), absl::OkStatus());
@@ -146,8 +146,8 @@ TEST_F(LentAccumulatorTest, WhatLiesElsewhereStaysThereInSeveral) {
   EXPECT_EQ(held.buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, AChunkInSeveralRunsStaysWhereTheyAreIfTheyAreLong) {
-  const std::vector<float> client(8192);  // in which no two of them touch
+TEST_F(LentAccumulatorTest, AChunkInSeveralLongRunsIsNotCopied) {
+  const std::vector<float> client(8192);  // the chunk's runs do not touch each other in it
   const auto at = [&](size_t begin, size_t count) {
     return absl::MakeConstSpan(client).subspan(begin, count);
   };
@@ -163,7 +163,7 @@ TEST_F(LentAccumulatorTest, AChunkInSeveralRunsStaysWhereTheyAreIfTheyAreLong) {
   EXPECT_NE(copying.elements().buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, SomeMayBeHereAndSomeThere) {
+TEST_F(LentAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(2), Bytes({7, 7, 7})), absl::OkStatus());
   const absl::Span<float> place = accumulator_.PlaceFor(At(0), 2);
@@ -176,7 +176,7 @@ TEST_F(LentAccumulatorTest, SomeMayBeHereAndSomeThere) {
   EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 7, 7, 7, 5, 6, 7, 8, 9));
 }
 
-TEST_F(LentAccumulatorTest, WhatWasHereBeforeTheFirstThatIsKeptStaysHere) {
+TEST_F(LentAccumulatorTest, ElementsCopiedBeforeTheFirstBorrowedOnesStayInTheBuffer) {
   ASSERT_EQ(accumulator_.Add(At(8), Bytes({7, 7})), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(0), Bytes({-1, -1})), absl::OkStatus());
   ASSERT_EQ(Add(2, 6), absl::OkStatus());
@@ -186,7 +186,7 @@ TEST_F(LentAccumulatorTest, WhatWasHereBeforeTheFirstThatIsKeptStaysHere) {
   EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 2, 3, 4, 5, 6, 7, 7, 7));
 }
 
-TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreWhereTheyAreSaidToBe) {
+TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
   std::minstd_rand random(1);
   for (int trial = 0; trial < 300; ++trial) {
     constexpr int64_t kSize = 24;
@@ -202,7 +202,7 @@ TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreWhereTheyAreSaidToBe) {
     std::shuffle(chunks.begin(), chunks.end(), random);
     std::vector<float> wanted(kSize, -1);
     for (const auto& [begin, count] : chunks) {
-      const auto shift = static_cast<int64_t>(random() % 3) * kSize;  // two of them the same as a rule
+      const auto shift = static_cast<int64_t>(random() % 3) * kSize;  // usually the same for two of them
       const absl::Span<const float> elements(client.data() + begin + shift, static_cast<size_t>(count));
       std::copy(elements.begin(), elements.end(), wanted.begin() + begin);
       const absl::Status added = shift == 0
@@ -221,7 +221,7 @@ TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreWhereTheyAreSaidToBe) {
   }
 }
 
-TEST_F(LentAccumulatorTest, WhatIsKeptIsOwnedUntilNobodyHoldsIt) {
+TEST_F(LentAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
   const net::Lent lent({client_.data() + 2, 10});
   const int64_t before = lent.owners();
   HeldElements held;
@@ -235,13 +235,13 @@ TEST_F(LentAccumulatorTest, WhatIsKeptIsOwnedUntilNobodyHoldsIt) {
   EXPECT_EQ(lent.owners(), before);
 }
 
-TEST_F(LentAccumulatorTest, APlaceForTheNextChunkMovesNothingByItself) {
+TEST_F(LentAccumulatorTest, AskingForAPlaceMovesNothing) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_FALSE(accumulator_.PlaceFor(At(0), 2).empty());
   EXPECT_THAT(accumulator_.elements().runs(), ElementsAre(ElementRun{5, client_.data() + 7}));
 }
 
-TEST_F(LentAccumulatorTest, ElementsAcrossAddressesOfFloatsAreCopied) {
+TEST_F(LentAccumulatorTest, MisalignedElementsAreCopied) {
   std::vector<char> bytes(15 * sizeof(float));
   char* const odd = bytes.data() + 1;
   std::memcpy(odd, client_.data(), 14 * sizeof(float));
@@ -250,7 +250,7 @@ TEST_F(LentAccumulatorTest, ElementsAcrossAddressesOfFloatsAreCopied) {
   EXPECT_THAT(accumulator_.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
-TEST_F(LentAccumulatorTest, OfMoreRunsThanItGoesThroughTheRestIsCopied) {
+TEST_F(LentAccumulatorTest, RunsBeyondTheLimitAreCopied) {
   constexpr int64_t kSize = 8192;
   const std::vector<float> forth(kSize, 1), back(kSize, 2);
   BufferPool pool(kSize, /*max_idle=*/2);
@@ -264,7 +264,7 @@ TEST_F(LentAccumulatorTest, OfMoreRunsThanItGoesThroughTheRestIsCopied) {
   EXPECT_THAT(Elements(held, kSize - 2, kSize), ElementsAre(1, 2));
 }
 
-TEST_F(LentAccumulatorTest, RefusedChunksAndEncodedOnesAreNotKept) {
+TEST_F(LentAccumulatorTest, RefusedAndEncodedChunksAreNotBorrowed) {
   EXPECT_EQ(Add(8, 4).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(accumulator_.elements().none());
   v1::Chunk encoded = At(0);
@@ -274,13 +274,13 @@ TEST_F(LentAccumulatorTest, RefusedChunksAndEncodedOnesAreNotKept) {
   EXPECT_NE(accumulator_.elements().buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, OneThatIsToCopyDoes) {
+TEST_F(LentAccumulatorTest, WithCopyingNothingIsBorrowed) {
   Accumulator accumulator(pool_);
   ASSERT_EQ(accumulator.Add(At(0), net::Lent({client_.data() + 2, 10})), absl::OkStatus());
   EXPECT_THAT(accumulator.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
-TEST_F(LentAccumulatorTest, WithoutMemoryForACopyItSaysSo) {
+TEST_F(LentAccumulatorTest, WithoutMemoryForACopyTheChunkIsRefused) {
   BufferPool none(/*size=*/10, /*max_idle=*/2, std::make_shared<MemoryBudget>(8));
   Accumulator accumulator(none, Accumulator::Lent::kKept);
   ASSERT_EQ(accumulator.Add(At(0), net::Lent({client_.data() + 2, 2})), absl::OkStatus());

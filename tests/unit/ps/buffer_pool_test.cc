@@ -5,14 +5,14 @@
 namespace cairn::ps {
 namespace {
 
-// Of buffers of 8 bytes, with room for two and a half.
+// A pool of 8-byte buffers, with a budget for two and a half.
 class BufferPoolTest : public testing::Test {
  protected:
   std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(20);
   BufferPool pool_{/*size=*/2, /*max_idle=*/16, budget_};
 };
 
-TEST_F(BufferPoolTest, WhatDoesNotFitIsRefusedWithTheNumbers) {
+TEST_F(BufferPoolTest, BuffersBeyondTheBudgetAreRefusedWithTheNumbers) {
   const auto one = pool_.TryAcquire(), two = pool_.TryAcquire();
   EXPECT_NE(two, nullptr);
   EXPECT_EQ(pool_.TryAcquire(), nullptr);
@@ -22,7 +22,7 @@ TEST_F(BufferPoolTest, WhatDoesNotFitIsRefusedWithTheNumbers) {
                                          "use (--memory_limit)"));
 }
 
-TEST_F(BufferPoolTest, WhatMustBeThereIsThereAndIsNotKept) {
+TEST_F(BufferPoolTest, AcquireExceedsTheBudgetAndTheBufferIsNotReused) {
   auto one = pool_.Acquire(), two = pool_.Acquire(), three = pool_.Acquire();
   EXPECT_EQ(budget_->used(), 24);
   three = nullptr;
@@ -31,7 +31,7 @@ TEST_F(BufferPoolTest, WhatMustBeThereIsThereAndIsNotKept) {
   EXPECT_EQ(budget_->used(), 16) << "unused, and still there";
 }
 
-TEST_F(BufferPoolTest, UnusedBuffersAreNoHindranceAndCanBeDropped) {
+TEST_F(BufferPoolTest, IdleBuffersDoNotCountAgainstRoomAndCanBeDropped) {
   pool_.Acquire();
   auto one = pool_.TryAcquire();
   EXPECT_EQ(budget_->used(), 8);
@@ -43,7 +43,7 @@ TEST_F(BufferPoolTest, UnusedBuffersAreNoHindranceAndCanBeDropped) {
   EXPECT_EQ(budget_->used(), 8);
 }
 
-TEST_F(BufferPoolTest, ABufferCountsAsLongAsItLivesAlsoWithoutItsPool) {
+TEST_F(BufferPoolTest, ABufferCountsUntilItIsFreedEvenWithoutItsPool) {
   std::shared_ptr<AlignedBuffer> left;
   {
     BufferPool brief(2, 1, budget_);

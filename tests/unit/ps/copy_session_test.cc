@@ -1,4 +1,4 @@
-// What a stream that keeps a copy may bring, and what is sent away: whoever reaches the port may open one.
+// What a replication stream may contain, and what is refused: anyone who reaches the port may open a stream.
 #include "ps/copy_session.h"
 
 #include <limits>
@@ -22,7 +22,7 @@ class QuietSink final : public CopySink {
   uint64_t held = 0;
 };
 
-// A stream that has opened the copy of ps/0's part, of two elements and Adam's two slots, on ps/1.
+// A stream that has opened the backup of ps/0's shard, with two elements and Adam's two slots, on ps/1.
 class CopySessionTest : public testing::Test {
  protected:
   CopySessionTest()
@@ -71,7 +71,7 @@ class CopySessionTest : public testing::Test {
   uint64_t number_ = 0;
 };
 
-TEST_F(CopySessionTest, TextBeforeTheOriginHasALimitOfItsOwn) {
+TEST_F(CopySessionTest, TextBeforeTheOriginHasItsOwnLimit) {
   CopySession stranger(server_, sink_);
   v1::CopyHeader header;
   header.set_text(std::string(size_t{1} << 20, 't'));
@@ -79,7 +79,7 @@ TEST_F(CopySessionTest, TextBeforeTheOriginHasALimitOfItsOwn) {
   EXPECT_THAT(stranger.OnFrame(header, {}).message(), HasSubstr("a body of more than 16777216 bytes"));
 }
 
-TEST_F(CopySessionTest, AStateOfAllValuesAndSlotsIsTaken) {
+TEST_F(CopySessionTest, AStateWithAllValuesAndSlotsIsAccepted) {
   ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
   v1::CopyBody body;
   body.mutable_shard()->set_next_index(1);
@@ -122,13 +122,13 @@ TEST_F(CopySessionTest, AStateWithoutValuesIsRefused) {
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated state of 0 values, not 6"));
 }
 
-TEST_F(CopySessionTest, WrittenValuesThatDoNotComeAreRefused) {
+TEST_F(CopySessionTest, AWriteWithoutValuesIsRefused) {
   v1::CopyBody written;
   written.set_written(1);
   EXPECT_THAT(Item(written).message(), HasSubstr("0 replicated values for a server that has 2"));
 }
 
-// States of the parts, and that it is whole.
+// Sends the states of the parts, and reports the backup as in sync.
 class WholeCopyTest : public CopySessionTest {
  protected:
   absl::Status ShardState() {
@@ -150,31 +150,31 @@ class WholeCopyTest : public CopySessionTest {
   }
 };
 
-TEST_F(WholeCopyTest, HasTheStatesOfAll) {
+TEST_F(WholeCopyTest, IsInSyncWithTheStatesOfAllParts) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_EQ(Whole(), absl::OkStatus());
   EXPECT_TRUE(server_.copy_whole());
 }
 
-TEST_F(WholeCopyTest, IsNoneWithoutTheShards) {
+TEST_F(WholeCopyTest, IsNotInSyncWithoutTheShardsState) {
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_THAT(Whole().message(),
               HasSubstr("the backup of ps/0's shard is incomplete, but its primary reports it in sync"));
   EXPECT_FALSE(server_.copy_whole());
 }
 
-TEST_F(WholeCopyTest, IsNoneWithoutTheSequencers) {
+TEST_F(WholeCopyTest, IsNotInSyncWithoutTheSequencersState) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   EXPECT_THAT(Whole().message(),
               HasSubstr("the backup of ps/0's shard is incomplete, but its primary reports it in sync"));
 }
 
-TEST_F(WholeCopyTest, IsNoneAnyMoreWhenItFails) {
+TEST_F(WholeCopyTest, IsNotInSyncAfterAFailure) {
   for (const absl::Status& status : {ShardState(), SequencerState(), Whole()})
     ASSERT_EQ(status, absl::OkStatus());
   v1::CopyBody body;
-  v1::Decision& decision = *body.mutable_entry()->mutable_decision();  // whose mean does not come
+  v1::Decision& decision = *body.mutable_entry()->mutable_decision();  // its mean does not arrive
   decision.set_index(1);
   decision.mutable_apply()->set_version(1);
   v1::StagedGradient& gradient = *decision.mutable_apply()->add_contributors();
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(BeyondTheJobs, CopiedMemberTest,
                          testing::Values(-1, std::numeric_limits<int>::min(), 4096,
                                          std::numeric_limits<int>::max()));
 
-TEST_P(CopiedMemberTest, IsRefusedAlone) {
+TEST_P(CopiedMemberTest, IsRefusedInAnItemOfItsOwn) {
   v1::CopyBody body;
   body.mutable_member()->set_worker(GetParam());
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated member"));
@@ -230,13 +230,13 @@ TEST_P(CopiedMemberTest, IsRefusedAmongOthers) {
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated member"));
 }
 
-TEST_F(CopySessionTest, AnEventOfAWorkerBeyondTheJobsIsRefused) {
+TEST_F(CopySessionTest, AnEventOfAWorkerThatTheJobLacksIsRefused) {
   v1::CopyBody body;
   body.mutable_event()->mutable_join()->set_worker(-1);
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated event of worker -1 of a job of 4096"));
 }
 
-// The job has 4 examples in an epoch.
+// The job has 4 examples per epoch.
 struct CopiedTicket {
   int64_t epoch, first, count;
   v1::Ticket ToProto() const {
@@ -261,13 +261,13 @@ class CopiedQueueTest : public CopySessionTest {
   v1::CopyBody body_;
 };
 
-TEST_F(CopiedQueueTest, OfTheJobsEpochsIsTaken) {
+TEST_F(CopiedQueueTest, WithItemsOfTheJobsEpochsIsAccepted) {
   *queue().add_returned() = CopiedTicket{0, 0, 1}.ToProto();
-  *queue().add_holders()->mutable_current() = CopiedTicket{0, 4, 0}.ToProto();  // there were none left
+  *queue().add_holders()->mutable_current() = CopiedTicket{0, 4, 0}.ToProto();  // the epoch had none left
   EXPECT_EQ(Item(body_), absl::OkStatus());
 }
 
-TEST_F(CopiedQueueTest, ThatHasHandedOutMoreThanAnyIsRefused) {
+TEST_F(CopiedQueueTest, ThatHasAssignedTooManyExamplesIsRefused) {
   queue().set_next(kMost);
   EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example of ", kMost)));
 }
@@ -278,19 +278,19 @@ INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeTicketTest,
                                          CopiedTicket{0, -1, 1}, CopiedTicket{0, 0, 5}, CopiedTicket{0, 3, 2},
                                          CopiedTicket{0, 2, -1}, CopiedTicket{0, kMost, 0}));
 
-TEST_P(StrangeTicketTest, IsRefusedAmongThoseReturned) {
+TEST_P(StrangeTicketTest, IsRefusedAmongReturnedItems) {
   *queue().add_returned() = GetParam().ToProto();
   EXPECT_THAT(Item(body_).message(),
               HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }
 
-TEST_P(StrangeTicketTest, IsRefusedWithAWorker) {
+TEST_P(StrangeTicketTest, IsRefusedAsAWorkersItem) {
   *queue().add_holders()->mutable_ahead() = GetParam().ToProto();
   EXPECT_THAT(Item(body_).message(),
               HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }
 
-// A stream to a copy whose end needs a thread that waits for nothing here.
+// A stream to a backup whose end needs a thread that must not wait here.
 class SlowToEnd final : public CopyStream {
  public:
   explicit SlowToEnd(test::Gate& may_end) : may_end_(may_end) {}
@@ -301,7 +301,7 @@ class SlowToEnd final : public CopyStream {
   test::Gate& may_end_;
 };
 
-TEST(Drop, DoesNotWaitForTheStreamToTheCopyToEnd) {
+TEST(Drop, DoesNotWaitForTheBackupsStreamToEnd) {
   test::FakeClock clock;
   test::Gate dialled, may_end;
   Server server(
@@ -326,7 +326,7 @@ TEST(Drop, DoesNotWaitForTheStreamToTheCopyToEnd) {
   server.OnInitialised(layout);
   ASSERT_TRUE(dialled.Wait());
 
-  v1::CopyBody body;  // of who has taken the place
+  v1::CopyBody body;  // from the promoted backup
   v1::CopyOrigin& origin = *body.mutable_origin();
   *origin.mutable_job() = job;
   *origin.mutable_slices() = create.slices();

@@ -36,7 +36,7 @@ class EncodedValuesTest : public testing::Test {
   EncodedValues encoded_{kSize, budget_};
 };
 
-TEST_F(EncodedValuesTest, AreMadeOnceForAll) {
+TEST_F(EncodedValuesTest, AreEncodedOnceForAllReaders) {
   const auto values = Rising(1);
   const auto first = encoded_.Of(values, kWire).value();
   EXPECT_EQ(Part(*first, 0, kSize), Expected(*values, 0, kSize));
@@ -49,14 +49,14 @@ TEST_F(EncodedValuesTest, PiecesOfOneVersionShareABuffer) {
   const auto values = Rising(1);
   const auto last = encoded_.OfPiece(values, kWire, 4, kSize).value();
   EXPECT_EQ(Part(*last, 4, kSize), Expected(*values, 4, kSize));
-  values->data()[0] = 100;  // made only now
+  values->data()[0] = 100;  // computed only now
   const auto first = encoded_.OfPiece(values, kWire, 0, 4).value();
   EXPECT_EQ(first, last);
   EXPECT_EQ(Part(*first, 0, kSize), Expected(*values, 0, kSize));
   EXPECT_EQ(encoded_.Of(values, kWire).value(), first) << "whole by now";
 }
 
-TEST_F(EncodedValuesTest, APieceIsMadeOnce) {
+TEST_F(EncodedValuesTest, APieceIsEncodedOnce) {
   const auto values = Rising(1);
   const auto first = encoded_.OfPiece(values, kWire, 0, 4).value();
   const std::string before = Part(*first, 0, 4);
@@ -65,7 +65,7 @@ TEST_F(EncodedValuesTest, APieceIsMadeOnce) {
   EXPECT_EQ(Part(*first, 0, 4), before);
 }
 
-TEST_F(EncodedValuesTest, AllOfThemDoNotDisturbPiecesThatTravel) {
+TEST_F(EncodedValuesTest, EncodingAllValuesLeavesPiecesInFlightUnchanged) {
   const auto values = Rising(1);
   const auto piece = encoded_.OfPiece(values, kWire, 0, 4).value();
   const auto all = encoded_.Of(values, kWire).value();
@@ -74,7 +74,7 @@ TEST_F(EncodedValuesTest, AllOfThemDoNotDisturbPiecesThatTravel) {
   EXPECT_EQ(encoded_.OfPiece(values, kWire, 4, kSize).value(), all);
 }
 
-TEST_F(EncodedValuesTest, AskForRoom) {
+TEST_F(EncodedValuesTest, AreRefusedWithoutRoom) {
   EncodedValues none(kSize, std::make_shared<MemoryBudget>(8));
   EXPECT_EQ(none.Of(Rising(1), kWire).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(none.OfPiece(Rising(1), kWire, 0, 4).status().code(), absl::StatusCode::kResourceExhausted);

@@ -28,7 +28,7 @@ TEST(FollowProto, AnApplyKeepsItsContributorsAndTheirOrder) {
   EXPECT_EQ(std::get<Apply>(back.what), apply);
 }
 
-TEST(FollowProto, AHeldApplyAndItsReleaseStayWhatTheyAre) {
+TEST(FollowProto, AHeldApplyAndItsReleaseSurviveTheRoundTrip) {
   const Gradient gradient = {
       .key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64};
   const Apply apply = {.version = 9, .contributors = {gradient}, .held = true};
@@ -37,7 +37,7 @@ TEST(FollowProto, AHeldApplyAndItsReleaseStayWhatTheyAre) {
             gradient.key);
 }
 
-TEST(FollowProto, ARefusalKeepsWhatItsWorkerIsTold) {
+TEST(FollowProto, ARefusalKeepsItsOutcomeAndStaleness) {
   using Reason = Refuse::Reason;
   for (Reason reason : {Reason::kStale, Reason::kAhead, Reason::kNotAMember, Reason::kOldIncarnation,
                         Reason::kSecondInRound, Reason::kFinished}) {
@@ -50,12 +50,12 @@ TEST(FollowProto, ARefusalKeepsWhatItsWorkerIsTold) {
   }
 }
 
-TEST(FollowProto, AMarkKeepsItsToken) {
+TEST(FollowProto, AMarkerKeepsItsToken) {
   EXPECT_EQ(std::get<Mark>(ThroughTheWire({.index = 2, .what = Mark{"worker/1#4.7"}}).what).token,
             "worker/1#4.7");
 }
 
-TEST(FollowProto, AMeasureKeepsItsGradientsItsNormsAndWhatIsKnown) {
+TEST(FollowProto, AMeasureKeepsItsGradientsNormsAndTotals) {
   for (Norms norms : {Norms::kGradient, Norms::kLayer}) {
     const Measure measure = {.version = 4,
                              .contributors = {{.key = {.worker = 1, .incarnation = 2, .step = 3},
@@ -88,7 +88,7 @@ TEST(FollowProto, SumsKeepTheirSlicesAndBandsToTheBit) {
   }
 }
 
-TEST(FollowProto, AnAmendmentKeepsWhatItChangesAndWhatItDoesNot) {
+TEST(FollowProto, AConfigChangeKeepsSetAndUnsetFields) {
   const auto rate =
       std::get<Amendment>(ThroughTheWire({.index = 2, .what = Amendment{.learning_rate = 0.0f}}).what);
   EXPECT_EQ(rate.learning_rate, 0.0f);
@@ -98,7 +98,7 @@ TEST(FollowProto, AnAmendmentKeepsWhatItChangesAndWhatItDoesNot) {
   EXPECT_TRUE(end.end);
 }
 
-TEST(FollowProto, WhatIsNoDecisionIsRefused) {
+TEST(FollowProto, InvalidDecisionsAreRefused) {
   v1::Decision decision;
   decision.set_index(3);
   EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument);
@@ -109,8 +109,8 @@ TEST(FollowProto, WhatIsNoDecisionIsRefused) {
   EXPECT_EQ(FromProto(decision).status().code(), absl::StatusCode::kInvalidArgument) << "of no known norms";
 }
 
-// The sequencer counts with these numbers, and a follower's shard weighs by them.
-TEST(FollowProto, AGradientThatCannotBeIsRefusedWithItsNumbers) {
+// The sequencer counts with these numbers, and a follower's shard uses them as weights.
+TEST(FollowProto, AnImpossibleGradientIsRefusedWithItsNumbers) {
   const v1::StagedGradient good =
       ToProto({.key = {.worker = 1, .incarnation = 2, .step = 3}, .base_version = 4, .examples = 5});
   EXPECT_TRUE(FromProto(good).ok());
@@ -138,7 +138,7 @@ TEST(FollowProto, AGradientThatCannotBeIsRefusedWithItsNumbers) {
   }
 }
 
-TEST(FollowProto, AnUpdateToNoVersionIsRefused) {
+TEST(FollowProto, AnUpdateToAnImpossibleVersionIsRefused) {
   v1::Decision decision;
   decision.set_index(7);
   *decision.mutable_apply()->add_contributors() =
@@ -148,7 +148,7 @@ TEST(FollowProto, AnUpdateToNoVersionIsRefused) {
             "decision 7: an update to version -9223372036854775808");
 }
 
-// What a leader that is confused, or no friend, may send in place of a good decision.
+// What a faulty or malicious leader may send instead of a valid decision.
 class StrangeDecision : public testing::Test {
  protected:
   StrangeDecision() { decision_.set_index(7); }
@@ -167,14 +167,14 @@ TEST_F(StrangeDecision, AnUpdateOfTwoGradientsOfOneWorkerIsRefused) {
   EXPECT_EQ(Refusal(), "decision 7: an update to version 5 takes two gradients of one worker");
 }
 
-TEST_F(StrangeDecision, AnUpdateOfAGradientFromItsOwnVersionIsRefused) {
+TEST_F(StrangeDecision, AGradientFromTheUpdatesOwnVersionIsRefused) {
   decision_.mutable_measure()->set_version(4);
   decision_.mutable_measure()->set_norms(v1::NORMS_GRADIENT);
   *decision_.mutable_measure()->add_contributors() = Of(1);
   EXPECT_EQ(Refusal(), "decision 7: an update to version 4 takes a gradient from version 4 of worker 1");
 }
 
-TEST_F(StrangeDecision, ARefusalOrReleaseOfNoPossiblePushIsRefused) {
+TEST_F(StrangeDecision, ARefusalOrReleaseOfAnImpossiblePushIsRefused) {
   decision_.mutable_refuse()->set_outcome(v1::OUTCOME_STALE);
   *decision_.mutable_refuse()->mutable_key() = Of(-1).key();
   EXPECT_THAT(Refusal(), testing::StartsWith("decision 7: no possible gradient: worker -1 "));
@@ -182,7 +182,7 @@ TEST_F(StrangeDecision, ARefusalOrReleaseOfNoPossiblePushIsRefused) {
   EXPECT_THAT(Refusal(), testing::StartsWith("decision 7: no possible gradient: worker -1 "));
 }
 
-TEST_F(StrangeDecision, ARefusalThatIsNoneIsRefused) {
+TEST_F(StrangeDecision, ARefusalWithAnotherOutcomeIsRefused) {
   *decision_.mutable_refuse()->mutable_key() = Of(1).key();
   decision_.mutable_refuse()->set_outcome(v1::OUTCOME_ACCEPTED);
   EXPECT_EQ(Refusal(), "decision 7: a refusal with outcome 1");
@@ -191,12 +191,12 @@ TEST_F(StrangeDecision, ARefusalThatIsNoneIsRefused) {
   EXPECT_EQ(Refusal(), "decision 7: a gradient -3 versions old");
 }
 
-TEST_F(StrangeDecision, AMarkWithALongNameIsRefused) {
+TEST_F(StrangeDecision, AMarkerWithALongNameIsRefused) {
   decision_.mutable_mark()->set_token(std::string(257, 'x'));
   EXPECT_EQ(Refusal(), "decision 7: a marker's name of 257 bytes, at most 256");
 }
 
-TEST_F(StrangeDecision, ALearningRateThatIsNoneIsRefused) {
+TEST_F(StrangeDecision, AnInvalidLearningRateIsRefused) {
   decision_.mutable_amendment()->set_learning_rate(-1);
   EXPECT_EQ(Refusal(), "decision 7: a learning rate of -1 is invalid");
 }
@@ -212,14 +212,14 @@ TEST_F(StrangeDecision, ASumOfSquaresBelowZeroIsRefused) {
   EXPECT_EQ(FromProto(sums).status(), absl::InvalidArgumentError("a sum of squares of -2 in 'a'"));
 }
 
-TEST_F(StrangeDecision, EndsTheJobOfWhoFollowsAndNamesWhoLeads) {
+TEST_F(StrangeDecision, FailsTheFollowersJobAndNamesTheLeader) {
   Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
   decision_.set_index(1);
   EXPECT_EQ(Follow(decision_, shard), absl::OkStatus());
   EXPECT_EQ(shard.failure(), absl::InternalError("ps/0 made an invalid decision: decision 1: unknown kind"));
 }
 
-TEST_F(StrangeDecision, OutOfOrderIsOfAnotherLeader) {
+TEST_F(StrangeDecision, OutOfOrderEndsOnlyTheStream) {
   Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
   decision_.mutable_mark()->set_token("m");
   EXPECT_EQ(Follow(decision_, shard).code(), absl::StatusCode::kCancelled);

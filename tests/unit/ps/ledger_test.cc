@@ -39,18 +39,18 @@ TEST(Ledger, ADecisionMayComeBeforeThePush) {
   EXPECT_EQ(ledger.Admit(Key(2, 1)).admission, Admission::kDecided);
 }
 
-TEST(Ledger, ANewLifeForgetsTheOldOneAndRefusesItsPushes) {
+TEST(Ledger, ANewIncarnationRefusesPushesOfTheOldOne) {
   Ledger ledger;
   ledger.Stage(Key(1, 8));
   EXPECT_EQ(ledger.Admit(Key(2, 1)).admission, Admission::kNew);
   ledger.Stage(Key(2, 1));
   EXPECT_EQ(ledger.Admit(Key(1, 8)).admission, Admission::kOldIncarnation);
   ledger.Decide(Key(1, 8), v1::OUTCOME_REJECTED, 1,
-                0);  // what was staged is refused: the new life does not care
+                0);  // the old staged push will be refused; the new incarnation is unaffected
   EXPECT_EQ(ledger.Admit(Key(2, 1)).admission, Admission::kUnderWay);
 }
 
-TEST(Ledger, WorkersAreCountedApart) {
+TEST(Ledger, WorkersAreIndependent) {
   Ledger ledger;
   ledger.Stage({.worker = 0, .incarnation = 5, .step = 5});
   EXPECT_EQ(ledger.Admit({.worker = 1, .incarnation = 1, .step = 1}).admission, Admission::kNew);

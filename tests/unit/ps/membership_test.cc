@@ -39,7 +39,7 @@ constexpr Duration kSilence = std::chrono::seconds(5);
 constexpr auto kFree = Membership::Place::kFree, kUnclear = Membership::Place::kUnclear,
                kTaken = Membership::Place::kTaken;
 
-TEST_F(MembershipTest, APlaceThatNobodyHasIsFree) {
+TEST_F(MembershipTest, AnUnusedPlaceIsFree) {
   EXPECT_EQ(members_.Ask(1, 7, At(0), kSilence), kFree);
   members_.Join(1, 0, At(0), ProcessOf(6));
   members_.Leave(1, 1);
@@ -49,12 +49,12 @@ TEST_F(MembershipTest, APlaceThatNobodyHasIsFree) {
   EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kFree) << "its lease ran out";
 }
 
-TEST_F(MembershipTest, AProcessMayTakeItsOwnPlaceAgain) {
+TEST_F(MembershipTest, AProcessMayRejoinAsTheSameWorker) {
   members_.Join(1, 0, At(0), ProcessOf(6));
   EXPECT_EQ(members_.Ask(1, 6, At(0), kSilence), kFree);
 }
 
-TEST_F(MembershipTest, ALiveProcessKeepsItsPlace) {
+TEST_F(MembershipTest, ALiveProcessIsNotReplaced) {
   members_.Join(1, 0, At(0), ProcessOf(6));
   members_.Heartbeat(1, 1, 3, At(1));
   EXPECT_EQ(members_.Ask(1, 7, At(2), kSilence), kUnclear) << "it may have died since";
@@ -64,14 +64,14 @@ TEST_F(MembershipTest, ALiveProcessKeepsItsPlace) {
   EXPECT_EQ(members_.Ask(1, 8, At(6), kSilence), kUnclear) << "the next one that asks begins anew";
 }
 
-TEST_F(MembershipTest, AProcessThatIsSilentAfterTheQuestionLosesItsPlace) {
+TEST_F(MembershipTest, ASilentProcessIsReplaced) {
   members_.Join(1, 0, At(0), ProcessOf(6));
   EXPECT_EQ(members_.Ask(1, 7, At(2), kSilence), kUnclear);
   EXPECT_EQ(members_.Ask(1, 7, At(6), kSilence), kUnclear);
   EXPECT_EQ(members_.Ask(1, 7, At(7), kSilence), kFree);
 }
 
-TEST_F(MembershipTest, AProcessWhoseStreamBrokeLosesItsPlaceAtOnceUnlessItIsHeardOf) {
+TEST_F(MembershipTest, AProcessWithABrokenStreamIsReplacedAtOnceUnlessAHeartbeatArrives) {
   members_.Join(1, 0, At(0), ProcessOf(6));
   members_.StreamBroke(1, 1);
   EXPECT_EQ(members_.Ask(1, 7, At(1), kSilence), kFree);
@@ -89,7 +89,7 @@ TEST_F(MembershipTest, OnlyTheNewestIncarnationKeepsTheLease) {
   EXPECT_FALSE(members_.Heartbeat(2, 1, 0, At(2))) << "never joined";
 }
 
-TEST_F(MembershipTest, ALeaseRunsOutOnceAndForGood) {
+TEST_F(MembershipTest, ALeaseExpiresOnceAndForGood) {
   members_.Join(0, 0, At(0));
   members_.Join(1, 0, At(0));
   members_.Heartbeat(1, 1, 5, At(10));
@@ -103,7 +103,7 @@ TEST_F(MembershipTest, ALeaseRunsOutOnceAndForGood) {
   EXPECT_TRUE(members_.Heartbeat(0, 2, 0, At(13)));
 }
 
-TEST_F(MembershipTest, OneLeavesOnceAndAsItself) {
+TEST_F(MembershipTest, AWorkerLeavesOnceAndOnlyAsItsCurrentIncarnation) {
   members_.Join(1, 0, At(0));
   EXPECT_FALSE(members_.Leave(1, 7));
   EXPECT_TRUE(members_.Leave(1, 1));
@@ -111,7 +111,7 @@ TEST_F(MembershipTest, OneLeavesOnceAndAsItself) {
   EXPECT_FALSE(members_.Heartbeat(1, 1, 0, At(1)));
 }
 
-TEST_F(MembershipTest, WhoHasNotLeftIsNamedWithItsStep) {
+TEST_F(MembershipTest, WorkersThatHaveNotLeftAreNamedWithTheirStep) {
   EXPECT_EQ(Missing(0), "worker/1 (never joined), worker/2 (never joined)");
   members_.Join(1, 0, At(0));
   members_.Join(2, 0, At(0));
@@ -126,7 +126,7 @@ TEST_F(MembershipTest, AWorkerThatTheJobLacksHasAName) {
   EXPECT_EQ(members_.NameOf(7), "an unknown worker 7");
 }
 
-TEST_F(MembershipTest, WhoHasNotJoinedExpiresOnRequestAndMayStillCome) {
+TEST_F(MembershipTest, AbsentWorkersExpireOnRequestAndMayStillJoin) {
   members_.Join(1, 0, At(0));
   std::vector<int> absent;
   for (const auto& gone : members_.ExpireAbsent()) absent.push_back(gone.worker);
@@ -143,7 +143,7 @@ TEST(Membership, DrawsIncarnationsAboveThoseOfTheGenerationsBefore) {
   EXPECT_EQ(members.Join(0, 0, TimePoint()), 102u);
 }
 
-TEST(Membership, OfAnElasticJobFindsANumberForEachName) {
+TEST(Membership, AnElasticJobHasANumberForEachName) {
   Membership members({"worker/0"}, 0, /*elastic=*/true);
   EXPECT_EQ(members.NumberOf("worker/0", 3), 0);
   EXPECT_EQ(members.NumberOf("worker/9", 3), 1);
@@ -153,7 +153,7 @@ TEST(Membership, OfAnElasticJobFindsANumberForEachName) {
   EXPECT_EQ(members.NameOf(1), "worker/9");
 }
 
-TEST(Membership, OfAnElasticJobDoesNotWaitForWhoNeverCame) {
+TEST(Membership, AnElasticJobDoesNotWaitForWorkersThatNeverJoined) {
   Membership members({"worker/0", "worker/1", "worker/2"}, 0, /*elastic=*/true);
   std::string missing;
   EXPECT_TRUE(members.AllOthersLeft(0, &missing));
@@ -162,7 +162,7 @@ TEST(Membership, OfAnElasticJobDoesNotWaitForWhoNeverCame) {
   EXPECT_EQ(missing, "worker/2 (step 0)");
 }
 
-TEST(Membership, KeepsAPlaceForTheChief) {
+TEST(Membership, AnAbsentChiefKeepsItsPlace) {
   Membership members({"worker/0"}, 0, /*elastic=*/true);
   members.Join(1, 0, TimePoint());
   EXPECT_EQ(members.PlacesTakenBut(2), 2) << "worker/1 and the chief";

@@ -24,7 +24,7 @@ TEST(Meters, ARoundLastsFromItsFirstGradientToItsVersion) {
   EXPECT_EQ(lateness.at(2).seconds, 2);
 }
 
-TEST(Meters, NobodyIsLateAlone) {
+TEST(Meters, ASingleWorkerIsNeverLate) {
   Meters meters;
   meters.OnUpdate({{0, TimePoint() + seconds(1)}}, TimePoint() + seconds(1), TimePoint() + seconds(2));
   EXPECT_EQ(meters.round_seconds.count(), 1);

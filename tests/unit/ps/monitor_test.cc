@@ -52,7 +52,7 @@ class MonitorTest : public testing::Test {
   Monitor monitor_{server_, clock_, "host:1"};
 };
 
-TEST_F(MonitorTest, AnEmptyServerTellsOfItself) {
+TEST_F(MonitorTest, AnEmptyServerReportsItsStatus) {
   clock_.Advance(std::chrono::seconds(3));
   const v1::ServerStatus status = monitor_.Status();
   EXPECT_EQ(status.task(), "ps/0");
@@ -64,7 +64,7 @@ TEST_F(MonitorTest, AnEmptyServerTellsOfItself) {
   EXPECT_THAT(monitor_.Page("/statusz").body, HasSubstr("waits for a chief"));
 }
 
-TEST_F(MonitorTest, TellsOfTheJobAndWhomItWaitsFor) {
+TEST_F(MonitorTest, ReportsTheJobAndTheAwaitedWorkers) {
   MakeReady();
   Join(0);
   const v1::ServerStatus status = monitor_.Status();
@@ -117,7 +117,7 @@ TEST_F(MonitorTest, PagesHaveTheirTypesAndOthersAreNotFound) {
   EXPECT_EQ(monitor_.Page("/secrets").status, 404);
 }
 
-TEST_F(MonitorTest, AFailedJobIsNotWell) {
+TEST_F(MonitorTest, AFailedJobIsUnhealthy) {
   MakeReady();
   Join(0);
   v1::LeaveRequest leave;
@@ -130,7 +130,7 @@ TEST_F(MonitorTest, AFailedJobIsNotWell) {
   EXPECT_THAT(health.body, HasSubstr("worker/0 failed: the loss is nan"));
 }
 
-TEST(MetricsOf, EveryFamilyIsIntroducedOnceAndSamplesBelongToIt) {
+TEST(MetricsOf, EveryFamilyIsDeclaredOnceBeforeItsSamples) {
   v1::ServerStatus status;
   status.set_task("ps/0");
   status.mutable_counters()->set_accepted(3);

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A server of a job of worker/0, who is the chief, and worker/1.
+// The server of a job with worker/0, which is the chief, and worker/1.
 class PermissionsTest : public testing::Test {
  protected:
   PermissionsTest() : server_({.index = 0, .incarnation = 5, .connect_to_leader = nullptr}, clock_) {
@@ -54,13 +54,13 @@ v1::MarkRequest Mark(bool snapshot) {
   return request;
 }
 
-TEST_F(PermissionsTest, EachCallIsForThoseOfTheTable) {
+TEST_F(PermissionsTest, EachCallIsAllowedAsInTheTable) {
   using Allowed = std::function<bool(const Permissions&)>;
   const auto of = [this](const auto& request) -> Allowed {
     return
         [this, request](const Permissions& permissions) { return permissions.Check(request, server_).ok(); };
   };
-  // A y for each caller that may.
+  // A y for each caller that may make the call.
   const std::vector<std::string> callers = {"worker/0", "worker/1", "worker",    "chief", "operator", "ps/0",
                                             "ps/1",     "ps",       "evaluator", "*",     "nobody"};
   const struct {
@@ -97,7 +97,7 @@ TEST_F(PermissionsTest, EachCallIsForThoseOfTheTable) {
   }
 }
 
-TEST_F(PermissionsTest, ARefusalNamesTheCallerTheCallAndWhoMay) {
+TEST_F(PermissionsTest, ARefusalNamesTheCallerTheCallAndTheAllowedTasks) {
   const absl::Status refused = Check("worker/1", v1::FinishRequest());
   EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(refused.message(),
@@ -105,13 +105,13 @@ TEST_F(PermissionsTest, ARefusalNamesTheCallerTheCallAndWhoMay) {
             "operator may");
 }
 
-TEST_F(PermissionsTest, AJobThatIsAskedForSaysNotWhoItsChiefIs) {
+TEST_F(PermissionsTest, TheChiefInARequestIsIgnored) {
   v1::CreateRequest request = Create(v1::MODE_SYNC);
   request.mutable_job()->add_workers("worker/1");
   EXPECT_EQ(Check("worker/1", request).code(), absl::StatusCode::kPermissionDenied);
 }
 
-TEST_F(PermissionsTest, AnUnknownNumberIsNobodysToJoinWith) {
+TEST_F(PermissionsTest, NoNamedCallerMayJoinWithAnUnknownNumber) {
   EXPECT_THAT(std::string(Check("worker/1", ForWorker<v1::JoinRequest>(7)).message()),
               HasSubstr("may not join as worker 7"));
 }

@@ -1,4 +1,4 @@
-// What these tests share: jobs, slices, payloads and values of a few floats.
+// Shared by these tests: jobs, slices, payloads and values of a few floats.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace cairn::ps {
 
-// The bytes of some floats, as a payload in one run.
+// The bytes of some floats, as a payload of one run.
 class Bytes {
  public:
   explicit Bytes(std::vector<float> values) : values_(std::move(values)) {
@@ -48,8 +48,8 @@ inline std::vector<net::Slice> Vectors(const std::vector<std::pair<std::string, 
   return slices;
 }
 
-// Asks for a synchronous job of worker/0 and worker/1, trained by SGD, whose variables are vectors of these
-// sizes.
+// A request for a synchronous job of worker/0 and worker/1, trained by SGD, whose variables are vectors of
+// these sizes.
 inline v1::CreateRequest TrainingJob(const std::vector<std::pair<std::string, int64_t>>& sizes = {{"a", 2}}) {
   v1::CreateRequest request;
   v1::Job& job = *request.mutable_job();

@@ -1,4 +1,4 @@
-// A policy that goes on where another was, which it knows by messages alone.
+// A policy that continues from the state of another one, which it knows from messages only.
 #include "ps/policy_copy.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 struct Way {
   std::string mode;
-  bool data;       // is handed out ...
+  bool data;       // assigned dynamically ...
   bool elsewhere;  // ... by another server
 };
 
@@ -27,7 +27,7 @@ PolicyConfig ConfigOf(const Way& way) {
   return config;
 }
 
-// A push of each worker of `workers` in turn: of its ticket, where it has one.
+// Pushes for each worker of `workers` in turn: from its work item, if it has one.
 std::vector<Decision> PushAll(UpdatePolicy& policy, const std::vector<int>& workers, int64_t step) {
   std::vector<Decision> all;
   for (int worker : workers) {
@@ -53,11 +53,11 @@ INSTANTIATE_TEST_SUITE_P(Of, PolicyCopy,
                                                tested.param.elsewhere ? "_elsewhere" : "");
                          });
 
-TEST_P(PolicyCopy, DecidesAsTheOneThatItIsTheCopyOf) {
+TEST_P(PolicyCopy, DecidesLikeTheOriginal) {
   const auto policy = MakePolicy(ConfigOf(GetParam())).value();
   for (int worker : {0, 1, 2}) policy->OnJoin(worker, 1);
   PushAll(*policy, {0, 1, 2}, 1);
-  PushAll(*policy, {0, 1}, 2);  // the round is open; with bounded staleness answers are held
+  PushAll(*policy, {0, 1}, 2);  // the round is open; with bounded staleness, answers are deferred
   const auto state = FromProto(ToProto(policy->Save()));
   ASSERT_TRUE(state.ok()) << state.status();
   const auto copy = MakePolicy(ConfigOf(GetParam())).value();

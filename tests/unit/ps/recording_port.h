@@ -1,4 +1,4 @@
-// A port to a sequencer that keeps what a shard reports.
+// A port to a sequencer that records what a shard reports.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a server that has a live copy tells its clients, and when it goes on without the copy.
+// What a primary with a backup answers to clients, and when it continues alone.
 #include "ps/replicator.h"
 
 #include <functional>
@@ -15,7 +15,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// A copy that holds what it is sent, as long as it is told to, and gets to beat when the test says.
+// A backup that acknowledges what it is sent, when the test says so, and sends heartbeats when the test
+// says so.
 class Copy {
  public:
   std::unique_ptr<CopyStream> Dial(CopyStreamHandler& handler) {
@@ -33,7 +34,7 @@ class Copy {
     answer.set_keeper(life_);
     if (handler_ != nullptr) handler_->OnAnswer(answer);
   }
-  // And holds the echo.
+  // Also acknowledges the echo.
   void Beat() {
     v1::CopyAnswer answer;
     answer.set_beat(++beats_);
@@ -45,7 +46,7 @@ class Copy {
     if (handler_ != nullptr) std::exchange(handler_, nullptr)->OnClosed(status);
   }
   void Refuse(absl::Status with) { refuses_ = std::move(with); }
-  // Its process ends, and another has taken its place when the connection is seen to have broken.
+  // Its process ends, and another one is there when the connection is seen to have broken.
   void BeginNewLife() {
     ++life_;
     Break(absl::UnavailableError("the connection broke"));
@@ -72,7 +73,7 @@ class Copy {
 const absl::Status kGone = absl::UnavailableError("failed to connect: Connection refused");
 const absl::Status kBroken = absl::UnavailableError("the connection broke");
 
-// ps/0 whose copy on ps/1 is whole.
+// ps/0, whose backup on ps/1 is in sync.
 class ReplicatorTest : public testing::Test {
  protected:
   ReplicatorTest() {
@@ -85,7 +86,7 @@ class ReplicatorTest : public testing::Test {
     EXPECT_TRUE(replicator_.was_whole());
     Pass(seconds(2));
   }
-  // Beats come and go meanwhile.
+  // Time passes with heartbeats and echoes.
   void Pass(Duration time) {
     for (Duration passed{}; passed < time; passed += milliseconds(200)) {
       clock_.Advance(milliseconds(200));
@@ -93,14 +94,14 @@ class ReplicatorTest : public testing::Test {
       replicator_.Step();
     }
   }
-  // None do.
+  // Time passes without them.
   void PassInSilence(Duration time) {
     for (Duration passed{}; passed < time; passed += milliseconds(200)) {
       clock_.Advance(milliseconds(200));
       replicator_.Step();
     }
   }
-  // An answer that waits for the copy.
+  // Requests an answer that waits for the backup.
   void Tell() {
     replicator_.Send(Replicator::Part::kShard, {});
     replicator_.WhenHeld([this](const absl::Status& lost) { told_ = lost; });
@@ -122,14 +123,14 @@ class ReplicatorTest : public testing::Test {
                           .clock = &clock_}};
 };
 
-TEST_F(ReplicatorTest, AnswersWaitForTheCopy) {
+TEST_F(ReplicatorTest, AnswersWaitForTheBackup) {
   Tell();
   EXPECT_FALSE(told_.has_value());
   copy_.Hold();
   EXPECT_EQ(told_, absl::OkStatus());
 }
 
-TEST_F(ReplicatorTest, GoesOnAloneWhenTheProcessOfACopyThatHadJustHeardOfItIsGone) {
+TEST_F(ReplicatorTest, ContinuesAloneWhenABackupThatJustHeardFromItIsGone) {
   Tell();
   copy_.Refuse(kGone);
   copy_.Break(kBroken);
@@ -138,9 +139,9 @@ TEST_F(ReplicatorTest, GoesOnAloneWhenTheProcessOfACopyThatHadJustHeardOfItIsGon
   EXPECT_EQ(replicator_.deposed(), "");
 }
 
-TEST_F(ReplicatorTest, ACopyThatIsGoneMayHaveTakenThePlaceWhenItHadNotHeardOfUsForLong) {
+TEST_F(ReplicatorTest, IsFencedWhenABackupThatHeardNothingForLongIsGone) {
   Tell();
-  clock_.Advance(kSilent + seconds(1));  // we stood still
+  clock_.Advance(kSilent + seconds(1));  // this process was paused
   copy_.Refuse(kGone);
   copy_.Break(kBroken);
   PassInSilence(milliseconds(400));
@@ -149,12 +150,12 @@ TEST_F(ReplicatorTest, ACopyThatIsGoneMayHaveTakenThePlaceWhenItHadNotHeardOfUsF
   EXPECT_THAT(replicator_.deposed(), HasSubstr("may have been promoted in place of ps/0"));
 }
 
-TEST_F(ReplicatorTest, ACopysNewProcessDoesNotKnowWhetherTheOneBeforeHadTakenThePlace) {
+TEST_F(ReplicatorTest, IsFencedWhenARestartedBackupHeardNothingForLongBefore) {
   Tell();
-  clock_.Advance(kSilent + seconds(1));  // we stood still
+  clock_.Advance(kSilent + seconds(1));  // this process was paused
   copy_.BeginNewLife();
   PassInSilence(milliseconds(400));
-  copy_.Hold();  // it agrees to keep a copy
+  copy_.Hold();  // it agrees to be the backup
   replicator_.Step();
   ASSERT_TRUE(told_.has_value());
   EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
@@ -162,7 +163,7 @@ TEST_F(ReplicatorTest, ACopysNewProcessDoesNotKnowWhetherTheOneBeforeHadTakenThe
   EXPECT_FALSE(copy_.is_dialed());
 }
 
-TEST_F(ReplicatorTest, ACopyThatBeginsAnewInTheSameProcessHasNotTakenThePlace) {
+TEST_F(ReplicatorTest, ABackupThatStartsOverInTheSameProcessWasNotPromoted) {
   Tell();
   clock_.Advance(kSilent + seconds(1));
   copy_.Break(kBroken);
@@ -173,7 +174,7 @@ TEST_F(ReplicatorTest, ACopyThatBeginsAnewInTheSameProcessHasNotTakenThePlace) {
   EXPECT_EQ(replicator_.deposed(), "");
 }
 
-TEST_F(ReplicatorTest, ACopysNewProcessIsTakenWhereTheOneBeforeHadJustHeardOfUs) {
+TEST_F(ReplicatorTest, ARestartedBackupThatHadJustHeardFromUsIsAccepted) {
   Tell();
   copy_.BeginNewLife();
   PassInSilence(milliseconds(400));
@@ -183,7 +184,7 @@ TEST_F(ReplicatorTest, ACopysNewProcessIsTakenWhereTheOneBeforeHadJustHeardOfUs)
   EXPECT_EQ(replicator_.deposed(), "");
 }
 
-TEST_F(ReplicatorTest, SaysNothingAnyMoreWhenTheCopyHasTakenThePlace) {
+TEST_F(ReplicatorTest, IsFencedWhenTheBackupWasPromoted) {
   Tell();
   copy_.Refuse(absl::AbortedError("ps/1 has been promoted in place of ps/0"));
   copy_.Break(kBroken);
@@ -193,7 +194,7 @@ TEST_F(ReplicatorTest, SaysNothingAnyMoreWhenTheCopyHasTakenThePlace) {
   EXPECT_EQ(replicator_.deposed(), "ps/1 at host:2 has been promoted in place of ps/0");
 }
 
-TEST_F(ReplicatorTest, GoesOnAloneWhenTheRightOfASilentCopyIsOver) {
+TEST_F(ReplicatorTest, ContinuesAloneWhenTheRightOfASilentBackupHasExpired) {
   Tell();
   copy_.Refuse(kBroken);
   copy_.Break(kBroken);
@@ -203,7 +204,7 @@ TEST_F(ReplicatorTest, GoesOnAloneWhenTheRightOfASilentCopyIsOver) {
   EXPECT_EQ(told_, absl::OkStatus());
 }
 
-TEST_F(ReplicatorTest, AsksTheCopyFirstWhenItWakesUpAfterThatTime) {
+TEST_F(ReplicatorTest, AsksTheBackupFirstAfterAPause) {
   Tell();
   copy_.Refuse(absl::AbortedError("ps/1 has been promoted in place of ps/0"));
   const int dials = copy_.dials();
@@ -215,7 +216,7 @@ TEST_F(ReplicatorTest, AsksTheCopyFirstWhenItWakesUpAfterThatTime) {
   EXPECT_NE(replicator_.deposed(), "");
 }
 
-TEST_F(ReplicatorTest, WaitsAsLongAsTheCopyIsSilentAfterItHasWokenUp) {
+TEST_F(ReplicatorTest, WaitsForASilentBackupAfterAPause) {
   Tell();
   copy_.Refuse(kBroken);
   clock_.Advance(2 * kAloneAfter);
@@ -226,9 +227,9 @@ TEST_F(ReplicatorTest, WaitsAsLongAsTheCopyIsSilentAfterItHasWokenUp) {
   EXPECT_EQ(told_, absl::OkStatus());
 }
 
-// At the end of a job the copy's process may end a moment before this one.
-TEST_F(ReplicatorTest, SaysThatTheCopyIsLostWhenItStaysLost) {
-  Pass(seconds(12));  // it may complain again
+// At the end of a job, the backup's process may end a moment before this one.
+TEST_F(ReplicatorTest, ReportsABackupThatStaysLost) {
+  Pass(seconds(12));  // it may warn again
   testing::internal::CaptureStdout();
   copy_.Refuse(kGone);
   copy_.Break(kBroken);
@@ -240,7 +241,7 @@ TEST_F(ReplicatorTest, SaysThatTheCopyIsLostWhenItStaysLost) {
               HasSubstr("ps/0's shard has no backup now: ps/1 at host:2: connection refused"));
 }
 
-TEST_F(ReplicatorTest, SaysNothingOfTheCopyOnceItIsStopped) {
+TEST_F(ReplicatorTest, ReportsNothingAfterItWasStopped) {
   testing::internal::CaptureStdout();
   copy_.Refuse(kGone);
   copy_.Break(kBroken);
@@ -250,7 +251,7 @@ TEST_F(ReplicatorTest, SaysNothingOfTheCopyOnceItIsStopped) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
 }
 
-TEST(ReplicatorOfLargeValues, ACopyThatAllocatesIsNotAskedAgain) {
+TEST(ReplicatorOfLargeValues, ABackupThatIsAllocatingGetsMoreTime) {
   test::FakeClock clock;
   Copy copy;
   Replicator replicator({.part = "ps/0",

@@ -7,7 +7,7 @@
 
 namespace cairn::ps {
 
-// For messages.
+// For gtest's messages.
 void PrintTo(const RoundPace::Allowance& allowance, std::ostream* out) {
   *out << allowance.member << ": " << allowance.more;
 }
@@ -19,14 +19,14 @@ using testing::UnorderedElementsAre;
 using Allowance = RoundPace::Allowance;
 
 constexpr int64_t kSize = 20 * RoundPace::kStraggles;
-constexpr int64_t kLead = RoundPace::kOnTheWay / 2;  // of two
+constexpr int64_t kLead = RoundPace::kOnTheWay / 2;  // for two workers
 
 class RoundPaceOfTwo : public testing::Test {
  protected:
   RoundPace pace_{2, kSize};
 };
 
-TEST_F(RoundPaceOfTwo, NobodyIsFurtherAheadThanTheLead) {
+TEST_F(RoundPaceOfTwo, NoWorkerExceedsTheLead) {
   EXPECT_EQ(pace_.Begin(0), kLead);
   EXPECT_EQ(pace_.Begin(1), kLead);
   EXPECT_THAT(pace_.Advance(0, kLead), IsEmpty());
@@ -35,12 +35,12 @@ TEST_F(RoundPaceOfTwo, NobodyIsFurtherAheadThanTheLead) {
   EXPECT_THAT(pace_.Advance(1, 10), IsEmpty()) << "now the other is behind";
 }
 
-TEST_F(RoundPaceOfTwo, WhoIsAloneIsNotHeldBackForWhoHasNotBegun) {
+TEST_F(RoundPaceOfTwo, AWorkerDoesNotWaitForOneThatHasNotBegun) {
   EXPECT_EQ(pace_.Begin(0), kLead);
   EXPECT_THAT(pace_.Advance(0, 1000), UnorderedElementsAre(Allowance{0, kLead}));
 }
 
-TEST_F(RoundPaceOfTwo, WhoBeginsALittleLaterIsWaitedFor) {
+TEST_F(RoundPaceOfTwo, AWorkerWaitsForOneThatBeginsALittleLater) {
   pace_.Begin(0);
   pace_.Advance(0, RoundPace::kStraggles);
   EXPECT_EQ(pace_.Begin(1), kLead);
@@ -49,7 +49,7 @@ TEST_F(RoundPaceOfTwo, WhoBeginsALittleLaterIsWaitedFor) {
       << "which the other may already";
 }
 
-TEST_F(RoundPaceOfTwo, WhoIsTooFarBehindIsNotWaitedForAndNotHeldBack) {
+TEST_F(RoundPaceOfTwo, NobodyWaitsForAStraggler) {
   pace_.Begin(0);
   pace_.Advance(0, RoundPace::kStraggles + 1);
   EXPECT_EQ(pace_.Begin(1), RoundPace::kStraggles + 1 + kLead);
@@ -58,7 +58,7 @@ TEST_F(RoundPaceOfTwo, WhoIsTooFarBehindIsNotWaitedForAndNotHeldBack) {
   EXPECT_THAT(pace_.Advance(1, 2000), IsEmpty()) << "near enough again, and so waited for";
 }
 
-TEST_F(RoundPaceOfTwo, AtTheEndEverythingIsAllowedOnce) {
+TEST_F(RoundPaceOfTwo, AtTheEndTheWholeGradientIsAllowedOnce) {
   pace_.Begin(0);
   pace_.Begin(1);
   EXPECT_THAT(pace_.Advance(0, kSize - 1000), UnorderedElementsAre(Allowance{0, 1000}, Allowance{1, kSize}));
@@ -75,7 +75,7 @@ TEST(RoundPace, OneWorkerAloneMaySendAll) {
   EXPECT_THAT(pace.Advance(0, 1000), IsEmpty());
 }
 
-TEST(RoundPace, OfManyEachMaySendAPiece) {
+TEST(RoundPace, EachOfManyWorkersMaySendAPiece) {
   RoundPace pace(100, kSize);
   EXPECT_EQ(pace.Begin(7), net::kPieceAhead);
 }

@@ -96,41 +96,41 @@ TEST_F(SequencerTest, AServerThatReportsTwiceIsStillOneServer) {
   EXPECT_THAT(log(), IsEmpty());
 }
 
-TEST_F(SequencerTest, AReportOfWhatIsDecidedIsForgotten) {
+TEST_F(SequencerTest, ReportsOfDecidedPushesAreIgnored) {
   StageOnBoth(Push(0, 1, 1));
   StageOnBoth(Push(1, 1, 1));
-  sequencer_.OnStaged(1, Push(1, 1, 1));  // a follower that has found its way back
+  sequencer_.OnStaged(1, Push(1, 1, 1));  // from a follower that has reconnected
   EXPECT_EQ(log().size(), 1u);
   EXPECT_THAT(sequencer_.WaitingFor(), ElementsAre(0, 1));
 }
 
-TEST_F(SequencerTest, WhatALeavingWorkerHasOnSomeServersIsRefusedOnAll) {
+TEST_F(SequencerTest, APartialPushOfALeavingWorkerIsRefusedOnAllServers) {
   StageOnBoth(Push(0, 1, 1));
   sequencer_.OnStaged(1, Push(1, 1, 1));
   sequencer_.Leave(1, 1);
   EXPECT_THAT(log(), ElementsAre("1: refuse 1.1.1", "2: v1 of 0.1.1"));
-  sequencer_.OnStaged(0, Push(1, 1, 1));  // the rest of it arrives after all
+  sequencer_.OnStaged(0, Push(1, 1, 1));  // the rest of it arrives late
   EXPECT_EQ(log().back(), "3: refuse 1.1.1");
 }
 
-TEST_F(SequencerTest, ANewLifeRefusesWhatTheOldOneHas) {
+TEST_F(SequencerTest, ANewIncarnationRefusesPartialPushesOfTheOldOne) {
   sequencer_.OnStaged(0, Push(1, 1, 1));
   sequencer_.Join(1, 2);
   EXPECT_THAT(log(), ElementsAre("1: refuse 1.1.1"));
   sequencer_.OnStaged(1, Push(1, 1, 1));
   EXPECT_EQ(log().back(), "2: refuse 1.1.1");
-  sequencer_.Join(1, 1);  // overtaken
+  sequencer_.Join(1, 1);  // overtaken by incarnation 2
   StageOnBoth(Push(0, 1, 1));
   StageOnBoth(Push(1, 2, 1));
   EXPECT_EQ(log().back(), "3: v1 of 0.1.1 1.2.1");
 }
 
-TEST_F(SequencerTest, APushOfNoMemberIsRefused) {
+TEST_F(SequencerTest, APushOfANonMemberIsRefused) {
   sequencer_.OnStaged(0, Push(5, 1, 1));
   EXPECT_THAT(log(), ElementsAre("1: refuse 5.1.1"));
 }
 
-TEST_F(SequencerTest, AMarkStandsBetweenTheRoundsThatItFollowsAndPrecedes) {
+TEST_F(SequencerTest, AMarkerIsInTheLogBetweenItsRounds) {
   StageOnBoth(Push(0, 1, 1));
   StageOnBoth(Push(1, 1, 1));
   EXPECT_TRUE(sequencer_.WriteMark({.token = "here"}).ok());
@@ -139,7 +139,7 @@ TEST_F(SequencerTest, AMarkStandsBetweenTheRoundsThatItFollowsAndPrecedes) {
   EXPECT_THAT(log(), ElementsAre("1: v1 of 0.1.1 1.1.1", "2: mark here", "3: v2 of 0.1.2 1.1.2"));
 }
 
-TEST_F(SequencerTest, AnAmendmentTakesItsPlaceInTheLogOnce) {
+TEST_F(SequencerTest, AConfigChangeIsInTheLogOnce) {
   ASSERT_TRUE(sequencer_.Amend(1, 1, {.learning_rate = 0.5f}).ok());
   ASSERT_TRUE(sequencer_.Amend(1, 1, {.learning_rate = 0.5f}).ok()) << "a repeat";
   StageOnBoth(Push(0, 1, 1));
@@ -150,7 +150,7 @@ TEST_F(SequencerTest, AnAmendmentTakesItsPlaceInTheLogOnce) {
   EXPECT_EQ(sink_->flushed, 4u);
 }
 
-TEST_F(SequencerTest, OnlyTheChiefThatIsAMemberAmends) {
+TEST_F(SequencerTest, OnlyTheCurrentChiefMayChangeTheConfig) {
   sequencer_.Join(0, 2);
   EXPECT_EQ(sequencer_.Amend(1, 7, {.end = true}).code(), absl::StatusCode::kAborted);
   ASSERT_TRUE(sequencer_.Amend(2, 1, {.learning_rate = 0.5f}).ok()) << "its numbers begin anew";
@@ -159,7 +159,7 @@ TEST_F(SequencerTest, OnlyTheChiefThatIsAMemberAmends) {
   EXPECT_THAT(log(), ElementsAre("1: rate 0.5"));
 }
 
-TEST_F(SequencerTest, ASubscriberGetsTheLogFromWhereItStands) {
+TEST_F(SequencerTest, ASubscriberGetsTheLogFromItsPosition) {
   for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMark({.token = token}).ok());
   const auto follower = std::make_shared<RecordingSink>();
   ASSERT_EQ(sequencer_.Subscribe(1, 2, follower), absl::OkStatus());
@@ -169,7 +169,7 @@ TEST_F(SequencerTest, ASubscriberGetsTheLogFromWhereItStands) {
   EXPECT_EQ(follower->entries.back(), "4: mark d");
 }
 
-TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOneWhoseEndChangesNothing) {
+TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOne) {
   const auto old_link = std::make_shared<RecordingSink>(), new_link = std::make_shared<RecordingSink>();
   ASSERT_EQ(sequencer_.Subscribe(1, 1, old_link), absl::OkStatus());
   ASSERT_EQ(sequencer_.Subscribe(1, 1, new_link), absl::OkStatus());
@@ -197,7 +197,7 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   EXPECT_THAT(late->entries, ElementsAre("3: mark c"));
 }
 
-TEST_F(SequencerTest, AServerThatSaysItHasExecutedWhatThereIsNotIsNotBelieved) {
+TEST_F(SequencerTest, ReportsOfExecutedEntriesBeyondTheLogAreCapped) {
   EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()), absl::OkStatus());
   ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
   sequencer_.OnExecuted(1, 1000);
@@ -209,7 +209,7 @@ TEST_F(SequencerTest, AServerThatSaysItHasExecutedWhatThereIsNotIsNotBelieved) {
   EXPECT_THAT(again->entries, ElementsAre("2: mark b"));
 }
 
-TEST_F(SequencerTest, WhileAServerStandsStillTheLogTakesNoMoreThanItsLimitFromClients) {
+TEST_F(SequencerTest, AStalledServerLimitsTheEntriesOfClients) {
   for (size_t mark = 0; mark < Sequencer::kMostUnexecuted; ++mark) {
     ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
   }
@@ -219,7 +219,7 @@ TEST_F(SequencerTest, WhileAServerStandsStillTheLogTakesNoMoreThanItsLimitFromCl
   EXPECT_EQ(full, absl::ResourceExhaustedError(
                       "the log holds 16384 entries, at most 16384, that ps/1 has not executed"));
   EXPECT_EQ(sequencer_.Amend(/*incarnation=*/1, /*number=*/1, {.learning_rate = 1.0f}), full);
-  sequencer_.OnStaged(0, Push(0, /*incarnation=*/7, 1));  // of no member: would be refused
+  sequencer_.OnStaged(0, Push(0, /*incarnation=*/7, 1));  // by a non-member: would be refused
   EXPECT_EQ(log().size(), Sequencer::kMostUnexecuted);
   StageOnBoth(Push(0, 1, 1));
   StageOnBoth(Push(1, 1, 1));
@@ -228,12 +228,12 @@ TEST_F(SequencerTest, WhileAServerStandsStillTheLogTakesNoMoreThanItsLimitFromCl
   EXPECT_TRUE(sequencer_.WriteMark({.token = "b"}).ok());
 }
 
-TEST_F(SequencerTest, PushesThatAStandingServerDoesNotHoldWriteNothing) {
+TEST_F(SequencerTest, PushesThatAStalledServerLacksAreNotDecided) {
   for (int64_t step = 1; step <= 100; ++step) sequencer_.OnStaged(0, Push(0, 1, step));
   EXPECT_THAT(log(), IsEmpty());
 }
 
-TEST_F(SequencerTest, AnEndedLogSendsItsSubscribersAway) {
+TEST_F(SequencerTest, AnEndedLogEndsItsSubscriptions) {
   sequencer_.End("the job is being created again");
   EXPECT_TRUE(sink_->ended);
   EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
@@ -242,13 +242,13 @@ TEST_F(SequencerTest, AnEndedLogSendsItsSubscribersAway) {
             absl::UnavailableError("the job is being created again"));
 }
 
-TEST_F(SequencerTest, AFollowerWhoseEpochIsOverIsNotHeard) {
+TEST_F(SequencerTest, AFollowerWithAnOldEpochIsRefused) {
   ASSERT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
   EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()),
             absl::UnavailableError("a backup has been promoted in place of ps/1"));
 }
 
-TEST(ReplicatedSequencer, AFollowerThatIsAheadIsToAskWhoLeadsNow) {
+TEST(ReplicatedSequencer, AFollowerThatIsAheadMustLookForTheLeader) {
   Replicator replicator({.part = "ps/0", .copy = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
   sequencer.ReplicateTo(&replicator, /*own_server=*/0);
@@ -269,7 +269,7 @@ TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
       absl::UnavailableError("ps/1 asks for the log from entry 1, but the log here has entries 3 to 2"));
 }
 
-// One worker, asynchronously, on two servers, under an optimizer that takes both kinds of norms.
+// One asynchronous worker on two servers, with an optimizer that takes both kinds of norms.
 class MeasuringSequencerTest : public testing::Test {
  protected:
   MeasuringSequencerTest()
@@ -293,7 +293,7 @@ class MeasuringSequencerTest : public testing::Test {
   std::shared_ptr<RecordingSink> other_sink_ = std::make_shared<RecordingSink>();
 };
 
-TEST_F(MeasuringSequencerTest, EachEntryOfAnUpdateHasWhatAllServersFoundForTheOneBefore) {
+TEST_F(MeasuringSequencerTest, EachEntryOfAnUpdateHasTheTotalsOfTheOneBefore) {
   StageOnBoth(1);
   EXPECT_THAT(log(), ElementsAre("1: measure gradient v1 of 0.1.1"));
   Report(1, 1, {.gradient = 3});
@@ -306,7 +306,7 @@ TEST_F(MeasuringSequencerTest, EachEntryOfAnUpdateHasWhatAllServersFoundForTheOn
   EXPECT_EQ(sink_->flushed, 3u);
 }
 
-TEST_F(MeasuringSequencerTest, WhatIsDecidedMeanwhileFollowsTheUpdate) {
+TEST_F(MeasuringSequencerTest, DecisionsDuringAnUpdateFollowIt) {
   StageOnBoth(1);
   EXPECT_TRUE(sequencer_.WriteMark({.token = "here"}).ok());
   ASSERT_EQ(sequencer_.Amend(/*incarnation=*/1, /*number=*/1, {.learning_rate = 2.0f}), absl::OkStatus());
@@ -321,7 +321,7 @@ TEST_F(MeasuringSequencerTest, WhatIsDecidedMeanwhileFollowsTheUpdate) {
   EXPECT_EQ(log()[5], "6: measure gradient v2 of 0.1.2");
 }
 
-TEST_F(MeasuringSequencerTest, SumsThatAreRepeatedOrOfAnotherMeasureCountForNothing) {
+TEST_F(MeasuringSequencerTest, RepeatedSumsAndSumsOfOtherMeasuresAreIgnored) {
   StageOnBoth(1);
   Report(0, 1, {.gradient = 1});
   Report(0, 1, {.gradient = 1});
@@ -334,7 +334,7 @@ TEST_F(MeasuringSequencerTest, SumsThatAreRepeatedOrOfAnotherMeasureCountForNoth
   EXPECT_EQ(log().size(), 2u);
 }
 
-TEST_F(MeasuringSequencerTest, AServerThatDoesNotReportIsNamedAndEndsTheWait) {
+TEST_F(MeasuringSequencerTest, AServerThatReportsNoSumsFailsTheJobAndIsNamed) {
   const TimePoint start = TimePoint(std::chrono::hours(1));
   EXPECT_EQ(sequencer_.CheckMeasuring(start), absl::OkStatus());
   StageOnBoth(1);
@@ -350,7 +350,7 @@ TEST_F(MeasuringSequencerTest, AServerThatDoesNotReportIsNamedAndEndsTheWait) {
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(2)), absl::OkStatus()) << "of the next";
 }
 
-TEST_F(MeasuringSequencerTest, AServerThatIsNotThereIsWaitedForAndHasItsMinuteWhenItIs) {
+TEST_F(MeasuringSequencerTest, TheMinuteOfAnAbsentServerBeginsWhenItSubscribes) {
   const TimePoint start = TimePoint(std::chrono::hours(1));
   StageOnBoth(1);
   Report(0, 1, {});
@@ -365,7 +365,7 @@ TEST_F(MeasuringSequencerTest, AServerThatIsNotThereIsWaitedForAndHasItsMinuteWh
             absl::StatusCode::kAborted);
 }
 
-TEST_F(MeasuringSequencerTest, AServerHasItsMinuteWhenItHasTheGradientsThatItWaitedFor) {
+TEST_F(MeasuringSequencerTest, TheMinuteOfAWaitingServerBeginsWhenItHasTheGradients) {
   TimePoint now = TimePoint(std::chrono::hours(1));
   StageOnBoth(1);
   Report(0, 1, {});
@@ -378,7 +378,7 @@ TEST_F(MeasuringSequencerTest, AServerHasItsMinuteWhenItHasTheGradientsThatItWai
   EXPECT_EQ(sequencer_.CheckMeasuring(now + std::chrono::seconds(60)).code(), absl::StatusCode::kAborted);
 }
 
-TEST_F(MeasuringSequencerTest, OnlyAServerWhoseSumsAreMissingWaitsAndOnlyAtTheirMeasure) {
+TEST_F(MeasuringSequencerTest, OnlyServersWithoutSumsMayWaitAtTheCurrentMeasure) {
   const TimePoint start = TimePoint(std::chrono::hours(1));
   StageOnBoth(1);
   Report(0, 1, {});
@@ -388,7 +388,7 @@ TEST_F(MeasuringSequencerTest, OnlyAServerWhoseSumsAreMissingWaitsAndOnlyAtTheir
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::seconds(60)).code(), absl::StatusCode::kAborted);
 }
 
-TEST_F(MeasuringSequencerTest, ALeaderThatHasStoodStillGivesTheServersAnotherMinute) {
+TEST_F(MeasuringSequencerTest, ALeaderThatWasPausedGivesTheServersAnotherMinute) {
   const TimePoint start = TimePoint(std::chrono::hours(1));
   StageOnBoth(1);
   Report(0, 1, {});
@@ -400,7 +400,7 @@ TEST_F(MeasuringSequencerTest, ALeaderThatHasStoodStillGivesTheServersAnotherMin
   EXPECT_EQ(sequencer_.CheckMeasuring(awake + std::chrono::seconds(60)).code(), absl::StatusCode::kAborted);
 }
 
-// What the copy of a sequencer is told, as it is sent.
+// Applies to a backup the events that a sequencer sends.
 class CopiedSequencerTest : public testing::Test {
  protected:
   CopiedSequencerTest()
@@ -426,7 +426,7 @@ class CopiedSequencerTest : public testing::Test {
     *event.mutable_sums()->mutable_sums() = ToProto(Found(server, gradient));
     EXPECT_EQ(copy_.Replay(event), absl::OkStatus());
   }
-  // With a Measure that ps/1 has reported to.
+  // The state with a Measure to which ps/1 has reported its sums.
   v1::CopiedSequencer State() {
     v1::CopiedSequencer state;
     for (int server : {0, 1}) state.add_executed(server);
@@ -446,17 +446,17 @@ class CopiedSequencerTest : public testing::Test {
   std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
 };
 
-TEST_F(CopiedSequencerTest, GoesOnWithTheSumsThatWereReportedBefore) {
+TEST_F(CopiedSequencerTest, ContinuesWithTheSumsReportedBefore) {
   Stage(1);
   Summed(1, 3);
   EXPECT_THAT(Subscribed(1), ElementsAre("1: measure gradient v1 of 0.1.1"));
-  copy_.OnSums(1, Found(1, 3));  // said again at the new place
+  copy_.OnSums(1, Found(1, 3));  // reported again to the promoted backup
   EXPECT_EQ(sink_->entries.size(), 1u);
   copy_.OnSums(0, Found(0, 4));
   EXPECT_EQ(sink_->entries.back(), "2: v1 of 0.1.1, a 7 0 0");
 }
 
-TEST_F(CopiedSequencerTest, SumsOfAMeasureThatIsOverDoNothing) {
+TEST_F(CopiedSequencerTest, SumsOfAPastMeasureAreIgnored) {
   Stage(1);
   Summed(1, 3);
   Summed(0, 4);
@@ -467,14 +467,14 @@ TEST_F(CopiedSequencerTest, SumsOfAMeasureThatIsOverDoNothing) {
                                           "3: measure gradient v2 of 0.1.2"));
 }
 
-TEST_F(CopiedSequencerTest, TakesAStateInTheMiddleOfAMeasure) {
+TEST_F(CopiedSequencerTest, AcceptsAStateInTheMiddleOfAMeasure) {
   ASSERT_EQ(copy_.RestoreCopied(State()), absl::OkStatus());
   EXPECT_THAT(Subscribed(2), IsEmpty());
   copy_.OnSums(0, Found(0, 4));
   EXPECT_THAT(sink_->entries, ElementsAre("2: v1 of 0.1.1, a 7 0 0"));
 }
 
-TEST_F(CopiedSequencerTest, RefusesAMeasureThatCannotBeUnderWay) {
+TEST_F(CopiedSequencerTest, RefusesAnImpossibleMeasure) {
   v1::CopiedSequencer elsewhere = State(), over = State(), complete = State(), behind_nothing = State();
   elsewhere.mutable_measuring()->set_index(7);
   over.mutable_measuring()->set_norms(1);
@@ -488,7 +488,7 @@ TEST_F(CopiedSequencerTest, RefusesAMeasureThatCannotBeUnderWay) {
   }
 }
 
-TEST_F(MeasuringSequencerTest, APushIsAsOldAsTheOldestOfItsParts) {
+TEST_F(MeasuringSequencerTest, APushHasTheOldestBaseVersionOfItsParts) {
   for (int64_t step : {1, 2}) {
     StageOnBoth(step);
     for (int64_t index : {1, 2}) {

@@ -1,4 +1,4 @@
-// A server that has taken the place of another one, in the middle of an update that takes norms.
+// A server that is promoted in the middle of an update with norms.
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// Of two servers, each with a copy on the other; leases of 10 s.
+// A job on two servers, each with a backup on the other; leases of 10 s.
 v1::Job CopiedJob(int workers) {
   v1::Job job;
   job.set_mode(v1::MODE_SYNC);
@@ -42,8 +42,8 @@ class DeafSink final : public CopySink {
   void Close(absl::Status) override {}
 };
 
-// In ps/0's process the copy of ps/1's part, of two elements, which has taken its place. ps/0 asks for the
-// norm of an update whose gradient went with the process that is gone.
+// The backup of ps/1's shard, with two elements, in the process of ps/0; it has been promoted. ps/0 asks for
+// the norm of an update whose gradient was lost with the old primary.
 class ServerThatTookThePlace : public testing::Test {
  protected:
   ServerThatTookThePlace()
@@ -113,7 +113,7 @@ class ServerThatTookThePlace : public testing::Test {
   uint64_t number_ = 0;
 };
 
-TEST_F(ServerThatTookThePlace, SaysThatItWaitsAsLongAsTheGradientIsNotThereAndItsWorkerLives) {
+TEST_F(ServerThatTookThePlace, ReportsThatItWaitsForTheGradientOfALiveWorker) {
   for (int minute = 0; minute < 10; ++minute) {
     clock_.Advance(std::chrono::minutes(1));
     Heartbeat();
@@ -132,8 +132,8 @@ TEST_F(ServerThatTookThePlace, SaysThatItWaitsAsLongAsTheGradientIsNotThereAndIt
   EXPECT_TRUE(server_.ready());
 }
 
-TEST_F(ServerThatTookThePlace, DropsThePartWhenThatWorkersLeaseRunsOut) {
-  clock_.Advance(std::chrono::seconds(299) + kSilent);  // which a worker has to find the place
+TEST_F(ServerThatTookThePlace, DropsTheShardWhenThatWorkersLeaseExpires) {
+  clock_.Advance(std::chrono::seconds(299) + kSilent);  // a worker has this long to find the promoted backup
   server_.Tick();
   EXPECT_TRUE(server_.ready());
   clock_.Advance(std::chrono::seconds(2));
@@ -141,7 +141,7 @@ TEST_F(ServerThatTookThePlace, DropsThePartWhenThatWorkersLeaseRunsOut) {
   EXPECT_FALSE(server_.ready());
 }
 
-// At its end another item of the stream is on its way.
+// While it is being closed, another item of the stream arrives.
 class SinkWithOneMore final : public CopySink {
  public:
   explicit SinkWithOneMore(Server& server) : server_(server) {}
@@ -158,8 +158,8 @@ class SinkWithOneMore final : public CopySink {
   absl::Status one_more_;
 };
 
-// ABORTED would make the part's own server drop it.
-TEST(CopyThatIsStopped, DoesNotSayThatItHasTakenThePlace) {
+// ABORTED would make the primary drop the shard.
+TEST(CopyThatIsStopped, DoesNotReportAPromotion) {
   test::FakeClock clock;
   Server server({.index = 0,
                  .place = 1,
@@ -177,7 +177,7 @@ TEST(CopyThatIsStopped, DoesNotSayThatItHasTakenThePlace) {
             absl::CancelledError("ps/1 has no backup of ps/0's shard on this stream any more"));
 }
 
-// What is sent to the copy.
+// Records what is sent to the backup.
 class RecordingStream final : public CopyStream {
  public:
   explicit RecordingStream(std::vector<v1::CopyBody>& sent) : sent_(sent) {}
@@ -187,7 +187,7 @@ class RecordingStream final : public CopyStream {
   std::vector<v1::CopyBody>& sent_;
 };
 
-// ps/0 with its copy, and two workers.
+// ps/0 with its backup, and two workers.
 class CopiedServer : public testing::Test {
  protected:
   CopiedServer()
@@ -221,7 +221,7 @@ class CopiedServer : public testing::Test {
     }
     sent_.clear();
   }
-  // What the copy hears of a worker's end, in this order.
+  // The events of a worker's end that the backup receives, in order.
   std::vector<std::string> Told(int worker) const {
     std::vector<std::string> told;
     for (const v1::CopyBody& body : sent_) {
@@ -238,15 +238,15 @@ class CopiedServer : public testing::Test {
   Server server_;
 };
 
-// A copy that knows only the first takes the place with a member whose lease runs out; with the other alone,
-// nobody would ever take the worker out of the round.
-TEST_F(CopiedServer, ItsSequencerHearsOfALeaseThatRanOutBeforeItsMembersDo) {
+// If the backup receives only the first event before it is promoted, it has a member whose lease will expire.
+// If it received only the other one, the worker would never leave the round.
+TEST_F(CopiedServer, ReplicatesAnExpiredLeaseToTheSequencerFirst) {
   clock_.Advance(std::chrono::seconds(11));
   server_.Tick();
   EXPECT_THAT(Told(1), ElementsAre("leaves", "gone"));
 }
 
-TEST_F(CopiedServer, ItsSequencerHearsOfAWorkerThatLeavesBeforeItsMembersDo) {
+TEST_F(CopiedServer, ReplicatesALeaveToTheSequencerFirst) {
   v1::LeaveRequest leave;
   leave.set_worker(1);
   leave.set_incarnation(1);
@@ -254,8 +254,8 @@ TEST_F(CopiedServer, ItsSequencerHearsOfAWorkerThatLeavesBeforeItsMembersDo) {
   EXPECT_THAT(Told(1), ElementsAre("leaves", "gone"));
 }
 
-// Its server has dropped the part: the chief sets the job back, and clients still know the lost server.
-TEST(ABackupThatNobodyServes, BeginsTheJobAnewAsAServerThatClientsOfTheLostOneDoNotKnow) {
+// The primary has dropped the shard: the chief rolls the job back, while clients still know the lost server.
+TEST(ABackupThatNobodyServes, CreatesTheJobAgainWithANewIncarnation) {
   test::FakeClock clock;
   Server server({.index = 1,
                  .incarnation = 500,

@@ -19,7 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The answer to a call; all but Wait answer at once.
+// The answer to a call; every call except Wait answers at once.
 template <typename Request, typename Response>
 absl::StatusOr<Response> Call(Server& server, void (Server::*method)(const Request&, Reply<Response>),
                               const Request& request) {
@@ -71,7 +71,7 @@ class ServerTest : public testing::Test {
     request.set_message(message);
     EXPECT_TRUE(Call(server_, &Server::Leave, request).ok());
   }
-  // As the chief in its first life.
+  // Creates a job as a chief that has just started.
   absl::Status Amend(float learning_rate) {
     v1::AmendRequest request;
     request.set_incarnation(1);
@@ -125,7 +125,7 @@ TEST_F(ServerTest, TheHandshakeRefusesOtherProtocolsIndicesAndClusters) {
   EXPECT_TRUE(Call(server_, &Server::Connect, request).ok()) << "who does not know its cluster is let in";
 }
 
-TEST_F(ServerTest, AnEmptyServerSaysSo) {
+TEST_F(ServerTest, AnEmptyServerReportsThatItIsEmpty) {
   EXPECT_EQ(Describe().state(), v1::STATE_EMPTY);
   EXPECT_EQ(Describe().incarnation(), 5u);
   EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kAborted);
@@ -139,7 +139,7 @@ TEST_F(ServerTest, AnUnknownScheduleIsNamed) {
   EXPECT_THAT(MessageOf(Create(request).status()), HasSubstr("optimizer SGD: unknown schedule 'StepDecay'"));
 }
 
-TEST_F(ServerTest, AnOptimizerOfNormsRefusesACutBandOfRows) {
+TEST_F(ServerTest, AnOptimizerWithNormsRefusesADividedBand) {
   for (const auto& [name, clip] :
        {std::pair("Lamb", ""), std::pair("SGD", "clipnorm"), std::pair("SGD", "global_clipnorm")}) {
     v1::CreateRequest request = TrainingJob();
@@ -166,7 +166,7 @@ TEST_F(ServerTest, AJobIsReadyWhenItsValuesAreWritten) {
   EXPECT_EQ(Describe().slices_size(), 1);
 }
 
-TEST_F(ServerTest, CreatingAgainBeforeTheJobIsReadyStartsAnew) {
+TEST_F(ServerTest, CreatingAgainBeforeTheJobIsReadyRestartsIt) {
   const uint64_t first = Create(TrainingJob()).value().layout();
   const uint64_t second = Create(TrainingJob()).value().layout();
   EXPECT_NE(first, second);
@@ -182,7 +182,7 @@ TEST_F(ServerTest, AJobThatIsReadyIsNotReplaced) {
   EXPECT_THAT(MessageOf(status), HasSubstr("job run is under way, at version 0"));
 }
 
-TEST_F(ServerTest, JobsThatMakeNoSenseAreRefusedWithoutEffect) {
+TEST_F(ServerTest, InvalidJobsAreRefusedWithoutEffect) {
   using Change = void (*)(v1::CreateRequest&);
   const Change changes[] = {
       [](v1::CreateRequest& request) { request.mutable_job()->set_mode(v1::MODE_UNSPECIFIED); },
@@ -206,7 +206,7 @@ TEST_F(ServerTest, JobsThatMakeNoSenseAreRefusedWithoutEffect) {
   }
 }
 
-TEST_F(ServerTest, AJobThatResumesWhereNoneCanBeIsRefused) {
+TEST_F(ServerTest, AJobThatResumesAtAnImpossiblePositionIsRefused) {
   using Change = void (*)(v1::Progress&);
   const std::pair<const char*, Change> impossible[] = {
       {"version -1", [](v1::Progress& resumed) { resumed.set_version(-1); }},
@@ -251,7 +251,7 @@ TEST_F(ServerTest, AWorkersNameHasALimit) {
 }
 
 // [two elements]: 8 bytes; without slots, of two workers: 2 + 3 + 1 times that.
-TEST_F(ServerTest, AJobIsRefusedFromAByteBeyondItsMemoryOn) {
+TEST_F(ServerTest, AJobIsRefusedIfItExceedsTheMemoryByOneByte) {
   Server enough({.index = 0, .connect_to_leader = nullptr, .memory_limit = 48}, clock_);
   EXPECT_TRUE(Call(enough, &Server::Create, TrainingJob()).ok());
   Server short_of_it({.index = 0, .connect_to_leader = nullptr, .memory_limit = 47}, clock_);
@@ -260,7 +260,7 @@ TEST_F(ServerTest, AJobIsRefusedFromAByteBeyondItsMemoryOn) {
   EXPECT_EQ(short_of_it.ended(), std::nullopt);
 }
 
-TEST_F(ServerTest, ARefusalForMemorySaysWhatNeedsHowMuch) {
+TEST_F(ServerTest, ARefusalForMemoryListsTheNeeds) {
   Server server({.index = 3, .connect_to_leader = nullptr, .memory_limit = int64_t{4} << 30}, clock_);
   v1::CreateRequest request = TrainingJob();
   request.mutable_job()->mutable_optimizer()->set_name("Adam");
@@ -284,7 +284,7 @@ TEST_F(ServerTest, MoreWaitersThanTheLimitAreRefused) {
   for (const WaitAnswer& answer : answers) EXPECT_TRUE((*answer)->holds());
 }
 
-TEST_F(ServerTest, AMarkWithALongNameIsRefused) {
+TEST_F(ServerTest, AMarkerWithALongNameIsRefused) {
   MakeReady();
   v1::MarkRequest request;
   request.set_token(std::string(kLongestMark + 1, 'a'));
@@ -300,7 +300,7 @@ TEST_F(ServerTest, AWaitEndsWhenItsConditionHolds) {
   EXPECT_TRUE((*answer)->holds());
 }
 
-TEST_F(ServerTest, AWaitEndsWhenItsTimeIsUpAndSaysWhatIsMissing) {
+TEST_F(ServerTest, AWaitThatTimesOutReportsWhatIsMissing) {
   WaitAnswer answer;
   Wait(v1::CONDITION_READY, 2, answer);
   clock_.Advance(std::chrono::milliseconds(1900));
@@ -312,7 +312,7 @@ TEST_F(ServerTest, AWaitEndsWhenItsTimeIsUpAndSaysWhatIsMissing) {
   EXPECT_EQ((*answer)->missing(), "the chief has not declared the job");
 }
 
-TEST_F(ServerTest, AWaitOfNoNumberOfSecondsIsOverAtOnce) {
+TEST_F(ServerTest, AWaitOfNanSecondsEndsAtOnce) {
   WaitAnswer answer;
   Wait(v1::CONDITION_READY, std::numeric_limits<double>::quiet_NaN(), answer);
   ASSERT_TRUE(answer.has_value());
@@ -336,7 +336,7 @@ TEST_F(ServerTest, AWorkerThatTheJobLacksCannotJoin) {
   EXPECT_EQ(Join(-1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(ServerTest, AnIncarnationIsTakenOnlyWithTheSealOfAServer) {
+TEST_F(ServerTest, AnIncarnationIsAcceptedOnlyWithTheSealOfAServer) {
   v1::CreateRequest create = TrainingJob();
   create.set_seal_key("the servers' own key");
   Server other({.index = 0, .cluster_hash = 17, .incarnation = 6, .connect_to_leader = nullptr}, clock_);
@@ -377,7 +377,7 @@ TEST_F(ServerTest, AnIncarnationOfAnotherGenerationIsRefusedForNow) {
   EXPECT_THAT(MessageOf(refused), HasSubstr("ps/0 is at generation 2"));
 }
 
-TEST_F(ServerTest, WithoutAKeyNoIncarnationIsTaken) {
+TEST_F(ServerTest, WithoutAKeyNoIncarnationIsAccepted) {
   MakeReady();
   v1::JoinRequest request;
   request.set_worker(1);
@@ -385,7 +385,7 @@ TEST_F(ServerTest, WithoutAKeyNoIncarnationIsTaken) {
   EXPECT_EQ(Call(server_, &Server::Join, request).status().code(), absl::StatusCode::kPermissionDenied);
 }
 
-TEST_F(ServerTest, AnEpochIsNotBelievedWithoutASeal) {
+TEST_F(ServerTest, AnEpochWithoutASealIsIgnored) {
   v1::CreateRequest create = TrainingJob();
   create.set_seal_key("the servers' own key");
   server_.OnInitialised(Create(create)->layout());
@@ -397,7 +397,7 @@ TEST_F(ServerTest, AnEpochIsNotBelievedWithoutASeal) {
   EXPECT_EQ(Describe().state(), v1::STATE_READY) << "its part is still here";
 }
 
-TEST_F(ServerTest, ASecondLiveProcessOfAWorkerIsRefusedAndToldWhoTheFirstIs) {
+TEST_F(ServerTest, ASecondLiveProcessOfAWorkerIsRefusedAndTheFirstIsNamed) {
   MakeReady();
   v1::JoinRequest first;
   first.set_worker(0);
@@ -423,7 +423,7 @@ TEST_F(ServerTest, ASecondLiveProcessOfAWorkerIsRefusedAndToldWhoTheFirstIs) {
   EXPECT_TRUE(Heartbeat(0).ok()) << "the first one is not disturbed";
 }
 
-TEST_F(ServerTest, WhoWasSilentLearnsWhoHasTakenItsPlace) {
+TEST_F(ServerTest, ASilentProcessLearnsWhichProcessReplacedIt) {
   MakeReady();
   v1::JoinRequest request;
   request.set_worker(0);
@@ -440,14 +440,14 @@ TEST_F(ServerTest, WhoWasSilentLearnsWhoHasTakenItsPlace) {
   EXPECT_THAT(MessageOf(ousted), HasSubstr("since process 43 on node-2 has joined in its place"));
 }
 
-TEST_F(ServerTest, AHeartbeatTellsWhomTheRoundWaitsFor) {
+TEST_F(ServerTest, AHeartbeatIsAnsweredWithTheAwaitedWorkers) {
   MakeReady();
   ASSERT_TRUE(Join(0).ok());
   EXPECT_EQ(Heartbeat(0)->waiting_for(), "worker/0, worker/1");
   EXPECT_EQ(Heartbeat(0)->server_incarnation(), 5u);
 }
 
-TEST_F(ServerTest, ALeaseThatRunsOutTakesItsWorkerOutOfTheRound) {
+TEST_F(ServerTest, AnExpiredLeaseRemovesItsWorkerFromTheRound) {
   MakeReady();
   ASSERT_TRUE(Join(0).ok());
   ASSERT_TRUE(Join(1).ok());
@@ -474,7 +474,7 @@ TEST_F(ServerTest, AWorkerThatFailsEndsTheJob) {
   EXPECT_EQ(server_.ended(), ExitCode::kFailure);
 }
 
-TEST_F(ServerTest, AFailedJobsServerGoesInTheEndWhoeverHasNotHeard) {
+TEST_F(ServerTest, AFailedJobsServerEndsEvenIfSomeClientsWereNotNotified) {
   MakeReady();
   ASSERT_TRUE(Join(0).ok());
   ASSERT_TRUE(Join(1).ok());
@@ -483,7 +483,7 @@ TEST_F(ServerTest, AFailedJobsServerGoesInTheEndWhoeverHasNotHeard) {
   EXPECT_EQ(server_.ended(), ExitCode::kFailure);
 }
 
-TEST_F(ServerTest, ALearningRateIsShownOnceItIsAmended) {
+TEST_F(ServerTest, AChangedLearningRateIsReported) {
   MakeReady();
   ASSERT_TRUE(Join(0).ok());
   EXPECT_EQ(Describe().learning_rate(), 0.01f) << "SGD's default";
@@ -495,7 +495,7 @@ TEST_F(ServerTest, ALearningRateIsShownOnceItIsAmended) {
   EXPECT_EQ(Describe().learning_rate(), 0.5f);
 }
 
-TEST_F(ServerTest, ALearningRateCannotTakeTheSchedulesPlace) {
+TEST_F(ServerTest, ALearningRateCannotReplaceASchedule) {
   v1::CreateRequest request = TrainingJob();
   auto& schedule = *request.mutable_job()->mutable_optimizer()->mutable_learning_rate_schedule();
   schedule.set_name("PiecewiseConstantDecay");
@@ -507,7 +507,7 @@ TEST_F(ServerTest, ALearningRateCannotTakeTheSchedulesPlace) {
   EXPECT_THAT(MessageOf(status), HasSubstr("PiecewiseConstantDecay"));
 }
 
-TEST_F(ServerTest, OnlyAJobThatIsThereIsAmended) {
+TEST_F(ServerTest, WithoutAJobAConfigChangeIsRefused) {
   EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kAborted);
   ASSERT_TRUE(Create(Variable("v", {1})).ok());
   EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kFailedPrecondition) << "nothing is trained";
@@ -521,7 +521,7 @@ TEST_F(ServerTest, AfterFinishTheServerIsDone) {
   EXPECT_EQ(server_.ended(), ExitCode::kDone);
 }
 
-TEST_F(ServerTest, ACancelledJobsMembersAreToldBeforeTheServerIsDone) {
+TEST_F(ServerTest, ACancelledJobsMembersAreNotifiedBeforeTheServerEnds) {
   MakeReady();
   ASSERT_TRUE(Join(0).ok());
   ASSERT_TRUE(Join(1).ok());
@@ -538,14 +538,14 @@ TEST_F(ServerTest, ACancelledJobsMembersAreToldBeforeTheServerIsDone) {
   EXPECT_EQ(server_.ended(), ExitCode::kDone);
 }
 
-TEST_F(ServerTest, AServerFinishedBeforeItHadAJobRefusesWhatComes) {
+TEST_F(ServerTest, AServerFinishedWithoutAJobRefusesLaterCalls) {
   EXPECT_TRUE(Finish().ok());
   EXPECT_EQ(Create(TrainingJob()).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kAborted);
 }
 
-TEST_F(ServerTest, ShutdownAnswersWhatWaitsAndWhatComes) {
+TEST_F(ServerTest, ShutdownAnswersWaitingAndLaterCalls) {
   WaitAnswer waiting, coming;
   Wait(v1::CONDITION_READY, 20, waiting);
   server_.Shutdown();
@@ -555,7 +555,7 @@ TEST_F(ServerTest, ShutdownAnswersWhatWaitsAndWhatComes) {
   EXPECT_EQ(Create(TrainingJob()).status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(ServerTest, VariablesAreAddedToThoseThatAreThere) {
+TEST_F(ServerTest, VariablesAreAddedToExistingOnes) {
   ASSERT_TRUE(Create(Variable("a", {1, 2})).ok());
   ASSERT_TRUE(Create(Variable("b", {3})).ok());
   EXPECT_THAT(AllValues(), ElementsAre(1, 2, 3));
@@ -578,7 +578,7 @@ TEST_F(ServerTest, LayoutsOfDifferentProcessesDiffer) {
   EXPECT_NE(Call(other, &Server::Create, TrainingJob()).value().layout(), here);
 }
 
-TEST_F(ServerTest, AJobThatIsReadyIsReplacedByItsNextGenerationAlone) {
+TEST_F(ServerTest, OnlyTheNextGenerationReplacesAReadyJob) {
   v1::CreateRequest next = TrainingJob();
   MakeReady();
   ASSERT_TRUE(Join(0).ok());
@@ -599,7 +599,7 @@ TEST_F(ServerTest, AJobThatIsReadyIsReplacedByItsNextGenerationAlone) {
   EXPECT_EQ(Join(0)->incarnation(), (uint64_t{1} << 32) + 1) << "no life of the generation before has it";
 }
 
-TEST_F(ServerTest, AfterASetBackAWorkerThatDoesNotComeBackIsLost) {
+TEST_F(ServerTest, AWorkerThatDoesNotRejoinAfterARollbackIsLost) {
   v1::CreateRequest next = TrainingJob();
   MakeReady();
   next.mutable_job()->set_generation(1);
@@ -617,7 +617,7 @@ TEST_F(ServerTest, AfterASetBackAWorkerThatDoesNotComeBackIsLost) {
   EXPECT_THAT((*job)->sequencer()->WaitingFor(), ElementsAre(0));
 }
 
-TEST_F(ServerTest, AJobThatBeginsAfterAFailedTryWaitsForAllWorkers) {
+TEST_F(ServerTest, AJobCreatedAfterAFailedAttemptWaitsForAllWorkers) {
   v1::CreateRequest begins = TrainingJob();
   begins.mutable_job()->set_generation(1);
   begins.mutable_job()->set_lease_seconds(3600);
@@ -630,7 +630,7 @@ TEST_F(ServerTest, AJobThatBeginsAfterAFailedTryWaitsForAllWorkers) {
   EXPECT_THAT((*job)->sequencer()->WaitingFor(), ElementsAre(0, 1));
 }
 
-TEST_F(ServerTest, WhereRoundsWaitForAReturnALostWorkerStaysInTheRound) {
+TEST_F(ServerTest, WithLostWorkersWaitALostWorkerStaysInTheRound) {
   v1::CreateRequest request = TrainingJob();
   request.mutable_job()->set_wait_for_return(true);
   server_.OnInitialised(Create(request)->layout());

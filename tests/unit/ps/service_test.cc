@@ -1,5 +1,5 @@
-// The service over real gRPC, and sessions over whatever carries them here, with a client that takes its
-// answers when it likes.
+// The service over real gRPC, and sessions over each transport, with a client that delays reading
+// its answers.
 #include "ps/service.h"
 
 #include <netinet/in.h>
@@ -32,15 +32,15 @@
 namespace cairn::ps {
 namespace {
 
-constexpr int64_t kElements = int64_t{64} << 10;  // 256 KiB: a few answers fill what gRPC takes ahead
+constexpr int64_t kElements = int64_t{64} << 10;  // 256 KiB: a few answers fill gRPC's buffers
 constexpr uint64_t kRequests = 400;
 
-// Takes nothing until it is opened; then counts the answers.
+// Reads nothing until it is opened; then counts the answers.
 class StandingReader final : public client::FrameHandler {
  public:
   void OnFrame(const v1::ServerHeader& header, net::Payload payload) override {
     MutexLock lock(mutex_);
-    while (!open_) changed_.Wait(mutex_);  // the test opens it
+    while (!open_) changed_.Wait(mutex_);  // until the test opens it
     if (header.has_chunk()) bytes_ += net::PayloadBytes(payload);
     if (header.has_done()) done_.push_back(header.request_id());
     changed_.NotifyAll();
@@ -55,7 +55,7 @@ class StandingReader final : public client::FrameHandler {
     open_ = true;
     changed_.NotifyAll();
   }
-  // False when that does not happen within a minute.
+  // False if that does not happen within a minute.
   bool AwaitDone(size_t count) {
     const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     MutexLock lock(mutex_);
@@ -63,7 +63,7 @@ class StandingReader final : public client::FrameHandler {
     }
     return done_.size() >= count;
   }
-  // OK when the stream does not end within a minute.
+  // OK if the stream does not end within a minute.
   absl::Status AwaitClosed() {
     const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     MutexLock lock(mutex_);
@@ -102,9 +102,9 @@ class Front {
   }
   ~Front() { Stop(std::chrono::seconds(5)); }
 
-  // Calls that are not over by then are cancelled.
+  // Calls that have not ended by then are cancelled.
   void Stop(std::chrono::milliseconds limit) { server_->Shutdown(std::chrono::system_clock::now() + limit); }
-  // A client's stub; `part`: a server's that it has beside its own.
+  // A client's stub. `part`: the index of a further shard that the process serves.
   std::unique_ptr<client::ServerStub> Stub(std::optional<int> part = std::nullopt,
                                            const std::string& token = "") const {
     return client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port_),
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
                          testing::Values(net::Transport::kGrpc, net::Transport::kTcp, net::Transport::kUnix,
                                          net::Transport::kShm));
 
-TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
+TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   test::FakeClock clock;
   net::DirectListeners listeners = test::Listeners();
   Parts parts(
@@ -172,7 +172,7 @@ TEST_P(ServiceTest, AClientThatTookNoAnswersGetsAllOfThemInTheirOrder) {
   EXPECT_EQ(by, net::InWords(GetParam()));
 }
 
-// A client of a server that tells of `address`.
+// A client of a server that reports `address` as its data channel.
 class ClientToldOf {
  public:
   explicit ClientToldOf(const net::DirectAddress& address, client::DirectTransportOptions options = {})
@@ -185,7 +185,7 @@ class ClientToldOf {
     stub_ = client::MakeDirectStub(front_.Stub(), options);
   }
 
-  // Connects, and opens a stream: by which way.
+  // Connects, opens a stream, and returns its transport.
   std::string OpenStream() {
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
@@ -209,7 +209,7 @@ std::string WayTo(const net::DirectAddress& address) {
   return ClientToldOf(address).OpenStream();
 }
 
-TEST(DirectService, EachPartOfTheProcessIsReached) {
+TEST(DirectService, EachShardOfTheProcessIsReached) {
   test::FakeClock clock;
   net::DirectListeners listeners = test::Listeners();
   const auto make_server = [&, address = listeners.address()](int part) {
@@ -256,13 +256,13 @@ TEST(DirectService, EachPartOfTheProcessIsReached) {
   }
 }
 
-TEST(DirectService, ASocketAndAPortThatCannotBeReachedLeaveGrpc) {
-  const int port = net::ListenByTcp("127.0.0.1", 0).value().port;  // that nobody listens at any more
+TEST(DirectService, GrpcIsUsedIfSocketAndPortCannotBeReached) {
+  const int port = net::ListenByTcp("127.0.0.1", 0).value().port;  // nothing listens there any more
   EXPECT_EQ(WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = port}), "gRPC");
 }
 
-// A port to which packets are dropped, as they are here since its queue of connections is full.
-TEST(DirectService, APortThatDoesNotAnswerIsGivenUpForAWhile) {
+// A port to which packets are dropped, here because its queue of connections is full.
+TEST(DirectService, APortThatDoesNotAnswerIsNotTriedForAWhile) {
   const FileDescriptor deaf(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -288,7 +288,7 @@ TEST(DirectService, APortThatDoesNotAnswerIsGivenUpForAWhile) {
   const Thread answers("answers", [&] {
     while (!ended) {
       const FileDescriptor caller = net::AcceptByTcp(deaf);
-      if (caller.valid()) ++tries;  // before it is hung up on: then it goes on
+      if (caller.valid()) ++tries;  // before the caller is disconnected: then it continues
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
@@ -297,7 +297,7 @@ TEST(DirectService, APortThatDoesNotAnswerIsGivenUpForAWhile) {
   ended = true;
 }
 
-TEST(DirectService, ASocketThatCannotBeReachedIsOnAnotherHostWhichHasAPort) {
+TEST(DirectService, ThePortIsUsedIfTheSocketCannotBeReached) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
@@ -309,7 +309,7 @@ TEST(DirectService, ASocketThatCannotBeReachedIsOnAnotherHostWhichHasAPort) {
       "TCP");
 }
 
-TEST(DirectService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
+TEST(DirectService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
@@ -319,7 +319,7 @@ TEST(DirectService, WhereClientsMayBringNoSharedMemoryTheyUseTheSocket) {
   EXPECT_EQ(WayTo(address), "a Unix socket");
 }
 
-TEST(DirectService, OneOfAnotherIncarnationIsNotTheServer) {
+TEST(DirectService, AServiceOfAnotherIncarnationIsNotUsed) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
@@ -329,7 +329,7 @@ TEST(DirectService, OneOfAnotherIncarnationIsNotTheServer) {
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
-TEST(DirectService, AStreamWithoutTheKeyThatGrpcToldIsSentAway) {
+TEST(DirectService, AStreamWithoutTheKeyFromGrpcIsRefused) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
@@ -343,7 +343,7 @@ TEST(DirectService, AStreamWithoutTheKeyThatGrpcToldIsSentAway) {
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
-TEST(DirectService, WithTooManySessionsOneMoreGoesToGrpc) {
+TEST(DirectService, ASessionBeyondTheLimitUsesGrpc) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
@@ -353,7 +353,7 @@ TEST(DirectService, WithTooManySessionsOneMoreGoesToGrpc) {
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
-// Over real gRPC, by a door with a token.
+// Over real gRPC, with a token.
 class TokenTest : public testing::Test {
  protected:
   TokenTest()
@@ -377,11 +377,11 @@ class TokenTest : public testing::Test {
   Front front_;
 };
 
-TEST_F(TokenTest, WhoHasTheTokenIsAdmitted) {
+TEST_F(TokenTest, ACallerWithTheTokenIsAdmitted) {
   EXPECT_EQ(ConnectWith("the token of the job"), absl::OkStatus());
 }
 
-TEST_F(TokenTest, WhoHasNoneIsToldWhatToDo) {
+TEST_F(TokenTest, ACallerWithoutATokenLearnsWhatToDo) {
   const absl::Status refused = ConnectWith("");
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(refused.message(),
@@ -389,7 +389,7 @@ TEST_F(TokenTest, WhoHasNoneIsToldWhatToDo) {
             "same as for ps/0");
 }
 
-TEST_F(TokenTest, WhoHasAnotherOneIsToldSo) {
+TEST_F(TokenTest, ACallerWithAnotherTokenLearnsThatItDiffers) {
   for (const char* token : {"the token of a job", "the token of the jo"}) {
     const absl::Status refused = ConnectWith(token);
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnauthenticated) << token;
@@ -397,7 +397,7 @@ TEST_F(TokenTest, WhoHasAnotherOneIsToldSo) {
   }
 }
 
-TEST_F(TokenTest, NoCallOrStreamPassesWithoutIt) {
+TEST_F(TokenTest, EveryCallAndStreamNeedsTheToken) {
   const auto stub = front_.Stub();
   v1::FinishResponse finished;
   EXPECT_EQ(stub->Finish({}, &finished, std::chrono::seconds(10)).code(), absl::StatusCode::kUnauthenticated);
@@ -410,7 +410,7 @@ TEST_F(TokenTest, NoCallOrStreamPassesWithoutIt) {
   EXPECT_EQ(parts_.own().ended(), std::nullopt) << "nobody has ended it";
 }
 
-// Answers no Wait, as a server whose condition does not come.
+// Never answers Wait, like a server whose condition does not become true.
 class SilentService final : public v1::ParameterServer::Service {
  public:
   grpc::Status Wait(grpc::ServerContext* context, const v1::WaitRequest*, v1::WaitResponse*) override {
@@ -433,7 +433,7 @@ class SilentService final : public v1::ParameterServer::Service {
   bool asked_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-TEST(GrpcStub, ACallThatAStoppingServerCancelsIsOneToRepeat) {
+TEST(GrpcStub, ACallCancelledByAStoppingServerMayBeRepeated) {
   SilentService service;
   Front front(service);
   const auto stub = front.Stub();
@@ -447,8 +447,9 @@ TEST(GrpcStub, ACallThatAStoppingServerCancelsIsOneToRepeat) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
-// A worker joins where a process served the part before it was restarted: it has to look for the part again.
-TEST(Service, ACallForAPartThatIsNotHereMayBeRepeatedElsewhere) {
+// A worker joins at a process that served the shard before it was restarted: it must search for the
+// shard again.
+TEST(Service, ACallForAShardThatIsNotHereIsUnavailable) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(
                   Server::Options{.index = 1, .incarnation = 5, .connect_to_leader = nullptr}, clock),

@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Two numbers as they travel: in the place of one float.
+// Two 16-bit numbers as they are sent: in the place of one float.
 float InBfloat16(std::vector<float> two) {
   float bits = 0;
   net::CodecOf(v1::ENCODING_BFLOAT16)->Encode(two, reinterpret_cast<char*>(&bits));
@@ -97,7 +97,7 @@ class SessionTest : public testing::Test {
   uint64_t layout_ = 0;
 };
 
-TEST_F(SessionTest, APushIsAnsweredWithTheValuesThatItLeft) {
+TEST_F(SessionTest, APushIsAnsweredWithTheUpdatedValues) {
   ASSERT_TRUE(BeginPush(1).ok());
   ASSERT_TRUE(Chunk(1, 1, {2}).ok());
   ASSERT_TRUE(Chunk(1, 0, {1}).ok());
@@ -109,7 +109,7 @@ TEST_F(SessionTest, APushIsAnsweredWithTheValuesThatItLeft) {
   EXPECT_THAT(sink_->values, ElementsAre(9, 18));
 }
 
-TEST_F(SessionTest, OnlyTheChunksOfAnOpenPushHaveAPlace) {
+TEST_F(SessionTest, OnlyChunksOfAnOpenPushHaveAPlace) {
   v1::ClientHeader chunk = Header(1);
   chunk.mutable_chunk()->set_offset(1);
   EXPECT_TRUE(session_.PlaceFor(chunk, 4).empty());
@@ -125,7 +125,7 @@ TEST_F(SessionTest, OnlyTheChunksOfAnOpenPushHaveAPlace) {
   EXPECT_TRUE(session_.PlaceFor(chunk, 4).empty());
 }
 
-TEST_F(SessionTest, APushAndItsAnswerMayTravelIn16Bits) {
+TEST_F(SessionTest, APushAndItsAnswerMayBeSentIn16Bits) {
   v1::ClientHeader push = PushHeader(1);
   push.mutable_push()->set_values_encoding(v1::ENCODING_BFLOAT16);
   ASSERT_TRUE(session_.OnFrame(push, {}).ok());
@@ -154,7 +154,7 @@ TEST_F(SessionTest, ValuesMayBeReadIn16BitsAllAtOnce) {
   EXPECT_THAT(Last().message(), HasSubstr("are read as float32"));
 }
 
-TEST_F(SessionTest, AnUnknownEncodingIsAnswered) {
+TEST_F(SessionTest, AnUnknownEncodingFailsTheRequest) {
   v1::ClientHeader push = PushHeader(1);
   push.mutable_push()->set_values_encoding(static_cast<v1::Encoding>(9));
   ASSERT_TRUE(session_.OnFrame(push, {}).ok());
@@ -179,7 +179,7 @@ TEST_F(SessionTest, AMalformedChunkIsCountedAndHasNoEffect) {
   EXPECT_EQ(Last().version(), 0);
 }
 
-TEST_F(SessionTest, ValuesAreNotWrittenInAnEncodingOfGradients) {
+TEST_F(SessionTest, AWriteInAnEncodingForGradientsIsRefused) {
   v1::ClientHeader write = Header(1);
   write.mutable_write()->set_layout(layout_);
   ASSERT_TRUE(session_.OnFrame(write, {}).ok());
@@ -222,7 +222,7 @@ TEST_F(SessionTest, MoreRequestsThatWaitForTheirAnswerThanTheLimitEndTheStream) 
   EXPECT_TRUE(read_at_mark(18).ok()) << "the others are answered";
 }
 
-TEST_F(SessionTest, AMarkWithALongNameIsAnswered) {
+TEST_F(SessionTest, AMarkerWithALongNameFailsTheRequest) {
   v1::ClientHeader header = Header(1);
   header.mutable_read()->set_layout(layout_);
   header.mutable_read()->set_mark(std::string(kLongestMark + 1, 'a'));
@@ -230,15 +230,15 @@ TEST_F(SessionTest, AMarkWithALongNameIsAnswered) {
   EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(SessionTest, APayloadWhereNoneBelongsEndsTheStream) {
+TEST_F(SessionTest, AnUnexpectedPayloadEndsTheStream) {
   EXPECT_EQ(session_.OnFrame(PushHeader(1), Bytes({1})).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(SessionTest, AHeaderOfNoKindEndsTheStream) {
+TEST_F(SessionTest, AHeaderWithoutAKindEndsTheStream) {
   EXPECT_EQ(session_.OnFrame(Header(1), {}).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(SessionTest, ALayoutThatIsNotTheServersIsAborted) {
+TEST_F(SessionTest, AnOutdatedLayoutIsAborted) {
   v1::ClientHeader header = PushHeader(1);
   header.mutable_push()->set_layout(layout_ + 1);
   ASSERT_TRUE(session_.OnFrame(header, {}).ok());
@@ -247,7 +247,7 @@ TEST_F(SessionTest, ALayoutThatIsNotTheServersIsAborted) {
   EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kAborted));
 }
 
-TEST_F(SessionTest, AnIncompletePushIsAnsweredAndNotApplied) {
+TEST_F(SessionTest, AnIncompletePushFailsAndIsNotApplied) {
   ASSERT_TRUE(BeginPush(1).ok());
   ASSERT_TRUE(Chunk(1, 0, {1}).ok());
   ASSERT_TRUE(End(1).ok());
@@ -256,14 +256,14 @@ TEST_F(SessionTest, AnIncompletePushIsAnsweredAndNotApplied) {
   EXPECT_EQ(server_.JobForLayout(layout_).value()->shard().store().current().version, 0);
 }
 
-TEST_F(SessionTest, AChunkThatDoesNotFitIsAnsweredAtTheEnd) {
+TEST_F(SessionTest, AChunkThatDoesNotFitFailsTheRequestAtItsEnd) {
   ASSERT_TRUE(BeginPush(1).ok());
   ASSERT_TRUE(Chunk(1, 1, {1, 1}).ok());
   ASSERT_TRUE(End(1).ok());
   EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(SessionTest, PushesWithImpossibleFieldsAreAnswered) {
+TEST_F(SessionTest, PushesWithImpossibleFieldsFail) {
   using Change = void (*)(v1::PushBegin&);
   const Change changes[] = {
       [](v1::PushBegin& push) { push.set_worker(-1); },
@@ -286,7 +286,7 @@ TEST_F(SessionTest, PushesWithImpossibleFieldsAreAnswered) {
   }
 }
 
-TEST_F(SessionTest, AReadMayAskForAPart) {
+TEST_F(SessionTest, AReadMayCoverARange) {
   v1::ClientHeader header = Header(1);
   header.mutable_read()->set_layout(layout_);
   header.mutable_read()->set_offset(1);
@@ -295,7 +295,7 @@ TEST_F(SessionTest, AReadMayAskForAPart) {
   EXPECT_THAT(sink_->values, ElementsAre(20));
 }
 
-TEST_F(SessionTest, AReadOutsideTheValuesIsAnswered) {
+TEST_F(SessionTest, AReadOutsideTheValuesFails) {
   const int64_t most = std::numeric_limits<int64_t>::max();
   const std::pair<int64_t, int64_t> ranges[] = {{-1, 1}, {0, 3},       {2, 1},    {3, 0},
                                                 {0, -1}, {most, most}, {most, 1}, {1, most}};
@@ -312,7 +312,7 @@ TEST_F(SessionTest, AReadOutsideTheValuesIsAnswered) {
 }
 
 TEST_F(SessionTest, AReadMayBeAnsweredWhenItsSessionIsGone) {
-  // Whatever holds the answer back: here, a mark that has not been written.
+  // The answer is deferred, here by a marker that has not been written.
   {
     Session brief(server_, sink_);
     v1::ClientHeader header = Header(9);
@@ -327,7 +327,7 @@ TEST_F(SessionTest, AReadMayBeAnsweredWhenItsSessionIsGone) {
   EXPECT_THAT(sink_->values, ElementsAre(10, 20));
 }
 
-// What came for each request, in the order of the frames.
+// The frames for each request, in order.
 class OrderedSink final : public SessionSink {
  public:
   void Send(const v1::ServerHeader& header, net::FloatSpans payload,
@@ -354,15 +354,15 @@ class OrderedSink final : public SessionSink {
   }
   std::vector<v1::Done> done;
   std::vector<float> values = std::vector<float>(net::kWorthAhead + 3);
-  std::vector<size_t> chunks_after;  // [chunk of values] dones before it
+  std::vector<size_t> chunks_after;  // [chunk of values]: number of dones before it
 };
 
-// A session of a synchronous job that is worth an update ahead.
+// A session of a synchronous job whose updates are speculative.
 class AheadSessionTest : public testing::TestWithParam<v1::Encoding> {};
 INSTANTIATE_TEST_SUITE_P(Of, AheadSessionTest, testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),
                          [](const auto& test) { return v1::Encoding_Name(test.param); });
 
-TEST_P(AheadSessionTest, ValuesComeBeforeThePushHasEnded) {
+TEST_P(AheadSessionTest, ValuesArriveBeforeThePushHasEnded) {
   constexpr int64_t kElements = net::kWorthAhead + 3;
   test::FakeClock clock;
   Server server({.index = 0, .connect_to_leader = nullptr}, clock);

@@ -1,4 +1,4 @@
-// A shard that is the copy of another, in the middle of an update that takes norms.
+// A shard that is a backup, in the middle of an update with norms.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -20,10 +20,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// All servers': those of one shard, and three times as much elsewhere.
+// The totals of all servers: the sums of this shard, and three times as much on the others.
 const VariableSquares kClipped = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}};
 
-// The copy of a shard of two elements, under LAMB: it has been told entries, and then takes the place.
+// The backup of a shard of two elements, under LAMB: it receives entries and is then promoted.
 class CopiedShard {
  public:
   CopiedShard()
@@ -39,7 +39,7 @@ class CopiedShard {
     return {.what = Apply{.version = 1, .contributors = {gradient}},
             .known = {{"a", {.values = 8, .direction = 2}}}};
   }
-  // From the server that it is the copy of.
+  // An entry from the primary.
   absl::Status Copy(LogEntry entry, bool with_mean) {
     entry.index = shard.next_index();
     v1::CopiedEntry copied;
@@ -59,7 +59,7 @@ class CopiedShard {
     shard.TakePlace();
     shard.ConnectTo(&port);
   }
-  // From the log.
+  // An entry from the log.
   void Decide(LogEntry entry) {
     entry.index = shard.next_index();
     shard.Append(entry);
@@ -80,7 +80,7 @@ class CopiedShard {
   std::optional<absl::StatusOr<PushResult>> answer;  // nothing while the push waits
 };
 
-TEST(CopiedShard, TakesThePlaceBetweenTwoMeasures) {
+TEST(CopiedShard, IsPromotedBetweenTwoMeasures) {
   CopiedShard undisturbed, copy;
   ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
   ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kLayer, kClipped), /*with_mean=*/false),
@@ -103,7 +103,7 @@ TEST(CopiedShard, TakesThePlaceBetweenTwoMeasures) {
   EXPECT_TRUE((*copy.answer)->duplicate);
 }
 
-TEST(CopiedShard, AMeasureWhoseGradientsWentWaitsForThem) {
+TEST(CopiedShard, AMeasureWithLostGradientsWaitsForThem) {
   CopiedShard copy;
   copy.TakePlace();
   copy.Decide(copy.MeasureOf(Norms::kGradient));
@@ -119,7 +119,7 @@ TEST(CopiedShard, AMeasureWhoseGradientsWentWaitsForThem) {
   EXPECT_EQ((*copy.answer)->outcome, v1::OUTCOME_ACCEPTED);
 }
 
-TEST(CopiedShard, RefusesWhatIsNoPartOfTheUpdateThatIsMeasured) {
+TEST(CopiedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
   CopiedShard copy;
   const LogEntry gradient = copy.MeasureOf(Norms::kGradient), layer = copy.MeasureOf(Norms::kLayer, kClipped);
   EXPECT_THAT(std::string(copy.Copy(copy.TheApply(), /*with_mean=*/true).message()),
@@ -143,7 +143,7 @@ TEST(CopiedShard, RefusesAnUpdateThatIsNotTheNextOne) {
               HasSubstr("entry 1 of the log belongs to the update to version 2, but follows version 0"));
 }
 
-TEST(CopiedShard, GoesOnFromTheVersionOfTheStateThatItGot) {
+TEST(CopiedShard, ContinuesFromTheVersionOfTheReceivedState) {
   CopiedShard copy;
   v1::CopiedShard state;
   state.set_next_index(7);
@@ -155,7 +155,7 @@ TEST(CopiedShard, GoesOnFromTheVersionOfTheStateThatItGot) {
   EXPECT_EQ(copy.Copy(next, /*with_mean=*/true), absl::OkStatus());
 }
 
-TEST(CopiedShard, RefusesWhatIsAboutAWorkerThatTheJobLacks) {
+TEST(CopiedShard, RefusesEntriesAboutWorkersThatTheJobLacks) {
   CopiedShard copy;
   LogEntry strange = copy.MeasureOf(Norms::kGradient);
   std::get<Measure>(strange.what).contributors[0].key.worker = 2;
@@ -167,7 +167,7 @@ TEST(CopiedShard, RefusesWhatIsAboutAWorkerThatTheJobLacks) {
   }
 }
 
-// A state of the shard that cannot be, and what its refusal says.
+// An impossible state of the shard, and its refusal.
 struct StrangeState {
   void (*change)(v1::CopiedShard& state);
   const char* refusal;
@@ -206,7 +206,7 @@ TEST_P(StrangeStateTest, IsRefused) {
   EXPECT_EQ(copy.shard.next_index(), 1);
 }
 
-// What a copy is sent.
+// Records what a backup is sent.
 class SentToCopy {
  public:
   std::unique_ptr<CopyStream> Dial(CopyStreamHandler& handler) {
@@ -239,8 +239,8 @@ class SentToCopy {
   std::vector<CopyItem> items_;
 };
 
-// The item may be on its way when the push has been answered, and the client writes there again.
-TEST(ShardWithACopy, SendsItACopyOfALoneGradientThatItsClientHas) {
+// The item may still be in flight when the push has been answered and the client writes to its memory again.
+TEST(ShardWithACopy, SendsACopyOfASingleBorrowedGradient) {
   SentToCopy sent;
   test::FakeClock clock;
   RecordingPort port;

@@ -1,4 +1,4 @@
-// A shard whose updates take norms: what it measures, and what must come in between.
+// A shard whose updates need norms: what it measures, and which entries must come in between.
 #include <optional>
 
 #include "gmock/gmock.h"
@@ -13,8 +13,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A shard of two elements under SGD at rate 1, where no gradient may be longer than 5. The test is its
-// sequencer.
+// A shard of two elements under SGD at rate 1, with gradients clipped to a norm of 5. The test acts as
+// its sequencer.
 class ClippingShardTest : public testing::Test {
  protected:
   ClippingShardTest()
@@ -39,7 +39,7 @@ class ClippingShardTest : public testing::Test {
   std::optional<absl::StatusOr<PushResult>> answer_;  // nothing while the push waits
 };
 
-TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesThoseOfAllServers) {
+TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesTheTotals) {
   Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
   ASSERT_EQ(port_.sums.size(), 1u);
   EXPECT_EQ(port_.sums[0].index, 1);
@@ -47,14 +47,14 @@ TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesThoseOfAllServers) {
   EXPECT_THAT(port_.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
   EXPECT_FALSE(answer_.has_value());
   EXPECT_EQ(shard_.store().current().version, 0);
-  // Another server has as much again and three times more: 20 in all.
+  // Another server has three times this sum, so the total norm is 20.
   Decide({.what = Apply{.version = 1, .contributors = {gradient_}},
           .known = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}}});
   EXPECT_EQ((*answer_)->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_THAT(ToVector((*answer_)->values), ElementsAre(-1.5f, -2));
 }
 
-TEST_F(ClippingShardTest, SumsThatAreNotAnsweredCanBeSaidAgain) {
+TEST_F(ClippingShardTest, UnansweredSumsCanBeReportedAgain) {
   EXPECT_FALSE(shard_.UnansweredSums().has_value());
   Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
   ASSERT_TRUE(shard_.UnansweredSums().has_value());
@@ -77,7 +77,7 @@ TEST_F(ClippingShardTest, AMeasureOfOtherNormsFailsTheJob) {
   EXPECT_THAT(port_.sums, IsEmpty());
 }
 
-TEST_F(ClippingShardTest, AMeasureOfAPushThatIsNotHereFailsTheJob) {
+TEST_F(ClippingShardTest, AMeasureOfAMissingPushFailsTheJob) {
   Gradient other = gradient_;
   other.key.worker = 4;
   Decide({.what = Measure{.version = 1, .contributors = {other}, .norms = Norms::kGradient}});

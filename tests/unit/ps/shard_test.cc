@@ -16,11 +16,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// What came of a push or a read; nothing while it waits.
+// The answer to a push or a read; nothing while it waits.
 using PushAnswer = std::optional<absl::StatusOr<PushResult>>;
 using ReadAnswer = std::optional<absl::StatusOr<ReadResult>>;
 
-// A shard of two elements, under SGD at rate 1. The test is its sequencer.
+// A shard of two elements, under SGD at rate 1. The test acts as its sequencer.
 class ShardTest : public testing::Test {
  protected:
   ShardTest() : shard_({.slices = Vectors({{"a", 1}, {"b", 1}}), .optimizer = Sgd(1), .final_version = 3}) {
@@ -34,7 +34,7 @@ class ShardTest : public testing::Test {
     return {.key = key, .base_version = base, .examples = 1};
   }
 
-  // The answer is written into `answer` when it comes.
+  // `answer` is set when the answer comes.
   void Push(const PushKey& key, std::vector<float> values, PushAnswer& answer) {
     auto push = shard_.BeginPush({.gradient = From(key), .read_values = true});
     EXPECT_EQ(push->AddChunk(At(0), Bytes(std::move(values))), absl::OkStatus());
@@ -72,7 +72,7 @@ TEST_F(ShardTest, APushIsReportedWhenCompleteAndAnsweredByItsDecision) {
   EXPECT_EQ(port_.executed, 1);
 }
 
-TEST_F(ShardTest, AnIncompletePushIsRefusedAndLeavesNoTrace) {
+TEST_F(ShardTest, AnIncompletePushIsRefusedWithoutEffect) {
   Push(Key(0, 1), {1}, first_);
   EXPECT_EQ(first_->status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(first_->status().message()), HasSubstr("step 1: 1 of 2 elements received"));
@@ -121,13 +121,13 @@ TEST_F(ShardTest, AStepOvertakenByALaterOneUnderWayIsRejected) {
   EXPECT_EQ((*first_)->outcome, v1::OUTCOME_ACCEPTED);
 }
 
-TEST_F(ShardTest, APushOfAnOldLifeIsRejected) {
+TEST_F(ShardTest, APushOfAnOldIncarnationIsRejected) {
   Push(Key(0, 1, /*incarnation=*/2), {1, 1}, first_);
   Push(Key(0, 5, /*incarnation=*/1), {1, 1}, second_);
   EXPECT_EQ((*second_)->outcome, v1::OUTCOME_REJECTED);
 }
 
-TEST_F(ShardTest, AHeldAnswerComesWithItsReleaseAndTheValuesThen) {
+TEST_F(ShardTest, ADeferredAnswerHasTheValuesAtItsRelease) {
   Push(Key(0, 1), {1, 1}, first_);
   Push(Key(1, 1), {2, 2}, second_);
   Decide(Apply{.version = 1, .contributors = {From(Key(0, 1))}, .held = true});
@@ -148,7 +148,7 @@ TEST_F(ShardTest, AHeldAnswerComesWithItsReleaseAndTheValuesThen) {
   EXPECT_THAT(ToVector((*third_)->values), Each(-3));
 }
 
-TEST_F(ShardTest, ARefusalTellsOutcomeStalenessAndTheValuesToGoOnFrom) {
+TEST_F(ShardTest, ARefusalReportsOutcomeStalenessAndTheCurrentValues) {
   Push(Key(0, 1), {1, 1}, first_);
   Push(Key(1, 1), {8, 8}, second_);
   ApplyRound(1, {Key(0, 1)});
@@ -158,14 +158,14 @@ TEST_F(ShardTest, ARefusalTellsOutcomeStalenessAndTheValuesToGoOnFrom) {
   EXPECT_THAT(ToVector((*second_)->values), Each(-1));
 }
 
-TEST_F(ShardTest, ADecisionThatComesBeforeItsPushAnswersItWhenItComes) {
+TEST_F(ShardTest, ADecisionThatPrecedesItsPushAnswersItOnArrival) {
   Decide(Refuse{.key = Key(0, 1), .reason = Refuse::Reason::kNotAMember});
   Push(Key(0, 1), {1, 1}, first_);
   EXPECT_EQ((*first_)->outcome, v1::OUTCOME_REJECTED);
   EXPECT_THAT(port_.staged, IsEmpty());
 }
 
-TEST_F(ShardTest, TheLastVersionIsMarkedAsSuch) {
+TEST_F(ShardTest, TheLastVersionIsReportedAsFinished) {
   for (int step = 1; step <= 3; ++step) {
     Push(Key(0, step), {1, 1}, first_);
     ApplyRound(step, {Key(0, step)});
@@ -173,7 +173,7 @@ TEST_F(ShardTest, TheLastVersionIsMarkedAsSuch) {
   }
 }
 
-TEST_F(ShardTest, AnEarlierEndIsToldToAllWhoAskLater) {
+TEST_F(ShardTest, AnEarlierEndIsReportedInLaterAnswers) {
   Push(Key(0, 1), {1, 1}, first_);
   ApplyRound(1, {Key(0, 1)});
   EXPECT_FALSE((*first_)->finished);
@@ -190,7 +190,7 @@ TEST_F(ShardTest, AnEarlierEndIsToldToAllWhoAskLater) {
   EXPECT_TRUE((*third_)->finished);
 }
 
-TEST_F(ShardTest, ALearningRateIsThatOfTheUpdatesAfterIt) {
+TEST_F(ShardTest, AChangedLearningRateAppliesToLaterUpdates) {
   Push(Key(0, 1), {1, 2}, first_);
   ApplyRound(1, {Key(0, 1)});
   Decide(Amendment{.learning_rate = 0.5f});
@@ -200,9 +200,9 @@ TEST_F(ShardTest, ALearningRateIsThatOfTheUpdatesAfterIt) {
   EXPECT_FALSE((*first_)->finished);
 }
 
-TEST_F(ShardTest, AReadByMarkSeesTheValuesAtThatPointOfTheLog) {
+TEST_F(ShardTest, AReadAtAMarkerReturnsTheValuesOfThatPoint) {
   ReadAnswer before, after, now;
-  Read("m", before);  // comes before the log gets there
+  Read("m", before);  // before the log gets there
   Push(Key(0, 1), {1, 1}, first_);
   ApplyRound(1, {Key(0, 1)});
   EXPECT_FALSE(before.has_value());
@@ -210,7 +210,7 @@ TEST_F(ShardTest, AReadByMarkSeesTheValuesAtThatPointOfTheLog) {
   Decide(Mark{.token = "n"});
   Push(Key(0, 2), {1, 1}, first_);
   ApplyRound(2, {Key(0, 2)});
-  Read("n", after);  // comes after
+  Read("n", after);  // after the log got there
   Read("", now);
   EXPECT_EQ((*before)->values.version, 1);
   EXPECT_THAT(ToVector((*before)->values), Each(-1));
@@ -218,7 +218,7 @@ TEST_F(ShardTest, AReadByMarkSeesTheValuesAtThatPointOfTheLog) {
   EXPECT_EQ((*now)->values.version, 2);
 }
 
-TEST_F(ShardTest, AReaderThatComesTooLateForItsMarkIsTold) {
+TEST_F(ShardTest, AReaderTooLateForItsMarkerIsRefused) {
   for (int64_t version = 1; version <= 100; ++version) {
     Push(Key(0, version), {1, 1}, first_);
     ApplyRound(version, {Key(0, version)});
@@ -232,7 +232,7 @@ TEST_F(ShardTest, AReaderThatComesTooLateForItsMarkIsTold) {
   EXPECT_TRUE(recent->ok());
 }
 
-TEST_F(ShardTest, ManyMarksOfOneVersionAreAllKept) {
+TEST_F(ShardTest, ManyMarkersOfOneVersionAreAllKept) {
   for (int mark = 0; mark < 300; ++mark) Decide(Mark{.token = absl::StrCat(mark)});
   ReadAnswer first;
   Read("0", first);
@@ -253,7 +253,7 @@ TEST_F(ShardTest, AWriteTakesEffectBetweenTwoEntriesOfTheLog) {
   EXPECT_THAT(ToVector(shard_.store().current()), ElementsAre(-2, 49));
 }
 
-TEST_F(ShardTest, AFailureAnswersAllThatWaitsAndAllThatComes) {
+TEST_F(ShardTest, AFailureAnswersWaitingAndLaterRequests) {
   ReadAnswer waiting, coming;
   Push(Key(0, 1), {1, 1}, first_);
   Push(Key(0, 1), {1, 1}, second_);
@@ -268,14 +268,14 @@ TEST_F(ShardTest, AFailureAnswersAllThatWaitsAndAllThatComes) {
     EXPECT_EQ(answer->value().status(), absl::InternalError("the reason"));
 }
 
-TEST_F(ShardTest, AnUpdateOfAPushThatIsNotHereFailsTheJob) {
+TEST_F(ShardTest, AnUpdateWithAMissingPushFailsTheJob) {
   ApplyRound(1, {Key(4, 1)});
   EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(shard_.failure().message()), HasSubstr("push of worker 4"));
   EXPECT_EQ(shard_.store().current().version, 0);
 }
 
-TEST_F(ShardTest, AMeasureWhereUpdatesTakeNoNormsFailsTheJob) {
+TEST_F(ShardTest, AMeasureWithoutNormsFailsTheJob) {
   Push(Key(0, 1), {1, 2}, first_);
   Decide(Measure{.version = 1, .contributors = {From(Key(0, 1))}, .norms = Norms::kGradient});
   EXPECT_EQ(first_->status(),
@@ -284,7 +284,7 @@ TEST_F(ShardTest, AMeasureWhereUpdatesTakeNoNormsFailsTheJob) {
   EXPECT_THAT(port_.sums, IsEmpty());
 }
 
-TEST_F(ShardTest, AnUpdateToAnotherVersionThanTheNextFailsTheJob) {
+TEST_F(ShardTest, AnUpdateThatSkipsAVersionFailsTheJob) {
   Push(Key(0, 1), {1, 2}, first_);
   ApplyRound(2, {Key(0, 1)});
   EXPECT_EQ(first_->status(),
@@ -293,18 +293,18 @@ TEST_F(ShardTest, AnUpdateToAnotherVersionThanTheNextFailsTheJob) {
   EXPECT_EQ(shard_.store().current().version, 0);
 }
 
-TEST_F(ShardTest, AnUpdateThatCountsAPushWithoutValuesFailsTheJob) {
+TEST_F(ShardTest, AnUpdateWithAPushWithoutValuesFailsTheJob) {
   auto push = shard_.BeginPush({.gradient = {.key = Key(0, 1), .base_version = 0, .examples = 0}});
   shard_.FinishPush(std::move(push),
                     [this](absl::StatusOr<PushResult> result) { first_ = std::move(result); });
-  ApplyRound(1, {Key(0, 1)});  // of one example
+  ApplyRound(1, {Key(0, 1)});  // with one example
   EXPECT_EQ(first_->status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(
       std::string(first_->status().message()),
       HasSubstr("version 1 takes the push of worker 0 (incarnation 1), step 1, which stands for 1 examples"));
 }
 
-TEST_F(ShardTest, WhatIsStagedAndUndecidedCanBeSaidAgain) {
+TEST_F(ShardTest, UndecidedPushesCanBeReportedAgain) {
   Push(Key(0, 1), {1, 1}, first_);
   Push(Key(1, 1), {1, 1}, second_);
   ApplyRound(1, {Key(0, 1)});
@@ -312,7 +312,7 @@ TEST_F(ShardTest, WhatIsStagedAndUndecidedCanBeSaidAgain) {
   EXPECT_EQ(shard_.next_index(), 2);
 }
 
-TEST_F(ShardTest, ReadersOfMarksThatHaveNotComeAreBounded) {
+TEST_F(ShardTest, WaitingReadersOfMarkersAreBounded) {
   std::vector<ReadAnswer> answers(Marks::kMostAwaiting);
   for (ReadAnswer& answer : answers) Read("m", answer);
   ReadAnswer refused;
@@ -327,7 +327,7 @@ TEST_F(ShardTest, ReadersOfMarksThatHaveNotComeAreBounded) {
   EXPECT_FALSE(next.has_value()) << "it waits";
 }
 
-TEST_F(ShardTest, RepeatsOfAPushThatWaitAreBounded) {
+TEST_F(ShardTest, WaitingRepeatsOfAPushAreBounded) {
   Push(Key(0, 1), {1, 2}, first_);
   std::vector<PushAnswer> repeats(Shard::kMostRepeats);
   for (PushAnswer& repeat : repeats) Push(Key(0, 1), {1, 2}, repeat);
@@ -339,7 +339,7 @@ TEST_F(ShardTest, RepeatsOfAPushThatWaitAreBounded) {
   for (const PushAnswer& repeat : repeats) EXPECT_TRUE(repeat->ok());
 }
 
-TEST_F(ShardTest, PushesThatWaitForTheirDecisionAreBounded) {
+TEST_F(ShardTest, UndecidedPushesAreBounded) {
   const auto push_nothing = [&](int64_t step, PushAnswer& answer) {
     auto push = shard_.BeginPush({.gradient = {.key = Key(0, step), .base_version = 0, .examples = 0}});
     shard_.FinishPush(std::move(push),
@@ -356,8 +356,8 @@ TEST_F(ShardTest, PushesThatWaitForTheirDecisionAreBounded) {
   shard_.Fail(absl::InternalError("the end"));  // answers them
 }
 
-// Each reply brings the next entry, so the queue is never empty until the end.
-TEST_F(ShardTest, WhatIsExecutedIsReportedAlsoWhileThereIsMore) {
+// Each reply appends the next entry, so the queue is not empty until the end.
+TEST_F(ShardTest, ExecutionIsReportedEvenIfTheQueueIsNeverEmpty) {
   constexpr int kMarks = 600;
   int64_t reported_before_the_end = 0;
   for (int mark = 0; mark < kMarks; ++mark) {
@@ -371,7 +371,7 @@ TEST_F(ShardTest, WhatIsExecutedIsReportedAlsoWhileThereIsMore) {
   EXPECT_EQ(port_.executed, kMarks);
 }
 
-// A shard of one element under momentum, that is with one slot, and a number of bytes.
+// A shard of one element under momentum, so with one slot, and with a memory limit in bytes.
 class SmallShard {
  public:
   explicit SmallShard(int64_t memory_limit,
@@ -381,7 +381,7 @@ class SmallShard {
                .memory_limit = memory_limit}) {
     shard.ConnectTo(&port);
   }
-  // A push of its own and the update of that alone; its answer.
+  // A push and an update by it alone; returns its answer.
   PushAnswer Step(bool read_values = false) {
     const int64_t next = shard.store().current().version + 1;
     const Gradient gradient = {.key = {0, 1, next}, .base_version = next - 1, .examples = 1};
@@ -406,10 +406,10 @@ class SmallShard {
   Shard shard;
 };
 
-// 4 bytes each: the slot, two versions, a gradient, one that arrives, a snapshot's two.
+// 4 bytes each: the slot, two versions, a gradient, one that arrives, and two for a snapshot.
 constexpr int64_t kNeedsOfOneWorker = 4 * (1 + 2 + 1 + 1 + 2);
 
-TEST(ShardMemory, WhatAJobNeedsIsEnoughWhileASnapshotIsRead) {
+TEST(ShardMemory, TheMemoryNeedsSufficeWhileASnapshotIsRead) {
   SmallShard small(kNeedsOfOneWorker);
   for (int step = 0; step < 3; ++step) {
     small.Decide(Mark{.token = "snapshot", .snapshot = true});
@@ -421,7 +421,7 @@ TEST(ShardMemory, WhatAJobNeedsIsEnoughWhileASnapshotIsRead) {
   }
 }
 
-TEST(ShardMemory, VersionsForMarksNobodyComesForGoWhenTheMemoryIsNeeded) {
+TEST(ShardMemory, UnreadVersionsAreDroppedWhenTheMemoryIsNeeded) {
   SmallShard small(kNeedsOfOneWorker);
   for (int mark = 0; mark < 20; ++mark) {
     small.Decide(Mark{.token = absl::StrCat(mark)});
@@ -433,7 +433,7 @@ TEST(ShardMemory, VersionsForMarksNobodyComesForGoWhenTheMemoryIsNeeded) {
   EXPECT_EQ((*recent)->values.version, 19);
 }
 
-TEST(ShardMemory, SlowReadersAreRefusedAndThenWhatArrivesUntilTheyGo) {
+TEST(ShardMemory, SlowReadersCauseRefusalsUntilTheyFinish) {
   SmallShard small(kNeedsOfOneWorker);
   std::vector<ReadAnswer> readers;  // each holds a version
   PushAnswer pushed;
@@ -444,7 +444,7 @@ TEST(ShardMemory, SlowReadersAreRefusedAndThenWhatArrivesUntilTheyGo) {
     ASSERT_TRUE(pushed->ok()) << pushed->status();
   }
   EXPECT_EQ((*pushed)->values.data, nullptr) << "nobody else may hold the version that it made";
-  // The slot and six versions are there.
+  // The slot and six versions are allocated.
   EXPECT_EQ(small.Read("")->status(),
             absl::ResourceExhaustedError("no memory for a version beside the one to be read, 4 B: 28 "
                                          "B of 28 B are in use (--memory_limit)"));
@@ -455,7 +455,7 @@ TEST(ShardMemory, SlowReadersAreRefusedAndThenWhatArrivesUntilTheyGo) {
 }
 
 TEST(ShardMemory, ASnapshotWithoutRoomForItsSlotsIsRefused) {
-  // Two slots, two versions, and no copy of slots.
+  // Two slots and two versions fit, but no copy of the slots.
   SmallShard small(4 * (2 + 2), {"Adam", {{"learning_rate", 1}}});
   small.Decide(Mark{.token = "values"});
   small.Decide(Mark{.token = "state", .snapshot = true});

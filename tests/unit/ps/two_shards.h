@@ -1,4 +1,4 @@
-// The same pushes to a shard that makes updates while their gradients arrive and to one that does not.
+// The same pushes to a shard with speculative updates and to one without.
 #pragma once
 
 #include <algorithm>
@@ -29,19 +29,19 @@ class QuietPort final : public SequencerPort {
   void ReportWaiting(int64_t) override {}
 };
 
-// A worker's push to one shard, and what came back for it.
+// A worker's push to one shard, and what was sent in return.
 struct Push {
   Gradient gradient;
   std::vector<float> values;
   std::vector<float> ahead = std::vector<float>(kSize, std::numeric_limits<float>::quiet_NaN());
-  int sends = 0;                    // to its worker, before the answer
-  int64_t sent = 0;                 // elements in them
-  std::vector<uint64_t> allowed{};  // bytes, as its worker was told
+  int sends = 0;                    // calls of send_piece() before the answer
+  int64_t sent = 0;                 // elements in those calls
+  std::vector<uint64_t> allowed{};  // bytes, as granted to the worker
   std::optional<absl::StatusOr<PushResult>> answer{};
-  std::unique_ptr<OpenPush> open{};  // which at its end may still tell
+  std::unique_ptr<OpenPush> open{};  // may still grant credit at its end
 };
 
-// The last is a moving average, as BatchNormalization has them; none ends with a piece.
+// The last one is a moving average, as in BatchNormalization; none ends at the end of a piece.
 inline std::vector<net::Slice> SlicesOfTwoShards() {
   std::vector<net::Slice> slices = Vectors({{"a", 1000}, {"b", kSize - 3000}, {"c", 2000}});
   slices.back().moving_average_momentum = 0.9f;
@@ -79,7 +79,7 @@ class Side {
     EXPECT_EQ(push.open->AddChunk(At(begin), Bytes({push.values.begin() + begin, push.values.begin() + end})),
               absl::OkStatus());
   }
-  // The same, which stay in the push's own memory.
+  // As Chunk(), but the elements stay in the push's own memory.
   void LentChunk(Push& push, int64_t begin) {
     const auto count = static_cast<size_t>(std::min(kChunk, kSize - begin));
     EXPECT_EQ(push.open->AddChunk(At(begin), net::Lent({push.values.data() + begin, count})),
@@ -107,12 +107,12 @@ class Side {
   Shard& shard() { return shard_; }
 
  private:
-  Mutex mutex_;  // pieces come by any thread
+  Mutex mutex_;  // pieces arrive on any thread
   QuietPort port_;
   Shard shard_;
 };
 
-// The same pushes to a shard that makes updates ahead and to one that does not.
+// The same pushes to a shard with speculative updates and to one without.
 class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
  protected:
   explicit UpdateAheadTest(int crew = 1)
@@ -131,7 +131,7 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
     for (const Push& push : pushes) apply.contributors.push_back(push.gradient);
     return apply;
   }
-  // The first round: nobody knows yet who takes part.
+  // The first round, for which nothing is predicted.
   void FirstRound(int workers) {
     std::vector<Push> pushes;
     for (int worker = 0; worker < workers; ++worker) pushes.push_back(Of(worker, 1));
@@ -143,7 +143,7 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
     }
     Afterwards(1, pushes);
   }
-  // The same on the other side; both are the same then.
+  // Makes the same update on the other shard; both must be equal then.
   void Afterwards(int64_t version, std::vector<Push>& pushes) {
     for (Push& push : pushes) after_.Whole(push);
     after_.Decide(ApplyOf(version, pushes));
@@ -154,7 +154,7 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
     EXPECT_EQ(ahead_.slots(), after_.slots());
     EXPECT_EQ(ahead_.shard().store().current().version, after_.shard().store().current().version);
   }
-  // All chunks of all of them, in an order of chance.
+  // Sends all chunks of all pushes, in random order.
   void Interleaved(std::vector<Push>& pushes) {
     std::vector<std::pair<size_t, int64_t>> chunks;
     for (size_t i = 0; i < pushes.size(); ++i) {
@@ -191,7 +191,7 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
     for (Push& push : pushes) ahead_.End(push);
     ahead_.Decide(ApplyOf(version, pushes));
   }
-  // The end of a round whose guess was wrong.
+  // Ends a round whose prediction was wrong.
   void ExpectMadeAfterwards(int64_t version, std::vector<Push>& pushes) {
     EndAndDecide(version, pushes);
     ExpectNoneAhead(pushes);

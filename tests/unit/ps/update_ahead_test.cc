@@ -1,5 +1,4 @@
-// Updates that are made while their gradients arrive: to the bit those that are made afterwards, or not at
-// all.
+// Speculative updates: they give the same bits as regular updates, or have no effect.
 #include "ps/update_ahead.h"
 
 #include <algorithm>
@@ -20,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Others make what they can.
+// With a thread pool.
 class HelpedUpdateAheadTest : public UpdateAheadTest {
  protected:
   HelpedUpdateAheadTest() : UpdateAheadTest(3) {}
@@ -40,7 +39,7 @@ std::string NameOfOptimizer(const testing::TestParamInfo<OptimizerConfig>& test)
 INSTANTIATE_TEST_SUITE_P(Of, UpdateAheadTest, Optimizers(), NameOfOptimizer);
 INSTANTIATE_TEST_SUITE_P(Of, HelpedUpdateAheadTest, Optimizers(), NameOfOptimizer);
 
-TEST_P(UpdateAheadTest, IsToTheBitWhatItWouldBeAfterwards) {
+TEST_P(UpdateAheadTest, GivesTheSameBitsAsARegularUpdate) {
   FirstRound(3);
   for (int64_t version = 2; version <= 4; ++version) {
     std::vector<Push> pushes = Round(version, 3);
@@ -54,13 +53,13 @@ TEST_P(UpdateAheadTest, IsToTheBitWhatItWouldBeAfterwards) {
   }
 }
 
-TEST_P(UpdateAheadTest, IsTheSameOfGradientsThatStayWhereTheirWorkersHaveThem) {
+TEST_P(UpdateAheadTest, GivesTheSameBitsWithBorrowedGradients) {
   FirstRound(2);
   for (int64_t version = 2; version <= 5; ++version) {
     std::vector<Push> pushes = Round(version, 2);
     ahead_.Begin(pushes[0]);
     ahead_.Begin(pushes[1]);
-    // One comes another way in the middle, in every other round, and is copied.
+    // In every other round, one chunk in the middle is received another way and copied.
     const int64_t other_way = version % 2 == 0 ? 2 * kChunk : -1;
     for (int64_t begin = 0; begin < kSize; begin += kChunk) {
       for (Push& push : pushes) {
@@ -78,7 +77,7 @@ TEST_P(UpdateAheadTest, IsTheSameOfGradientsThatStayWhereTheirWorkersHaveThem) {
   }
 }
 
-TEST_P(UpdateAheadTest, OneMadeAfterwardsIsTheSameOfGradientsThatStayWhereTheirWorkersHaveThem) {
+TEST_P(UpdateAheadTest, ARegularUpdateGivesTheSameBitsWithBorrowedGradients) {
   std::vector<Push> pushes = Round(1, 2);
   for (Push& push : pushes) {
     ahead_.Begin(push);
@@ -87,7 +86,7 @@ TEST_P(UpdateAheadTest, OneMadeAfterwardsIsTheSameOfGradientsThatStayWhereTheirW
   ExpectMadeAfterwards(1, pushes);
 }
 
-TEST_P(UpdateAheadTest, WhatComesTogetherIsMadeAndSentTogether) {
+TEST_P(UpdateAheadTest, AdjacentPiecesAreComputedAndSentTogether) {
   FirstRound(1);
   std::vector<Push> pushes = Round(2, 1);
   Push& push = pushes[0];
@@ -103,7 +102,7 @@ TEST_P(UpdateAheadTest, WhatComesTogetherIsMadeAndSentTogether) {
   Afterwards(2, pushes);
 }
 
-TEST_P(HelpedUpdateAheadTest, IsToTheBitWhatItWouldBeAfterwardsAndAllOfItHasGoneBeforeTheAnswer) {
+TEST_P(HelpedUpdateAheadTest, GivesTheSameBitsAndIsSentCompletelyBeforeTheAnswer) {
   constexpr int kWorkers = 3;
   FirstRound(kWorkers);
   for (int64_t version = 2; version <= 9; ++version) {
@@ -123,12 +122,12 @@ TEST_P(HelpedUpdateAheadTest, IsToTheBitWhatItWouldBeAfterwardsAndAllOfItHasGone
   }
 }
 
-TEST_P(HelpedUpdateAheadTest, AGuessThatIsDroppedWhileItIsMadeLeavesNothing) {
+TEST_P(HelpedUpdateAheadTest, AnUpdateDroppedWhileItIsComputedHasNoEffect) {
   FirstRound(2);
   for (int64_t version = 2; version <= 9; ++version) {
     std::vector<Push> pushes = Round(version, 2);
     Interleaved(pushes);
-    pushes[1].open.reset();  // its stream broke; pieces may still go to it until the decision
+    pushes[1].open.reset();  // its stream broke; pieces may still be sent to it until the decision
     ahead_.End(pushes[0]);
     ahead_.Decide(Apply{.version = version, .contributors = {pushes[0].gradient}});
     pushes.pop_back();
@@ -140,14 +139,14 @@ TEST_P(HelpedUpdateAheadTest, AGuessThatIsDroppedWhileItIsMadeLeavesNothing) {
   }
 }
 
-TEST_P(UpdateAheadTest, ARoundWithoutOneOfThemIsMadeAfterwards) {
+TEST_P(UpdateAheadTest, ARoundWithoutAPredictedWorkerIsUpdatedRegularly) {
   FirstRound(3);
   std::vector<Push> pushes = Round(2, 3);
   Interleaved(pushes);
   pushes.pop_back();  // its stream broke
   ExpectMadeAfterwards(2, pushes);
 
-  std::vector<Push> next = Round(3, 3);  // with the one that is back, though two are expected
+  std::vector<Push> next = Round(3, 3);  // with the worker that is back, although two are expected
   Interleaved(next);
   ExpectMadeAfterwards(3, next);
 
@@ -158,7 +157,7 @@ TEST_P(UpdateAheadTest, ARoundWithoutOneOfThemIsMadeAfterwards) {
   Afterwards(4, after_that);
 }
 
-TEST_P(UpdateAheadTest, AWorkerThatIsRefusedGetsTheValuesThatThereAre) {
+TEST_P(UpdateAheadTest, ARefusedWorkerGetsTheCurrentValues) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   Interleaved(pushes);
@@ -173,18 +172,18 @@ TEST_P(UpdateAheadTest, AWorkerThatIsRefusedGetsTheValuesThatThereAre) {
   Afterwards(2, pushes);
 }
 
-TEST_P(UpdateAheadTest, ARepeatedPushIsWhatCounts) {
+TEST_P(UpdateAheadTest, ARepeatedPushReplacesTheAbandonedOne) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   ahead_.Begin(pushes[0]);
   ahead_.Chunk(pushes[0], 0);
   pushes[0].open.reset();
-  pushes[0] = Of(0, 2);  // a liar, but the same push
+  pushes[0] = Of(0, 2);  // another gradient under the same key
   Interleaved(pushes);
   ExpectMadeAfterwards(2, pushes);
 }
 
-TEST_P(UpdateAheadTest, TwoPushesOfOneNameAtATimeDoNotMix) {
+TEST_P(UpdateAheadTest, ConcurrentPushesWithTheSameKeyDoNotMix) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   Push other = Of(0, 2);
@@ -201,7 +200,7 @@ TEST_P(UpdateAheadTest, TwoPushesOfOneNameAtATimeDoNotMix) {
   Afterwards(2, pushes);
 }
 
-TEST_P(UpdateAheadTest, AnotherLearningRateHoldsFromTheUpdateOn) {
+TEST_P(UpdateAheadTest, AChangedLearningRateAppliesToTheNextUpdate) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   Interleaved(pushes);
@@ -210,7 +209,7 @@ TEST_P(UpdateAheadTest, AnotherLearningRateHoldsFromTheUpdateOn) {
   ExpectMadeAfterwards(2, pushes);
 }
 
-TEST_P(UpdateAheadTest, ValuesThatAreWrittenMeanwhileAreTheOnesThatChange) {
+TEST_P(UpdateAheadTest, ValuesWrittenMeanwhileAreUpdated) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   Interleaved(pushes);
@@ -222,7 +221,7 @@ TEST_P(UpdateAheadTest, ValuesThatAreWrittenMeanwhileAreTheOnesThatChange) {
   ExpectMadeAfterwards(2, pushes);
 }
 
-TEST_P(UpdateAheadTest, AGradientThatIsNotFiniteEndsTheJobAsEver) {
+TEST_P(UpdateAheadTest, ANonFiniteGradientFailsTheJob) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   pushes[1].values[kSize - 2001] = std::numeric_limits<float>::infinity();  // the last of 'b'
@@ -250,7 +249,7 @@ TEST_P(UpdateAheadTest, WorkersMayPushAtTheSameTime) {
   }
 }
 
-TEST(UpdateAhead, SmallValuesAreNotWorthIt) {
+TEST(UpdateAhead, SmallShardsAreUpdatedRegularly) {
   QuietPort port;
   Shard shard({.slices = Vectors({{"a", 2}}), .optimizer = Sgd(1), .update_ahead = true});
   shard.ConnectTo(&port);

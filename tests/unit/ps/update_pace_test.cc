@@ -1,4 +1,4 @@
-// How far the workers of a round that is made while its gradients arrive may go.
+// Flow control of a round with speculative updates.
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -40,14 +40,14 @@ TEST_P(UpdatePaceTest, TheWorkersOfARoundAreKeptInStep) {
   Afterwards(2, pushes);
 }
 
-TEST_P(UpdatePaceTest, OneWorkerAloneSendsAllItLikes) {
+TEST_P(UpdatePaceTest, ASingleWorkerIsNotLimited) {
   FirstRound(1);
   std::vector<Push> pushes = Round(2, 1);
   ahead_.Begin(pushes[0]);
   EXPECT_THAT(pushes[0].allowed, ElementsAre(kNoLimit));
 }
 
-TEST_P(UpdatePaceTest, NobodyWaitsForTheOthersOfARoundThatIsNotWhatWasGuessed) {
+TEST_P(UpdatePaceTest, NobodyWaitsAfterAWrongPrediction) {
   FirstRound(3);
   std::vector<Push> pushes = Round(2, 3);
   ahead_.Begin(pushes[0]);
@@ -67,7 +67,7 @@ TEST_P(UpdatePaceTest, NobodyWaitsForAWorkerWithoutExamples) {
   EXPECT_EQ(pushes[0].allowed.back(), kNoLimit);
 }
 
-TEST_P(UpdatePaceTest, NobodyWaitsWhenTheDecisionComesWithoutHim) {
+TEST_P(UpdatePaceTest, NobodyWaitsWhenTheDecisionLacksAWorker) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   ahead_.Begin(pushes[0]);

@@ -31,7 +31,7 @@ TEST_F(VariableStoreTest, StartsAtZeroAndVersionZero) {
   EXPECT_THAT(ToVector(store_.current()), ElementsAre(0, 0, 0));
 }
 
-TEST_F(VariableStoreTest, AReaderKeepsItsVersionWhileUpdatesGoOn) {
+TEST_F(VariableStoreTest, AReaderKeepsItsVersionDuringUpdates) {
   ASSERT_TRUE(Apply({1, 1, 1}).ok());
   const Values held = store_.current();
   for (int update = 0; update < 100; ++update) ASSERT_TRUE(Apply({1, 1, 1}).ok());
@@ -53,7 +53,7 @@ TEST_F(VariableStoreTest, AWriteReplacesItsRunsAndKeepsTheVersion) {
   EXPECT_THAT(ToVector(before), Each(-1)) << "who read before keeps what it has";
 }
 
-TEST_F(VariableStoreTest, AGradientThatIsNotFiniteNamesItsVariableAndPublishesNothing) {
+TEST_F(VariableStoreTest, ANonFiniteGradientNamesItsVariableAndPublishesNothing) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const absl::Status status = Apply({1, 1, bad});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -63,7 +63,7 @@ TEST_F(VariableStoreTest, AGradientThatIsNotFiniteNamesItsVariableAndPublishesNo
   }
 }
 
-TEST_F(VariableStoreTest, TheMeanWeighsByExamples) {
+TEST_F(VariableStoreTest, TheMeanIsWeightedByExamples) {
   const std::vector<float> one = {4, 4, 4}, three = {8, 8, 8};
   const ContributedGradient gradients[] = {{one.data(), 1}, {three.data(), 3}};
   ASSERT_TRUE(store_.ApplyMean({.gradients = gradients}).ok());
@@ -75,7 +75,7 @@ absl::Status ApplyTo(VariableStore& store, const std::vector<float>& gradient, b
   return store.ApplyMean({.gradients = {&weighted, 1}, .last = last});
 }
 
-TEST(VariableStoreParts, MovingAveragesAndFrozenSlicesLieBetweenTrainedOnes) {
+TEST(VariableStoreParts, MovingAveragesAndFrozenSlicesMayBeBetweenTrainedOnes) {
   std::vector<net::Slice> slices = Vectors({{"kernel", 1}, {"mean", 1}, {"frozen", 1}, {"bias", 1}});
   slices[1].moving_average_momentum = 0.75f;
   slices[2].moving_average_momentum = 1;
@@ -89,7 +89,7 @@ TEST(VariableStoreParts, MovingAveragesAndFrozenSlicesLieBetweenTrainedOnes) {
   EXPECT_THAT(ToVector(store.current()), ElementsAre(7, 10, 8, 6));
 }
 
-TEST(VariableStoreParts, ABadStatisticIsNamedToo) {
+TEST(VariableStoreParts, ANonFiniteStatisticNamesItsVariable) {
   std::vector<net::Slice> slices = Vectors({{"kernel", 2}, {"mean", 2}});
   slices[1].moving_average_momentum = 0.5f;
   const auto sgd = Sgd(1);
@@ -98,7 +98,7 @@ TEST(VariableStoreParts, ABadStatisticIsNamedToo) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("'mean' is not finite"));
 }
 
-// A job's optimizer and its stores, one per server, that exchange their sums here.
+// A job's optimizer and its stores, one per server. They exchange their sums here.
 class Servers {
  public:
   Servers(const OptimizerConfig& config, std::vector<std::vector<net::Slice>> slices)
@@ -114,15 +114,15 @@ class Servers {
     const VariableStore::Run everything = {0, store(server).size()};
     store(server).Write(data, {&everything, 1});
   }
-  // All that was added up so far, which shows an order of doing so: in a norm it is lost when that becomes a
-  // float.
+  // The sums of everything so far. They show the order of the additions, which is lost when a norm is rounded
+  // to float.
   const std::vector<VariableSquares>& sums() const { return sums_; }
   // gradients [server][element]
   void Step(const std::vector<std::vector<float>>& gradients) {
     VariableSquares known;
     for (Norms norms : optimizer_->norms()) {
       std::vector<SliceSquares> slices;
-      for (size_t server = stores_.size(); server-- > 0;) {  // as they may arrive
+      for (size_t server = stores_.size(); server-- > 0;) {  // in another order, as they may arrive
         const ContributedGradient mean = {gradients[server].data(), 1};
         auto measured = store(server).Measure(norms, {.gradients = {&mean, 1}, .known = known}).value();
         for (SliceSquares& slice : measured) slices.push_back(std::move(slice));
@@ -144,13 +144,13 @@ class Servers {
 
 const OptimizerConfig kClipped = {"SGD", {{"learning_rate", 1}, {"clipnorm", 5}}};
 
-TEST(VariableStoreNorms, AreOfEachVariable) {
+TEST(VariableStoreNorms, AreTakenOfEachVariable) {
   Servers servers(kClipped, {Vectors({{"a", 2}, {"b", 2}})});
   servers.Step({{3, 4, 6, 8}});
   EXPECT_THAT(ToVector(servers.store(0).current()), ElementsAre(-3, -4, -3, -4));
 }
 
-TEST(VariableStoreNorms, MovingAveragesTakeNoPartInThem) {
+TEST(VariableStoreNorms, IgnoreMovingAverages) {
   std::vector<net::Slice> slices = Vectors({{"mean", 1}, {"a", 2}, {"frozen", 1}});
   slices[0].moving_average_momentum = 0.5f;
   slices[2].moving_average_momentum = 1;
@@ -159,7 +159,7 @@ TEST(VariableStoreNorms, MovingAveragesTakeNoPartInThem) {
   EXPECT_THAT(ToVector(servers.store(0).current()), ElementsAre(50, -3, -4, 0));
 }
 
-TEST(VariableStoreNorms, AreOfTheWholeOfASplitVariable) {
+TEST(VariableStoreNorms, AreTakenOfTheWholeOfASplitVariable) {
   const net::Slice top = {"a", Shape({2}), 0, 1, 0}, bottom = {"a", Shape({2}), 1, 2, 0};
   Servers servers(kClipped, {{bottom}, {top}});
   servers.Step({{8}, {6}});
@@ -167,7 +167,7 @@ TEST(VariableStoreNorms, AreOfTheWholeOfASplitVariable) {
   EXPECT_THAT(ToVector(servers.store(1).current()), ElementsAre(-3));
 }
 
-TEST(VariableStoreNorms, ADirectionThatIsNotFiniteIsNamedWhenItIsMeasured) {
+TEST(VariableStoreNorms, ANonFiniteDirectionNamesItsVariableWhenMeasured) {
   const auto lamb = MakeOptimizer({"Lamb", {}}).value();
   VariableStore store(Vectors({{"a", 1}, {"b", 1}}), lamb.get());
   const std::vector<float> bad = {1, std::numeric_limits<float>::quiet_NaN()};
@@ -187,7 +187,8 @@ INSTANTIATE_TEST_SUITE_P(Norms, EveryOptimizerOfNorms,
                                                          {{"global_clipnorm", 0.1}, {"learning_rate", 0.1}}}),
                          [](const auto& tested) { return tested.param.name + absl::StrCat(tested.index); });
 
-// 700 rows are 234 bands of 3 rows, the last of one: wherever they are cut, the sums are the same to the bit.
+// 700 rows are 234 bands of 3 rows, the last one of 1 row: wherever they are divided, the sums have the
+// same bits.
 TEST_P(EveryOptimizerOfNorms, GivesTheSameBitsWhereverAVariableIsSplit) {
   const Shape shape({700, 5});
   constexpr int64_t kBand = 3, kRow = 5;
@@ -217,7 +218,7 @@ TEST_P(EveryOptimizerOfNorms, GivesTheSameBitsWhereverAVariableIsSplit) {
   }
 }
 
-TEST(VariableStoreUpdates, TakeTheRateThatTheScheduleHasForTheirVersion) {
+TEST(VariableStoreUpdates, UseTheScheduledRateOfTheirVersion) {
   OptimizerConfig config = {"SGD", {}};
   config.schedule = {"PiecewiseConstantDecay", {}, {1}, {4, 1}};
   const auto sgd = MakeOptimizer(config).value();
@@ -228,7 +229,7 @@ TEST(VariableStoreUpdates, TakeTheRateThatTheScheduleHasForTheirVersion) {
   }
 }
 
-TEST(VariableStoreUpdates, TheLastLeavesTheAverage) {
+TEST(VariableStoreUpdates, TheLastUpdateLeavesTheAverage) {
   const auto sgd =
       MakeOptimizer(
           {.name = "SGD", .hyperparameters = {{"learning_rate", 1}, {"use_ema", 1}, {"ema_momentum", 0.5}}})
@@ -239,7 +240,7 @@ TEST(VariableStoreUpdates, TheLastLeavesTheAverage) {
   EXPECT_THAT(ToVector(store.current()), ElementsAre(-3));
 }
 
-TEST(VariableStoreUpdates, AnEndThatWasNotKnownLeavesTheAverageToo) {
+TEST(VariableStoreUpdates, AnUnexpectedEndLeavesTheAverageToo) {
   const auto sgd =
       MakeOptimizer(
           {.name = "SGD", .hyperparameters = {{"learning_rate", 1}, {"use_ema", 1}, {"ema_momentum", 0.5}}})
@@ -257,7 +258,7 @@ TEST(VariableStoreUpdates, AnEndThatWasNotKnownLeavesTheAverageToo) {
   EXPECT_EQ(store.current().version, 2);
 }
 
-TEST(VariableStoreUpdates, TakeTheRateThatReplacesTheOptimizers) {
+TEST(VariableStoreUpdates, UseTheRateThatReplacesTheOptimizers) {
   const auto sgd = Sgd(1);
   VariableStore store(Vectors({{"a", 1}}), sgd.get());
   EXPECT_EQ(store.learning_rate(), 1);

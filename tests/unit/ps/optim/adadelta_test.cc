@@ -10,7 +10,7 @@
 namespace cairn::ps {
 namespace {
 
-// Zeiler's Algorithm 1, its step times the rate.
+// Zeiler's Algorithm 1, its step multiplied by the rate.
 TEST(Adadelta, TenStepsAgreeWithDouble) {
   const double rho = 0.9, epsilon = 1e-4;
   std::vector<double> gradients(4, 0), deltas(4, 0);

@@ -17,8 +17,8 @@ TEST(Adagrad, MatchesTensorFlowsPublishedSteps) {
     var0.Step({0.1f, 0.1f});
     var1.Step({0.01f, 0.01f});
   }
-  // 2e-6: Keras' epsilon of 1e-7 under the root, which TensorFlow 1 lacks, makes 1.1e-6 of var0 in three
-  // steps.
+  // 2e-6: Keras' epsilon of 1e-7 under the root, which TensorFlow 1 lacks, changes var0 by 1.1e-6 in
+  // three steps.
   ExpectNear(var0.values(), {-1.6026098, -0.6026098}, 2e-6);
   ExpectNear(var1.values(), {2.7156792, 3.7156792}, 2e-6);
 }

@@ -26,21 +26,21 @@ TEST(Adam, MatchesTensorFlowsPublishedSteps) {
   }
 }
 
-TEST(Adam, EpsilonStandsOutsideTheBiasCorrection) {
+TEST(Adam, EpsilonIsOutsideTheBiasCorrection) {
   TrainedVariable variable(kTensorFlowsAdam, {1});
   for (int step = 0; step < 3; ++step) variable.Step({1e-7f});
-  // 0.9972727273 would be the form of the paper's Algorithm 1, with epsilon inside.
+  // 0.9972727273 would be the result of the paper's Algorithm 1, with epsilon inside.
   EXPECT_NEAR(variable.values()[0], 0.9990970083, 1e-6);
 }
 
-TEST(Adam, StartsWithTheStepThatItIsTold) {
+TEST(Adam, StartsAtTheGivenStep) {
   const auto adam = MakeOptimizer(kTensorFlowsAdam).value();
   const std::vector<float> gradient = {0.1f};
   std::vector<float> values = {1};
   float m = 0, v = 0;
   const Slot slots[] = {InPlace(&m), InPlace(&v)};
   adam->rule().Update({.t = 1000000, .learning_rate = 0.001f}, values, gradient, slots, values.data());
-  // No bias correction is left: m = 0.01, v = 1e-5, w = 1 - 0.001 * 0.01 / sqrt(1e-5).
+  // The bias correction is 1 by now: m = 0.01, v = 1e-5, w = 1 - 0.001 * 0.01 / sqrt(1e-5).
   EXPECT_NEAR(values[0], 1 - 0.001 * 0.01 / std::sqrt(1e-5), 1e-7);
 }
 
@@ -86,7 +86,7 @@ TEST(AdamW, IsAdamOnValuesThatDecay) {
   EXPECT_EQ(adam_w.optimizer().name(), "AdamW");
 }
 
-// With hats, as the paper's Algorithm 1 writes it; epsilon / sqrt(1 - beta_2^t) makes it Keras' placement.
+// With hats, as in the paper's Algorithm 1; epsilon / sqrt(1 - beta_2^t) corresponds to Keras' placement.
 TEST(Adam, TenStepsAgreeWithDouble) {
   const double lr = 0.01, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
   TrainedVariable variable({"Adam", {{"learning_rate", lr}}}, {1, 2, -3, 0.5});

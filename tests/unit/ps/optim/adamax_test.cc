@@ -10,7 +10,7 @@
 namespace cairn::ps {
 namespace {
 
-// Algorithm 2 of the paper, and epsilon where Keras has it.
+// Algorithm 2 of the paper, with epsilon where Keras has it.
 TEST(Adamax, TenStepsAgreeWithDouble) {
   const double lr = 0.1, beta_1 = 0.9, beta_2 = 0.8, epsilon = 1e-3;
   std::vector<double> m(4, 0), u(4, 0);

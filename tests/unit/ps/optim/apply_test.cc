@@ -15,7 +15,7 @@ namespace {
 
 const OptimizerConfig kSubtract{"SGD", {{"learning_rate", 1}}};  // new = old - mean
 
-// What ApplyMean makes of variables that are 0 under kSubtract: minus the mean.
+// The result of ApplyMean for variables of 0 under kSubtract: minus the mean.
 std::vector<float> NegativeMean(const std::vector<WeightedGradient>& gradients, int64_t count,
                                 Isa isa = WidestIsa()) {
   const auto sgd = MakeOptimizer(kSubtract, isa).value();
@@ -41,7 +41,7 @@ TEST(ApplyMean, EqualExamplesGiveThePlainMean) {
   EXPECT_EQ(NegativeMean({{a.data(), 7}, {b.data(), 7}}, 2), (std::vector<float>{-2, -2}));
 }
 
-TEST(ApplyMean, DifferentExamplesWeight) {
+TEST(ApplyMean, ContributorsAreWeightedByTheirExamples) {
   const std::vector<float> a = {4}, b = {8};
   EXPECT_EQ(NegativeMean({{a.data(), 96}, {b.data(), 32}}, 1), (std::vector<float>{-5}));
 }
@@ -59,7 +59,7 @@ TEST(ApplyMean, EqualExamplesOfAnyNumberAreUnweightedToTheBit) {
 }
 
 TEST(ApplyMean, KWorkersWithBatchBEqualOneWorkerWithBatchKTimesB) {
-  // Sums over 4 examples each, integers: the worker's mean and the mean of means are exact.
+  // Sums over 4 examples each, all integers: the worker's mean and the mean of means are exact.
   const std::vector<float> batch_sums[] = {{4, 8, -12}, {20, 0, 4}, {-8, 16, 4}, {0, 0, 8}};
   std::vector<std::vector<float>> means;
   std::vector<float> one_worker(3);
@@ -85,7 +85,7 @@ TEST(ApplyMean, AContributorWithoutExamplesIsNotRead) {
   EXPECT_EQ(NegativeMean({{nullptr, 0}, {a.data(), 3}}, 1), (std::vector<float>{-4}));
 }
 
-TEST(ApplyMean, WithoutAnyExampleTheMeanIsZeroAndMomentumGoesOn) {
+TEST(ApplyMean, WithoutExamplesTheMeanIsZeroAndMomentumContinues) {
   TrainedVariable variable({"SGD", {{"learning_rate", 1}, {"momentum", 0.5}}}, {0});
   variable.Step({4});  // momentum and value -4
   const Slot slots[] = {InPlace(variable.slots()[0].data())};
@@ -159,7 +159,7 @@ TEST(ApplyMean, TheLargestFiniteGradientIsAccepted) {
 
 constexpr int64_t kCount = 32771;  // prime
 
-// A variable of kCount elements, updated by three gradients in the pieces that `cuts` make of it.
+// A variable of kCount elements, updated by three gradients in pieces that are divided at `cuts`.
 struct Updated {
   std::vector<float> values;
   std::vector<std::vector<float>> slots;
@@ -203,7 +203,7 @@ TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
   }
 }
 
-TEST_P(ApplyInPieces, GivesTheSameBitsWithSlotsElsewhere) {
+TEST_P(ApplyInPieces, GivesTheSameBitsWithSlotsOutOfPlace) {
   const int64_t count = 2051;
   const std::vector<float> gradient = RandomFloats(count, 11);
   const WeightedGradient gradients[] = {{gradient.data(), 1}};
@@ -211,7 +211,7 @@ TEST_P(ApplyInPieces, GivesTheSameBitsWithSlotsElsewhere) {
     for (const float rate : {0.1f, 0.0f}) {
       TrainedVariable in_place(GetParam().config, RandomFloats(count, 10), isa);
       TrainedVariable elsewhere(GetParam().config, RandomFloats(count, 10), isa);
-      in_place.Step(gradient);  // so that there is something in the slots
+      in_place.Step(gradient);  // makes the slots differ from their initial values
       elsewhere.Step(gradient);
       const std::vector<std::vector<float>> old_slots = elsewhere.slots();
       std::vector<std::vector<float>> new_slots(old_slots.size(), std::vector<float>(gradient.size(), -7));
@@ -236,13 +236,13 @@ TEST_P(ApplyInPieces, GivesTheSameBitsWithSlotsElsewhere) {
   }
 }
 
-TEST_P(ApplyInPieces, GivesTheSameBitsWhenWhatIsWrittenGoesPastTheCaches) {
+TEST_P(ApplyInPieces, GivesTheSameBitsWhenItWritesPastTheCaches) {
   const int64_t count = 2051;
   const std::vector<float> a = RandomFloats(count, 11), b = RandomFloats(count, 12);
   const WeightedGradient gradients[] = {{a.data(), 1}, {b.data(), 2}};
   for (Isa isa : SupportedIsas()) {
     for (const size_t contributors : {1, 2}) {
-      for (const int64_t begin : {0, 1, 16}) {  // of a line of memory
+      for (const int64_t begin : {0, 1, 16}) {  // offsets in a cache line
         const auto update = [&](bool streams, std::vector<std::vector<float>>& written) {
           TrainedVariable variable(GetParam().config, RandomFloats(count, 10), isa);
           variable.Step(a);
@@ -275,7 +275,7 @@ TEST_P(ApplyInPieces, GivesTheSameBitsWhenWhatIsWrittenGoesPastTheCaches) {
   }
 }
 
-TEST(ApplyMean, FindsWhatIsNotFiniteAlsoWhenItWritesPastTheCaches) {
+TEST(ApplyMean, FindsNonFiniteElementsWhenItWritesPastTheCaches) {
   const auto optimizer = MakeOptimizer(kSubtract).value();
   std::vector<float> gradient(1000, 1.0f), values(1000), next(1000);
   gradient[777] = std::numeric_limits<float>::quiet_NaN();

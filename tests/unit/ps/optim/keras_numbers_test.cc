@@ -1,4 +1,5 @@
-// What Keras' own tests assert of its optimizers (keras/src/optimizers/*_test.py), with their tolerances.
+// Numbers that Keras' own tests assert of its optimizers (keras/src/optimizers/*_test.py), with
+// their tolerances.
 #include <cmath>
 #include <ostream>
 #include <vector>
@@ -19,7 +20,7 @@ void PrintTo(const KerasCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-// As Keras compares: an absolute and a relative tolerance of the same size.
+// Compares as Keras does: an absolute and a relative tolerance of the same size.
 void ExpectClose(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -56,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class KerasGolden : public testing::TestWithParam<KerasCase> {};
 
-// test_correctness_with_golden: from ones, a first gradient of 0.01 and then 0.1, 0.2, ..., 1.
+// test_correctness_with_golden: values of one, a first gradient of 0.01, and then 0.1, 0.2, ..., 1.
 TEST_P(KerasGolden, FiveStepsAgree) {
   TrainedVariable variable(GetParam().config, std::vector<float>(10, 1));
   std::vector<float> gradient(10, 0.01f);
@@ -148,8 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 class KerasWeightDecay : public testing::TestWithParam<const char*> {};
 
-// test_weight_decay: three updates without a gradient.
-TEST_P(KerasWeightDecay, LeavesWhatKerasLeaves) {
+// test_weight_decay: three updates with a zero gradient.
+TEST_P(KerasWeightDecay, AgreesWithKeras) {
   TrainedVariable variable({GetParam(), {{"learning_rate", 1}, {"weight_decay", 0.004}}}, {2});
   for (int step = 0; step < 3; ++step) variable.Step({0});
   EXPECT_NEAR(variable.values()[0], 1.9760959, 1e-6);
@@ -173,8 +174,8 @@ TEST(KerasEma, OverwritesTheValuesEveryThirdUpdate) {
   }
 }
 
-// optimizer_test.py, test_clip_norm and its neighbours, through a plain step at rate 1.
-TEST(KerasClips, LeaveWhatKerasLeaves) {
+// optimizer_test.py, test_clip_norm and similar tests, with a plain step at rate 1.
+TEST(KerasClips, AgreeWithKeras) {
   const auto clipped = [](const char* clip, const std::vector<float>& gradient) {
     TrainedVariable variable({"SGD", {{"learning_rate", 1}, {clip, 1}}}, std::vector<float>(2, 0));
     variable.Step(gradient);

@@ -37,7 +37,7 @@ TEST(Lamb, TenStepsAgreeWithDouble) {
   ExpectNear(variable.values(), w);
 }
 
-TEST(Lamb, NormsAreOfTheDecayedValues) {
+TEST(Lamb, NormsAreTakenOfTheDecayedValues) {
   TrainedVariable variable({"Lamb", {{"learning_rate", 0.01}, {"weight_decay", 5}}}, {1, 2, -3, 0.5});
   std::vector<double> w = {1, 2, -3, 0.5}, m(4, 0), v(4, 0);
   for (int t = 1; t <= 10; ++t) {

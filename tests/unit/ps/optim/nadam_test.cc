@@ -35,7 +35,7 @@ TEST(Nadam, TenStepsAgreeWithDouble) {
   });
 }
 
-// At beta_1 = 0.9999 the product of momenta still counts where its warm-up has long ended.
+// At beta_1 = 0.9999 the product of momenta still matters long after its warm-up.
 TEST(Nadam, TwoThousandStepsAgreeWithDouble) {
   TrainedVariable variable({"Nadam", {{"learning_rate", 1e-4}, {"beta_1", 0.9999}}}, {1});
   Reference reference{.lr = 1e-4, .beta_1 = 0.9999};
@@ -44,7 +44,7 @@ TEST(Nadam, TwoThousandStepsAgreeWithDouble) {
     variable.Step({g});
     reference.Step(t, g);
   }
-  EXPECT_NEAR(variable.values()[0], reference.w, 2e-5);  // 2,000 roundings of 6e-8 at random: 3e-6
+  EXPECT_NEAR(variable.values()[0], reference.w, 2e-5);  // 2,000 random roundings of 6e-8: 3e-6
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ TEST(MakeOptimizer, AHyperparameterOutOfRangeIsNamedWithItsRange) {
   for (const Row& row : rows) EXPECT_THAT(ErrorOf(row.config), HasSubstr(row.what));
 }
 
-// What model.to_json() of Keras 3 writes for a compiled model, its nulls dropped.
+// The output of Keras 3's model.to_json() for a compiled model, without its nulls.
 TEST(MakeOptimizer, AKerasConfigWithItsSwitchesOffIsAccepted) {
   EXPECT_EQ(ErrorOf({"Adam",
                      {{"learning_rate", 0.001},
@@ -111,7 +111,7 @@ TEST(MakeOptimizer, OnlyOneOfTheThreeClipsMayBeSet) {
   EXPECT_EQ(ErrorOf({"SGD", {{"clipnorm", 0.1}, {"clipvalue", 0}}}), "accepted") << "0 is off";
 }
 
-TEST(MakeOptimizer, TheRateComesFromTheScheduleWhereThereIsOne) {
+TEST(MakeOptimizer, AScheduleReplacesTheRate) {
   OptimizerConfig config = {"SGD", {}};
   config.schedule = {"ExponentialDecay",
                      {{"initial_learning_rate", 1}, {"decay_steps", 2}, {"decay_rate", 0.25}}};
@@ -121,7 +121,7 @@ TEST(MakeOptimizer, TheRateComesFromTheScheduleWhereThereIsOne) {
   EXPECT_EQ(MakeOptimizer({"SGD", {}}).value()->learning_rate(1000), 0.01f) << "Keras' default, constant";
 }
 
-TEST(MakeOptimizer, ARateBesideAScheduleAndFaultsOfTheScheduleAreRefused) {
+TEST(MakeOptimizer, ARateWithAScheduleAndInvalidSchedulesAreRefused) {
   OptimizerConfig config = {"SGD", {{"learning_rate", 1}}};
   config.schedule = {"CosineDecay", {{"initial_learning_rate", 1}, {"decay_steps", 2}}};
   EXPECT_THAT(ErrorOf(config), HasSubstr("both a learning_rate and a schedule are set"));
@@ -130,7 +130,7 @@ TEST(MakeOptimizer, ARateBesideAScheduleAndFaultsOfTheScheduleAreRefused) {
   EXPECT_EQ(ErrorOf(config), "optimizer SGD: schedule CosineDecay: hyperparameter 'decay_steps' is missing");
 }
 
-TEST(Optimizer, SaysWhichNormsItNeeds) {
+TEST(Optimizer, ReportsWhichNormsItNeeds) {
   const auto norms_of = [](const OptimizerConfig& config) {
     const auto optimizer = MakeOptimizer(config).value();
     return std::vector<Norms>(optimizer->norms().begin(), optimizer->norms().end());
@@ -142,7 +142,7 @@ TEST(Optimizer, SaysWhichNormsItNeeds) {
   EXPECT_THAT(norms_of({"Lamb", {{"global_clipnorm", 1}}}), ElementsAre(Norms::kGradient, Norms::kLayer));
 }
 
-// Each must give the same bits however it is run.
+// Each optimizer must give the same bits however it is run.
 class EveryOptimizer : public testing::TestWithParam<Rule> {};
 
 // Magnitudes from denormal to 1000, both signs.
@@ -192,7 +192,7 @@ TEST_P(EveryOptimizer, InPlaceGivesTheSameBitsAsOutOfPlace) {
   EXPECT_TRUE(SameBits(in_place.values(), expected));
 }
 
-TEST_P(EveryOptimizer, LeavesTheOldValuesAlone) {
+TEST_P(EveryOptimizer, DoesNotChangeTheOldValues) {
   const std::vector<float> old_values = RandomFloats(100, "values");
   const std::vector<float> before = old_values;
   TrainedVariable variable(GetParam().config, old_values);

@@ -17,7 +17,7 @@ struct Form {
 
 class RmspropAgainstDouble : public testing::TestWithParam<Form> {};
 
-// The variance as a mean of squared differences from the mean, where that is what centered means.
+// If centered, the step is divided by the root of the variance, otherwise of the mean of squares.
 TEST_P(RmspropAgainstDouble, TenStepsAgree) {
   const double lr = 0.01, rho = 0.9, epsilon = 1e-3, momentum = GetParam().momentum;
   const bool centered = GetParam().centered;
@@ -50,7 +50,7 @@ TEST(Rmsprop, HasTheSlotsOfItsForm) {
             (std::vector<absl::string_view>{"velocity", "momentum", "average_gradient"}));
 }
 
-TEST(Rmsprop, AVarianceThatRoundingTakesBelowZeroIsZero) {
+TEST(Rmsprop, AVarianceRoundedBelowZeroIsZero) {
   TrainedVariable variable({"RMSprop", {{"centered", 1}, {"rho", 0.5}, {"epsilon", 1e-30}}},
                            std::vector<float>(50, 1));
   std::vector<float> gradient;

@@ -27,8 +27,7 @@ Numbers With(Numbers numbers, const Numbers& more) {
   return numbers;
 }
 
-// Values and formulas from here on are those of
-// keras/src/optimizers/schedules/learning_rate_schedule_test.py.
+// The values and formulas below are those of keras/src/optimizers/schedules/learning_rate_schedule_test.py.
 TEST(ExponentialDecay, IsContinuousOrAStaircase) {
   EXPECT_NEAR(
       At({"ExponentialDecay", {{"initial_learning_rate", 0.05}, {"decay_steps", 10}, {"decay_rate", 0.96}}},
@@ -51,7 +50,7 @@ TEST(InverseTimeDecay, IsContinuousOrAStaircase) {
   }
 }
 
-TEST(PolynomialDecay, EndsAtTheEndOrBeginsAgain) {
+TEST(PolynomialDecay, EndsAtTheEndRateOrCycles) {
   const Numbers line = {{"initial_learning_rate", 0.05}, {"decay_steps", 10}, {"end_learning_rate", 0.001}};
   EXPECT_NEAR(At({"PolynomialDecay", line}, 5), (0.05 + 0.001) * 0.5, 1e-15);
   EXPECT_EQ(At({"PolynomialDecay", line}, 10), 0.001);
@@ -65,7 +64,7 @@ TEST(PolynomialDecay, EndsAtTheEndOrBeginsAgain) {
             0.001);
 }
 
-TEST(PolynomialDecay, EndsByDefaultAtKerasTenThousandth) {
+TEST(PolynomialDecay, HasKerasDefaultEndRate) {
   EXPECT_EQ(At({"PolynomialDecay", {{"initial_learning_rate", 1}, {"decay_steps", 10}}}, 10), 0.0001);
 }
 
@@ -125,7 +124,7 @@ TEST(CosineDecayRestarts, EachTurnIsLongerAndLower) {
   }
 }
 
-TEST(CosineDecayRestarts, StartsAgainAtTheFirstUpdateOfATurn) {
+TEST(CosineDecayRestarts, RestartsAtTheFirstUpdateOfATurn) {
   const ScheduleConfig config = {"CosineDecayRestarts",
                                  {{"initial_learning_rate", 0.5}, {"first_decay_steps", 10}}};
   for (int64_t step : {0, 10, 30, 70, 150, 310}) EXPECT_EQ(At(config, step), 0.5) << "step " << step;
@@ -169,8 +168,8 @@ TEST(MakeSchedule, NamesWhatIsMissingUnknownOrOutOfRange) {
               HasSubstr("'t_mul' is 0.5, must be a finite number of at least 1"));
 }
 
-// With less the turns up to an update would not end, or take years to count.
-TEST(MakeSchedule, TurnsOfLessThanOneUpdateAreRefused) {
+// With shorter turns, counting the turns up to an update would not end, or would take years.
+TEST(MakeSchedule, TurnsShorterThanOneUpdateAreRefused) {
   const Numbers good = {{"initial_learning_rate", 1}, {"first_decay_steps", 1}};
   EXPECT_THAT(FaultOf({"CosineDecayRestarts", With(good, {{"t_mul", 0.99999999}})}),  // 1 as a float
               HasSubstr("'t_mul' is 1, must be a finite number of at least 1"));
@@ -180,7 +179,7 @@ TEST(MakeSchedule, TurnsOfLessThanOneUpdateAreRefused) {
   EXPECT_TRUE(MakeSchedule({"CosineDecayRestarts", good}).ok());
 }
 
-TEST(MakeSchedule, ListsMustFitOneAnother) {
+TEST(MakeSchedule, ListsMustMatchInLength) {
   EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}, {1, 2}, {1, 2}}),
               HasSubstr("2 boundaries and 2 values, must be one value more"));
   EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}}), HasSubstr("0 boundaries and 0 values"));

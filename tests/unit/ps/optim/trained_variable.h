@@ -1,4 +1,4 @@
-// What these tests share: every update rule by name, and a variable with its slots under one of them.
+// Shared by these tests: every update rule by name, and a variable with its slots under one of them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace cairn::ps {
 
-// A rule that the loops have, with the name that its tests carry.
+// A rule with its loops, and the name that its tests have.
 struct Rule {
   const char* name;
   OptimizerConfig config;
@@ -84,7 +84,7 @@ class TrainedVariable {
   int64_t t_ = 0;
 };
 
-// Absolute 1e-6: what TensorFlow's own optimizer tests ask of values about 1.
+// Absolute 1e-6: the tolerance of TensorFlow's own optimizer tests for values around 1.
 inline void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected,
                        double tolerance = 1e-6) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -92,14 +92,14 @@ inline void ExpectNear(const std::vector<float>& actual, const std::vector<doubl
     EXPECT_NEAR(actual[i], expected[i], tolerance) << "element " << i;
 }
 
-// A gradient that changes from step to step, in sign too.
+// A gradient that changes from step to step, including its sign.
 inline std::vector<float> WavyGradient(int step) {
   const float k = static_cast<float>(step);
   return {0.1f * k, -0.5f + 0.07f * k, 1.0f / k, (step % 2 == 0) ? 0.25f : -0.125f};
 }
 
-// Ten steps of `config` on WavyGradient(), against `move(t, i, gradient, value)`, which moves element i of
-// the same variable in double.
+// Compares ten steps of `config` on WavyGradient() with `move(t, i, gradient, value)`, which moves element i
+// of the same variable in double.
 template <typename Move>
 void ExpectTenStepsAgree(const OptimizerConfig& config, Move move) {
   TrainedVariable variable(config, {1, 2, -3, 0.5});

@@ -16,7 +16,7 @@
 namespace cairn::ps {
 namespace {
 
-// Values of 0 after one plain step at rate 1 with the options of `numbers`: minus what was left of the mean.
+// Values of 0 after one plain step at rate 1 with the options of `numbers`: minus the clipped mean.
 std::vector<float> StepFromZero(std::map<std::string, double> numbers, const std::vector<UpdatePart>& parts,
                                 const std::vector<ContributedGradient>& gradients, size_t count) {
   numbers["learning_rate"] = 1;
@@ -37,13 +37,13 @@ TEST(Clipnorm, LimitsTheNormOfEachVariable) {
             (std::vector<float>{-3, -4, -3, -4}));
 }
 
-TEST(Clipnorm, IsOfTheMeanNotOfWhatItIsTheMeanOf) {
+TEST(Clipnorm, AppliesToTheMeanNotToItsGradients) {
   const std::vector<float> other = {-3, -4, 6, 8};
   EXPECT_EQ(StepFromZero({{"clipnorm", 5}}, kTwoVariables, {{kPythagorean.data(), 1}, {other.data(), 1}}, 4),
             (std::vector<float>{0, 0, -3, -4}));
 }
 
-TEST(Clipnorm, LeavesASmallerGradientToTheBit) {
+TEST(Clipnorm, DoesNotChangeASmallerGradient) {
   const std::vector<float> gradient = {0.1f, 0.7f};
   EXPECT_EQ(StepFromZero({{"clipnorm", 1}}, {{0, 2}}, {{gradient.data(), 1}}, 2),
             (std::vector<float>{-0.1f, -0.7f}));
@@ -55,7 +55,7 @@ TEST(GlobalClipnorm, LimitsTheNormOfAllVariablesTogether) {
              {-1.5, -2, -3, -4});
 }
 
-TEST(GlobalClipnorm, MovingAveragesTakeNoPart) {
+TEST(GlobalClipnorm, IgnoresMovingAverages) {
   const std::vector<float> gradient = {3, 4, 1000, 0};
   const std::vector<UpdatePart> parts = {{0, 2}, {2, 4, 0.5f}};
   EXPECT_EQ(StepFromZero({{"global_clipnorm", 5}}, parts, {{gradient.data(), 1}}, 4),
@@ -76,16 +76,16 @@ TEST(WeightDecay, ComesBeforeTheRuleAndFollowsTheRate) {
 
 TEST(Ema, TheLastUpdateLeavesTheAverage) {
   TrainedVariable variable({"SGD", {{"learning_rate", 1}, {"use_ema", 1}, {"ema_momentum", 0.5}}}, {4});
-  variable.Step({2});  // the average begins with the first new value
+  variable.Step({2});  // the average starts at the first new value
   EXPECT_EQ(variable.values()[0], 2);
   EXPECT_EQ(variable.slots()[0][0], 2);
-  variable.Step({2}, /*last=*/true);  // 0, and half way to it
+  variable.Step({2}, /*last=*/true);  // 0, and the average halfway to it
   EXPECT_EQ(variable.values()[0], 1);
   EXPECT_EQ(variable.slots()[0][0], 1);
   EXPECT_EQ(variable.optimizer().slot_names().back(), "average");
 }
 
-TEST(Ema, FollowsALayerwiseRuleToo) {
+TEST(Ema, WorksWithALayerwiseRule) {
   TrainedVariable plain({"Lamb", {{"learning_rate", 0.5}}}, {4, 3});
   TrainedVariable averaged({"Lamb", {{"learning_rate", 0.5}, {"use_ema", 1}, {"ema_momentum", 0.5}}}, {4, 3});
   std::vector<double> average;
@@ -123,7 +123,7 @@ TEST(MovingAverage, WithoutAnyExampleNothingChanges) {
   EXPECT_EQ(MoveAverage(0.5f, {2}, {{nullptr, 0}}), (std::vector<float>{2}));
 }
 
-TEST(UpdateParts, AMovingAverageKnowsNoOptimizer) {
+TEST(UpdateParts, AMovingAverageIgnoresTheOptimizer) {
   TrainedVariable variable({"Adam",
                             {{"learning_rate", 1},
                              {"clipvalue", 0.5},
@@ -139,13 +139,13 @@ TEST(UpdateParts, AMovingAverageKnowsNoOptimizer) {
   ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 1}, {&mean, 1}, parts,
                         {2, variable.values().data(), slots, next.data()}),
             kAllFinite);
-  // 1e-5: Adam's epsilon beside sqrt(0.001) times a gradient of 0.5.
+  // 1e-5: Adam's epsilon compared with sqrt(0.001) times a gradient of 0.5.
   EXPECT_NEAR(next[0], 3, 1e-5) << "8 decays to 4, and Adam's first step is the rate";
   EXPECT_EQ(next[1], 12);
   for (const std::vector<float>& slot : variable.slots()) EXPECT_EQ(slot[1], 0);
 }
 
-TEST(UpdateParts, TheFirstBadElementIsCountedInTheWhole) {
+TEST(UpdateParts, TheFirstBadElementIsReportedAsAnIndexInAllValues) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const char* clip : {"clipvalue", "clipnorm", "global_clipnorm"}) {
     const auto sgd = MakeOptimizer({"SGD", {{clip, 1}}}).value();
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Norms, EveryIsa,
                                          OptimizerConfig{"SGD", {{"global_clipnorm", 0.1}, {"use_ema", 1}}},
                                          OptimizerConfig{"Lamb", {{"weight_decay", 0.1}, {"use_ema", 1}}}));
 
-// A gradient, in one piece and in runs that lie apart.
+// A gradient, once in one block and once in separate runs.
 struct InRuns {
   InRuns(int64_t count, Random& random) {
     for (int64_t i = 0; i < count; ++i) whole.push_back(random.NextNormal());
@@ -208,7 +208,7 @@ struct InRuns {
 class UpdateOfRuns : public testing::TestWithParam<OptimizerConfig> {};
 
 TEST_P(UpdateOfRuns, GivesTheSameBits) {
-  constexpr int64_t kCount = 300'001;  // enough for a crew
+  constexpr int64_t kCount = 300'001;  // enough for the thread pool
   Random random(5, "update_test");
   std::deque<InRuns> workers;
   std::vector<ContributedGradient> whole, in_runs;
@@ -238,7 +238,7 @@ TEST_P(UpdateOfRuns, GivesTheSameBits) {
   EXPECT_EQ(std::memcmp(results[0].data(), results[1].data(), results[0].size() * sizeof(float)), 0);
 }
 
-TEST_P(UpdateOfRuns, CountsTheFirstBadElementInTheWhole) {
+TEST_P(UpdateOfRuns, ReportsTheFirstBadElementAsAnIndexInAllValues) {
   Random random(6, "update_test");
   InRuns gradient(10'000, random);
   ASSERT_GT(gradient.runs.size(), 5u);
@@ -260,8 +260,8 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, UpdateOfRuns,
                                          OptimizerConfig{"SGD", {{"global_clipnorm", 0.1}, {"use_ema", 1}}},
                                          OptimizerConfig{"Lamb", {{"weight_decay", 0.1}, {"use_ema", 1}}}));
 
-// Two halves of a variable, each with sums of its own, as on two servers.
-TEST_P(EveryIsa, APartThatKnowsTheWholeVariablesSumsMovesAsInTheWhole) {
+// Two halves of a variable, each with its own sums, as on two servers.
+TEST_P(EveryIsa, APartWithTheVariablesSumsMovesAsInTheWhole) {
   constexpr int64_t kCount = 4096, kHalf = kCount / 2;
   Random random(4, "update_test");
   std::vector<float> values, gradient;
@@ -290,7 +290,7 @@ TEST_P(EveryIsa, APartThatKnowsTheWholeVariablesSumsMovesAsInTheWhole) {
     known = {.of_part = {sum, sum}, .all_gradients = sum.gradient};
   }
   EXPECT_EQ(UpdateParts(update), kAllFinite);
-  for (size_t i = 0; i < kCount; ++i) {  // the whole's sum is taken in another order
+  for (size_t i = 0; i < kCount; ++i) {  // the sum over the whole is taken in another order
     ASSERT_NEAR(next[i], whole.values()[i], 1e-6 * (1 + std::abs(whole.values()[i]))) << i;
   }
 }
@@ -332,7 +332,8 @@ TEST(SquaresOfMean, HoldsTheSquaresOfTheLargestFloats) {
   EXPECT_NEAR(SquaresOfMean({{largest.data(), 1}}, 100, 100)[0].gradient / 1.1579208e79, 1, 1e-6);
 }
 
-// A variable and a moving average, long enough for a crew to share, with cuts in the middle of neither.
+// A variable and a moving average, long enough to be shared by a thread pool; the cuts are in the middle
+// of neither.
 struct Long {
   static constexpr int64_t kCount = 300'001;
   const std::vector<UpdatePart> parts = {{0, 170'003}, {170'003, kCount, 0.5f}};
@@ -367,7 +368,7 @@ TEST(UpdateParts, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-TEST(UpdateParts, OfAllThatThreadsFindTheFirstElementThatIsNotFiniteIsTold) {
+TEST(UpdateParts, TheFirstNonFiniteElementOfAllThreadsIsReported) {
   Crew crew(3);
   Long shared;
   shared.gradient[150'000] = shared.gradient[290'000] = std::numeric_limits<float>::infinity();

@@ -38,7 +38,7 @@ TEST(AsyncPolicy, ARetriedPushIsAppliedOnce) {
   EXPECT_EQ(policy->counters().duplicate, 1);
 }
 
-TEST(AsyncPolicy, BeyondMaxStalenessAGradientIsRefused) {
+TEST(AsyncPolicy, AGradientBeyondMaxStalenessIsRefused) {
   PolicyConfig config = kAsync;
   config.max_staleness = 1;
   const auto policy = Play(config, {

@@ -1,4 +1,4 @@
-// Tables of events: what happens to a policy, and what it decides, as text.
+// Tables of events: what happens to a policy, and its decisions as text.
 #pragma once
 
 #include <cstdint>
@@ -98,7 +98,7 @@ struct EventRow {
   std::string decisions;  // as ToText()
 };
 
-// The policy after all rows, for more questions.
+// Returns the policy after all rows, for further checks.
 inline std::unique_ptr<UpdatePolicy> Play(const PolicyConfig& config, const std::vector<EventRow>& rows) {
   std::unique_ptr<UpdatePolicy> policy = MakePolicy(config).value();
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -1,5 +1,5 @@
-// What other parameter servers assert in their own tests, through policy and optimizer together: a server of
-// one variable set without wires.
+// Numbers that other parameter servers assert in their own tests, computed by policy and optimizer together:
+// a server with one variable and no network.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -30,7 +30,7 @@ class TinyServer {
     for (size_t s = 0; s < optimizer_->slot_names().size(); ++s) slots_.emplace_back(values_.size());
   }
 
-  // From the current version unless `base_version` says otherwise. False when the push was refused.
+  // The gradient is of the current version unless `base_version` is given. False if the push was refused.
   bool Push(int worker, std::vector<float> gradient, int64_t base_version = -1) {
     const PushKey key{worker, 1, ++steps_[worker]};
     staged_[worker] = std::move(gradient);
@@ -145,7 +145,7 @@ TEST(PublishedNumbers, AsyncAdamEqualsTheSerialOrderOfItsPushes) {
   EXPECT_NEAR(descending.values()[0], 0.8128937975, 1e-6);
 }
 
-// Gradients 2^w: the mean tells who contributed, the same set in every variable.
+// With gradients of 2^w, the mean identifies the contributors: the same set in every variable.
 TEST(PublishedNumbers, PowersOfTwoDecodeTheSameContributorsInEveryVariable) {
   PolicyConfig config = Sync(5);
   config.replicas_to_aggregate = 3;

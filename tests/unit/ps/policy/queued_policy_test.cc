@@ -1,4 +1,4 @@
-// Tables of what happens, and who then has which tickets.
+// Tables of events, and the work items that each worker then has.
 #include "ps/policy/queued_policy.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ PolicyConfig Config(const std::string& mode, int workers, const WorkQueue::Confi
   return config;
 }
 
-// Plays workers that push what their tickets say.
+// Simulates workers that push what their items say.
 class Crew {
  public:
   explicit Crew(const PolicyConfig& config) : config_(config), policy_(MakePolicy(config).value()) {}
@@ -76,7 +76,7 @@ class Crew {
   bool last_ = false;
 };
 
-TEST(QueuedPolicy, WhoJoinsFirstMakesNoDifferenceToARound) {
+TEST(QueuedPolicy, TheOrderOfJoiningDoesNotAffectARound) {
   Crew crew(Config("sync", 3, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
   crew.Join(2);
   crew.Join(0);
@@ -86,7 +86,7 @@ TEST(QueuedPolicy, WhoJoinsFirstMakesNoDifferenceToARound) {
   EXPECT_EQ(crew.Current(2), "0:20+10");
 }
 
-TEST(QueuedPolicy, ARoundHandsOutTheNextInWorkerOrder) {
+TEST(QueuedPolicy, ARoundAssignsItemsInWorkerOrder) {
   Crew crew(Config("sync", 2, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
   crew.Join(0);
   crew.Join(1);
@@ -96,7 +96,7 @@ TEST(QueuedPolicy, ARoundHandsOutTheNextInWorkerOrder) {
   EXPECT_EQ(crew.Current(1), "0:30+10");
 }
 
-TEST(QueuedPolicy, TheUpdateThatUsesUpTheDataIsTheLast) {
+TEST(QueuedPolicy, TheUpdateThatUsesTheLastItemIsTheLast) {
   Crew crew(Config("sync", 2, {.num_examples = 3, .batch_size = 1, .epochs = 1}));
   crew.Join(0);
   crew.Join(1);
@@ -112,7 +112,7 @@ TEST(QueuedPolicy, TheUpdateThatUsesUpTheDataIsTheLast) {
   EXPECT_EQ(crew.Current(0), "");
 }
 
-TEST(QueuedPolicy, WhatADeadWorkerHadIsAnothersInTheNextRound) {
+TEST(QueuedPolicy, ADeadWorkersItemsAreAssignedInTheNextRound) {
   Crew crew(Config("sync", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
   crew.Join(0);
   crew.Join(1);
@@ -121,7 +121,7 @@ TEST(QueuedPolicy, WhatADeadWorkerHadIsAnothersInTheNextRound) {
   EXPECT_EQ(crew.Current(0), "0:10+10");
 }
 
-TEST(QueuedPolicy, ARestartedWorkerHasItsTicketAgain) {
+TEST(QueuedPolicy, ARestartedWorkerGetsItsItemAgain) {
   Crew crew(Config("async", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
   crew.Join(0);
   crew.Join(1);
@@ -130,7 +130,7 @@ TEST(QueuedPolicy, ARestartedWorkerHasItsTicketAgain) {
   EXPECT_EQ(crew.Current(1), "0:20+10");
 }
 
-TEST(QueuedPolicy, APushOfAnotherTicketIsRefusedAndNotCounted) {
+TEST(QueuedPolicy, APushOfAnotherItemIsRefusedAndNotCounted) {
   Crew crew(Config("async", 1, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
   crew.Join(0);
   EXPECT_EQ(crew.PushOf(0, {0, 10, 10}), "refuse 0: not a member");
@@ -138,7 +138,7 @@ TEST(QueuedPolicy, APushOfAnotherTicketIsRefusedAndNotCounted) {
   EXPECT_EQ(crew.Push(0), "v1: 0");
 }
 
-TEST(QueuedPolicy, AnIdleWorkerGetsWhatALeavingOneGivesBack) {
+TEST(QueuedPolicy, AnIdleWorkerGetsTheItemsOfALeavingOne) {
   Crew crew(Config("async", 2, {.num_examples = 2, .batch_size = 1, .epochs = 1}));
   crew.Join(0);
   crew.Join(1);
@@ -152,7 +152,7 @@ TEST(QueuedPolicy, AnIdleWorkerGetsWhatALeavingOneGivesBack) {
   EXPECT_TRUE(crew.over());
 }
 
-TEST(QueuedPolicy, StandsStillWithTooFewWorkers) {
+TEST(QueuedPolicy, AssignsNothingWithTooFewWorkers) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->elastic = true;
   config.data->min_workers = 2;
@@ -171,7 +171,7 @@ TEST(QueuedPolicy, StandsStillWithTooFewWorkers) {
   EXPECT_EQ(crew.Current(1), "0:2+1");
 }
 
-TEST(QueuedPolicy, AnElasticRoundTakesInWhoComes) {
+TEST(QueuedPolicy, AnElasticRoundIncludesNewWorkers) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->elastic = true;
   Crew crew(config);
@@ -182,7 +182,7 @@ TEST(QueuedPolicy, AnElasticRoundTakesInWhoComes) {
   EXPECT_EQ(crew.Push(3), "v2: 0 3");
 }
 
-TEST(QueuedPolicy, StepsThatAreAskedForEndTheWork) {
+TEST(QueuedPolicy, AFixedNumberOfStepsEndsTheWork) {
   PolicyConfig config = Config("async", 1, {.num_examples = 2, .batch_size = 1});
   config.final_version = 3;
   Crew crew(config);
@@ -192,14 +192,14 @@ TEST(QueuedPolicy, StepsThatAreAskedForEndTheWork) {
   EXPECT_EQ(crew.uses(), (std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 1}}));
 }
 
-TEST(QueuedPolicy, AnEarlierEndIsTheEnd) {
+TEST(QueuedPolicy, AnEarlierEndStopsTheWork) {
   Crew crew(Config("ssp", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1}));
   crew.Join(0);
   crew.policy().OnEnd();
   EXPECT_TRUE(crew.over());
 }
 
-TEST(QueuedPolicy, ResumedAtTheEndIsOver) {
+TEST(QueuedPolicy, AJobResumedAtItsEndIsOver) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->resumed.next = 8;
   Crew crew(config);
@@ -207,7 +207,7 @@ TEST(QueuedPolicy, ResumedAtTheEndIsOver) {
   EXPECT_TRUE(crew.over());
 }
 
-TEST(QueuedPolicy, ADataPositionThatCannotBeIsRefused) {
+TEST(QueuedPolicy, AnImpossibleDataPositionIsRefused) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->resumed = {.next = 8, .open = {{6, 3}}};
   EXPECT_FALSE(MakePolicy(config).ok());
@@ -217,7 +217,7 @@ TEST(QueuedPolicy, ADataPositionThatCannotBeIsRefused) {
   EXPECT_FALSE(MakePolicy(config).ok());
 }
 
-// Whatever comes and goes, each example of the epochs is in one update, and the job comes to its end.
+// Whatever workers come and go, each example of the epochs is in one update, and the job ends.
 class AnyCrew : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Mode, AnyCrew, testing::Values("sync", "async", "ssp"),
                          [](const auto& mode) { return std::string(mode.param); });
@@ -232,7 +232,7 @@ TEST_P(AnyCrew, UsesEachExampleOnce) {
     config.data->elastic = true;
     config.data->min_workers = 1 + static_cast<int>(random.NextBelow(2));
     Crew crew(config);
-    std::set<int> members, pushed;  // in a round: who waits for its end
+    std::set<int> members, pushed;  // in a round: workers that wait for its end
     crew.Join(0);
     members.insert(0);
     for (int event = 0; !crew.over(); ++event) {

@@ -20,14 +20,14 @@ PolicyConfig Ssp(int workers, int64_t max_staleness) {
   return {.mode = "ssp", .expected_workers = workers, .max_staleness = max_staleness};
 }
 
-// Workers that have joined, and who of them may go on. Each pushes from the current version, one gradient
-// after another as soon as it may.
+// Workers that have joined, and which of them may continue. Each pushes from the current version, one
+// gradient after another, as soon as it may.
 class Workers {
  public:
   Workers(int workers, int64_t max_staleness) : policy_(Ssp(workers, max_staleness)) {
     for (int worker = 0; worker < workers; ++worker) policy_.OnJoin(worker, 1);
   }
-  // The slowest first, so that nobody is asked to push while it is held before its last push.
+  // Slowest first, so that no worker is asked to push while its answer is deferred, except for its last push.
   void BringTo(const std::vector<int64_t>& clocks) {
     for (int64_t clock = 1; clock <= *std::max_element(clocks.begin(), clocks.end()); ++clock) {
       for (size_t w = 0; w < clocks.size(); ++w) {
@@ -53,8 +53,8 @@ class Workers {
   std::set<int> held_;
 };
 
-// Who may not go on at these clocks, by the published rule of Petuum: a worker at clock c goes on while the
-// slowest is at c - s or later.
+// The workers that may not continue at these clocks, by the published rule of Petuum: a worker at clock c
+// continues while the slowest is at c - s or later.
 std::set<int> HeldAt(const std::vector<int64_t>& clocks, int64_t max_staleness) {
   Workers workers(static_cast<int>(clocks.size()), max_staleness);
   workers.BringTo(clocks);
@@ -64,7 +64,7 @@ std::set<int> HeldAt(const std::vector<int64_t>& clocks, int64_t max_staleness) 
   return workers.held();
 }
 
-TEST(SspPolicy, PublishedTableOfWhoMayGoOn) {
+TEST(SspPolicy, PublishedTableOfWorkersThatMayContinue) {
   EXPECT_THAT(HeldAt({1, 0}, 0), ElementsAre(0));
   EXPECT_THAT(HeldAt({1, 0}, 1), IsEmpty());
   EXPECT_THAT(HeldAt({2, 0}, 1), ElementsAre(0));
@@ -74,7 +74,7 @@ TEST(SspPolicy, PublishedTableOfWhoMayGoOn) {
   EXPECT_THAT(HeldAt({6, 3, 4}, 2), ElementsAre(0));
 }
 
-TEST(SspPolicy, PublishedTableTheFirstGoesOnWhenTheSecondReachesFour) {
+TEST(SspPolicy, PublishedTableTheFirstContinuesWhenTheSecondReachesFour) {
   Workers workers(3, 2);
   workers.BringTo({6, 3, 4});
   EXPECT_THAT(workers.policy().WaitingFor(), ElementsAre(1));
@@ -85,7 +85,7 @@ TEST(SspPolicy, PublishedTableTheFirstGoesOnWhenTheSecondReachesFour) {
   EXPECT_THAT(workers.policy().WaitingFor(), IsEmpty());
 }
 
-TEST(SspPolicy, AGradientIsAppliedAtOnceAndItsAnswerHeldUntilTheSlowestCatchesUp) {
+TEST(SspPolicy, AGradientIsAppliedAtOnceAndItsAnswerDeferredUntilTheSlowestCatchesUp) {
   const auto policy = Play(Ssp(2, 1), {
                                           {Join(0), ""},
                                           {Join(1), ""},
@@ -98,7 +98,7 @@ TEST(SspPolicy, AGradientIsAppliedAtOnceAndItsAnswerHeldUntilTheSlowestCatchesUp
   EXPECT_EQ(policy->counters().staleness_histogram[2], 1);
 }
 
-TEST(SspPolicy, AtZeroAllGoOnTogether) {
+TEST(SspPolicy, WithStalenessZeroAllContinueTogether) {
   Play(Ssp(3, 0), {
                       {Join(0), ""},
                       {Join(1), ""},
@@ -109,7 +109,7 @@ TEST(SspPolicy, AtZeroAllGoOnTogether) {
                   });
 }
 
-TEST(SspPolicy, AWorkerThatNeverJoinedStandsAtClockZero) {
+TEST(SspPolicy, AWorkerThatNeverJoinedIsAtClockZero) {
   const auto policy = Play(Ssp(3, 0), {{Join(0), ""}, {Push(0, {.step = 1, .base = 0}), "v1: 0 held"}});
   EXPECT_THAT(policy->WaitingFor(), ElementsAre(1, 2));
   Tell(*policy, Join(1));
@@ -118,7 +118,7 @@ TEST(SspPolicy, AWorkerThatNeverJoinedStandsAtClockZero) {
   EXPECT_EQ(ToText(Tell(*policy, Leave(1))), "release 0");
 }
 
-TEST(SspPolicy, ClocksGoOnFromTheRestoredOnes) {
+TEST(SspPolicy, ClocksContinueFromTheRestoredOnes) {
   PolicyConfig config = Ssp(2, 1);
   config.initial_version = 9;
   config.initial_clocks = {{0, 6}, {1, 3}};
@@ -132,7 +132,7 @@ TEST(SspPolicy, ClocksGoOnFromTheRestoredOnes) {
   EXPECT_THAT(policy->WaitingFor(), ElementsAre(1));
 }
 
-TEST(SspPolicy, ADeadWorkerLeavesTheMinimum) {
+TEST(SspPolicy, ADeadWorkerIsNotTheSlowest) {
   Play(Ssp(2, 1), {
                       {Join(0), ""},
                       {Join(1), ""},
@@ -154,7 +154,7 @@ TEST(SspPolicy, AnAnswerIsReleasedWhenItsWorkerLeavesOrComesBack) {
                   });
 }
 
-TEST(SspPolicy, OneThatComesBackHoldsNobodyUpAndIsAsFarAsItWas) {
+TEST(SspPolicy, AReturningWorkerDelaysNobodyAndKeepsItsClock) {
   const auto policy = Play(Ssp(2, 1), {
                                           {Join(0), ""},
                                           {Join(1), ""},
@@ -174,7 +174,7 @@ TEST(SspPolicy, OneThatComesBackHoldsNobodyUpAndIsAsFarAsItWas) {
   EXPECT_EQ(policy->ClockOf(0), 4) << "to come back is no way past the limit";
 }
 
-TEST(SspPolicy, WhenAllHaveLeftTheSlowestClockStays) {
+TEST(SspPolicy, TheSlowestClockStaysWhenAllHaveLeft) {
   const auto policy = Play(Ssp(2, 0), {
                                           {Join(0), ""},
                                           {Join(1), ""},
@@ -186,7 +186,7 @@ TEST(SspPolicy, WhenAllHaveLeftTheSlowestClockStays) {
   EXPECT_EQ(policy->ClockOf(1), 1);
 }
 
-TEST(SspPolicy, ARetriedPushCountsOnceAndOneMoreWhileHeldIsRefused) {
+TEST(SspPolicy, ARetriedPushCountsOnceAndAnotherPushWhileDeferredIsRefused) {
   const auto policy = Play(Ssp(2, 0), {
                                           {Join(0), ""},
                                           {Join(1), ""},
@@ -219,8 +219,8 @@ TEST(SspPolicy, TheEndReleasesAllAnswers) {
                   });
 }
 
-// Random lives of a job, watched by one who counts clocks himself.
-TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsWithoutNeedUnderRandomEvents) {
+// Random lives of a job, observed by a checker that counts clocks independently.
+TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsNeedlesslyUnderRandomEvents) {
   int64_t held_ever = 0;
   for (int seed = 0; seed < test::Effort(2000, 300) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);

@@ -1,4 +1,4 @@
-// SyncPolicy under random joins, leaves, restarts, pushes and retries, watched by a checker that knows the
+// SyncPolicy under random joins, leaves, restarts, pushes and retries, observed by a checker that knows the
 // rules and not the code.
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace cairn::ps {
 namespace {
 
-// What the simulated cluster knows by itself: who lives, what was pushed, what was answered.
+// What the simulated cluster knows independently: live workers, pushes and answers.
 class Checker {
  public:
   explicit Checker(const PolicyConfig& config) : config_(config), version_(config.initial_version) {}
@@ -40,7 +40,7 @@ class Checker {
         CheckRefuse(std::get<Refuse>(decision));
       }
     }
-    // Whatever waits is live, current, one per worker, and not yet enough.
+    // Every staged gradient is from a live worker, current, one per worker, and together they are not enough.
     std::set<int> waiting;
     for (const auto& [key, gradient] : unanswered_) {
       ASSERT_EQ(live_.count(key.worker), 1u);
@@ -193,7 +193,7 @@ class Simulation {
     checker_.Check(decisions);
   }
 
-  // Mostly right; sometimes old, ahead, from a former life or from a worker that is gone.
+  // Mostly valid; sometimes too old, ahead, from an old incarnation or from a worker that has left.
   void PushFrom(int worker, uint32_t dice) {
     Gradient gradient;
     gradient.key = {worker, checker_.IncarnationOf(worker), ++steps_[worker]};
@@ -207,7 +207,7 @@ class Simulation {
     checker_.Check(policy_.OnGradient(gradient));
   }
 
-  // A push of a current life again, whether or not it was answered.
+  // Repeats a push of a current incarnation, answered or not.
   void Retry() {
     const Gradient& again = pushed_[random_.NextBelow(static_cast<uint32_t>(pushed_.size()))];
     if (!checker_.IsLive(again.key.worker)) return;
@@ -220,7 +220,7 @@ class Simulation {
   const PolicyConfig config_;
   SyncPolicy policy_{config_};
   Checker checker_{config_};
-  std::map<int, int64_t> steps_;  // of the worker's present life
+  std::map<int, int64_t> steps_;  // of the worker's current incarnation
   std::vector<Gradient> pushed_;
   uint64_t last_incarnation_ = 0;
   int64_t num_retries_ = 0;
@@ -234,7 +234,7 @@ TEST(SyncPolicySimulation, KeepsItsRulesUnderThousandsOfRandomJobs) {
     Simulation simulation(seed);
     simulation.Run();
     simulation.ExpectEveryPushAnsweredOnce();
-    if (HasFailure()) return;  // the first seed that fails is enough to read
+    if (HasFailure()) return;  // the first failing seed is enough
     updates += simulation.updates();
   }
   EXPECT_GT(updates, 10 * static_cast<int64_t>(kJobs))

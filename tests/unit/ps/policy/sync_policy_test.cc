@@ -27,7 +27,7 @@ TEST(SyncPolicy, ARoundClosesWithOneGradientOfEachWorker) {
   EXPECT_EQ(policy->counters().accepted, 4);
 }
 
-TEST(SyncPolicy, ContributorsStandInWorkerOrderWhateverTheOrderOfArrival) {
+TEST(SyncPolicy, ContributorsAreInWorkerOrder) {
   Play(Sync(3), {
                     {Join(2), ""},
                     {Join(0), ""},
@@ -65,7 +65,7 @@ TEST(SyncPolicy, AWorkerThatJoinedAndDiedCountsAsJoined) {
                 });
 }
 
-TEST(SyncPolicy, TheStartDoesNotWaitForAWorkerThatWasGivenUp) {
+TEST(SyncPolicy, TheFirstRoundDoesNotWaitForALostWorker) {
   Play(Sync(2), {
                     {Join(0), ""},
                     {Push(0, {.step = 1, .base = 0}), ""},
@@ -83,7 +83,7 @@ TEST(SyncPolicy, TheLastJoinClosesARoundOfFewerReplicas) {
                                              });
 }
 
-TEST(SyncPolicy, WhatWasStagedBeforeTheStartBeyondTheRoundIsRefusedAsStale) {
+TEST(SyncPolicy, ExcessGradientsOfTheFirstRoundAreRefusedAsStale) {
   Play(Sync(3, /*replicas_to_aggregate=*/1), {
                                                  {Join(1), ""},
                                                  {Join(0), ""},
@@ -107,7 +107,7 @@ TEST(SyncPolicy, StalePushIsRefusedAndNotCounted) {
   EXPECT_EQ(policy->counters().accepted, 4);
 }
 
-TEST(SyncPolicy, ABackupWorkersLateGradientIsRefusedAndTheRoundNotDisturbed) {
+TEST(SyncPolicy, ABackupWorkersLateGradientIsRefusedWithoutAffectingTheRound) {
   Play(Sync(3, /*replicas_to_aggregate=*/2), {
                                                  {Join(0), ""},
                                                  {Join(1), ""},
@@ -160,14 +160,14 @@ TEST(SyncPolicy, AGradientFromAVersionNotYetReachedIsRefused) {
                 });
 }
 
-TEST(SyncPolicy, AStrangersGradientIsRefused) {
+TEST(SyncPolicy, AGradientOfANonMemberIsRefused) {
   Play(Sync(1), {
                     {Join(0), ""},
                     {Push(4, {.step = 1, .base = 0}), "refuse 4: not a member"},
                 });
 }
 
-TEST(SyncPolicy, TheRoundClosesWithTheRestWhenTheMissingWorkerDies) {
+TEST(SyncPolicy, TheRoundClosesWhenTheMissingWorkerDies) {
   Play(Sync(3), {
                     {Join(0), ""},
                     {Join(1), ""},
@@ -234,7 +234,7 @@ TEST(SyncPolicy, ALateLeaseExpiryOfTheOldIncarnationDoesNotRemoveTheNewOne) {
                 });
 }
 
-TEST(SyncPolicy, AReturningWorkerIsWaitedForAgain) {
+TEST(SyncPolicy, TheRoundWaitsAgainForAReturningWorker) {
   Play(Sync(2), {
                     {Join(0), ""},
                     {Join(1), ""},
@@ -246,7 +246,7 @@ TEST(SyncPolicy, AReturningWorkerIsWaitedForAgain) {
                 });
 }
 
-TEST(SyncPolicy, AJoinRepeatedKeepsTheStagedGradient) {
+TEST(SyncPolicy, ARepeatedJoinKeepsTheStagedGradient) {
   Play(Sync(2), {
                     {Join(0), ""},
                     {Join(1), ""},
@@ -269,7 +269,7 @@ TEST(SyncPolicy, NothingIsAppliedAfterTheFinalVersion) {
   EXPECT_THAT(policy->WaitingFor(), IsEmpty());
 }
 
-TEST(SyncPolicy, WhatTheLastRoundLeavesOverIsRefusedAsFinished) {
+TEST(SyncPolicy, ExcessGradientsOfTheLastRoundAreRefusedAsFinished) {
   PolicyConfig config = Sync(2, /*replicas_to_aggregate=*/1);
   config.final_version = 1;
   Play(config, {
@@ -280,7 +280,7 @@ TEST(SyncPolicy, WhatTheLastRoundLeavesOverIsRefusedAsFinished) {
                });
 }
 
-TEST(SyncPolicy, AnEndRefusesWhatIsStagedAndAllThatComes) {
+TEST(SyncPolicy, AnEndRefusesStagedAndLaterGradients) {
   const auto policy =
       Play(Sync(2), {
                         {Join(0), ""},
@@ -318,13 +318,13 @@ TEST(SyncPolicy, AJobRestoredAtItsEndAppliesNothing) {
   Play(config, {{Join(0), ""}, {Push(0, {.step = 1, .base = 7}), "refuse 0: finished"}});
 }
 
-TEST(SyncPolicy, VersionsGoOnFromTheRestoredOne) {
+TEST(SyncPolicy, VersionsContinueFromTheRestoredOne) {
   PolicyConfig config = Sync(1);
   config.initial_version = 100;
   Play(config, {{Join(0), ""}, {Push(0, {.step = 1, .base = 100}), "v101: 0"}});
 }
 
-TEST(SyncPolicy, TellsWhomItWaitsFor) {
+TEST(SyncPolicy, ReportsWhichWorkersItWaitsFor) {
   SyncPolicy policy(Sync(3));
   EXPECT_THAT(policy.WaitingFor(), ElementsAre(0, 1, 2));
   policy.OnJoin(1, 1);

@@ -26,7 +26,7 @@ void Push(UpdatePolicy& policy, int64_t position, int64_t examples) {
                      .position = position});
 }
 
-TEST(TalliedPolicy, KnowsWhatIsMissing) {
+TEST(TalliedPolicy, CountsUnusedExamples) {
   const auto policy = Make();
   Push(*policy, 0, 10);
   Push(*policy, 30, 10);
@@ -36,16 +36,16 @@ TEST(TalliedPolicy, KnowsWhatIsMissing) {
   EXPECT_EQ(policy->position()->repeated, 0);
 }
 
-TEST(TalliedPolicy, WhatComesLateFillsTheGap) {
+TEST(TalliedPolicy, LateExamplesFillTheGap) {
   const auto policy = Make();
   Push(*policy, 10, 10);
   Push(*policy, 0, 10);
   EXPECT_EQ(*policy->position(), (WorkPosition{.next = 20, .open = {}}));
 }
 
-TEST(TalliedPolicy, CountsWhatIsUsedAgain) {
+TEST(TalliedPolicy, CountsRepeatedExamples) {
   const auto policy = Make({.next = 40, .open = {{10, 10}}});
-  Push(*policy, 5, 20);  // 5 used, 10 not, 5 used
+  Push(*policy, 5, 20);  // 5 used before, 10 unused, 5 used before
   EXPECT_EQ(policy->position()->repeated, 10);
   EXPECT_TRUE(policy->position()->open.empty());
   Push(*policy, 35, 10);

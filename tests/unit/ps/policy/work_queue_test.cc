@@ -13,14 +13,14 @@ namespace {
 
 using Runs = std::vector<WorkPosition::Run>;
 
-// "0:4+2 0:6+2": of epoch 0 the places 4 and 5, and ahead 6 and 7.
+// "0:4+2 0:6+2": in epoch 0 the positions 4 and 5, and ahead 6 and 7.
 std::string TicketsOf(const WorkQueue& queue, int worker) {
   return absl::StrJoin(queue.TicketsOf(worker), " ", [](std::string* out, const Ticket& ticket) {
     absl::StrAppend(out, ticket.epoch, ":", ticket.first, "+", ticket.count);
   });
 }
 
-TEST(WorkQueue, GivesATicketAndOneAhead) {
+TEST(WorkQueue, GivesACurrentItemAndOneAhead) {
   WorkQueue queue({.num_examples = 10, .batch_size = 2, .epochs = 1});
   EXPECT_TRUE(queue.Give(0));
   EXPECT_TRUE(queue.Give(1));
@@ -31,7 +31,7 @@ TEST(WorkQueue, GivesATicketAndOneAhead) {
   EXPECT_EQ(TicketsOf(queue, 0), "0:2+2 0:8+2");
 }
 
-TEST(WorkQueue, CutsTheLastTicketOfAnEpoch) {
+TEST(WorkQueue, CutsTheLastItemOfAnEpoch) {
   WorkQueue queue({.num_examples = 5, .batch_size = 4, .epochs = 2});
   queue.Give(0);
   EXPECT_EQ(TicketsOf(queue, 0), "0:0+4 0:4+1");
@@ -40,7 +40,7 @@ TEST(WorkQueue, CutsTheLastTicketOfAnEpoch) {
   EXPECT_EQ(TicketsOf(queue, 0), "0:4+1 1:0+4");
 }
 
-TEST(WorkQueue, HandsOutWhatCameBackBeforeWhatIsNew) {
+TEST(WorkQueue, GivesReturnedItemsBeforeNewOnes) {
   WorkQueue queue({.num_examples = 100, .batch_size = 10, .epochs = 1});
   queue.Give(0);
   queue.Give(1);
@@ -52,7 +52,7 @@ TEST(WorkQueue, HandsOutWhatCameBackBeforeWhatIsNew) {
   EXPECT_EQ(TicketsOf(queue, 1), "0:30+10 0:40+10");
 }
 
-TEST(WorkQueue, TakesATicketAheadFromOneWhoIsBusyForOneWhoHasNone) {
+TEST(WorkQueue, GivesAnIdleWorkerTheItemAheadOfABusyOne) {
   WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 1});
   queue.Give(0);
   EXPECT_EQ(TicketsOf(queue, 0), "0:0+2 0:2+2");
@@ -62,7 +62,7 @@ TEST(WorkQueue, TakesATicketAheadFromOneWhoIsBusyForOneWhoHasNone) {
   EXPECT_FALSE(queue.Give(2));
 }
 
-TEST(WorkQueue, IsExhaustedWhenTheLastOneIsDone) {
+TEST(WorkQueue, IsExhaustedWhenTheLastItemIsDone) {
   WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 1});
   queue.Give(0);
   queue.Give(1);
@@ -95,7 +95,7 @@ TEST(WorkQueue, GivesARoundInWorkerOrder) {
   EXPECT_EQ(TicketsOf(queue, 1), "0:40+10 0:70+10") << "what it had ahead";
 }
 
-TEST(WorkQueue, ARoundIsOfOneEpoch) {
+TEST(WorkQueue, ARoundHasItemsOfOneEpoch) {
   WorkQueue queue({.num_examples = 5, .batch_size = 2, .epochs = 2});
   queue.GiveRound({0, 1});
   EXPECT_EQ(TicketsOf(queue, 1), "0:2+2") << "the round after it has one ticket";
@@ -110,7 +110,7 @@ TEST(WorkQueue, ARoundIsOfOneEpoch) {
   EXPECT_EQ(TicketsOf(queue, 0), "1:0+2 1:4+1");
 }
 
-TEST(WorkQueue, OneWhoJoinsARoundTakesPartInItsEpoch) {
+TEST(WorkQueue, AWorkerThatJoinsARoundGetsAnItemOfItsEpoch) {
   WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 2});
   queue.GiveRound({0, 1});
   queue.GiveRound({0, 1, 2});
@@ -118,7 +118,7 @@ TEST(WorkQueue, OneWhoJoinsARoundTakesPartInItsEpoch) {
   EXPECT_EQ(TicketsOf(queue, 2), "0:4+0");
 }
 
-TEST(WorkQueue, ARoundOfWhatADeadWorkerHadComesBeforeTheNextEpoch) {
+TEST(WorkQueue, ADeadWorkersItemsComeBeforeTheNextEpoch) {
   WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 2});
   queue.GiveRound({0, 1});
   queue.Return(1);
@@ -127,7 +127,7 @@ TEST(WorkQueue, ARoundOfWhatADeadWorkerHadComesBeforeTheNextEpoch) {
   EXPECT_EQ(TicketsOf(queue, 0), "0:2+2 1:0+2");
 }
 
-TEST(WorkQueue, ItsPositionIsWhatIsNotDone) {
+TEST(WorkQueue, ThePositionListsWhatIsNotDone) {
   WorkQueue queue({.num_examples = 10, .batch_size = 2, .epochs = 2});
   EXPECT_EQ(queue.position(), WorkPosition());
   queue.Give(0);
@@ -139,7 +139,7 @@ TEST(WorkQueue, ItsPositionIsWhatIsNotDone) {
   EXPECT_EQ(queue.position().num_open(), 4);
 }
 
-TEST(WorkQueue, GoesOnFromAPosition) {
+TEST(WorkQueue, ContinuesFromAPosition) {
   const WorkPosition position = {.next = 16, .open = {{2, 2}, {8, 2}}};
   WorkQueue queue({.num_examples = 10, .batch_size = 2, .epochs = 2}, position);
   EXPECT_EQ(queue.position(), position);
@@ -149,7 +149,7 @@ TEST(WorkQueue, GoesOnFromAPosition) {
   EXPECT_EQ(TicketsOf(queue, 2), "0:10+0");
 }
 
-TEST(WorkQueue, GoesOnWithBatchesOfAnotherSize) {
+TEST(WorkQueue, ContinuesWithAnotherBatchSize) {
   WorkQueue queue({.num_examples = 10, .batch_size = 3, .epochs = 1}, {.next = 10, .open = {{0, 4}, {8, 2}}});
   std::string given;
   while (queue.Give(0)) {
