@@ -22,21 +22,22 @@ double Number(int64_t value) {
 }
 
 void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition& out) {
-  out.Gauge("cairn_ps_version", "The version of the variables: how many updates made them.",
+  out.Gauge("cairn_ps_version", "The version of the variables: the number of updates applied to them.",
             Number(status.version()));
-  out.Gauge("cairn_ps_final_version", "The version at which the job ends; 0: not told by a version.",
+  out.Gauge("cairn_ps_final_version", "The version at which the job ends; 0 if it does not end at a version.",
             Number(net::FinalVersionOf(status.job())));
-  out.Gauge("cairn_ps_learning_rate", "Of the next update.", status.learning_rate());
+  out.Gauge("cairn_ps_learning_rate", "The learning rate of the next update.", status.learning_rate());
   const v1::Counters& counters = status.counters();
   out.Counter(
       "cairn_ps_pushes_total",
-      "Gradients by what became of them, since the job began. Accepted and stale ones are counted where the "
-      "round log is written.");
+      "Gradients by outcome, since the job began. Accepted and stale ones are counted by the server that "
+      "writes the round log.");
   out.Sample({{"outcome", "accepted"}}, Number(counters.accepted()));
   out.Sample({{"outcome", "stale"}}, Number(counters.stale()));
   out.Sample({{"outcome", "duplicate"}}, Number(counters.duplicate()));
   out.Sample({{"outcome", "refused"}}, Number(counters.rejected()));
-  out.Counter("cairn_ps_examples_total", "Examples in accepted gradients, where the round log is written.",
+  out.Counter("cairn_ps_examples_total",
+              "Examples in accepted gradients, counted by the server that writes the round log.",
               Number(counters.examples()));
   if (counters.staleness_histogram_size() > 0) {
     std::vector<double> limits;
@@ -46,48 +47,48 @@ void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition
       if (i + 1 < counters.staleness_histogram_size()) limits.push_back(i);
       sum += i * Number(counters.staleness_histogram(i));
     }
-    out.Histogram(
-        "cairn_ps_staleness_versions",
-        "Versions between an accepted gradient's and its update; the sum counts the last bucket's as its "
-        "beginning.");
+    out.Histogram("cairn_ps_staleness_versions",
+                  "Updates between the version of an accepted gradient and its own update. In the sum, "
+                  "gradients of the last bucket count with its lower bound.");
     out.Sample({}, limits, counts, sum);
   }
-  out.Gauge("cairn_ps_staleness_max_versions", "The largest of them.", Number(counters.staleness_max()));
-  out.Histogram("cairn_ps_round_seconds", "From the first gradient of an update being here to its version.",
-                meters.round_seconds);
+  out.Gauge("cairn_ps_staleness_max_versions", "The largest staleness of an accepted gradient.",
+            Number(counters.staleness_max()));
+  out.Histogram("cairn_ps_round_seconds",
+                "From the arrival of an update's first gradient to the new version.", meters.round_seconds);
   out.Histogram("cairn_ps_round_spread_seconds",
-                "From the first gradient of an update being here to the last, where there are several.",
+                "From the arrival of an update's first gradient to the last, if there are several.",
                 meters.spread_seconds);
   out.Histogram("cairn_ps_apply_seconds", "The arithmetic of an update: mean and optimizer.",
                 meters.apply_seconds);
 }
 
 void AddLoad(const v1::ServerStatus& status, Exposition& out) {
-  out.Counter("cairn_ps_received_bytes_total", "Payloads that came: gradients, and values that were written.",
+  out.Counter("cairn_ps_received_bytes_total", "Payload received: gradients and written values.",
               Number(status.received_bytes()));
-  out.Counter("cairn_ps_sent_bytes_total", "Payloads that went: values.", Number(status.sent_bytes()));
+  out.Counter("cairn_ps_sent_bytes_total", "Payload sent: values.", Number(status.sent_bytes()));
   out.Counter("cairn_ps_malformed_chunks_total",
-              "Pieces of gradients or values that were not what they said to be, and had "
-              "no effect.",
+              "Malformed chunks of gradients or values, which had no effect.",
               Number(status.malformed_chunks()));
-  out.Gauge("cairn_ps_variables", "Variables of which this server holds rows.", Number(status.variables()));
-  out.Gauge("cairn_ps_variable_bytes", "Their values here, once.", Number(status.variable_bytes()));
+  out.Gauge("cairn_ps_variables", "Variables of which this server stores rows.", Number(status.variables()));
+  out.Gauge("cairn_ps_variable_bytes", "The size of one version of this server's values.",
+            Number(status.variable_bytes()));
   out.Gauge("cairn_ps_job_memory_bytes", "Values, slots and buffers of the job.",
             Number(status.memory_bytes()));
-  out.Gauge("cairn_ps_job_memory_limit_bytes", "What the job may take: --memory_limit.",
+  out.Gauge("cairn_ps_job_memory_limit_bytes", "The memory that the job may use: --memory_limit.",
             Number(status.memory_limit_bytes()));
-  out.Gauge("cairn_ps_staged_pushes", "Gradients that are here and have no decision.",
+  out.Gauge("cairn_ps_staged_pushes", "Gradients that are complete on this server and not decided.",
             Number(status.queues().staged_pushes()));
-  out.Gauge("cairn_ps_oldest_push_seconds", "How long the oldest of them has been here.",
+  out.Gauge("cairn_ps_oldest_push_seconds", "The age of the oldest staged gradient.",
             status.waiting_seconds());
-  out.Gauge("cairn_ps_log_entries", "Entries of the round log that are not executed here.",
+  out.Gauge("cairn_ps_log_entries", "Entries of the round log that this server has not executed.",
             Number(status.queues().log_entries()));
   out.Gauge("cairn_ps_waiting_calls", "Calls that wait for a condition.",
             Number(status.queues().waiting_calls()));
 }
 
 void AddMembers(const v1::ServerStatus& status, Exposition& out) {
-  out.Gauge("cairn_ps_members", "Workers of the job by their state.");
+  out.Gauge("cairn_ps_members", "Workers of the job by state.");
   for (const auto state :
        {v1::MEMBER_STATE_EXPECTED, v1::MEMBER_STATE_LIVE, v1::MEMBER_STATE_LEFT, v1::MEMBER_STATE_LOST}) {
     int count = 0;
@@ -95,23 +96,25 @@ void AddMembers(const v1::ServerStatus& status, Exposition& out) {
     out.Sample({{"state", net::NameOf(state)}}, count);
   }
   if (status.members().empty()) return;
-  out.Gauge("cairn_ps_member_step", "The step that a worker is in, by its own count.");
+  out.Gauge("cairn_ps_member_step", "A worker's current step, by its own count.");
   for (const v1::Member& member : status.members()) {
     out.Sample({{"worker", member.task()}}, Number(member.step()));
   }
-  out.Gauge("cairn_ps_member_heard_seconds", "Since a worker was last heard of.");
+  out.Gauge("cairn_ps_member_heard_seconds", "Time since a worker's last heartbeat.");
   for (const v1::Member& member : status.members()) {
     out.Sample({{"worker", member.task()}}, member.heard_seconds());
   }
-  out.Counter("cairn_ps_member_last_total", "How often a worker's gradient was the last of its update here.");
+  out.Counter("cairn_ps_member_last_total",
+              "How often a worker's gradient was the last one of an update on this server.");
   for (const v1::Member& member : status.members()) {
     out.Sample({{"worker", member.task()}}, Number(member.times_last()));
   }
-  out.Counter("cairn_ps_member_late_seconds_total", "How long after the first ones those came, together.");
+  out.Counter("cairn_ps_member_late_seconds_total",
+              "Total delay of the gradients in cairn_ps_member_last_total behind the first ones.");
   for (const v1::Member& member : status.members()) {
     out.Sample({{"worker", member.task()}}, member.late_seconds());
   }
-  out.Gauge("cairn_ps_waiting_for", "1 for a task that the open round still lacks.");
+  out.Gauge("cairn_ps_waiting_for", "1 for a task that the open round waits for.");
   for (const std::string& task : status.waiting_for()) out.Sample({{"task", task}}, 1);
 }
 
@@ -126,7 +129,7 @@ net::StatusPage::Table Workers(const v1::ServerStatus& status) {
   net::StatusPage::Table table = {
       .title = "Workers",
       .columns = {"task", "state", "step", "examples/s", "step time", "input", "compute", "answer", "loss",
-                  "comes last", "behind by", "memory", "heard", "device"},
+                  "last in round", "delay", "memory", "heartbeat", "device"},
       .rows = {},
       .empty = "no job"};
   double fastest = 0;
@@ -165,7 +168,7 @@ net::StatusPage::Table Workers(const v1::ServerStatus& status) {
 }
 
 net::StatusPage::Table Placement(const v1::ServerStatus& status) {
-  net::StatusPage::Table table = {.title = "Placement: what lies here",
+  net::StatusPage::Table table = {.title = "Placement: variables on this server",
                                   .columns = {"variable", "shape", "rows", "bytes"},
                                   .rows = {},
                                   .empty = "nothing"};
@@ -184,7 +187,7 @@ net::StatusPage::Table Placement(const v1::ServerStatus& status) {
           .part = status.variable_bytes() > 0 ? bytes / Number(status.variable_bytes()) : -1}});
   }
   if (status.variables() > status.largest_slices_size()) {
-    table.title = absl::StrCat("Placement: the largest of ", status.variables(), " variables here");
+    table.title = absl::StrCat("Placement: the largest of ", status.variables(), " variables on this server");
   }
   return table;
 }
@@ -201,7 +204,7 @@ net::StatusPage::Table Servers(const v1::ServerStatus& status) {
 
 net::StatusPage::Table Times(const Meters& meters) {
   net::StatusPage::Table table = {
-      .title = "Updates", .columns = {"", "count", "mean", "half below", "99 % below"}, .rows = {}};
+      .title = "Updates", .columns = {"", "count", "mean", "median", "99th percentile"}, .rows = {}};
   const auto add = [&](const char* what, const Distribution& distribution) {
     const auto count = static_cast<double>(distribution.count());
     table.rows.push_back({Text(what), Right(net::WithCommas(count)),
@@ -219,7 +222,7 @@ net::StatusPage::Table Times(const Meters& meters) {
 
 std::string MetricsOf(const v1::ServerStatus& status, const Meters& meters) {
   Exposition out;
-  out.Gauge("cairn_ps_state", "1 for the state that the server is in.");
+  out.Gauge("cairn_ps_state", "1 for the server's current state.");
   for (const auto state : {v1::STATE_EMPTY, v1::STATE_INITIALISING, v1::STATE_READY, v1::STATE_FINISHED,
                            v1::STATE_FAILED, v1::STATE_COPY}) {
     out.Sample({{"state", net::NameOf(state)}}, status.state() == state ? 1 : 0);
@@ -245,17 +248,17 @@ net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
   page.facts = {
       {"version", net::WithCommas(Number(status.version())), last},
       {"examples/s", status.sequences() ? net::WithCommas(rates.examples_per_second()) : "-",
-       absl::StrCat(net::WithCommas(Number(counters.examples())), " in all")},
+       absl::StrCat(net::WithCommas(Number(counters.examples())), " in total")},
       {"received", net::InBytes(rates.received_bytes_per_second()) + "/s",
-       net::InBytes(Number(status.received_bytes())) + " in all"},
+       net::InBytes(Number(status.received_bytes())) + " in total"},
       {"sent", net::InBytes(rates.sent_bytes_per_second()) + "/s",
-       net::InBytes(Number(status.sent_bytes())) + " in all"},
+       net::InBytes(Number(status.sent_bytes())) + " in total"},
       {"gradients refused", net::WithCommas(Number(counters.stale() + counters.rejected())),
        absl::StrCat(net::WithCommas(Number(counters.stale())), " of them stale, ",
                     net::WithCommas(Number(counters.duplicate())), " duplicates")},
       {"staleness",
        absl::StrCat(net::StalenessQuantile(counters, 0.5), " / ", net::StalenessQuantile(counters, 0.99)),
-       absl::StrCat("half / 99 % at most; largest ", counters.staleness_max())},
+       absl::StrCat("median / 99th percentile; largest ", counters.staleness_max())},
       {"job's memory", net::InBytes(Number(status.memory_bytes())),
        absl::StrCat("of ", net::InBytes(Number(status.memory_limit_bytes())), "; process ",
                     net::InBytes(Number(status.resident_bytes())))},
@@ -270,7 +273,7 @@ net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
       {"examples/s", net::WithCommas(newest(1)), 1},
       {"loss, mean of the workers' last batches", std::isnan(loss) ? "-" : absl::StrFormat("%.4f", loss), 3},
       {"updates/s", absl::StrFormat("%.4g", newest(0)), 0},
-      {"bytes/s, both ways", net::InBytes(newest(2)), 2}};
+      {"bytes/s, received and sent", net::InBytes(newest(2)), 2}};
   page.history = std::move(history);
   page.tables = {Workers(status), Times(meters), Placement(status), Servers(status)};
   page.footer = absl::StrCat("cairn-ps ", status.program_version(), " at ", address, ", up ",
