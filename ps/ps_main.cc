@@ -230,18 +230,19 @@ int Main(int argc, char** argv) {
   AddTraceFlags(app, flags.trace);
   app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
   app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
-  app.add_option(
-         FlagNames("memory_limit"), flags.memory_limit,
-         "What a job may take, like 4GiB or 500MB; default: the machine's memory, or its control group's")
+  app.add_option(FlagNames("memory_limit"), flags.memory_limit,
+                 "Memory that a job may use, like 4GiB or 500MB; default: the memory of the machine or of "
+                 "its control group")
       ->check(MemorySize())
       ->type_name("SIZE");
-  app.add_option(
-         FlagNames("transport"), flags.transport,
-         "How gradients and values may travel: on this host shm (as auto) or unix; tcp; or only by grpc")
+  app.add_option(FlagNames("transport"), flags.transport,
+                 "Fastest allowed transport of gradients and values: shm (the same as auto) or unix within a "
+                 "host, tcp, or only grpc")
       ->check(OneOf(net::kTransportWords));
   net::AddDataPortFlag(app, flags.data_port);
-  app.add_option(FlagNames("threads"), flags.threads,
-                 "Threads that share a large update; 0: the cores, at most 4. The same bits with any number")
+  app.add_option(
+         FlagNames("threads"), flags.threads,
+         "Threads that share a large update; 0: one per core, at most 4. Results do not depend on the number")
       ->check(CLI::Range(0, kMaxThreads))
       ->type_name("N");
   AddLogLevelFlag(app, flags.log_level);
