@@ -342,7 +342,7 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
     port_ = host_.connect_to_leader(job_, shard_, epoch);
     shard_->ConnectTo(port_.get());
   }
-  // A backup has not reported the sums that it measured. Sums that it is measuring now, it reports itself.
+  // Sums that a backup measured before its promotion have not been reported.
   if (auto sums = shard_->UnansweredSums()) port_->ReportSums(*std::move(sums));
   return absl::OkStatus();
 }

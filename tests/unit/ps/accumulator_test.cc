@@ -182,7 +182,7 @@ TEST_F(LentAccumulatorTest, ElementsCopiedBeforeTheFirstBorrowedOnesStayInTheBuf
   ASSERT_EQ(Add(2, 6), absl::OkStatus());
   const HeldElements held = accumulator_.Take();
   EXPECT_EQ(held.runs().size(), 3u);
-  EXPECT_EQ(held.buffer(), nullptr) << "not all of them are there";
+  EXPECT_EQ(held.buffer(), nullptr) << "not all elements have been received";
   EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 2, 3, 4, 5, 6, 7, 7, 7));
 }
 

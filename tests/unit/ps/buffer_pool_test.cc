@@ -26,9 +26,9 @@ TEST_F(BufferPoolTest, AcquireExceedsTheBudgetAndTheBufferIsNotReused) {
   auto one = pool_.Acquire(), two = pool_.Acquire(), three = pool_.Acquire();
   EXPECT_EQ(budget_->used(), 24);
   three = nullptr;
-  EXPECT_EQ(budget_->used(), 16) << "beyond the limit nothing is kept for use again";
+  EXPECT_EQ(budget_->used(), 16) << "beyond the limit no buffer is kept for reuse";
   two = nullptr;
-  EXPECT_EQ(budget_->used(), 16) << "unused, and still there";
+  EXPECT_EQ(budget_->used(), 16) << "idle, and still allocated";
 }
 
 TEST_F(BufferPoolTest, IdleBuffersDoNotCountAgainstRoomAndCanBeDropped) {

@@ -294,7 +294,7 @@ TEST_P(StrangeTicketTest, IsRefusedAsAWorkersItem) {
 class SlowToEnd final : public CopyStream {
  public:
   explicit SlowToEnd(test::Gate& may_end) : may_end_(may_end) {}
-  ~SlowToEnd() override { EXPECT_TRUE(may_end_.Wait()) << "somebody waits for this who must not"; }
+  ~SlowToEnd() override { EXPECT_TRUE(may_end_.Wait()) << "the caller must not wait for this"; }
   void Send(uint64_t, CopyItem) override {}
 
  private:
@@ -337,7 +337,7 @@ TEST(Drop, DoesNotWaitForTheBackupsStreamToEnd) {
   const auto sink = std::make_shared<QuietSink>();
   CopySession session(server, sink);
   EXPECT_EQ(session.OnFrame(header, {}), absl::OkStatus());
-  EXPECT_EQ(sink->held, 1u) << "a copy now";
+  EXPECT_EQ(sink->held, 1u) << "this is a backup now";
   may_end.Open();
   server.Tick();
 }

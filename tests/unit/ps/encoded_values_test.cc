@@ -42,7 +42,7 @@ TEST_F(EncodedValuesTest, AreEncodedOnceForAllReaders) {
   EXPECT_EQ(Part(*first, 0, kSize), Expected(*values, 0, kSize));
   EXPECT_EQ(encoded_.Of(values, kWire).value(), first);
   EXPECT_NE(encoded_.Of(values, v1::ENCODING_FLOAT16).value(), first);
-  EXPECT_NE(encoded_.Of(Rising(1), kWire).value(), first) << "other values, though equal";
+  EXPECT_NE(encoded_.Of(Rising(1), kWire).value(), first) << "other values, although they are equal";
 }
 
 TEST_F(EncodedValuesTest, PiecesOfOneVersionShareABuffer) {
@@ -53,7 +53,7 @@ TEST_F(EncodedValuesTest, PiecesOfOneVersionShareABuffer) {
   const auto first = encoded_.OfPiece(values, kWire, 0, 4).value();
   EXPECT_EQ(first, last);
   EXPECT_EQ(Part(*first, 0, kSize), Expected(*values, 0, kSize));
-  EXPECT_EQ(encoded_.Of(values, kWire).value(), first) << "whole by now";
+  EXPECT_EQ(encoded_.Of(values, kWire).value(), first) << "complete by now";
 }
 
 TEST_F(EncodedValuesTest, APieceIsEncodedOnce) {

@@ -25,8 +25,8 @@ TEST_F(MembershipTest, EachJoinIsALaterIncarnation) {
   EXPECT_EQ(members_.Join(1, 0, At(0)), 1u);
   EXPECT_EQ(members_.Join(1, 0, At(0)), 2u);
   EXPECT_EQ(members_.Join(1, 9, At(0)), 9u);
-  EXPECT_EQ(members_.Join(1, 8, At(0)), 0u) << "older than what is known";
-  EXPECT_EQ(members_.Join(0, 0, At(0)), 1u) << "workers count apart";
+  EXPECT_EQ(members_.Join(1, 8, At(0)), 0u) << "older than the known incarnation";
+  EXPECT_EQ(members_.Join(0, 0, At(0)), 1u) << "workers are independent";
 }
 
 v1::Process ProcessOf(uint64_t id) {
@@ -46,7 +46,7 @@ TEST_F(MembershipTest, AnUnusedPlaceIsFree) {
   EXPECT_EQ(members_.Ask(1, 7, At(1), kSilence), kFree) << "it has left";
   members_.Join(1, 0, At(2), ProcessOf(6));
   members_.ExpireOlderThan(At(3));
-  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kFree) << "its lease ran out";
+  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kFree) << "its lease has expired";
 }
 
 TEST_F(MembershipTest, AProcessMayRejoinAsTheSameWorker) {
@@ -61,7 +61,7 @@ TEST_F(MembershipTest, ALiveProcessIsNotReplaced) {
   EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear);
   members_.Heartbeat(1, 1, 4, At(4));
   EXPECT_EQ(members_.Ask(1, 7, At(5), kSilence), kTaken);
-  EXPECT_EQ(members_.Ask(1, 8, At(6), kSilence), kUnclear) << "the next one that asks begins anew";
+  EXPECT_EQ(members_.Ask(1, 8, At(6), kSilence), kUnclear) << "the next question starts over";
 }
 
 TEST_F(MembershipTest, ASilentProcessIsReplaced) {
@@ -78,7 +78,7 @@ TEST_F(MembershipTest, AProcessWithABrokenStreamIsReplacedAtOnceUnlessAHeartbeat
   members_.Heartbeat(1, 1, 3, At(2));
   EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear);
   members_.StreamBroke(1, 0);
-  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear) << "that was of a life before";
+  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear) << "that was an earlier incarnation";
 }
 
 TEST_F(MembershipTest, OnlyTheNewestIncarnationKeepsTheLease) {
@@ -119,7 +119,7 @@ TEST_F(MembershipTest, WorkersThatHaveNotLeftAreNamedWithTheirStep) {
   members_.Leave(2, 1);
   EXPECT_EQ(Missing(0), "worker/1 (step 312)");
   members_.ExpireOlderThan(At(100));
-  EXPECT_EQ(Missing(0), "") << "the dead are gone too";
+  EXPECT_EQ(Missing(0), "") << "expired workers count as left";
 }
 
 TEST_F(MembershipTest, AWorkerThatTheJobLacksHasAName) {

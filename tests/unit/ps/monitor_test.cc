@@ -144,7 +144,7 @@ TEST(MetricsOf, EveryFamilyIsDeclaredOnceBeforeItsSamples) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (words[1] == "HELP") {
       family = words[2];
-      EXPECT_TRUE(families.insert(family).second) << family << " is introduced twice";
+      EXPECT_TRUE(families.insert(family).second) << family << " is declared twice";
       EXPECT_TRUE(family.rfind("cairn_", 0) == 0 || family.rfind("process_", 0) == 0) << family;
     } else if (words[1] == "TYPE") {
       EXPECT_EQ(words[2], family);

@@ -32,7 +32,7 @@ TEST_F(RoundPaceOfTwo, NoWorkerExceedsTheLead) {
   EXPECT_THAT(pace_.Advance(0, kLead), IsEmpty());
   EXPECT_THAT(pace_.Advance(1, 10), UnorderedElementsAre(Allowance{0, 10}, Allowance{1, kLead}));
   EXPECT_THAT(pace_.Advance(1, kLead), UnorderedElementsAre(Allowance{0, kLead}, Allowance{1, kLead - 10}));
-  EXPECT_THAT(pace_.Advance(1, 10), IsEmpty()) << "now the other is behind";
+  EXPECT_THAT(pace_.Advance(1, 10), IsEmpty()) << "now the other worker is behind";
 }
 
 TEST_F(RoundPaceOfTwo, AWorkerDoesNotWaitForOneThatHasNotBegun) {
@@ -46,7 +46,7 @@ TEST_F(RoundPaceOfTwo, AWorkerWaitsForOneThatBeginsALittleLater) {
   EXPECT_EQ(pace_.Begin(1), kLead);
   EXPECT_THAT(pace_.Advance(1, 1000), UnorderedElementsAre(Allowance{1, kLead}));
   EXPECT_THAT(pace_.Advance(1, RoundPace::kStraggles), UnorderedElementsAre(Allowance{1, kLead - 1000}))
-      << "which the other may already";
+      << "the other worker already may";
 }
 
 TEST_F(RoundPaceOfTwo, NobodyWaitsForAStraggler) {
@@ -55,7 +55,7 @@ TEST_F(RoundPaceOfTwo, NobodyWaitsForAStraggler) {
   EXPECT_EQ(pace_.Begin(1), RoundPace::kStraggles + 1 + kLead);
   EXPECT_THAT(pace_.Advance(0, 1000),
               UnorderedElementsAre(Allowance{0, kLead}, Allowance{1, RoundPace::kStraggles + 1001 + kLead}));
-  EXPECT_THAT(pace_.Advance(1, 2000), IsEmpty()) << "near enough again, and so waited for";
+  EXPECT_THAT(pace_.Advance(1, 2000), IsEmpty()) << "close enough again to be waited for";
 }
 
 TEST_F(RoundPaceOfTwo, AtTheEndTheWholeGradientIsAllowedOnce) {

@@ -153,7 +153,8 @@ TEST_F(SequencerTest, AConfigChangeIsInTheLogOnce) {
 TEST_F(SequencerTest, OnlyTheCurrentChiefMayChangeTheConfig) {
   sequencer_.Join(0, 2);
   EXPECT_EQ(sequencer_.Amend(1, 7, {.end = true}).code(), absl::StatusCode::kAborted);
-  ASSERT_TRUE(sequencer_.Amend(2, 1, {.learning_rate = 0.5f}).ok()) << "its numbers begin anew";
+  ASSERT_TRUE(sequencer_.Amend(2, 1, {.learning_rate = 0.5f}).ok())
+      << "the numbers of a new chief start over";
   sequencer_.Leave(0, 2);
   EXPECT_EQ(sequencer_.Amend(2, 2, {.end = true}).code(), absl::StatusCode::kAborted);
   EXPECT_THAT(log(), ElementsAre("1: rate 0.5"));
@@ -223,7 +224,7 @@ TEST_F(SequencerTest, AStalledServerLimitsTheEntriesOfClients) {
   EXPECT_EQ(log().size(), Sequencer::kMostUnexecuted);
   StageOnBoth(Push(0, 1, 1));
   StageOnBoth(Push(1, 1, 1));
-  EXPECT_EQ(log().back(), "16385: v1 of 0.1.1 1.1.1") << "pushes that all servers hold go on";
+  EXPECT_EQ(log().back(), "16385: v1 of 0.1.1 1.1.1") << "complete pushes are still decided";
   sequencer_.OnExecuted(1, written);
   EXPECT_TRUE(sequencer_.WriteMark({.token = "b"}).ok());
 }
@@ -340,14 +341,16 @@ TEST_F(MeasuringSequencerTest, AServerThatReportsNoSumsFailsTheJobAndIsNamed) {
   StageOnBoth(1);
   Report(0, 1, {});
   EXPECT_THAT(sequencer_.MissingServers(), ElementsAre(1));
-  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus()) << "it begins now";
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1)), absl::OkStatus())
+      << "the 60 s begin now";
   EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(59)),
             absl::OkStatus());
   EXPECT_EQ(
       sequencer_.CheckMeasuring(start + std::chrono::hours(1) + std::chrono::seconds(60)),
       absl::AbortedError("the update to version 1 has waited 60 s for the norms of the slices on ps/1"));
   Report(1, 1, {});
-  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(2)), absl::OkStatus()) << "of the next";
+  EXPECT_EQ(sequencer_.CheckMeasuring(start + std::chrono::hours(2)), absl::OkStatus())
+      << "the 60 s of the next Measure have not passed";
 }
 
 TEST_F(MeasuringSequencerTest, TheMinuteOfAnAbsentServerBeginsWhenItSubscribes) {

@@ -122,7 +122,7 @@ TEST_F(ServerTest, TheHandshakeRefusesOtherProtocolsIndicesAndClusters) {
   EXPECT_THAT(MessageOf(other), HasSubstr("another cluster than worker/1"));
 
   request.set_cluster_hash(0);
-  EXPECT_TRUE(Call(server_, &Server::Connect, request).ok()) << "who does not know its cluster is let in";
+  EXPECT_TRUE(Call(server_, &Server::Connect, request).ok()) << "a client without a cluster hash is accepted";
 }
 
 TEST_F(ServerTest, AnEmptyServerReportsThatItIsEmpty) {
@@ -171,7 +171,7 @@ TEST_F(ServerTest, CreatingAgainBeforeTheJobIsReadyRestartsIt) {
   const uint64_t second = Create(TrainingJob()).value().layout();
   EXPECT_NE(first, second);
   server_.OnInitialised(first);
-  EXPECT_EQ(Describe().state(), v1::STATE_INITIALISING) << "those were the values of the first";
+  EXPECT_EQ(Describe().state(), v1::STATE_INITIALISING) << "those were the values of the first job";
   EXPECT_EQ(server_.JobForLayout(first).status().code(), absl::StatusCode::kAborted);
 }
 
@@ -394,7 +394,7 @@ TEST_F(ServerTest, AnEpochWithoutASealIsIgnored) {
   request.set_epoch(1);
   request.set_epoch_seal(std::string(32, 'x'));
   EXPECT_EQ(Call(server_, &Server::Connect, request)->state(), v1::STATE_READY);
-  EXPECT_EQ(Describe().state(), v1::STATE_READY) << "its part is still here";
+  EXPECT_EQ(Describe().state(), v1::STATE_READY) << "the shard has not been dropped";
 }
 
 TEST_F(ServerTest, ASecondLiveProcessOfAWorkerIsRefusedAndTheFirstIsNamed) {
@@ -469,7 +469,7 @@ TEST_F(ServerTest, AWorkerThatFailsEndsTheJob) {
   EXPECT_EQ(Heartbeat(0)->state(), v1::STATE_FAILED);
   EXPECT_EQ(Heartbeat(0)->failure(), "worker/1 failed: no space left");
   EXPECT_EQ(Heartbeat(0)->failure_code(), static_cast<int>(absl::StatusCode::kInternal));
-  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/0 is still to be told";
+  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/0 has not been notified yet";
   Leave(0, v1::LEAVE_REASON_FAILED);
   EXPECT_EQ(server_.ended(), ExitCode::kFailure);
 }
@@ -531,9 +531,9 @@ TEST_F(ServerTest, ACancelledJobsMembersAreNotifiedBeforeTheServerEnds) {
   EXPECT_TRUE(Call(server_, &Server::Finish, cancel).ok()) << "safe to repeat";
   EXPECT_EQ(Heartbeat(0)->state(), v1::STATE_FAILED);
   EXPECT_THAT(Heartbeat(0)->failure(), HasSubstr("the job was cancelled by alice@host7"));
-  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/0 is still to be told";
+  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/0 has not been notified yet";
   Leave(0, v1::LEAVE_REASON_FAILED, "the job was cancelled");
-  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/1 too";
+  EXPECT_EQ(server_.ended(), std::nullopt) << "worker/1 has not been notified either";
   Leave(1, v1::LEAVE_REASON_FAILED, "the job was cancelled");
   EXPECT_EQ(server_.ended(), ExitCode::kDone);
 }
@@ -596,7 +596,8 @@ TEST_F(ServerTest, OnlyTheNextGenerationReplacesAReadyJob) {
   next.mutable_job()->set_generation(0);
   EXPECT_THAT(MessageOf(Create(next).status()),
               HasSubstr("generation 0 of job run, but generation 1 is under way"));
-  EXPECT_EQ(Join(0)->incarnation(), (uint64_t{1} << 32) + 1) << "no life of the generation before has it";
+  EXPECT_EQ(Join(0)->incarnation(), (uint64_t{1} << 32) + 1)
+      << "above all incarnations of the previous generation";
 }
 
 TEST_F(ServerTest, AWorkerThatDoesNotRejoinAfterARollbackIsLost) {

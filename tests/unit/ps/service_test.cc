@@ -407,7 +407,7 @@ TEST_F(TokenTest, EveryCallAndStreamNeedsTheToken) {
   reader.Open();
   const auto stream = stub->OpenStream(reader);
   EXPECT_EQ(reader.AwaitClosed().code(), absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(parts_.own().ended(), std::nullopt) << "nobody has ended it";
+  EXPECT_EQ(parts_.own().ended(), std::nullopt) << "the stream is still open";
 }
 
 // Never answers Wait, like a server whose condition does not become true.

@@ -420,7 +420,7 @@ TEST_P(AheadSessionTest, ValuesArriveBeforeThePushHasEnded) {
     chunks(id, 1);
     const size_t before = sink->done.size();
     if (step > 1) {
-      EXPECT_EQ(sink->chunks_after.back(), before) << "not one piece has come";
+      EXPECT_EQ(sink->chunks_after.back(), before) << "no piece has arrived";
     }
     send(id, [](v1::ClientHeader& header) { header.mutable_end(); });
     ASSERT_EQ(sink->done.size(), before + 1);
@@ -431,7 +431,7 @@ TEST_P(AheadSessionTest, ValuesArriveBeforeThePushHasEnded) {
       EXPECT_THAT(sink->values, testing::Each(10.0f - static_cast<float>(step)));
     }
   }
-  EXPECT_EQ(sink->chunks_after.size(), 2u * 2) << "each piece once, with those that came with it";
+  EXPECT_EQ(sink->chunks_after.size(), 2u * 2) << "each piece once, together with its neighbours";
 }
 
 }  // namespace

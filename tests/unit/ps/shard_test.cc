@@ -101,7 +101,7 @@ TEST_F(ShardTest, ARepeatOfADecidedPushIsAnsweredAtOnceWithoutValues) {
   EXPECT_TRUE((*second_)->duplicate);
   EXPECT_EQ((*second_)->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_EQ((*second_)->version, 1);
-  EXPECT_EQ((*second_)->values.data, nullptr) << "they may be of a later version by now";
+  EXPECT_EQ((*second_)->values.data, nullptr) << "the values may be of a later version";
   EXPECT_THAT(ToVector(shard_.store().current()), Each(-1));
 }
 
@@ -132,10 +132,10 @@ TEST_F(ShardTest, ADeferredAnswerHasTheValuesAtItsRelease) {
   Push(Key(1, 1), {2, 2}, second_);
   Decide(Apply{.version = 1, .contributors = {From(Key(0, 1))}, .held = true});
   EXPECT_FALSE(first_.has_value());
-  EXPECT_THAT(ToVector(shard_.store().current()), Each(-1)) << "applied nevertheless";
-  EXPECT_THAT(shard_.StagedGradients(), ElementsAre(From(Key(1, 1)))) << "that one is decided";
+  EXPECT_THAT(ToVector(shard_.store().current()), Each(-1)) << "applied although the answer is deferred";
+  EXPECT_THAT(shard_.StagedGradients(), ElementsAre(From(Key(1, 1)))) << "that push is decided";
   Push(Key(0, 1), {1, 1}, third_);
-  EXPECT_FALSE(third_.has_value()) << "to ask again is no way past it";
+  EXPECT_FALSE(third_.has_value()) << "a repeat does not bypass the limit";
   Decide(Apply{.version = 2, .contributors = {From(Key(1, 1))}});
   EXPECT_FALSE(first_.has_value());
   Decide(Release{Key(0, 1)});
@@ -443,7 +443,7 @@ TEST(ShardMemory, SlowReadersCauseRefusalsUntilTheyFinish) {
     pushed = small.Step(/*read_values=*/true);
     ASSERT_TRUE(pushed->ok()) << pushed->status();
   }
-  EXPECT_EQ((*pushed)->values.data, nullptr) << "nobody else may hold the version that it made";
+  EXPECT_EQ((*pushed)->values.data, nullptr) << "the memory allows no further reader of the new version";
   // The slot and six versions are allocated.
   EXPECT_EQ(small.Read("")->status(),
             absl::ResourceExhaustedError("no memory for a version beside the one to be read, 4 B: 28 "

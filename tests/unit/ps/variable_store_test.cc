@@ -50,7 +50,7 @@ TEST_F(VariableStoreTest, AWriteReplacesItsRunsAndKeepsTheVersion) {
   store_.Write(data, {&run, 1});
   EXPECT_EQ(store_.current().version, 1);
   EXPECT_THAT(ToVector(store_.current()), ElementsAre(-1, 5, -1));
-  EXPECT_THAT(ToVector(before), Each(-1)) << "who read before keeps what it has";
+  EXPECT_THAT(ToVector(before), Each(-1)) << "earlier readers keep their values";
 }
 
 TEST_F(VariableStoreTest, ANonFiniteGradientNamesItsVariableAndPublishesNothing) {

@@ -50,7 +50,7 @@ TEST(AsyncPolicy, AGradientBeyondMaxStalenessIsRefused) {
                                        {Push(1, {.step = 2, .base = 1}), "v3: 1 staleness 1"},
                                    });
   EXPECT_EQ(policy->counters().stale, 1);
-  EXPECT_EQ(policy->counters().staleness_max, 1) << "refused gradients do not count";
+  EXPECT_EQ(policy->counters().staleness_max, 1) << "refused gradients are not counted";
 }
 
 TEST(AsyncPolicy, OnlyTheLivingIncarnationMayPush) {

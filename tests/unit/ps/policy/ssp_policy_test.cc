@@ -126,7 +126,7 @@ TEST(SspPolicy, ClocksContinueFromTheRestoredOnes) {
                                        {Join(0), ""},
                                        {Join(1), ""},
                                    });
-  EXPECT_EQ(policy->ClockOf(0), 4) << "no further than where it may go on";
+  EXPECT_EQ(policy->ClockOf(0), 4) << "no further than where it may continue";
   EXPECT_EQ(policy->ClockOf(1), 3);
   EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 1, .base = 9}))), "v10: 0 held");
   EXPECT_THAT(policy->WaitingFor(), ElementsAre(1));
@@ -165,13 +165,13 @@ TEST(SspPolicy, AReturningWorkerDelaysNobodyAndKeepsItsClock) {
                                           {Push(0, {.step = 3, .base = 3}), "v4: 0"},
                                           {Join(1, 2), ""},
                                       });
-  EXPECT_EQ(policy->ClockOf(1), 3) << "where the slowest is";
+  EXPECT_EQ(policy->ClockOf(1), 3) << "at the slowest clock";
   EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 4, .base = 4}))), "v5: 0");
   EXPECT_EQ(ToText(Tell(*policy, Join(0, 2))), "");
-  EXPECT_EQ(policy->ClockOf(0), 4) << "where it was";
+  EXPECT_EQ(policy->ClockOf(0), 4) << "at its own clock";
   EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 1, .base = 5, .incarnation = 2}))), "v6: 0 held");
   EXPECT_EQ(ToText(Tell(*policy, Join(0, 3))), "release 0");
-  EXPECT_EQ(policy->ClockOf(0), 4) << "to come back is no way past the limit";
+  EXPECT_EQ(policy->ClockOf(0), 4) << "rejoining does not bypass the limit";
 }
 
 TEST(SspPolicy, TheSlowestClockStaysWhenAllHaveLeft) {
@@ -198,7 +198,7 @@ TEST(SspPolicy, ARetriedPushCountsOnceAndAnotherPushWhileDeferredIsRefused) {
                                       });
   EXPECT_EQ(policy->counters().duplicate, 1);
   EXPECT_EQ(policy->counters().refused_other, 2);
-  EXPECT_EQ(policy->ClockOf(0), 1) << "what is refused moves no clock";
+  EXPECT_EQ(policy->ClockOf(0), 1) << "a refused push does not advance the clock";
 }
 
 TEST(SspPolicy, TheEndReleasesAllAnswers) {

@@ -77,7 +77,7 @@ class Checker {
     ASSERT_EQ(apply.contributors.size(), RoundSize());
     int previous = -1;
     for (const Gradient& gradient : apply.contributors) {
-      ASSERT_GT(gradient.key.worker, previous) << "in worker order, each once";
+      ASSERT_GT(gradient.key.worker, previous) << "in worker order, without repeats";
       previous = gradient.key.worker;
       ASSERT_EQ(gradient.base_version, version_);
       ASSERT_TRUE(IsLive(gradient.key.worker));

@@ -92,18 +92,18 @@ TEST(WorkQueue, GivesARoundInWorkerOrder) {
   EXPECT_EQ(TicketsOf(queue, 2), "0:20+10 0:50+10");
   for (int worker : {2, 0, 1}) queue.Done(worker);
   queue.GiveRound({0, 1, 2});
-  EXPECT_EQ(TicketsOf(queue, 1), "0:40+10 0:70+10") << "what it had ahead";
+  EXPECT_EQ(TicketsOf(queue, 1), "0:40+10 0:70+10") << "the item that it had ahead";
 }
 
 TEST(WorkQueue, ARoundHasItemsOfOneEpoch) {
   WorkQueue queue({.num_examples = 5, .batch_size = 2, .epochs = 2});
   queue.GiveRound({0, 1});
-  EXPECT_EQ(TicketsOf(queue, 1), "0:2+2") << "the round after it has one ticket";
+  EXPECT_EQ(TicketsOf(queue, 1), "0:2+2") << "the round after it has one item";
   queue.Done(0);
   queue.Done(1);
   queue.GiveRound({0, 1});
   EXPECT_EQ(TicketsOf(queue, 0), "0:4+1 1:0+2");
-  EXPECT_EQ(TicketsOf(queue, 1), "0:5+0 1:2+2") << "a part without examples";
+  EXPECT_EQ(TicketsOf(queue, 1), "0:5+0 1:2+2") << "an item without examples";
   queue.Done(0);
   queue.Done(1);
   queue.GiveRound({0, 1});
