@@ -1,20 +1,22 @@
 // The primary's side of replication: sends what happens to the backup on another server, and holds back
 // answers to clients until the backup has received what they reveal (docs/design/replication.md).
 //
-//            ┌────────── the backup is unreachable, or keeps no state ◄───────────┐
-//            ▼                                                                     │
-//   kAlone ──► kCatchingUp ── the whole state has arrived ──► kWhole ── broken ──► kUnsure
-//   ▲   answers at once   │                                   answers are held back │
-//   └──── broken ─────────┘◄────────────── the backup agrees to start over ─────────┘
+//      ┌────────── process gone, no backup there, or its right has expired ───────────┐
+//      ▼                                                                              │
+//   kAlone ──► kCatchingUp ── whole state received ──► kWhole ── stream broken ──► kUnsure
+//      ▲         │     ▲                                                              │
+//      └ broken ─┘     └────────────── the backup agrees to start over ───────────────┘
 //
-//   any ── the backup has been promoted, or may have been before its process ended ──► kDeposed:
-//                                                                      nothing is answered any more
+//   any state ──► kDeposed: the backup has been promoted, or may have been before its process ended
+//
+// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kWhole they wait until the
+// backup has received everything before them; in kUnsure they are held back. In kDeposed nothing is answered.
 //
 // In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume when its
 // process is gone (connection refused), when it agrees to start over, or when its right to be promoted has
 // expired (kRight after our last echo) and this process was not just paused. A process that is gone or was
-// restarted cannot report whether it had been promoted. It had not if it is known to have heard from us less
-// than kSilent before it ended.
+// restarted cannot report whether it had been promoted. It had not been promoted if it is known to have heard
+// from us less than kSilent before it ended.
 //
 // One per job and server, owned by the ActiveJob. Thread-safe. Callbacks of WhenHeld() run outside the lock,
 // in the caller's or a stream's thread, and must not block. Knows no gRPC. The work is a sequence of steps

@@ -132,8 +132,8 @@ class Sequencer {
   // log is full.
   absl::StatusOr<Progress> WriteMark(const Mark& mark) ABSL_LOCKS_EXCLUDED(mutex_);
   // A config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current one and a
-  // member; RESOURCE_EXHAUSTED as WriteMark(). Numbers rise: a number that is not above the previous one
-  // marks a repeat, which has no effect.
+  // member; RESOURCE_EXHAUSTED as WriteMark(). The numbers of an incarnation rise: a call whose number is not
+  // above the previous one is a repeat, and has no effect.
   absl::Status Amend(uint64_t incarnation, int64_t number, const Amendment& amendment)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

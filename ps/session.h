@@ -53,7 +53,7 @@ class Session {
   // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. A request
   // that fails is answered with an error instead, in its `done`.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
-  // Where to store the payload, of `bytes`, if the next call is OnFrame() with this header. Empty: anywhere.
+  // Where to store a payload of `bytes` if the next call is OnFrame() with this header. Empty: anywhere.
   absl::Span<char> PlaceFor(const v1::ClientHeader& header, size_t bytes);
   // Whether a request waits for its answer. Called from the thread of OnFrame().
   bool owes_answer() const { return unanswered_.use_count() > 1; }
@@ -64,7 +64,7 @@ class Session {
     std::shared_ptr<ActiveJob> job;
     std::unique_ptr<OpenPush> push;                       // null for a write
     std::unique_ptr<Accumulator> write;                   // null for a push
-    int worker = 0;                                       // that pushes
+    int worker = 0;                                       // of the push
     v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // of the answer
     TraceEvent received{};                                // name empty: not recorded
     bool initialise = false;

@@ -2,8 +2,8 @@
 // and sends the pieces to the workers while they still send, so that both directions of a link are busy.
 //
 // The prediction: the workers of the last update, from the same version on, make the next one too. If the log
-// decides otherwise, the pieces are discarded, nobody has seen a version with them, and the update is made in
-// the usual way. If the log agrees, the update is published; the result is the same to the bit.
+// decides otherwise, the pieces are discarded before any version contains them, and the update is made in the
+// usual way. If the log agrees, the update is published; the result is the same to the bit.
 //
 //   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      executing thread: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
