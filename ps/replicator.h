@@ -9,8 +9,9 @@
 //
 //   any state ──► kDeposed: the backup has been promoted, or may have been before its process ended
 //
-// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kWhole they wait until the
-// backup has received everything before them; in kUnsure they are held back. In kDeposed nothing is answered.
+// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kWhole they wait until
+// the backup has received everything before them; in kUnsure they are held back. In kDeposed nothing is
+// answered.
 //
 // In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume when its
 // process is gone (connection refused), when it agrees to start over, or when its right to be promoted has
