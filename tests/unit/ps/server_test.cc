@@ -269,8 +269,8 @@ TEST_F(ServerTest, ARefusalForMemoryListsTheNeeds) {
       Call(server, &Server::Create, request).status(),
       absl::ResourceExhaustedError(
           "ps/3: the job needs 10 GiB and may take 4 GiB (--memory_limit): two versions of the values 2 GiB, "
-          "2 slots of Adam 2 GiB, a gradient of each of 2 workers and one that arrives 3 GiB, a snapshot's "
-          "copy 3 GiB"));
+          "2 slots of Adam 2 GiB, a gradient of each of 2 workers and one that arrives 3 GiB, "
+          "a snapshot 3 GiB"));
 }
 
 TEST_F(ServerTest, MoreWaitersThanTheLimitAreRefused) {
