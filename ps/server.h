@@ -206,7 +206,8 @@ class Server {
   absl::StatusOr<std::shared_ptr<ActiveJob>> SequencedJob() const ABSL_LOCKS_EXCLUDED(mutex_);
   // FAILED_PRECONDITION if another job is active and `job` does not continue it.
   absl::Status CheckReplaceable(const v1::Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Removes members whose lease has expired and, after a rollback, members that have not joined again.
+  // Expires members whose lease has run out and, after a rollback, those that have not joined again. Returns
+  // them, with the reason for each.
   std::vector<Membership::Expired> CollectExpired(TimePoint now, std::vector<std::string>& reasons)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For an elastic job: the number of the task. RESOURCE_EXHAUSTED if the job has its maximum of workers.
