@@ -14,8 +14,8 @@
 namespace cairn::data {
 namespace {
 
-// A point of a stroke on the writer's model: 0 to 100 from left to right and from top to bottom, a little
-// beyond where a curve swings out. Strokes are rounded between their points, but not at a corner.
+// A point of a stroke: coordinates from 0 to 100, left to right and top to bottom, slightly beyond where a
+// curve swings out. Strokes are rounded between their points, but not at a corner.
 struct ModelPoint {
   int x, y;
   bool corner = false;
@@ -25,8 +25,7 @@ using Model = std::vector<ModelStroke>;
 
 constexpr bool kCorner = true;
 
-// The ways to write each digit: [digit][way][stroke][point]. One way or stroke to a line.
-// clang-format off
+// The shapes of each digit: [digit][shape][stroke][point]. One shape or stroke per line.
 const std::vector<std::vector<Model>>& Models() {
   static const std::vector<std::vector<Model>> models = {
       // 0
@@ -34,40 +33,62 @@ const std::vector<std::vector<Model>>& Models() {
       // 1: a bar; with a flag; with a foot
       {{{{50, 0}, {50, 50}, {50, 100}}},
        {{{26, 24}, {54, 0, kCorner}, {54, 100}}},
-       {{{30, 20}, {52, 0, kCorner}, {52, 100}},
-        {{24, 100}, {80, 100}}}},
+       {{{30, 20}, {52, 0, kCorner}, {52, 100}}, {{24, 100}, {80, 100}}}},
       // 2: with a corner; with a loop
       {{{{12, 26}, {22, 0}, {78, -8}, {92, 34}, {46, 70}, {8, 98, kCorner}, {48, 96}, {92, 98}}},
-       {{{14, 22}, {30, -4}, {84, -2}, {88, 40}, {48, 80}, {14, 104}, {4, 84}, {28, 74}, {56, 96}, {96, 92}}}},
+       {{{14, 22},
+         {30, -4},
+         {84, -2},
+         {88, 40},
+         {48, 80},
+         {14, 104},
+         {4, 84},
+         {28, 74},
+         {56, 96},
+         {96, 92}}}},
       // 3: round; with a flat top
       {{{{14, 14}, {40, -8}, {90, 2}, {86, 44}, {40, 48, kCorner}, {92, 50}, {100, 96}, {46, 110}, {8, 86}}},
        {{{14, 2}, {82, 2, kCorner}, {44, 42, kCorner}, {94, 46}, {96, 98}, {44, 110}, {8, 88}}}},
       // 4: open; closed
-      {{{{24, 2}, {12, 56, kCorner}, {90, 56}},
-        {{70, 14}, {64, 100}}},
+      {{{{24, 2}, {12, 56, kCorner}, {90, 56}}, {{70, 14}, {64, 100}}},
        {{{64, 100}, {64, 0, kCorner}, {6, 66, kCorner}, {94, 66}}}},
       // 5: the bar last; in one stroke
-      {{{{26, 4}, {20, 46, kCorner}, {56, 30}, {98, 48}, {92, 98}, {44, 110}, {10, 88}},
-        {{26, 4}, {86, 2}}},
+      {{{{26, 4}, {20, 46, kCorner}, {56, 30}, {98, 48}, {92, 98}, {44, 110}, {10, 88}}, {{26, 4}, {86, 2}}},
        {{{88, 2}, {28, 4, kCorner}, {18, 48, kCorner}, {60, 34}, {98, 60}, {80, 104}, {10, 100}}}},
       // 6
       {{{{74, 0}, {36, 14}, {6, 60}, {16, 106}, {64, 110}, {94, 84}, {74, 50}, {36, 52}, {14, 78}}}},
       // 7: plain; with a bar
       {{{{10, 6}, {90, 4, kCorner}, {56, 50}, {40, 100}}},
-       {{{10, 4}, {88, 2, kCorner}, {60, 46}, {38, 100}},
-        {{28, 52}, {80, 48}}}},
+       {{{10, 4}, {88, 2, kCorner}, {60, 46}, {38, 100}}, {{28, 52}, {80, 48}}}},
       // 8
-      {{{{80, 14}, {50, -10}, {14, 8}, {26, 42}, {74, 58}, {96, 92}, {50, 114}, {6, 92}, {26, 58}, {72, 42},
+      {{{{80, 14},
+         {50, -10},
+         {14, 8},
+         {26, 42},
+         {74, 58},
+         {96, 92},
+         {50, 114},
+         {6, 92},
+         {26, 58},
+         {72, 42},
          {84, 12}}}},
       // 9: with a straight tail; with a hook
       {{{{82, 16}, {52, -8}, {10, 8}, {10, 48}, {54, 58}, {84, 16, kCorner}, {78, 60}, {68, 102}}},
-       {{{82, 16}, {50, -8}, {10, 12}, {16, 52}, {60, 54}, {84, 14, kCorner}, {90, 76}, {64, 108}, {20, 94}}}},
+       {{{82, 16},
+         {50, -8},
+         {10, 12},
+         {16, 52},
+         {60, 54},
+         {84, 14, kCorner},
+         {90, 76},
+         {64, 108},
+         {20, 94}}}},
   };
   return models;
 }
 // clang-format on
 
-// On the image: 256 units to the pixel, the pixel (0, 0) centred at the origin.
+// Image coordinates: 256 units per pixel, with pixel (0, 0) centred at the origin.
 constexpr int64_t kPixel = 256;
 struct Point {
   int64_t x, y;
@@ -78,12 +99,12 @@ int64_t Between(int low, int high, Random& random) {
   return low + static_cast<int64_t>(random.NextBelow(static_cast<uint32_t>(high - low + 1)));
 }
 
-// A writer's hand: where a point of the model comes to lie. Factors are in 1/1024.
+// A writer's hand: maps points of a shape to the image. Factors are in 1/1024.
 struct Hand {
   explicit Hand(Random& random)
       : width(Between(10 * 256, 20 * 256, random)),
         height(Between(14 * 256, 21 * 256, random)),
-        slant(Between(-320, 560, random)),  // most people lean to the right
+        slant(Between(-320, 560, random)),  // most people's writing leans to the right
         slope(Between(-250, 250, random)),
         centre{(kDigitSide - 1) * kPixel / 2 + Between(-512, 512, random),
                (kDigitSide - 1) * kPixel / 2 + Between(-512, 512, random)} {}
@@ -95,13 +116,13 @@ struct Hand {
     return {centre.x + x - y * slant / 1024, centre.y + y + x * slope / 1024};
   }
 
-  const int64_t width, height;  // of the model's 100
+  const int64_t width, height;  // of the 100 units of a shape
   const int64_t slant, slope;
   const Point centre;
 };
 
-// Chaikin's corner cutting: each round replaces a point by two, a quarter towards its neighbours. A point
-// that stands three times stays a corner.
+// Chaikin's corner cutting: each round replaces a point by two points, a quarter of the way towards its
+// neighbours. A point that occurs three times remains a corner.
 Stroke Rounded(Stroke stroke) {
   for (int round = 0; round < 3; ++round) {
     Stroke finer = {stroke.front()};
@@ -119,7 +140,7 @@ Stroke Rounded(Stroke stroke) {
 int64_t SquaredDistance(const Point& p, const Point& a, const Point& b) {
   const int64_t along_x = b.x - a.x, along_y = b.y - a.y;
   const int64_t length2 = along_x * along_x + along_y * along_y;
-  int64_t share = 0;  // of the way from a to b to the nearest point, in 1/1024
+  int64_t share = 0;  // fraction of the way from a to b at the nearest point, in 1/1024
   if (length2 > 0) {
     share = std::clamp<int64_t>(((p.x - a.x) * along_x + (p.y - a.y) * along_y) * 1024 / length2, 0, 1024);
   }
@@ -127,7 +148,7 @@ int64_t SquaredDistance(const Point& p, const Point& a, const Point& b) {
   return dx * dx + dy * dy;
 }
 
-// The squared distance of every pixel to the nearest ink, as far as it is below `reach`.
+// The squared distance from every pixel to the nearest ink; exact if it is below `reach`.
 class InkDistance {
  public:
   explicit InkDistance(int64_t reach) : reach_(reach) { squared_.fill(std::numeric_limits<int64_t>::max()); }
@@ -196,7 +217,7 @@ DigitImage DrawDigit(int digit, Random& random) {
 
   DigitImage image;
   for (size_t pixel = 0; pixel < image.size(); ++pixel) {
-    // The root of a whole number below 2^53 is rounded correctly, and so the same, wherever IEEE 754 holds.
+    // The root of an integer below 2^53 is rounded correctly, and so is the same on every IEEE 754 machine.
     const double root =
         std::sqrt(static_cast<double>(std::min<int64_t>(distance.squared(pixel), int64_t{1} << 40)));
     const int64_t coverage =

@@ -27,10 +27,10 @@ TEST(ParseAugmentation, ReadsItsPartsInAnyOrder) {
   EXPECT_EQ(all->crop, 4);
   EXPECT_EQ(all->shift, 0.25f);
   EXPECT_TRUE(ParseAugmentation("")->empty());
-  EXPECT_EQ(RefusalOf("flip,turn"), "'turn' is none of flip, crop:PIXELS, shift:PART");
-  EXPECT_THAT(RefusalOf("crop:0"), HasSubstr("'crop:0': pixels are a whole number of at least 1"));
+  EXPECT_EQ(RefusalOf("flip,turn"), "'turn' is not one of flip, crop:PIXELS, shift:PART");
+  EXPECT_THAT(RefusalOf("crop:0"), HasSubstr("'crop:0': PIXELS must be an integer of at least 1"));
   EXPECT_THAT(RefusalOf("crop:1.5"), HasSubstr("'crop:1.5': pixels"));
-  EXPECT_THAT(RefusalOf("shift:1"), HasSubstr("'shift:1': the part is a number between 0 and 1"));
+  EXPECT_THAT(RefusalOf("shift:1"), HasSubstr("'shift:1': PART must be a number between 0 and 1"));
   EXPECT_THAT(RefusalOf("shift:nan"), HasSubstr("'shift:nan': the part"));
 }
 
@@ -104,7 +104,7 @@ TEST(Augment, SuitsImagesOnly) {
   EXPECT_TRUE(Validate(Augmentation{}, {784}).ok());
   EXPECT_TRUE(Validate({.flip = true, .crop = 4}, {32, 32, 3}).ok());
   EXPECT_THAT(std::string(Validate({.flip = true}, {784}).message()),
-              HasSubstr("examples of the shape [784] are no images"));
+              HasSubstr("examples of the shape [784] are not images"));
   EXPECT_THAT(std::string(Validate({.crop = 5}, {8, 5, 1}).message()),
               HasSubstr("images of the shape [8,5,1] are too small to crop by 5 pixels"));
 }

@@ -71,7 +71,7 @@ TEST(TrainedCsvColumns, AreTakenByPositionWhereAFileHasNoHeader) {
   EXPECT_THAT(InputsAsTrained("a,b,label\n1,2,0\n", numbered), ElementsAre(1, 2));
   EXPECT_THAT(
       RefusalAsTrained("1\n", named),
-      HasSubstr("has 1 columns, those of the training set had 3 (label, a, b), and it has no header"));
+      HasSubstr("has 1 columns, but the training set had 3 (label, a, b), and this file has no header"));
   EXPECT_THAT(RefusalAsTrained("label,a,b\n0,1,2\n", numbered),
               HasSubstr("column 0 is 'label', but was an input in training, whose files had no header"));
 }
@@ -93,11 +93,11 @@ TEST(TrainedCsvColumns, NoOptionMayContradictThem) {
   const std::string text = "b,a,label\n2,1,0\n";
   EXPECT_EQ(RefusalAsTrained(text, trained, {.label_column = "label", .feature_columns = {"a", "b"}}), "");
   EXPECT_THAT(RefusalAsTrained(text, trained, {.feature_columns = {"b", "a"}}),
-              HasSubstr("--feature_column: the inputs are columns b, a, in training they were a, b"));
+              HasSubstr("--feature_column: the inputs are columns b, a, but in training they were a, b"));
   EXPECT_THAT(RefusalAsTrained(text, trained, {.label_column = "a"}),
-              HasSubstr("--label_column: the label is column 'a', in training it was 'label'"));
+              HasSubstr("--label_column: the label is column 'a', but in training it was 'label'"));
   EXPECT_THAT(RefusalAsTrained(text, trained, {.missing_value = 0.0f}),
-              HasSubstr("--missing_value: an empty field stands for 0, in training for 7"));
+              HasSubstr("--missing_value: an empty field stands for 0, but in training for 7"));
 }
 
 }  // namespace

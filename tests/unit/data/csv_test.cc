@@ -233,18 +233,20 @@ TEST(LoadTrainingDataFromCsv, MissingValuesBecomeTheNumberGivenOrAreRefused) {
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1, -1));
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(-1, 2));
   EXPECT_THAT(ReadExample(*data->train, 2).inputs, ElementsAre(-1, -1));
-  EXPECT_THAT(RefusalOf(text), HasSubstr("a.csv: line 2: column 'b' is empty and no number stands for that"));
+  EXPECT_THAT(RefusalOf(text),
+              HasSubstr("a.csv: line 2: column 'b' is empty, and no value for missing numbers is set"));
 }
 
 TEST(LoadTrainingDataFromCsv, BadRowsAreLeftOutUpToTheLimit) {
   const std::string text = "a,y\n1,0\nred,1\n2\n3,1\n";
-  EXPECT_THAT(RefusalOf(text), HasSubstr("a.csv: line 3: column 'a' holds 'red', no number"));
+  EXPECT_THAT(RefusalOf(text), HasSubstr("a.csv: line 3: column 'a' holds 'red', which is not a number"));
   EXPECT_THAT(
       RefusalOf(text, {.max_bad_rows = 1}),
-      HasSubstr("a.csv: line 4: has 1 fields, the first line 2; it is bad row number 2, and 1 may be"));
+      HasSubstr(
+          "a.csv: line 4: has 1 fields, but the first line has 2; this is bad row number 2, and 1 may be"));
   const auto data = Load(text, {.max_bad_rows = 2});
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("a.csv: 2 bad rows are left out, the first: ")));
+  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("a.csv: 2 bad rows are skipped, the first: ")));
   ASSERT_EQ(data->train->size(), 2);
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(3));
 }
@@ -267,7 +269,7 @@ TEST(LoadTrainingDataFromCsv, SeveralFilesAreOneSetAndValidationHasTheTrainingSe
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(1));
   WriteText(dir / "validation.csv", "a,y\n4,cow\n");
   EXPECT_THAT(std::string(LoadTrainingData({.path = dir.path()}).status().message()),
-              HasSubstr("validation.csv: line 2: the label in column 'y' is 'cow', which is none of the "
+              HasSubstr("validation.csv: line 2: the label in column 'y' is 'cow', which is not one of the "
                         "training set's classes"));
 }
 
@@ -295,23 +297,24 @@ TEST(LoadTrainingDataFromCsv, AGivenSeparatorIsNotGuessed) {
   const auto data = Load("1|2|0\n3|4|1\n", {.csv_separator = '|'});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(3, 4));
-  EXPECT_THAT(RefusalOf("1|2|0\n"), HasSubstr("has one column"));
-  EXPECT_THAT(RefusalOf("a,label\n1,0\n", {.csv_separator = ';'}), HasSubstr("has one column"));
+  EXPECT_THAT(RefusalOf("1|2|0\n"), HasSubstr("has only one column"));
+  EXPECT_THAT(RefusalOf("a,label\n1,0\n", {.csv_separator = ';'}), HasSubstr("has only one column"));
 }
 
 TEST(LoadTrainingDataFromCsv, DecimalMarksThatDifferOrCouldBeThousandsAreRefused) {
   EXPECT_THAT(RefusalOf("a;label\n1,5;0\n2.5;1\n"),
               HasSubstr("line 3: column 'a' holds '2.5'; earlier numbers have ',' as the decimal mark"));
-  EXPECT_THAT(RefusalOf("a;label\n1.234,5;0\n"), HasSubstr("holds '1.234,5', no number"));
-  EXPECT_THAT(RefusalOf("a,b\n\"1,5\",0\n"), HasSubstr("holds '1,5', no number"));
+  EXPECT_THAT(RefusalOf("a;label\n1.234,5;0\n"), HasSubstr("holds '1.234,5', which is not a number"));
+  EXPECT_THAT(RefusalOf("a,b\n\"1,5\",0\n"), HasSubstr("holds '1,5', which is not a number"));
   EXPECT_THAT(RefusalOf("a\tlabel\n1,500\t0\n12,250\t1\n"),
               HasSubstr("its commas could be decimal marks or separate thousands"));
 }
 
 TEST(LoadTrainingDataFromCsv, WhatIsNoDecimalNumberIsRefused) {
   for (const char* field : {"0x10", "inf", "1_000", "1e99", "1 2"}) {
-    EXPECT_THAT(RefusalOf(absl::StrCat("a,b,label\n", field, ",1,0\n1,1,1\n")),
-                HasSubstr(absl::StrCat("a.csv: line 2: column 'a' holds '", field, "', no number")));
+    EXPECT_THAT(
+        RefusalOf(absl::StrCat("a,b,label\n", field, ",1,0\n1,1,1\n")),
+        HasSubstr(absl::StrCat("a.csv: line 2: column 'a' holds '", field, "', which is not a number")));
   }
   EXPECT_THAT(RefusalOf("a,label\n1,0x0\n2,0x1\n"), HasSubstr("is '0x0', a hexadecimal number"));
   EXPECT_THAT(RefusalOf("\xFF\xFE"
@@ -336,8 +339,8 @@ TEST(LoadTrainingDataFromCsv, TheOrderOfWordsIsTold) {
 }
 
 TEST(LoadTrainingDataFromCsv, WordsAndNumbersAmongTheLabelsAreRefusedInEitherOrder) {
-  EXPECT_THAT(RefusalOf("x,y\n1,?\n2,1\n"), HasSubstr("is '1', a number, where other labels are words"));
-  EXPECT_THAT(RefusalOf("x,y\n1,1\n2,?\n"), HasSubstr("is '?', no class index"));
+  EXPECT_THAT(RefusalOf("x,y\n1,?\n2,1\n"), HasSubstr("is '1', a number, but other labels are words"));
+  EXPECT_THAT(RefusalOf("x,y\n1,1\n2,?\n"), HasSubstr("is '?', which is not a class index"));
 }
 
 TEST(LoadTrainingDataFromCsv, CommentsAreSkippedAndCounted) {

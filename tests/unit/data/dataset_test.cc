@@ -131,7 +131,7 @@ TEST(LoadTrainingData, WhatIsMissingIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("mnist.npz"));
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   EXPECT_THAT(RefusalOf({.path = dir.path()}),
-              HasSubstr("is there, but not " + dir / "train-labels-idx1-ubyte[.gz]"));
+              HasSubstr("exists, but not " + dir / "train-labels-idx1-ubyte[.gz]"));
 }
 
 TEST(LoadTrainingData, ValidationTargetsMustBeOfTheTrainingSetsKind) {
@@ -142,7 +142,8 @@ TEST(LoadTrainingData, ValidationTargetsMustBeOfTheTrainingSetsKind) {
   WriteText(dir / "t10k-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + "abcdef");
   EXPECT_THAT(
       RefusalOf({.path = dir.path()}),
-      HasSubstr("t10k-labels-idx1-ubyte: targets are 3 numbers, those of the training set class indices"));
+      HasSubstr(
+          "t10k-labels-idx1-ubyte: targets are 3 numbers, but those of the training set are class indices"));
 }
 
 TEST(LoadTrainingData, IntegersWithANegativeOneAreNumbersAlsoIfTheValidationSetHasNone) {
@@ -222,9 +223,9 @@ TEST(LoadTrainingData, OptionsForColumnsAreRefusedWhereThereAreNone) {
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(RefusalOf({.path = dir.path(), .label_column = "y"}),
-              HasSubstr("a label column is for CSV and TFRecord files"));
+              HasSubstr("a label column applies to CSV and TFRecord files"));
   EXPECT_THAT(RefusalOf({.path = dir.path(), .max_bad_rows = 1}),
-              HasSubstr("a number of bad rows is for CSV"));
+              HasSubstr("a number of bad rows applies to CSV"));
 }
 
 TEST(LoadTrainingData, AugmentationIsForImagesOfTheTrainingSet) {
@@ -242,7 +243,7 @@ TEST(LoadTrainingData, AugmentationIsForImagesOfTheTrainingSet) {
       HasSubstr("train-images-idx3-ubyte: images of the shape [2,2,1] are too small to crop by 2 pixels"));
   WriteText(dir / "train-images-idx3-ubyte", IdxHeader(0x08, {2, 4}) + "abcdefgh");
   EXPECT_THAT(RefusalOf({.path = dir.path(), .augmentation = {.flip = true}}),
-              HasSubstr("examples of the shape [4] are no images"));
+              HasSubstr("examples of the shape [4] are not images"));
 }
 
 // A model that takes images makes images of rows that have as many numbers.
@@ -266,7 +267,8 @@ TEST(LoadTrainingData, ValidationExamplesMustHaveTheTrainingShape) {
   WriteText(dir / "t10k-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(
       RefusalOf({.path = dir.path()}),
-      HasSubstr("t10k-images-idx3-ubyte: examples have the shape [1,2], those of the training set [2,2]"));
+      HasSubstr(
+          "t10k-images-idx3-ubyte: examples have the shape [1,2], but those of the training set [2,2]"));
 }
 
 }  // namespace

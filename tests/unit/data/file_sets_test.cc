@@ -67,11 +67,12 @@ TEST(CheckPieces, NamesThePiecesThatAreMissing) {
 TEST(CheckPieces, RefusesPiecesOfTwoSets) {
   const std::string one_of_three = "d/train-00000-of-00003.csv";
   EXPECT_THAT(FaultOfPieces({one_of_three, "d/train-00001-of-00004.csv"}),
-              HasSubstr("train-00000-of-00003.csv and train-00001-of-00004.csv are not of one set"));
+              HasSubstr("train-00000-of-00003.csv and train-00001-of-00004.csv belong to different sets"));
   EXPECT_THAT(FaultOfPieces({"d/train-00000-of-00002.tfrecord", "d/train.tfrecord-00001-of-00002"}),
-              HasSubstr("are not of one set"));
-  EXPECT_THAT(FaultOfPieces({one_of_three, "d/train.csv"}),
-              HasSubstr("train.csv is there beside the pieces of a set, such as train-00000-of-00003.csv"));
+              HasSubstr("belong to different sets"));
+  EXPECT_THAT(
+      FaultOfPieces({one_of_three, "d/train.csv"}),
+      HasSubstr("train.csv exists in addition to the pieces of a set, such as train-00000-of-00003.csv"));
   EXPECT_THAT(FaultOfPieces({"d/train-3-of-3.csv"}), HasSubstr("have the numbers 0 to 2"));
 }
 
@@ -81,7 +82,7 @@ TEST(CheckPieces, RefusesAPieceThatIsThereTwice) {
   EXPECT_THAT(FaultOfPieces({"d/train-1.csv", "d/train-01.csv"}),
               HasSubstr("d/train-1.csv and train-01.csv have the same number"));
   EXPECT_THAT(FaultOfPieces({"d/train.tfrecord", "d/train.tfrecords"}),
-              HasSubstr("d/train.tfrecord and train.tfrecords are both a whole set"));
+              HasSubstr("d/train.tfrecord and train.tfrecords are both complete sets"));
   EXPECT_THAT(FaultOfPieces({"d/train-0-of-2.csv", "d/train-00-of-2.csv", "d/train-1-of-2.csv"}),
               HasSubstr("d/train-0-of-2.csv and train-00-of-2.csv are the same piece"));
 }

@@ -62,7 +62,7 @@ TEST_F(ImageDirectory, TrainAndValidationAreFoldersAboveTheClasses) {
   ASSERT_NE(data->validation, nullptr);
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(1));
   Write("val/c/0.png", FlatPng(2, 2, 0));
-  EXPECT_THAT(Refusal(), HasSubstr("val: the folder 'c' is none of the 2 classes: 0 'a', 1 'b'"));
+  EXPECT_THAT(Refusal(), HasSubstr("val: the folder 'c' is not one of the 2 classes: 0 'a', 1 'b'"));
 }
 
 TEST_F(ImageDirectory, TheFirstNameOfAValidationSetCountsAndTheOthersAreNamed) {

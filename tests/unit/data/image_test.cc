@@ -78,10 +78,11 @@ TEST(DecodeImage, AJpegOfOneColorHasIt) {
 
 TEST(DecodeImage, WhatIsNotReadIsRefusedByName) {
   EXPECT_THAT(RefusalOf(Png({.depth = 16, .rows = {1, 2}}), {1, 1, 1}),
-              HasSubstr("is a PNG of 16 bits per channel"));
+              HasSubstr("is a PNG with 16 bits per channel"));
   EXPECT_THAT(RefusalOf(Jpeg(1, 1, 4, {1, 2, 3, 4}), {1, 1, 3}), HasSubstr("is a CMYK JPEG"));
-  EXPECT_THAT(RefusalOf("GIF89a..", {1, 1, 3}), HasSubstr("is a GIF, which is not read"));
-  EXPECT_THAT(RefusalOf("RIFF....WEBPVP8 ", {1, 1, 3}), HasSubstr("is a WebP, which is not read"));
+  EXPECT_THAT(RefusalOf("GIF89a..", {1, 1, 3}), HasSubstr("is a GIF; only PNG and JPEG are supported"));
+  EXPECT_THAT(RefusalOf("RIFF....WEBPVP8 ", {1, 1, 3}),
+              HasSubstr("is a WebP; only PNG and JPEG are supported"));
   EXPECT_THAT(RefusalOf("hello", {1, 1, 3}), HasSubstr("is neither PNG nor JPEG"));
   EXPECT_THAT(RefusalOf("", {1, 1, 3}), HasSubstr("is neither PNG nor JPEG"));
 }

@@ -170,36 +170,38 @@ TEST(NpzFile, BrokenArraysAreRefusedByName) {
       {good.substr(0, 9), "ends within its npy header"},
       {good.substr(0, 40), "ends within its npy header"},
       {"PK" + good, "is not an npy array: its magic number is wrong"},
-      {NpyWithHeader("{}", "", 4), "has npy version 4; 1 to 3 are known"},
+      {NpyWithHeader("{}", "", 4), "has npy version 4; 1 to 3 are supported"},
       {"\x93NUMPY" + Bytes({2, 0, 0, 0, 0, 0x70}), "has an npy header of 1879048192 bytes"},
       {good.substr(0, good.size() - 1),
-       "is cut short: its header promises uint8 [2,3] = 6 bytes, 5 are there"},
-      {good + "g", "its header promises uint8 [2,3] = 6 bytes, but more bytes follow"},
-      {Npy("|O", "(1,)", "x"), "holds pickled Python objects (dtype object), which are not read"},
-      {Npy("<U4", "(1,)", "x"), "has dtype '<U4' (a string), which is not read; bool, integers, float16"},
-      {Npy("<c8", "(1,)", "x"), "has dtype '<c8' (complex64), which is not read"},
-      {Npy("<f16", "(1,)", "x"), "has dtype '<f16' (float128), which is not read"},
-      {Npy("<M8[ns]", "(1,)", "x"), "has dtype '<M8[ns]' (datetime64), which is not read"},
-      {Npy("|V2", "(1,)", "x"), "has dtype '|V2' (void: raw bytes, such as bfloat16), which is not read"},
-      {Npy("<u3", "(1,)", "x"), "has dtype '<u3' (unknown), which is not read"},
-      {Npy("", "(1,)", "x"), "has dtype '' (unknown), which is not read"},
+       "is cut short: its header declares uint8 [2,3] = 6 bytes, 5 are there"},
+      {good + "g", "its header declares uint8 [2,3] = 6 bytes, but more bytes follow"},
+      {Npy("|O", "(1,)", "x"), "holds pickled Python objects (dtype object), which are not supported"},
+      {Npy("<U4", "(1,)", "x"),
+       "has dtype '<U4' (a string), which is not supported; bool, integers, float16"},
+      {Npy("<c8", "(1,)", "x"), "has dtype '<c8' (complex64), which is not supported"},
+      {Npy("<f16", "(1,)", "x"), "has dtype '<f16' (float128), which is not supported"},
+      {Npy("<M8[ns]", "(1,)", "x"), "has dtype '<M8[ns]' (datetime64), which is not supported"},
+      {Npy("|V2", "(1,)", "x"),
+       "has dtype '|V2' (void: raw bytes, such as bfloat16), which is not supported"},
+      {Npy("<u3", "(1,)", "x"), "has dtype '<u3' (unknown), which is not supported"},
+      {Npy("", "(1,)", "x"), "has dtype '' (unknown), which is not supported"},
       {headed("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}"), "holds structures"},
       {headed("{'descr': '|u1', 'fortran_order': 0, 'shape': (2, 3)}"),
        "fortran_order is neither True nor False"},
-      {headed("['descr']"), "it is no dictionary"},
+      {headed("['descr']"), "it is not a dictionary"},
       {headed("{'descr': '|u1', 'shape': (2, 3)}"), "descr, fortran_order or shape is missing"},
-      {headed("{'descr': '|u1', 'descr': '|u1'}"), "'descr' stands twice"},
+      {headed("{'descr': '|u1', 'descr': '|u1'}"), "'descr' occurs twice"},
       {headed("{'descr': '|u1', 'strides': (2, 3)}"), "unknown key 'strides'"},
       {headed("{'descr': '|u1' 'shape': (2, 3)}"), "a comma is missing"},
-      {headed("{'descr': '|u1, }"), "descr is no string"},
-      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': [2, 3]}"), "shape is no tuple"},
+      {headed("{'descr': '|u1, }"), "descr is not a string"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': [2, 3]}"), "shape is not a tuple"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (2 3)}"), "a comma is missing in shape"},
-      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (-2, 3)}"), "an extent is no number"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (-2, 3)}"), "an extent is not a number"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)} x"), "text follows the dictionary"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}"),
        "more than 8 dimensions"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999999999,)}"),
-       "an extent is no number"},
+       "an extent is not a number"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296)}"),
        "more than 2^40 elements"},
       {headed("{'descr': '<f8', 'fortran_order': False, 'shape': (17179869184,)}"), "more than the limit of"},
@@ -358,7 +360,7 @@ TEST(LoadTrainingDataFromNpz, ValidationComesBeforeTestAndWhatIsNotUsedIsNamed) 
   const auto data = LoadTrainingData({.path = dir / "a.npz"});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->validation->inputs_name(), dir / "a.npz: x_val");
-  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("not used are x_extra, x_test, y_test")));
+  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("unused arrays: x_extra, x_test, y_test")));
 }
 
 TEST(LoadTrainingDataFromNpz, ASetThatIsThereByHalfIsRefused) {
@@ -376,7 +378,7 @@ TEST(LoadTrainingDataFromNpz, TwoSpellingsOfOneArrayAreRefused) {
   members["X_train.npy"] = members["x_train.npy"];
   WriteNpz(dir / "a.npz", members);
   EXPECT_THAT(std::string(LoadTrainingData({.path = dir / "a.npz"}).status().message()),
-              HasSubstr("a.npz: x_train is there beside X_train"));
+              HasSubstr("a.npz: x_train exists in addition to X_train"));
 }
 
 TEST(LoadTrainingDataFromNpz, ALayerThatScalesBytesItselfGetsThemAsTheyAre) {
@@ -410,7 +412,7 @@ TEST(LoadTrainingDataFromNpz, EachInputDecidesAboutItsOwnBytes) {
   WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("|u1", "(1, 3)", Bytes({7, 0, 255}))},
                            {"y_train.npy", Npy("|u1", "(1,)", Bytes({0}))}});
   EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
-              HasSubstr("input 'word' takes them as they are and input 'image' scaled"));
+              HasSubstr("input 'word' takes them unchanged and input 'image' scaled"));
 }
 
 TEST(LoadTrainingDataFromNpz, LabelsMayBeAColumnAsInCifar) {
@@ -517,7 +519,7 @@ TEST(LoadTrainingDataFromNpz, TargetsMayHaveAPositionForEachPixel) {
   EXPECT_THAT(std::string(load(Npy("|u1", "(1, 2, 2)", Bytes({0, 2, 1, 0})), {.augmentation = {.flip = true}})
                               .status()
                               .message()),
-              HasSubstr("targets have the shape [2,2] and would not be varied with the images"));
+              HasSubstr("targets have the shape [2,2] and would not be augmented with the images"));
 }
 
 }  // namespace

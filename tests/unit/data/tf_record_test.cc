@@ -108,9 +108,9 @@ TEST(LoadTrainingDataFromTfRecords, TheTrainedFeaturesAreUsedAndNotContradicted)
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(2, 1));
   EXPECT_THAT(
       RefusalOf({.path = dir / "a.tfrecord", .feature_columns = {"a", "b"}, .trained_columns = trained}),
-      HasSubstr("--feature_column: the inputs are features a, b, in training they were b, a"));
+      HasSubstr("--feature_column: the inputs are features a, b, but in training they were b, a"));
   EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .label_column = "a", .trained_columns = trained}),
-              HasSubstr("--label_column: the label is feature 'a', in training it was 'y'"));
+              HasSubstr("--label_column: the label is feature 'a', but in training it was 'y'"));
 }
 
 TEST(LoadTrainingDataFromTfRecords, FractionsAndSeveralIntegersAreNumbers) {
@@ -325,10 +325,10 @@ TEST(LoadTrainingDataFromTfRecords, BadRecordsAreLeftOutUpToTheLimit) {
   EXPECT_THAT(
       RefusalOf({.path = dir / "a.tfrecord", .max_bad_rows = 1}),
       HasSubstr("record 2: 'x': is a float_list of 2 values, not a float_list of 1 values as in the first "
-                "example; it is bad row number 2, and 1 may be left out"));
+                "example; this is bad row number 2, and 1 may be skipped"));
   const auto data = LoadTrainingData({.path = dir / "a.tfrecord", .max_bad_rows = 2});
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("a.tfrecord: 2 bad rows are left out, the first: ")));
+  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("a.tfrecord: 2 bad rows are skipped, the first: ")));
   ASSERT_EQ(data->train->size(), 2);
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(4.0f));
 }
@@ -341,7 +341,7 @@ TEST(LoadTrainingDataFromTfRecords, AWrongLengthIsRefusedWhateverMayBeLeftOut) {
   damaged[0] ^= 1;
   WriteText(dir / "a.tfrecord", good + damaged + good);
   EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .max_bad_rows = 100}),
-              HasSubstr("a.tfrecord: record 1: its length does not fit its checksum"));
+              HasSubstr("a.tfrecord: record 1: its length does not match its checksum"));
 }
 
 TEST(ParseExample, PassesOverFieldsThatItDoesNotKnow) {

@@ -123,9 +123,9 @@ TEST(Initializer, VarianceScalingNamesWhatItDoesNotKnow) {
   };
   EXPECT_EQ(fault({{"scale", 0}}), "initializer VarianceScaling: scale 0 must be above 0");
   EXPECT_EQ(fault({{"mode", "fan_up"}}),
-            "initializer VarianceScaling: mode \"fan_up\" is none of fan_in, fan_out, fan_avg");
+            "initializer VarianceScaling: mode \"fan_up\" is not one of fan_in, fan_out, fan_avg");
   EXPECT_EQ(fault({{"distribution", "cauchy"}}),
-            "initializer VarianceScaling: distribution \"cauchy\" is none of truncated_normal, "
+            "initializer VarianceScaling: distribution \"cauchy\" is not one of truncated_normal, "
             "untruncated_normal, uniform");
   EXPECT_EQ(fault({{"mode", 3}}), "initializer VarianceScaling: mode 3 is not supported");
 }

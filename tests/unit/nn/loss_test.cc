@@ -78,7 +78,7 @@ TEST(ParseLoss, OptionsOutOfRangeAreRefusedByName) {
 TEST(CheckOutput, CategoriesNeedMoreThanOneScore) {
   for (LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy}) {
     EXPECT_THAT(std::string(CheckOutput({.kind = kind}, {4, 1}).message()),
-                HasSubstr("the model's output [4,1] has one score where it needs one per class"));
+                HasSubstr("the model's output [4,1] has only one score, not one per class"));
     EXPECT_TRUE(CheckOutput({.kind = kind}, {4, 2}).ok());
   }
   EXPECT_TRUE(CheckOutput({.kind = LossKind::kBinaryCrossentropy}, {1}).ok());
@@ -136,7 +136,7 @@ TEST(CheckTargets, WhatDoesNotIsNamedWithLossOutputAndData) {
        {.num_targets = 1, .num_classes = 10},
        "loss CategoricalCrossentropy: the model's output [10] needs 10 targets per example, the data has 1; "
        "class "
-       "indices go with SparseCategoricalCrossentropy"},
+       "indices need SparseCategoricalCrossentropy"},
       {LossKind::kMeanSquaredError,
        {2},
        {.num_targets = 3},
@@ -168,7 +168,7 @@ TEST(TargetFault, ClassIndicesAreWholeNumbersFrom0On) {
   const LossSpec loss = {.kind = LossKind::kSparseCategoricalCrossentropy};
   EXPECT_EQ(TargetFault(loss, {0.0f, 7.0f}), "");
   EXPECT_EQ(TargetFault(loss, {0.0f, -1.0f}),
-            "is -1; SparseCategoricalCrossentropy admits whole numbers from 0 on");
+            "is -1; SparseCategoricalCrossentropy admits non-negative integers");
   EXPECT_NE(TargetFault(loss, {0.5f}), "");
 }
 

@@ -312,7 +312,7 @@ TEST(Replica, AnOutputThatTheLossCannotTakeIsRefused) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto status = Replica::Create(model, {}, *device).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the model's output [1] has one score"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the model's output [1] has only one score"));
 }
 
 TEST(Replica, AnImageOfScoresHasALabelForEachPixel) {
