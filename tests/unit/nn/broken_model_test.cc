@@ -1,4 +1,4 @@
-// Model files with one fault each, and what a person is told about it.
+// Model files with one error each, and the messages about them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 struct Broken {
   const char* fault;  // the test's name
   std::string json;
-  std::vector<std::string> told;  // all of it must be in the message
+  std::vector<std::string> told;  // fragments of the message, all required
 };
 
 std::string Conv(absl::string_view fields) {
@@ -37,7 +37,7 @@ std::string Functional(absl::string_view config) {
   return absl::StrCat(R"({"class_name": "Functional", "config": {)", config, "}}");
 }
 
-// Of these layers behind the input "in" [4,4,2].
+// A model of these layers after the input "in" [4,4,2].
 std::string Graph(absl::string_view layers, absl::string_view output) {
   return Functional(absl::StrCat(
       R"("layers": [{"class_name": "InputLayer", "config": {"name": "in", "batch_shape": [null, 4, 4, 2]}}, )",
@@ -46,7 +46,7 @@ std::string Graph(absl::string_view layers, absl::string_view output) {
 
 class BrokenModel : public testing::TestWithParam<Broken> {};
 
-TEST_P(BrokenModel, IsRefusedWithTheRightWords) {
+TEST_P(BrokenModel, IsRefusedWithASpecificMessage) {
   const auto status = Model::FromJson(GetParam().json, "model.json").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   const std::string message(status.message());
@@ -344,9 +344,8 @@ INSTANTIATE_TEST_SUITE_P(
                {"layer 0 (Dense), line 1: expected an object, got 4"}}),
     [](const testing::TestParamInfo<Broken>& tested) { return tested.param.fault; });
 
-// Puts each of these values (under a sanitizer, one in five of all) in the place of each node of a real
-// export. What comes out does not matter, only that it is a model or INVALID_ARGUMENT: no exception, no
-// crash.
+// Replaces each node of a real export by each of these values (under a sanitizer, one in five). The result
+// does not matter as long as it is a model or INVALID_ARGUMENT: no exception, no crash.
 void ReplaceEveryNode(nlohmann::json& document, nlohmann::json& node, int& tried) {
   const nlohmann::json kept = node;
   for (const char* value : {"null", "true", "-1", "3", "1e300", "\"x\"", "[]", "{}", "[[1]]",
@@ -361,7 +360,7 @@ void ReplaceEveryNode(nlohmann::json& document, nlohmann::json& node, int& tried
   for (nlohmann::json& child : node) ReplaceEveryNode(document, child, tried);
 }
 
-TEST(BrokenModelFile, NoNodeOfTheWrongTypeEscapesAsAnException) {
+TEST(BrokenModelFile, NodesOfTheWrongTypeNeverThrow) {
   std::ifstream file(kKerasJson);
   nlohmann::json document = nlohmann::json::parse(file);
   int tried = 0;
