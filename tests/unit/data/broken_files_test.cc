@@ -1,5 +1,4 @@
-// Data sets as they arrive when something has gone wrong: each is refused, in words that name the file, the
-// place in it and the fault.
+// Broken data sets. Each is refused with a message that names the file, the place in it and the error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +17,7 @@ using Files = std::map<std::string, std::string>;  // contents by name
 struct Case {
   std::string name;
   Files files;
-  const char* place;  // what the message begins with, behind the directory
+  const char* place;  // how the message begins, after the directory
   const char* words;
 };
 
@@ -50,7 +49,7 @@ void ExpectRefused(const std::vector<Case>& cases) {
   }
 }
 
-TEST(BrokenFiles, IdxIsRefusedByFile) {
+TEST(BrokenFiles, IdxErrorsNameTheFile) {
   const std::string images = "train-images-idx3-ubyte", labels = "train-labels-idx1-ubyte";
   const std::string good_images = IdxHeader(0x08, {2, 2, 2}) + "abcdefgh";
   const std::string good_labels = IdxHeader(0x08, {2}) + Bytes({3, 1});
@@ -83,7 +82,7 @@ TEST(BrokenFiles, IdxIsRefusedByFile) {
   });
 }
 
-TEST(BrokenFiles, NpyIsRefusedByFile) {
+TEST(BrokenFiles, NpyErrorsNameTheFile) {
   const std::string x = Npy("<f4", "(2, 1)", Floats(2, 0)), y = Npy("|u1", "(2,)", Bytes({0, 1}));
   const std::string infinity = Bytes({0, 0, 0x80, 0x7F}), minus_one = Bytes({0, 0, 0x80, 0xBF});
   ExpectRefused({
@@ -128,7 +127,7 @@ TEST(BrokenFiles, NpyIsRefusedByFile) {
   });
 }
 
-TEST(BrokenFiles, NpzIsRefusedByArray) {
+TEST(BrokenFiles, NpzErrorsNameTheArray) {
   const TemporaryDirectory dir;
   const auto refusal = [&](const Files& members, const std::vector<std::string>& input_names = {}) {
     WriteNpz(dir / "a.npz", members);
@@ -144,7 +143,7 @@ TEST(BrokenFiles, NpzIsRefusedByArray) {
       AllOf(HasSubstr("a.npz: x_train_a has 2 examples, but "), HasSubstr("a.npz: x_train_b has 3")));
 }
 
-TEST(BrokenFiles, CifarIsRefusedByFileAndRecord) {
+TEST(BrokenFiles, CifarErrorsNameFileAndRecord) {
   const std::string record(3073, '\1');
   ExpectRefused({
       {"cut short",
@@ -160,7 +159,7 @@ TEST(BrokenFiles, CifarIsRefusedByFileAndRecord) {
   });
 }
 
-TEST(BrokenFiles, CsvIsRefusedByFileAndLine) {
+TEST(BrokenFiles, CsvErrorsNameFileAndLine) {
   ExpectRefused({
       {"empty", {{"train.csv", ""}}, "train.csv: ", "holds no examples"},
       {"header only", {{"train.csv", "a,b,label\n"}}, "train.csv: ", "holds no examples"},
@@ -210,7 +209,7 @@ TEST(BrokenFiles, CsvIsRefusedByFileAndLine) {
   });
 }
 
-TEST(BrokenFiles, TfRecordIsRefusedByFileAndRecord) {
+TEST(BrokenFiles, TfRecordErrorsNameFileAndRecord) {
   const std::string good = GoodRecord();
   ExpectRefused({
       {"empty", {{"train.tfrecord", ""}}, "train.tfrecord: ", "holds no examples"},

@@ -56,7 +56,7 @@ TEST(TrainedCsvColumns, AreFoundByNameInAnyOrder) {
   EXPECT_THAT(InputsAsTrained("a,b,y\n1,2,0\n", chosen), ElementsAre(2, 1));
 }
 
-TEST(TrainedCsvColumns, OneThatIsMissingIsNamed) {
+TEST(TrainedCsvColumns, AMissingColumnIsNamed) {
   const Columns trained = TrainedOn("a,b,label\n1,2,0\n");
   EXPECT_THAT(RefusalAsTrained("a,c,label\n1,2,0\n", trained),
               HasSubstr("a.csv: has no column 'b', which the model was trained on; it has: a, c, label"));
@@ -64,7 +64,7 @@ TEST(TrainedCsvColumns, OneThatIsMissingIsNamed) {
               HasSubstr("has no column 'label', the label in training"));
 }
 
-TEST(TrainedCsvColumns, AreTakenByPositionWhereAFileHasNoHeader) {
+TEST(TrainedCsvColumns, AreFoundByPositionIfAFileHasNoHeader) {
   const Columns named = TrainedOn("label,a,b\n0,1,2\n"), numbered = TrainedOn("1,2,0\n");
   EXPECT_THAT(InputsAsTrained("0,1,2\n", named), ElementsAre(1, 2));
   EXPECT_THAT(InputsAsTrained("1,2\n", named), ElementsAre(1, 2));
@@ -76,7 +76,7 @@ TEST(TrainedCsvColumns, AreTakenByPositionWhereAFileHasNoHeader) {
               HasSubstr("column 0 is 'label', but was an input in training, whose files had no header"));
 }
 
-TEST(TrainedCsvColumns, ThatTheyAreTakenByPositionIsNoted) {
+TEST(TrainedCsvColumns, SelectionByPositionIsNoted) {
   const TemporaryDirectory dir;
   const Columns trained = TrainedOn("a,b,label\n1,2,0\n");
   for (const auto& [text, noted] : {std::pair("1,2,0\n", true), {"label,a,b\n0,1,2\n", false}}) {
@@ -87,7 +87,7 @@ TEST(TrainedCsvColumns, ThatTheyAreTakenByPositionIsNoted) {
   }
 }
 
-TEST(TrainedCsvColumns, NoOptionMayContradictThem) {
+TEST(TrainedCsvColumns, ContradictingOptionsAreRefused) {
   const Columns trained = TrainedOn("a,b,label\n1,2,0\n,4,1\n", {.missing_value = 7.0f});
   EXPECT_THAT(InputsAsTrained("a,b\n,2\n", trained), ElementsAre(7, 2));
   const std::string text = "b,a,label\n2,1,0\n";

@@ -24,7 +24,7 @@ std::string RefusalOf(const DataOptions& options) {
   return std::string(status.message());
 }
 
-TEST(LoadTrainingData, ReadsMnistsNamesWithAndWithoutGzip) {
+TEST(LoadTrainingData, ReadsFilesWithMnistsNamesWithAndWithoutGzip) {
   const TemporaryDirectory dir;
   WriteGzip(dir / "train-images-idx3-ubyte.gz", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -39,7 +39,7 @@ TEST(LoadTrainingData, ReadsMnistsNamesWithAndWithoutGzip) {
   EXPECT_THAT(ReadExample(*data->validation, 1).target, ElementsAre(1));
 }
 
-TEST(LoadTrainingData, NamesTheFilesOfOtherFormatsThatAreNotRead) {
+TEST(LoadTrainingData, NamesUnreadFilesOfOtherFormats) {
   const TemporaryDirectory dir;
   WriteText(dir / "train.csv", "a,label\n1,0\n2,1\n");
   EXPECT_THAT(LoadTrainingData({.path = dir.path()})->remarks, IsEmpty());
@@ -52,7 +52,7 @@ TEST(LoadTrainingData, NamesTheFilesOfOtherFormatsThatAreNotRead) {
   EXPECT_THAT(data->remarks, ElementsAre(EndsWith("not read: train.tfrecord, train.tsv")));
 }
 
-TEST(LoadTrainingData, NamesFoldersOfImagesBesideFilesOfAnotherFormat) {
+TEST(LoadTrainingData, NamesImageFoldersNextToFilesOfAnotherFormat) {
   const auto remarks_with = [](const std::vector<std::string>& folders) {
     const TemporaryDirectory dir;
     WriteText(dir / "train.csv", "a,label\n1,0\n2,1\n");
@@ -67,7 +67,7 @@ TEST(LoadTrainingData, NamesFoldersOfImagesBesideFilesOfAnotherFormat) {
   EXPECT_THAT(remarks_with({"plots"}), IsEmpty());
 }
 
-TEST(LoadTrainingData, NamesAPackedFileBesideAPlainOne) {
+TEST(LoadTrainingData, NamesAGzippedFileNextToAPlainOne) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -78,7 +78,7 @@ TEST(LoadTrainingData, NamesAPackedFileBesideAPlainOne) {
               ElementsAre(EndsWith("not read: train-images-idx3-ubyte.gz, train-labels.idx1-ubyte.gz")));
 }
 
-TEST(LoadTrainingData, ByteImagesAreDividedBy255AsKerasUsersDo) {
+TEST(LoadTrainingData, ByteImagesAreDividedBy255) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -121,7 +121,7 @@ TEST(LoadTrainingData, ALimitTakesTheFirstExamples) {
   EXPECT_EQ(LoadTrainingData({.path = dir.path(), .limit = 9})->train->size(), 2);
 }
 
-TEST(LoadTrainingData, WhatIsMissingIsNamed) {
+TEST(LoadTrainingData, MissingFilesAreNamed) {
   const TemporaryDirectory dir;
   EXPECT_EQ(RefusalOf({.path = dir / "nowhere"}), dir / "nowhere" + ": no such file or directory");
   EXPECT_EQ(RefusalOf({}), "the data directory is not given");
@@ -134,7 +134,7 @@ TEST(LoadTrainingData, WhatIsMissingIsNamed) {
               HasSubstr("exists, but not " + dir / "train-labels-idx1-ubyte[.gz]"));
 }
 
-TEST(LoadTrainingData, ValidationTargetsMustBeOfTheTrainingSetsKind) {
+TEST(LoadTrainingData, ValidationTargetsMustHaveTheTrainingSetsKind) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -146,7 +146,7 @@ TEST(LoadTrainingData, ValidationTargetsMustBeOfTheTrainingSetsKind) {
           "t10k-labels-idx1-ubyte: targets are 3 numbers, but those of the training set are class indices"));
 }
 
-TEST(LoadTrainingData, IntegersWithANegativeOneAreNumbersAlsoIfTheValidationSetHasNone) {
+TEST(LoadTrainingData, NegativeIntegersMakeTargetsNumbersInBothSets) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x09, {2}) + Bytes({1, 0xFF}));
@@ -193,7 +193,7 @@ TEST(LoadTrainingData, SeveralIntegersAreNumbers) {
   EXPECT_EQ(ReadExample(*data->train, 1).weight, 1);
 }
 
-TEST(LoadTrainingData, ClassWeightsCountInTrainingOnly) {
+TEST(LoadTrainingData, ClassWeightsApplyOnlyToTraining) {
   const TemporaryDirectory dir;
   for (const char* set : {"train", "t10k"}) {
     WriteText(dir / (std::string(set) + "-images-idx3-ubyte"), kImages);
@@ -218,7 +218,7 @@ TEST(LoadTrainingData, ClassWeightsMustSuitTheTargets) {
               HasSubstr("targets are numbers and no class indices"));
 }
 
-TEST(LoadTrainingData, OptionsForColumnsAreRefusedWhereThereAreNone) {
+TEST(LoadTrainingData, ColumnOptionsAreRefusedForFormatsWithoutColumns) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -228,7 +228,7 @@ TEST(LoadTrainingData, OptionsForColumnsAreRefusedWhereThereAreNone) {
               HasSubstr("a number of bad rows applies to CSV"));
 }
 
-TEST(LoadTrainingData, AugmentationIsForImagesOfTheTrainingSet) {
+TEST(LoadTrainingData, AugmentationAppliesOnlyToTrainingImages) {
   const TemporaryDirectory dir;
   for (const char* set : {"train", "t10k"}) {
     WriteText(dir / (std::string(set) + "-images-idx3-ubyte"), kImages);
@@ -246,8 +246,8 @@ TEST(LoadTrainingData, AugmentationIsForImagesOfTheTrainingSet) {
               HasSubstr("examples of the shape [4] are not images"));
 }
 
-// A model that takes images makes images of rows that have as many numbers.
-TEST(LoadTrainingData, FlatExamplesGetTheShapeThatTheModelTakes) {
+// A model that takes images gives their shape to rows with as many numbers.
+TEST(LoadTrainingData, FlatExamplesGetTheModelsInputShape) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", IdxHeader(0x08, {2, 4}) + "abcdefgh");
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);

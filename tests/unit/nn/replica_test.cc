@@ -132,7 +132,7 @@ TEST_F(ForwardAheadTest, IncompleteDroppedOrMismatchedPassesAreNotUsed) {
   ASSERT_TRUE(replica->Evaluate(parameters, batch).ok());
   EXPECT_EQ(gradients(), at_once) << "an evaluation was run in between";
   ahead_of_other_values();
-  EXPECT_EQ(Gradients(*replica, batch), at_once) << "the parameters are others";
+  EXPECT_EQ(Gradients(*replica, batch), at_once) << "other parameters";
 }
 
 TEST_F(ReplicaTest, StepsDownTheGradientReduceTheLoss) {
