@@ -92,16 +92,16 @@ struct DataOptions {
   // CSV: the separator; 0: comma, semicolon or tab, as detected in the first file.
   char csv_separator = 0;
   // The columns that the model was trained on, for files of the same format. They apply if label_column,
-  // feature_columns and missing_value are unset; if these contradict them, loading fails. nullopt: unknown.
+  // feature_columns or missing_value is unset. An option that contradicts them is an error. nullopt: unknown.
   std::optional<Columns> trained_columns{};
 
   // For prediction, LoadExamples().
   bool labels_optional = false;  // files without labels are accepted
-  // The words of labels, in the order of their class indices.
-  std::vector<std::string>
-      class_names{};  // what labels that are words stand for, in the order of their indices
+  // The words that occur as labels, in the order of their class indices.
+  std::vector<std::string> class_names{};
 
   // For the training set only.
+  // Factors for the weights of the examples of a class; 1 if absent.
   std::map<int64_t, float> class_weights{};
   Augmentation augmentation{};
 };
@@ -121,7 +121,7 @@ struct TrainingData {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> validation;   // null if there is none
   std::vector<std::string> class_names;  // [class]; empty if labels are not words or folders
-  // Warnings for the log: what the files lack, or contain unused.
+  // Warnings for the log: missing and unused parts of the files.
   std::vector<std::string> remarks;
   std::vector<Note> notes;  // how the files were read
   // [input of the model] its values are bytes in the files; empty: none.
@@ -134,8 +134,7 @@ struct Examples {
   std::unique_ptr<RowSource> inputs{};
   std::optional<Targets> targets{};
   // For the log: how the files were read, and their unused content.
-  std::vector<std::string>
-      notes{};  // for the log: how the files were read, and what they have that is not used
+  std::vector<std::string> notes{};
   std::vector<bool> byte_inputs{};   // as in TrainingData
   std::optional<Columns> columns{};  // as in TrainingData
 };

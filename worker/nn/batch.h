@@ -17,9 +17,9 @@ namespace cairn::nn {
 // Examples, borrowed for the call.
 struct BatchView {
   int64_t examples = 0;
-  absl::Span<const float> inputs{};   // [examples, input_shape], row-major; several inputs side by side
+  absl::Span<const float> inputs{};   // [examples, input_shape], row-major; several inputs are concatenated
   absl::Span<const float> targets{};  // [examples, the loss' targets per example]
-  absl::Span<const float> weights{};  // [examples]; empty where every example weighs 1
+  absl::Span<const float> weights{};  // [examples]; empty if every example weighs 1
   uint64_t seed = 0;                  // for random draws of the step (dropout)
   // The index of the first example in the worker's batch. Random draws depend on it.
   int64_t first_example = 0;
@@ -39,7 +39,7 @@ struct BatchResult {
 absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
                         const BatchView& batch);
 
-// INVALID_ARGUMENT if `gradients` has not one element for each parameter.
+// INVALID_ARGUMENT unless `gradients` has one element for each parameter.
 absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients);
 
 // The result of a batch without examples: sets all gradients to zero, and calls `on_gradient` for each
@@ -47,7 +47,7 @@ absl::Status CheckGradients(const Model& model, absl::Span<const float> gradient
 void GiveNoGradients(const Model& model, absl::Span<float> gradients,
                      absl::FunctionRef<void(int variable)> on_gradient);
 
-// Separates the inputs of a model with several inputs. In a row of a batch they lie one after another.
+// Separates the inputs of a model with several inputs. A row of a batch is their concatenation.
 class InputSplitter {
  public:
   explicit InputSplitter(const Model& model) : model_(model), pointers_(model.inputs().size()) {}

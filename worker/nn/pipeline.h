@@ -48,9 +48,9 @@ class Pipeline {
   ~Pipeline();
 
   struct Call {
-    // Those of this process's stages, in the model's flat order.
+    // The parameters of this process's stages, in the model's flat order.
     absl::Span<const float> parameters;
-    // [model input] of the whole batch; those that this process's stages read.
+    // [model input] The inputs of the whole batch; only those that this process's stages read are needed.
     absl::Span<const float* const> inputs;
     // With targets and weights if the last stage is in this process.
     BatchView batch;
@@ -69,15 +69,13 @@ class Pipeline {
   absl::StatusOr<Result> Run(const Call& call, absl::FunctionRef<void()> started,
                              absl::FunctionRef<void(int variable)> on_gradient);
 
-  // Reports of other processes, ignored unless a call is running.
-  //
-  // Finish(): another process has finished this task, and all of its tensors that this process needs have
-  // arrived.
+  // --- Reports of other processes, ignored unless a call is running ---
+  // Another process has finished this task, and all of its tensors that this process needs have arrived.
   void Finish(int part, int micro_batch, bool backward) ABSL_LOCKS_EXCLUDED(mutex_);
   // A gradient that another process computes has arrived.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   void OtherDone() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Starts no more tasks. Run() returns when the running tasks are done.
+  // No more tasks are started. When the running tasks are done, Run() returns the first failure's status.
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The tensors that other processes send for a batch, and the number of floats in each.

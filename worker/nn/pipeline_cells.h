@@ -84,8 +84,7 @@ class PipelineCells {
   int micro_batches() const { return static_cast<int>(begins_.size()) - 1; }
   int64_t examples() const { return begins_.back(); }
 
-  // Creates and destroys the instances of one stage. For Make() to Backward(): call on the thread of the
-  // stage's device, `lane`.
+  // For one stage, on the thread of the stage's device, `lane`.
   absl::Status Make(int part, PipelineLane& lane);
   void Destroy(int part);
   absl::Status Forward(int part, int micro_batch, const Call& call, PipelineLane& lane);

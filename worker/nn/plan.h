@@ -38,8 +38,8 @@ class Plan {
   struct Spec {
     ModelPart part;
     int64_t batch = 0;  // >= 1
-    // For a micro-batch: the number of examples of the whole batch, over which gradients are the mean. 0:
-    // `batch`.
+    // For a micro-batch: the number of examples of the whole batch, over which gradients are the mean.
+    // 0 means `batch`.
     int64_t mean_over = 0;
     // Variables whose regularizers' gradients this plan adds. Only one of a batch's micro-batches adds them.
     std::vector<int> penalized{};
