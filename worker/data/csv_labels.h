@@ -36,7 +36,7 @@ class CsvLabels {
   Targets Finish();
 
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
-  // After Finish(): "class indices", "2 words: 0 'cat', 1 'dog'", "numbers".
+  // After Finish(): "class indices", "2 classes: 0 'cat', 1 'dog'", "numbers".
   std::string Describe() const;
   // After Finish(): the words in the order of their class indices; empty if labels are not words.
   std::vector<std::string> class_names() const;

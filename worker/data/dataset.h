@@ -1,5 +1,4 @@
-// Examples with their targets, in memory or in mapped files, which can be read in any order. Immutable after
-// loading; read from any thread.
+// Data sets: examples with their targets, in memory or in mapped files, which can be read in any order.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ LayerMaker FindLayer(absl::string_view class_name);
 
 // How a layer that reads an input of the model takes byte values.
 enum class ByteUse {
-  kScaled,  // expects them divided by 255, as numbers about 1: layers with weights
+  kScaled,  // expects them divided by 255, as numbers of about 1: layers with weights
   kRaw,     // expects 0 to 255: it scales them itself, or they are indices
   kPasses,  // has no scale of its own: the next layers decide
 };
