@@ -23,7 +23,8 @@ struct CsvSchema {
   std::vector<std::string> columns{};  // names; without a header their numbers, from 0
   std::optional<size_t> label{};       // index into columns; nullopt if examples have no label
   std::vector<size_t> features{};      // indices into columns, in the order of the inputs
-  // Set if the columns are selected by the positions in options.trained_columns, since a file has no names.
+  // Set if the columns are selected by the positions in options.trained_columns, since one of the files has
+  // no header.
   bool by_position = false;
   // The value of an empty field; nullopt: an empty field is an error.
   std::optional<float> missing_value{};

@@ -50,10 +50,10 @@ class Replica {
   // on_gradient() is called, which then happens in the calling thread.
   virtual absl::Span<float> device_gradients() { return {}; }
 
-  // Optional: starts the forward pass of the next ForwardBackward(), which must have the same arguments, while
-  // parameters still arrive. `await(i)` is called before variable i is read; if it returns false, the attempt
-  // ends. ForwardBackward() continues from there, unless Evaluate() or DropForward() was called in between.
-  // Errors are not reported here: ForwardBackward() repeats the pass and reports them.
+  // Optional: starts the forward pass of the next ForwardBackward(), which must have the same arguments,
+  // while parameters still arrive. `await(i)` is called before variable i is read; if it returns false, the
+  // attempt ends. ForwardBackward() continues from there, unless Evaluate() or DropForward() was called in
+  // between. Errors are not reported here: ForwardBackward() repeats the pass and reports them.
   virtual void ForwardAhead(absl::Span<const float> /*parameters*/, const BatchView& /*batch*/,
                             absl::FunctionRef<bool(int variable)> /*await*/) {}
   virtual void DropForward() {}
