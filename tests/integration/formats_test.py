@@ -110,7 +110,7 @@ class FormatsTest(IntegrationTest):
                 self.assertRegex(run.stderr, r"as in .*preprocessing.json: columns a, b, c; label y; --input_scale 0.5")
         for flags, fault in (([], "has no column 'b', which the model was trained on; it has: a, c"),
                              (["--input_scale=1"], "are multiplied by 1, in training by 0.5"),
-                             (["--feature_column=c,a,b"], "are columns c, a, b, in training they were a, b, c")):
+                             (["--feature_column=c,a,b"], "are columns c, a, b, but in training they were a, b, c")):
             path = others[0] if flags else self.write("few.csv", self.columns("a,c"))
             self.assert_refused(self.cairn("predict", "run", path, *flags), fault)
 
@@ -118,7 +118,7 @@ class FormatsTest(IntegrationTest):
         model, data = self.trained_on_columns("--input_scale=0.5")
         other = self.write("other.csv", self.columns("y,c,a,b"))
         for flags, fault in ((["--input_scale=1"], "are multiplied by 1, in training by 0.5"),
-                             (["--label_column=c"], "--label_column: the label is column 'c', in training it was 'y'")):
+                             (["--label_column=c"], "--label_column: the label is column 'c', but in training it was 'y'")):
             self.assert_refused(self.begin(model, other, "--train_dir=run", "--epochs=3", *flags), fault)
         digests = set()
         for path, directory in ((data, "straight"), (other, "reordered")):
@@ -168,7 +168,7 @@ class FormatsTest(IntegrationTest):
     def test_numbers_that_are_not_decimal_are_refused_by_line_and_column(self):
         model = self.model([2], "mse", layer("Dense", units=1))
         run = self.begin(model, self.write("hex.csv", "a,b,label\n0x10,1,0\n1,1,1\n"))
-        self.assert_refused(run, r"hex.csv: line 2: column 'a' holds '0x10', no number")
+        self.assert_refused(run, r"hex.csv: line 2: column 'a' holds '0x10', which is not a number")
 
     def test_folders_of_images_are_classes(self):
         model = self.model([4, 4, 1], FROM_LOGITS, layer("Flatten"), layer("Dense", units=2))

@@ -86,7 +86,7 @@ class ShapesTest(InputsTest):
 
     def test_a_validation_set_of_another_shape_is_refused(self):
         data = self.data(x_train=images((4, 3, 2)), y_train=labels(), x_val=images((2, 4, 3)), y_val=labels())
-        self.refused_on(r"x_val: examples have the shape \[2,4,3\], those of the training set \[4,3,2\]",
+        self.refused_on(r"x_val: examples have the shape \[2,4,3\], but those of the training set \[4,3,2\]",
                         model_of(*DENSE), data)
 
     def test_flat_examples_and_axes_of_one_pass_with_the_same_result(self):

@@ -50,7 +50,7 @@ class TrainUsageTest(IntegrationTest):
         self.refused("hinge", MLP, "--data_dir", small_data(), "--loss=hinge")
 
     def test_a_loss_that_the_data_does_not_fit(self):
-        self.refused("--data_dir: loss CategoricalCrossentropy: .* class indices go with SparseCategoricalCrossentropy",
+        self.refused("--data_dir: loss CategoricalCrossentropy: .* class indices need SparseCategoricalCrossentropy",
                      MLP, "--data_dir", small_data(), "--loss=categorical_crossentropy")
 
     def test_an_unknown_metric(self):

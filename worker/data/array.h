@@ -1,4 +1,5 @@
-// A whole array as it came from a file. Bytes stay bytes: MNIST's images take 47 MB, not the 188 of floats.
+// A whole array, in the element type of its file. MNIST's images stay bytes and take 47 MB, not 188 MB as
+// floats.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,7 @@
 
 namespace cairn::data {
 
-// The integers first.
+// Integer types come first.
 enum class ElementType {
   kUint8,
   kBool,  // one byte, 0 or 1
@@ -36,7 +37,7 @@ inline bool IsInteger(ElementType type) {
   return type <= ElementType::kInt64;
 }
 
-// A float16 (IEEE 754 binary16) as it is stored.
+// A float16 (IEEE 754 binary16) as stored.
 struct Half {
   uint16_t bits = 0;
   operator float() const {  // NOLINT(google-explicit-constructor): every float16 is a float
@@ -83,7 +84,7 @@ auto WithType(ElementType type, Body body) {
   return body(double{});
 }
 
-// Element `index` of elements that need not be aligned.
+// Element `index` of an array that need not be aligned.
 template <typename T>
 T ElementAt(const uint8_t* bytes, int64_t index) {
   T value;
@@ -91,8 +92,7 @@ T ElementAt(const uint8_t* bytes, int64_t index) {
   return value;
 }
 
-// Bytes that never change, in memory or in a mapped file. Copies share them, since an array outlives the
-// reader that found it.
+// Immutable bytes, in memory or in a mapped file. Copies share them, since an array outlives its reader.
 class SharedBytes {
  public:
   using value_type = uint8_t;
@@ -101,7 +101,7 @@ class SharedBytes {
   SharedBytes() = default;
   explicit SharedBytes(std::vector<uint8_t> own)
       : SharedBytes(std::make_shared<const std::vector<uint8_t>>(std::move(own))) {}
-  // `owner` keeps what `span` shows.
+  // `owner` keeps the bytes of `span` alive.
   SharedBytes(absl::Span<const uint8_t> span, std::shared_ptr<const void> owner)
       : span_(span), owner_(std::move(owner)) {}
 
@@ -122,7 +122,7 @@ class SharedBytes {
 struct Array {
   ElementType type = ElementType::kUint8;
   Shape shape;
-  SharedBytes bytes;  // [shape] elements, row-major, in this machine's byte order
+  SharedBytes bytes;  // `shape` elements, row-major, in this machine's byte order
 };
 
 }  // namespace cairn::data

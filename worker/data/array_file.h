@@ -1,4 +1,4 @@
-// One array from a file of either kind that holds one: .npy or IDX.
+// Reads one array from a .npy or IDX file.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace cairn::data {
 
-// Plain or gzip'd; which kind it is, its first bytes tell. INVALID_ARGUMENT or NOT_FOUND naming the file.
+// Plain or gzipped. The first bytes determine the format. INVALID_ARGUMENT or NOT_FOUND naming the file.
 absl::StatusOr<Array> ReadArrayFile(const std::string& path);
 
 }  // namespace cairn::data

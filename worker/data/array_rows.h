@@ -1,4 +1,4 @@
-// Rows of arrays, in the type of their file.
+// Rows of arrays, in the element type of their file.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace cairn::data {
 
-// Rows of `array` [examples, ...]; single numbers, [examples], are rows of one. Scaled as
-// DataOptions::input_scale says. INVALID_ARGUMENT naming `name` where an extent is 0.
+// Rows of `array` [examples, ...]; an array of [examples] has rows of one number. Scaled as
+// DataOptions::input_scale describes. INVALID_ARGUMENT naming `name` if an extent is 0.
 absl::StatusOr<std::unique_ptr<RowSource>> MakeArrayRows(Array array, const std::string& name,
                                                          float input_scale);
 
-// Row i is row i of each of `parts`, one behind the other, without their shapes: the inputs of a model that
-// has several. INVALID_ARGUMENT naming two of `names` [parts] where they do not have equally many.
+// Row i is the concatenation of row i of each of `parts`, flattened: the inputs of a model with several.
+// INVALID_ARGUMENT naming two of `names` [parts] if their row counts differ.
 absl::StatusOr<std::unique_ptr<RowSource>> JoinRows(std::vector<std::unique_ptr<RowSource>> parts,
                                                     const std::vector<std::string>& names);
 

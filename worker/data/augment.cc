@@ -27,13 +27,13 @@ void Flip(const Extents& extents, float* image) {
   }
 }
 
-// Moves the image down by `down` and right by `right` pixels, or up and left where they are negative. 0 comes
-// in from outside.
+// Moves the image by `down` and `right` pixels; negative values move it up and left. The vacated pixels
+// become 0.
 void Move(const Extents& extents, int64_t down, int64_t right, float* image) {
   const int64_t row_floats = extents.width * extents.channels;
   const int64_t kept_rows = std::max<int64_t>(0, extents.height - std::abs(down));
   const int64_t shift = std::min(row_floats, std::abs(right) * extents.channels);
-  // Rows are filled from the side that nothing else is read from.
+  // Rows are visited in an order in which no row is overwritten before it is read.
   for (int64_t i = 0; i < extents.height; ++i) {
     const int64_t row = down > 0 ? extents.height - 1 - i : i;
     float* to = image + row * row_floats;
@@ -52,7 +52,7 @@ void Move(const Extents& extents, int64_t down, int64_t right, float* image) {
   }
 }
 
-// A whole number from -reach to reach.
+// An integer from -reach to reach.
 int64_t Draw(Random& random, int64_t reach) {
   return static_cast<int64_t>(random.NextBelow(static_cast<uint32_t>(2 * reach + 1))) - reach;
 }
@@ -69,15 +69,16 @@ absl::StatusOr<Augmentation> ParseAugmentation(absl::string_view text) {
     } else if (absl::ConsumePrefix(&value, "crop:")) {
       if (!absl::SimpleAtoi(value, &result.crop) || result.crop < 1 || result.crop > kMostPixels) {
         return absl::InvalidArgumentError(
-            absl::StrCat("'", part, "': pixels are a whole number of at least 1"));
+            absl::StrCat("'", part, "': PIXELS must be an integer of at least 1"));
       }
     } else if (absl::ConsumePrefix(&value, "shift:")) {
       if (!absl::SimpleAtof(value, &result.shift) || !(result.shift > 0 && result.shift < 1)) {
-        return absl::InvalidArgumentError(absl::StrCat("'", part, "': the part is a number between 0 and 1"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", part, "': PART must be a number between 0 and 1"));
       }
     } else {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", part, "' is none of flip, crop:PIXELS, shift:PART"));
+          absl::StrCat("'", part, "' is not one of flip, crop:PIXELS, shift:PART"));
     }
   }
   return result;
@@ -86,8 +87,9 @@ absl::StatusOr<Augmentation> ParseAugmentation(absl::string_view text) {
 absl::Status Validate(const Augmentation& augmentation, const Shape& shape) {
   if (augmentation.empty()) return absl::OkStatus();
   if (shape.rank() != 3) {
-    return absl::InvalidArgumentError(absl::StrCat("examples of the shape ", shape.ToString(),
-                                                   " are no images [height,width,channels] to augment"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("examples of the shape ", shape.ToString(),
+                     " are not images [height,width,channels] and cannot be augmented"));
   }
   if (augmentation.crop >= std::min(shape[0], shape[1])) {
     return absl::InvalidArgumentError(absl::StrCat("images of the shape ", shape.ToString(),

@@ -1,7 +1,7 @@
-// Training images varied at random, a little differently in each epoch: mirrored, or moved by a few pixels.
+// Random variation of training images, different in each epoch: mirrored, or moved by a few pixels.
 //
-// What becomes of an example depends on (seed, epoch, index of the example) alone: neither on how many
-// workers there are, nor on batches or threads. No values are made up: a pixel keeps its value or becomes 0.
+// The result depends only on (seed, epoch, index of the example), not on the number of workers, batches or
+// threads. No values are invented: a pixel keeps its value or becomes 0.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace cairn::data {
 
-// Applied in this order; as a default, nothing.
+// Applied in this order. The default changes nothing.
 struct Augmentation {
-  bool flip = false;  // mirror left and right, half of the times
-  int64_t crop = 0;   // pad so many pixels of 0 on every side, then cut the image's size out anywhere
-  float shift = 0;    // move by up to this part of the height and of the width, in whole pixels; below 1
+  bool flip = false;  // mirror left and right, with probability 1/2
+  int64_t crop = 0;   // pad this many zero pixels on every side, then cut out the image's size at random
+  float shift = 0;    // move by up to this fraction of height and width, in whole pixels; below 1
   bool empty() const { return !flip && crop == 0 && shift == 0; }
 };
 
-// From "flip,crop:4,shift:0.1", in any order. INVALID_ARGUMENT naming the part that is none of these.
+// Parses "flip,crop:4,shift:0.1", in any order. INVALID_ARGUMENT naming an invalid part.
 absl::StatusOr<Augmentation> ParseAugmentation(absl::string_view text);
 
-// INVALID_ARGUMENT where examples of `shape` are no images [height, width, channels], or smaller than what is
-// cropped.
+// INVALID_ARGUMENT if examples of `shape` are not images [height, width, channels], or are smaller than the
+// crop's padding.
 absl::Status Validate(const Augmentation& augmentation, const Shape& shape);
 
 // Varies `image` [shape], row-major, in place. `augmentation` must be valid for `shape`.

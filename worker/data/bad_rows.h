@@ -1,4 +1,4 @@
-// Rows that cannot be used: left out and counted, up to a limit.
+// Skips and counts rows that cannot be used, up to a limit.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace cairn::data {
 
-// Of one set of files. One thread.
+// For one set of files. One thread.
 class BadRows {
  public:
-  // `limit`: so many may be left out; with 0 the first ends the reading.
+  // `limit`: the number of rows that may be skipped. With 0, the first bad row is an error.
   explicit BadRows(int64_t limit) : limit_(limit) {}
 
-  // OK: leave the row out and go on. Otherwise INVALID_ARGUMENT to end with: one row too many, or a `fault`
-  // of code DATA_LOSS, behind which nothing can be read. `fault` names the file and the row.
+  // OK: skip the row and continue. Otherwise returns INVALID_ARGUMENT, with which reading must end: one row
+  // too many, or a `fault` of code DATA_LOSS, after which nothing can be read. `fault` names the file and the
+  // row.
   absl::Status Skip(const absl::Status& fault);
 
-  // How many rows of `set` were left out, and why the first; empty when there were none.
+  // How many rows of `set` were skipped, and why the first; empty if there were none.
   std::string Summary(absl::string_view set) const;
 
  private:

@@ -71,7 +71,7 @@ const Batch& BatchLoader::Next(const Piece& piece, absl::Span<const Piece> ahead
   MutexLock lock(mutex_);
   std::deque<Piece> plan(ahead.begin(), ahead.end());
   plan.push_front(piece);
-  // What is ready or under way and comes at its place in the plan is kept.
+  // Keep the leading batches that are ready or being filled and match the plan.
   size_t kept = 0;
   while (kept < ready_.size() && kept < plan.size() && ready_[kept].piece == plan[kept]) ++kept;
   const bool all_kept = kept == ready_.size();
@@ -119,7 +119,7 @@ void BatchLoader::Prepare() {
 }
 
 void BatchLoader::Fill(const Piece& piece, Batch& batch) {
-  const TraceSpan span(trace_, TraceLane::kLoad, "load", {.step = 0});  // of which step, is not known yet
+  const TraceSpan span(trace_, TraceLane::kLoad, "load", {.step = 0});  // the step is not known yet
   std::vector<uint32_t>& examples = batch.rows;
   if (piece.run.has_value()) {
     batch.epoch = piece.run->epoch;

@@ -1,8 +1,8 @@
-// Prepares batches ahead of the computation, on one thread of its own: examples read, scaled and, where the
-// data set asks for it, augmented.
+// Prepares batches ahead of the computation, on its own thread: examples are read, scaled and, if the data
+// set requires it, augmented.
 //
-// Owned by a trainer, which calls Next() from one thread. The loader's thread only computes, so nobody waits
-// for it longer than a batch takes.
+// Owned by a trainer, which calls Next() from one thread. The loader's thread only computes, so callers never
+// wait longer than it takes to prepare a batch.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace cairn::data {
 
-// Places [first, first + count) of an epoch's order.
+// Positions [first, first + count) of an epoch's order.
 struct Run {
   int64_t epoch = 0;
   int64_t first = 0;
@@ -31,20 +31,21 @@ struct Run {
 
 struct Batch {
   int64_t epoch = 0;
-  int64_t index = 0;           // within the epoch; of a run, the number of the batch that it begins in
-  int64_t examples = 0;        // perhaps 0 in the last batch of an epoch
-  std::vector<uint32_t> rows;  // [examples] their places in the data set
-  // Of all buffers the first `examples` rows are valid.
+  // The batch's number in the epoch; for a run, the number of the batch in which the run begins.
+  int64_t index = 0;
+  int64_t examples = 0;        // may be 0 in the last batch of an epoch
+  std::vector<uint32_t> rows;  // [examples] their indices in the data set
+  // In each buffer the first `examples` rows are valid.
   AlignedBuffer inputs;   // [batch_size, example_shape]
   AlignedBuffer targets;  // [batch_size, num_targets]
-  AlignedBuffer weights;  // [batch_size]; empty where every example weighs 1
+  AlignedBuffer weights;  // [batch_size]; empty if every example weighs 1
 };
 
 class BatchLoader {
  public:
-  // `dataset` must outlive the loader; `sampler` must be valid and sample `dataset.size()` examples. Keeps up
-  // to `depth` batches ready (at least 1; memory: depth + 1 batches). `trace` may be null, and outlives it.
-  // Throws OutOfMemory.
+  // `dataset` must outlive the loader. `sampler` must be valid and sample `dataset.size()` examples. Keeps up
+  // to `depth` batches ready (at least 1; memory: depth + 1 batches). `trace` may be null, and must outlive
+  // the loader. Throws OutOfMemory.
   BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth = 2,
               TraceRecorder* trace = nullptr);
   // Waits for the batch being prepared, if any.
@@ -54,20 +55,21 @@ class BatchLoader {
 
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
 
-  // Where the inputs, targets and weights of all batches lie, for as long as the loader lives.
+  // The buffers of the inputs, targets and weights of all batches. They stay in place during the loader's
+  // lifetime.
   const std::vector<absl::Span<const float>>& buffers() const { return buffers_; }
 
-  // The batch at `position` of the endless sequence of epochs: epoch position / batches_per_epoch(), batch
-  // position % batches_per_epoch(). Calls with consecutive positions are answered from what was prepared; any
-  // other position restarts the preparation there. The batch stays valid until the next call. Blocks until it
-  // is ready.
+  // The batch at `position` in the endless sequence of epochs: epoch position / batches_per_epoch(), batch
+  // position % batches_per_epoch(). Consecutive positions use prepared batches; any other position restarts
+  // the preparation there. Blocks until the batch is ready. The batch stays valid until the next call.
   const Batch& Next(int64_t position);
-  // The batch of this run, at most batch_size examples, and likewise; then those of `ahead` are prepared. A
-  // loader is asked for positions or for runs, not for both.
+  // The batch of `run`, which must have at most batch_size examples. Blocks until it is ready; it stays valid
+  // until the next call. Afterwards the runs of `ahead` are prepared. A loader serves either positions or
+  // runs, not both.
   const Batch& Next(const Run& run, absl::Span<const Run> ahead);
 
  private:
-  // What a batch is made of: a position's, or a run.
+  // What a batch contains: the examples of a position, or of a run.
   struct Piece {
     int64_t position = 0;
     std::optional<data::Run> run{};
@@ -79,13 +81,12 @@ class BatchLoader {
   };
 
   void Prepare();
-  // Makes `piece` the next one to be ready, and `ahead` those after it. What is ready or under way of them
-  // stays so.
+  // Schedules `piece` next, and `ahead` after it. Batches of them that are ready or being filled are kept.
   const Batch& Next(const Piece& piece, absl::Span<const Piece> ahead) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fill(const Piece& piece, Batch& batch);
 
-  Sampler sampler_;  // the thread's alone
-  Batch current_;    // what Next() returned last; the caller's alone
+  Sampler sampler_;  // used only by the loader's thread
+  Batch current_;    // the last result of Next(); used only by the caller
 
   // Constant after construction.
   const Dataset& dataset_;
@@ -102,14 +103,14 @@ class BatchLoader {
   CondVar work_;         // the thread waits for a spare batch, a first position, or the end
   CondVar batch_ready_;  // Next() waits for a batch
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // In the order in which they will be asked for: ready, being filled, to be filled. Only the first ones are
-  // ready.
+  // In the order of later requests: first the ready batches, then the one being filled, then those to be
+  // filled.
   std::deque<Ready> ready_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Piece> filling_ ABSL_GUARDED_BY(mutex_);  // none: or it is thrown away when it is done
+  std::optional<Piece> filling_ ABSL_GUARDED_BY(mutex_);  // nullopt: none, or its result will be discarded
   std::deque<Piece> wanted_ ABSL_GUARDED_BY(mutex_);
   std::vector<Batch> spare_ ABSL_GUARDED_BY(mutex_);
 
-  Thread thread_;  // last: everything above exists when it starts
+  Thread thread_;  // last: it starts when all other members exist
 };
 
 }  // namespace cairn::data

@@ -25,8 +25,7 @@ void Resize(std::vector<uint8_t>& bytes, size_t size) {
   }
 }
 
-// Unpacks a mapped gzip file, of one member or of several one behind the other. zlib compares each member's
-// CRC-32 and length with its trailer.
+// Decompresses a mapped gzip file of one or several members. zlib checks each member's CRC-32 and length.
 class GzipReader final : public ByteReader {
  public:
   static absl::StatusOr<std::unique_ptr<ByteReader>> Open(std::shared_ptr<const MappedFile> file) {
@@ -76,7 +75,7 @@ class GzipReader final : public ByteReader {
     return wanted - stream_.avail_out;
   }
 
-  // Zeros, with which tapes fill their blocks, may follow the last member.
+  // The last member may be followed by zeros, with which tapes fill their blocks.
   absl::Status BeginNextMember() {
     ended_ = std::all_of(left_.begin(), left_.end(), [](uint8_t byte) { return byte == 0; });
     if (ended_) return absl::OkStatus();
@@ -170,7 +169,7 @@ SharedBytes WithElementsReversed(const SharedBytes& bytes, int64_t element_bytes
   return SharedBytes(std::move(reversed));
 }
 
-// All that there is, in memory.
+// Reads everything into memory.
 absl::StatusOr<SharedBytes> Unpack(ByteReader& reader) {
   std::vector<uint8_t> bytes;
   size_t filled = 0;
@@ -229,7 +228,7 @@ absl::StatusOr<Array> ReadElements(ByteReader& reader, ElementType type, const S
   const bool host_is_little = std::endian::native == std::endian::little;
   const bool reverse = (order == ByteOrder::kLittle) != host_is_little && SizeOf(type) > 1;
   const auto promise = [&] {
-    return absl::StrCat("its header promises ", NameOf(type), " ", shape.ToString(), " = ", wanted, " bytes");
+    return absl::StrCat("its header declares ", NameOf(type), " ", shape.ToString(), " = ", wanted, " bytes");
   };
   if (wanted > kMaxArrayBytes && (reverse || !reader.mapped())) {
     return absl::InvalidArgumentError(absl::StrCat(promise(), ", more than the limit of ", kMaxArrayBytes));

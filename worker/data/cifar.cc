@@ -1,8 +1,8 @@
 // CIFAR's binary files (https://www.cs.toronto.edu/~kriz/cifar.html), mapped. A record is a label and an
-// image of 32x32 pixels, a plane for each of red, green and blue.
+// image of 32x32 pixels, with one plane each for red, green and blue.
 //
-// CIFAR-10: data_batch_1.bin ... and test_batch.bin; CIFAR-100: train.bin and test.bin, whose records begin
-// with two labels: the coarse one is left out, as Keras does by default.
+// CIFAR-10: data_batch_1.bin ... and test_batch.bin. CIFAR-100: train.bin and test.bin, whose records begin
+// with two labels; the first, coarse one is ignored, as Keras does by default.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kSide = 32, kPlane = kSide * kSide, kChannels = 3;
 
 struct Variant {
-  int64_t label_bytes;  // the last one counts
+  int64_t label_bytes;  // the last label is used
   int64_t num_classes;
   int64_t record_bytes() const { return label_bytes + kChannels * kPlane; }
 };
@@ -29,7 +29,7 @@ constexpr Variant kCifar10 = {1, 10}, kCifar100 = {2, 100};
 
 class CifarRows final : public RowSource {
  public:
-  // `files` hold whole records.
+  // `files` must contain whole records.
   CifarRows(Variant variant, float input_scale, std::vector<SharedBytes> files)
       : variant_(variant),
         scale_(ScaleOf(input_scale, /*bytes=*/true)),
@@ -67,25 +67,25 @@ class CifarRows final : public RowSource {
   const Shape row_shape_{kSide, kSide, kChannels};
   const std::vector<SharedBytes> files_;
   const ReadAhead read_ahead_;
-  std::vector<int64_t> ends_;  // [files]: examples up to and with this file
+  std::vector<int64_t> ends_;  // [files]: number of examples up to and including this file
 };
 
-// Adds the labels of the file at `path` to `labels`. INVALID_ARGUMENT where it does not hold whole records,
-// or a label that does not exist.
+// Adds the labels of the file at `path` to `labels`. INVALID_ARGUMENT if the file does not consist of whole
+// records, or has an invalid label.
 absl::Status ReadLabels(const std::string& path, const SharedBytes& file, Variant variant,
                         std::vector<float>& labels) {
   const auto size = static_cast<int64_t>(file.size());
   if (size == 0 || size % variant.record_bytes() != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": has ", size, " bytes, no multiple of the ", variant.record_bytes(), " that a record of ",
+        path, ": has ", size, " bytes, not a multiple of the ", variant.record_bytes(), " that a record of ",
         variant.label_bytes, variant.label_bytes == 1 ? " label" : " labels", " and a 32x32x3 image takes"));
   }
   for (int64_t i = 0; i < size / variant.record_bytes(); ++i) {
     const int64_t label = file.data()[i * variant.record_bytes() + variant.label_bytes - 1];
     if (label >= variant.num_classes) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": record ", i, ": has the label ", label,
-                                                     ", CIFAR-", variant.num_classes, " goes up to ",
-                                                     variant.num_classes - 1));
+                                                     ", but CIFAR-", variant.num_classes,
+                                                     " has labels up to ", variant.num_classes - 1));
     }
     labels.push_back(static_cast<float>(label));
   }
@@ -124,7 +124,7 @@ LoadedSplits LoadCifar(const DataOptions& options) {
   if (!remark.empty()) splits.remarks.push_back(std::move(remark));
   if (cifar10 && train.size() < kCifar10Batches) {
     splits.remarks.push_back(absl::StrCat(options.path, ": has ", train.size(), " of the ", kCifar10Batches,
-                                          " files data_batch_*.bin that CIFAR-10 comes in"));
+                                          " files data_batch_*.bin of CIFAR-10"));
   }
   const Variant variant = cifar10 ? kCifar10 : kCifar100;
   CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(train, variant, options.ScaleOf(0)));

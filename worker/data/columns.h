@@ -1,5 +1,5 @@
 // The named columns of CSV and TFRecord files that a model was trained on. Later sets of examples are read by
-// them: the order of the columns in another file says nothing about the order of the model's inputs.
+// these names, since the order of columns in another file need not be the order of the model's inputs.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,23 @@ namespace cairn::data {
 inline constexpr char kCsvFormat[] = "CSV";
 inline constexpr char kTfRecordFormat[] = "TFRecord";
 
-// A value; any thread.
+// A value type; any thread.
 struct Columns {
-  std::string format;                    // kCsvFormat, kTfRecordFormat
-  bool named = true;                     // false: CSV without a header, whose names are numbers from 0
-  std::vector<std::string> names{};      // CSV: all of a file, in its order; TFRecord: those that are read
-  std::vector<size_t> inputs{};          // indices into names, in the order of the model's inputs
-  std::optional<size_t> label{};         // index into names; nullopt: no label
-  std::optional<float> missing_value{};  // what an empty field stands for; nullopt: it is a fault
+  std::string format;  // kCsvFormat, kTfRecordFormat
+  bool named = true;   // false: CSV without a header, whose names are numbers from 0
+  // CSV: all columns of a file, in its order; TFRecord: the columns that are read.
+  std::vector<std::string> names{};
+  std::vector<size_t> inputs{};   // indices into names, in the order of the model's inputs
+  std::optional<size_t> label{};  // index into names; nullopt: no label
+  // The value of an empty field; nullopt: an empty field is an error.
+  std::optional<float> missing_value{};
 
   friend bool operator==(const Columns&, const Columns&) = default;
 };
 
-// "a, b, c"; of many names only the first are listed.
+// "a, b, c". If there are many names, only the first are listed.
 std::string ListColumns(absl::Span<const std::string> names);
-// The same of names[i] for each of `columns`.
+// The same for names[i] of each of `columns`.
 std::string ListColumns(const std::vector<std::string>& names, absl::Span<const size_t> columns);
 
 }  // namespace cairn::data

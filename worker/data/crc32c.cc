@@ -5,10 +5,10 @@
 namespace cairn::data {
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82F63B78;  // bits reversed
+constexpr uint32_t kPolynomial = 0x82F63B78;  // with reversed bits
 
-// Eight bytes at a time ("slicing by 8", Kounavis and Berry 2005): kTables[k][b] is the sum of byte b with k
-// bytes of 0 behind it.
+// For eight bytes at a time ("slicing by 8", Kounavis and Berry 2005). kTables[k][b] is the checksum of byte
+// b followed by k zero bytes.
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr Tables MakeTables() {

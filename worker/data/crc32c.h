@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli), in software: what TFRecord files are checked with.
+// CRC-32C (Castagnoli), in software: the checksum of TFRecord files.
 #pragma once
 
 #include <cstdint>

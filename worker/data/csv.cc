@@ -26,7 +26,7 @@ absl::string_view CsvReader::TakePlain() {
   const char ends[] = {separator_, '\n', '\0'};
   const absl::string_view field = rest_.substr(0, rest_.find_first_of(ends));
   rest_.remove_prefix(field.size());
-  return absl::StripAsciiWhitespace(field);  // the CR of a CRLF too
+  return absl::StripAsciiWhitespace(field);  // also removes the CR of a CRLF
 }
 
 absl::StatusOr<absl::string_view> CsvReader::TakeQuoted() {

@@ -1,8 +1,8 @@
-// Text in columns, record by record, as RFC 4180 has it, with any separator: a field in double quotes may
-// hold separators, line breaks and, doubled, quotes.
+// Parses delimited text record by record, as in RFC 4180, with any separator: a field in double quotes may
+// contain separators, line breaks and, doubled, quotes.
 //
-// Beyond the RFC: lines end with LF or CRLF, the last one perhaps with nothing; empty lines and a byte order
-// mark are skipped; fields without quotes lose the blanks around them; a line that begins with '#' is a
+// In addition to the RFC: lines end with LF or CRLF, and the last line may have no line end. Empty lines and
+// a byte order mark are skipped. Unquoted fields lose surrounding blanks. A line that begins with '#' is a
 // comment.
 #pragma once
 
@@ -19,18 +19,19 @@ namespace cairn::data {
 // One thread.
 class CsvReader {
  public:
-  // `text` must outlive the reader. `separator`: one character, no quote and no line end.
+  // `text` must outlive the reader. `separator`: one character, neither a quote nor a line end.
   explicit CsvReader(absl::string_view text, char separator = ',');
 
-  // The next record's fields go to `fields`, valid until the next call; false at the end. INVALID_ARGUMENT
-  // for a record that is none, behind which the next call goes on; DATA_LOSS for a quote that nothing closes.
+  // Reads the next record into `fields`, which are valid until the next call. Returns false at the end.
+  // INVALID_ARGUMENT for a malformed record; the next call continues after it. DATA_LOSS for a quote that is
+  // never closed.
   absl::StatusOr<bool> Next(std::vector<absl::string_view>& fields);
 
-  // Whether the record that Next() returned last is a comment. Its fields are those of the line without the
-  // '#', split at every separator: quotes mean nothing in it.
+  // Whether the last record returned by Next() is a comment. Its fields are those of the line without the
+  // '#', split at every separator; quotes have no meaning in it.
   bool comment() const { return comment_; }
 
-  // The first line, from 1, of the record that Next() read last.
+  // The first line, from 1, of the last record that Next() read.
   int64_t line() const { return line_; }
 
  private:
@@ -44,7 +45,7 @@ class CsvReader {
   bool comment_ = false;
   int64_t line_ = 0;
   int64_t next_line_ = 1;
-  std::deque<std::string> unquoted_;  // fields of the record that differ from the file's text
+  std::deque<std::string> unquoted_;  // fields of the record that differ from the text of the file
 };
 
 }  // namespace cairn::data

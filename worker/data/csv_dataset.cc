@@ -1,8 +1,8 @@
-// CSV: train.csv and test.csv or validation.csv, each perhaps in pieces (train-0.csv, train-1.csv), or one
+// CSV: train.csv and test.csv or validation.csv, optionally in pieces (train-0.csv, train-1.csv), or one
 // file; or the same with .tsv.
 //
-// One column holds the label, the others numbers (csv_schema.h, csv_labels.h). What the training set shows
-// holds for the validation set too. All of it is kept in memory.
+// One column contains the label, the others numbers (csv_schema.h, csv_labels.h). What is inferred from the
+// training set applies to the validation set too. All data is kept in memory.
 #include <algorithm>
 #include <utility>
 
@@ -35,8 +35,8 @@ absl::Status CheckEncoding(absl::string_view text) {
 // Reads the files of one set into memory.
 class SetReader {
  public:
-  // For training `schema` is empty and learned from the files; for validation it is what training has
-  // learned.
+  // For training, `schema` is empty and inferred from the files. For validation, it is that of the training
+  // set.
   SetReader(const DataOptions& options, CsvSchema schema, CsvLabels labels)
       : options_(options),
         schema_(std::move(schema)),
@@ -51,7 +51,7 @@ class SetReader {
     const char separator = SeparatorOf(text);
     CsvReader csv(text, separator);
     bool first = true;
-    std::vector<std::string> comment;  // the last one before the first record
+    std::vector<std::string> comment;  // the last comment before the first record
     for (CsvFields fields;;) {
       const auto more = csv.Next(fields);
       const auto place = [&] { return absl::StrCat(path, ": line ", csv.line()); };
@@ -63,7 +63,7 @@ class SetReader {
         continue;
       }
       if (std::exchange(first, false)) {
-        // Too much depends on the first record to leave it out.
+        // The first record cannot be skipped, since the schema depends on it.
         if (!more.ok()) return absl::InvalidArgumentError(Annotate(more.status(), place()).message());
         CAIRN_ASSIGN_OR_RETURN(const bool header, TakeFirst({fields, comment, separator, path}));
         if (header) continue;
@@ -73,7 +73,7 @@ class SetReader {
     }
   }
 
-  // Ends the reading of the set, which began with the file `name`.
+  // Finishes the set, whose first file is `name`.
   absl::StatusOr<Split> Finish(const std::string& name) {
     if (rows_ == 0) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
     if (schema_.decimals.ambiguous() && schema_.separator != ';') {
@@ -114,15 +114,16 @@ class SetReader {
     return options_.csv_separator != 0 ? options_.csv_separator : DetectCsvSeparator(text);
   }
 
-  // How a file begins.
+  // The beginning of a file.
   struct Beginning {
     const CsvFields& record;                  // the first
-    const std::vector<std::string>& comment;  // the last one before it; empty: none
+    const std::vector<std::string>& comment;  // the last comment before it; empty: none
     char separator;
     const std::string& path;
   };
 
-  // True where the first record is the header. The comment before it is one too, if it names as many columns.
+  // Returns true if the first record is the header. If the comment before it names as many columns, that is
+  // the header.
   absl::StatusOr<bool> TakeFirst(const Beginning& file) {
     const CsvFields comment(file.comment.begin(), file.comment.end());
     const bool in_comment = comment.size() == file.record.size() && IsCsvHeader(comment, options_) &&
@@ -141,7 +142,7 @@ class SetReader {
     return schema_.has_header && !in_comment;
   }
 
-  // A comment that could be a row, since its first column may hold any word, is a fault.
+  // A comment that could also be a row is an error, if the first column is the label, which may be any word.
   absl::Status SkipComment(const CsvFields& fields) {
     ++comments_;
     if (schema_.columns.empty() || schema_.label != 0 || fields.size() != schema_.columns.size()) {
@@ -151,11 +152,11 @@ class SetReader {
         "begins with '#', as a comment does, and has as many fields as a row; put a label in quotes");
   }
 
-  // Adds one example, or says what is wrong with the record.
+  // Adds one example. The error describes what is wrong with the record.
   absl::Status TakeRow(const CsvFields& fields) {
     if (fields.size() != schema_.columns.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("has ", fields.size(), " fields, the first line ", schema_.columns.size()));
+          absl::StrCat("has ", fields.size(), " fields, but the first line has ", schema_.columns.size()));
     }
     const size_t before = numbers_.size();
     const absl::Status taken = TakeFields(fields);
@@ -186,10 +187,11 @@ class SetReader {
   absl::StatusOr<float> ReadNumber(absl::string_view field) {
     if (IsMissing(field)) {
       if (schema_.missing_value) return *schema_.missing_value;
-      return absl::InvalidArgumentError("is empty and no number stands for that");
+      return absl::InvalidArgumentError("is empty, and no value for missing numbers is set");
     }
     CAIRN_ASSIGN_OR_RETURN(const auto number, schema_.decimals.Read(field));
-    if (!number) return absl::InvalidArgumentError(absl::StrCat("holds ", ShowField(field), ", no number"));
+    if (!number)
+      return absl::InvalidArgumentError(absl::StrCat("holds ", ShowField(field), ", which is not a number"));
     return static_cast<float>(*number);
   }
 

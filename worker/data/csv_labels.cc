@@ -45,17 +45,18 @@ CsvLabels CsvLabels::ForValidation() const {
 }
 
 absl::Status CsvLabels::Add(absl::string_view text, std::optional<double> number) {
-  if (!number && IsHexadecimal(text)) return Refuse(text, ", a hexadecimal number, which is not read");
+  if (!number && IsHexadecimal(text)) return Refuse(text, ", a hexadecimal number, which is not supported");
   if (kind_ == Kind::kUnknown) kind_ = number ? Kind::kClassIndices : Kind::kWords;
   if (kind_ == Kind::kWords) return AddWord(text, number.has_value());
-  if (!number) return Refuse(text, ", no ", kind_ == Kind::kClassIndices ? "class index" : "number");
+  if (!number)
+    return Refuse(text, ", which is not a ", kind_ == Kind::kClassIndices ? "class index" : "number");
   return AddNumber(text, *number);
 }
 
 absl::Status CsvLabels::AddNumber(absl::string_view text, double number) {
   const auto index = ToClassIndex(number);
   if (!index && kind_ == Kind::kClassIndices) {
-    if (!learning_) return Refuse(text, ", no class index");
+    if (!learning_) return Refuse(text, ", which is not a class index");
     kind_ = Kind::kNumbers;
   }
   if (index) largest_ = std::max(largest_, *index);
@@ -66,8 +67,8 @@ absl::Status CsvLabels::AddNumber(absl::string_view text, double number) {
 absl::Status CsvLabels::AddWord(absl::string_view word, bool is_number) {
   auto found = words_.find(std::string(word));
   if (found == words_.end()) {
-    if (is_number) return Refuse(word, ", a number, where other labels are words");
-    if (!learning_) return Refuse(word, ", which is none of the training set's classes");
+    if (is_number) return Refuse(word, ", a number, but other labels are words");
+    if (!learning_) return Refuse(word, ", which is not one of the training set's classes");
     found = words_.emplace(word, static_cast<int64_t>(words_.size())).first;
   }
   largest_ = std::max(largest_, found->second);

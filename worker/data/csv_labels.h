@@ -1,8 +1,8 @@
-// The labels of CSV files: class indices, words that stand for classes, or numbers to regress to.
+// The labels of CSV files: class indices, words that name classes, or numbers for regression.
 //
-// Which of them follows from the training set: integral numbers from 0 up, also written as "1.0" or "1e+00",
-// are class indices; words are classes in their sorted order; any other numbers are numbers. Words and
-// numbers in one set are refused.
+// The training set determines the kind: non-negative integers, also written as "1.0" or "1e+00", are class
+// indices; words are classes in sorted order; any other numbers are regression targets. A mixture of words
+// and numbers is an error.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,25 @@ namespace cairn::data {
 // One thread.
 class CsvLabels {
  public:
-  // Infers the kind of the labels from the labels.
+  // Infers the kind from the labels.
   CsvLabels() = default;
-  // Labels are the words `class_names` [class].
+  // The labels are the words `class_names` [class].
   explicit CsvLabels(const std::vector<std::string>& class_names);
 
-  // Labels for a set that must have the kind and the classes that were learned here.
+  // Labels of a set that must have the same kind and classes.
   CsvLabels ForValidation() const;
 
-  // Adds one label. `number`: its value, if it is a number. INVALID_ARGUMENT names the fault of the label.
+  // Adds one label. `number`: its value, if it is a number. INVALID_ARGUMENT describes the error in the
+  // label.
   absl::Status Add(absl::string_view text, std::optional<double> number);
 
-  // Returns all labels. Learning ends, so words have their final indices.
+  // Returns all labels, and ends inference: words get their final indices.
   Targets Finish();
 
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
-  // After Finish(): "class indices", "2 words: 0 'cat', 1 'dog'", "numbers".
+  // After Finish(): "class indices", "2 classes: 0 'cat', 1 'dog'", "numbers".
   std::string Describe() const;
-  // After Finish(): the words in the order of their class indices; empty where labels are no words.
+  // After Finish(): the words in the order of their class indices; empty if labels are not words.
   std::vector<std::string> class_names() const;
 
  private:
@@ -49,9 +50,10 @@ class CsvLabels {
 
   bool learning_ = true;
   Kind kind_ = Kind::kUnknown;
-  std::map<std::string, int64_t> words_;  // class index of each; while learning, in the order of appearance
-  std::vector<float> labels_;             // [examples]
-  int64_t largest_ = -1;                  // of class indices
+  // The class index of each word; during inference, in the order of appearance.
+  std::map<std::string, int64_t> words_;
+  std::vector<float> labels_;  // [examples]
+  int64_t largest_ = -1;       // class index
 };
 
 // A field for messages: shortened if it is long, without control characters.

@@ -25,7 +25,7 @@ bool IsNumber(absl::string_view field, char separator) {
   return ParseDecimal(field, separator != ',').has_value();
 }
 
-// "3": a column by its number, from 0.
+// Parses "3", a column's number from 0.
 std::optional<size_t> ToColumnIndex(absl::string_view key) {
   size_t index = 0;
   if (key.find_first_not_of("0123456789") != absl::string_view::npos || !absl::SimpleAtoi(key, &index)) {
@@ -34,7 +34,7 @@ std::optional<size_t> ToColumnIndex(absl::string_view key) {
   return index;
 }
 
-// The column `name`; nullopt where there is none. INVALID_ARGUMENT where there are several.
+// The index of column `name`; nullopt if there is none, INVALID_ARGUMENT if there are several.
 absl::StatusOr<std::optional<size_t>> FindByName(const std::vector<std::string>& columns,
                                                  const std::string& name) {
   const auto found = std::find(columns.begin(), columns.end(), name);
@@ -59,8 +59,9 @@ absl::StatusOr<size_t> FindColumn(const std::vector<std::string>& columns, const
   return NoColumn(columns, absl::StrCat("'", key, "'"));
 }
 
-// The label's column where no option names it: the one with a label's name, or else the last. Where labels
-// are optional, the last column is the label only if it is one more than the model has inputs.
+// The label's column if no option names it: the one with a usual name of labels, otherwise the last. If
+// labels are optional, the last column is the label only if there is one more column than the model has
+// inputs.
 absl::StatusOr<std::optional<size_t>> FindLabel(const std::vector<std::string>& columns,
                                                 const DataOptions& options) {
   std::optional<size_t> label;
@@ -81,8 +82,8 @@ absl::StatusOr<std::optional<size_t>> FindLabel(const std::vector<std::string>& 
   return columns.size() - 1;
 }
 
-// How badly `separator` suits the first records of `text`: the number of fields that are no numbers, and of
-// records that have another number of fields than the first. nullopt where the first record is a single
+// How badly `separator` suits the first records of `text`: the number of fields that are not numbers, plus
+// the number of records whose field count differs from the first. nullopt if the first record is a single
 // field.
 std::optional<int64_t> Misfits(absl::string_view text, char separator) {
   constexpr int kMaxRecords = 20;
@@ -106,7 +107,7 @@ std::optional<int64_t> Misfits(absl::string_view text, char separator) {
   return misfits;
 }
 
-// Columns of one file.
+// Selected columns of one file.
 struct Selection {
   std::optional<size_t> label{};
   std::vector<size_t> inputs{};
@@ -136,9 +137,9 @@ absl::StatusOr<Selection> FindTrainedByPosition(const Columns& trained,
       trained.label && options.labels_optional && columns.size() + 1 == trained.names.size();
   if (columns.size() != trained.names.size() && !without_label) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "has ", columns.size(), " columns, those of the training set had ", trained.names.size(), " (",
-        ListColumns(trained.names), "), and ", has_header ? "they had no header" : "it has no header",
-        " by which to tell the columns apart"));
+        "has ", columns.size(), " columns, but the training set had ", trained.names.size(), " (",
+        ListColumns(trained.names), "), and ",
+        has_header ? "its files had no header" : "this file has no header", " to identify the columns by"));
   }
   Selection found;
   if (!without_label) found.label = trained.label;
@@ -154,7 +155,7 @@ absl::StatusOr<Selection> FindTrainedByPosition(const Columns& trained,
   return found;
 }
 
-// The columns of a file that are those of options.trained_columns.
+// The columns of a file that correspond to options.trained_columns.
 absl::StatusOr<Selection> FindTrained(const std::vector<std::string>& columns, bool has_header,
                                       const DataOptions& options) {
   const Columns& trained = *options.trained_columns;
@@ -162,22 +163,22 @@ absl::StatusOr<Selection> FindTrained(const std::vector<std::string>& columns, b
                                      : FindTrainedByPosition(trained, columns, has_header, options);
 }
 
-// INVALID_ARGUMENT where `schema`, which obeys the options, reads other columns than training did.
+// INVALID_ARGUMENT if `schema`, made from the options, selects other columns than training did.
 absl::Status CheckAsTrained(const CsvSchema& schema, const Selection& trained,
                             const std::optional<float>& missing_value) {
   if (schema.features != trained.inputs) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--feature_column: the inputs are columns ", ListColumns(schema.columns, schema.features),
-        ", in training they were ", ListColumns(schema.columns, trained.inputs)));
+        ", but in training they were ", ListColumns(schema.columns, trained.inputs)));
   }
   if (trained.label && schema.label != trained.label) {
-    return absl::InvalidArgumentError(absl::StrCat("--label_column: the label is column '",
-                                                   schema.columns[*schema.label], "', in training it was '",
-                                                   schema.columns[*trained.label], "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--label_column: the label is column '", schema.columns[*schema.label],
+                     "', but in training it was '", schema.columns[*trained.label], "'"));
   }
   if (missing_value && schema.missing_value != missing_value) {
     return absl::InvalidArgumentError(absl::StrCat("--missing_value: an empty field stands for ",
-                                                   *schema.missing_value, ", in training for ",
+                                                   *schema.missing_value, ", but in training for ",
                                                    *missing_value));
   }
   return absl::OkStatus();
@@ -211,7 +212,7 @@ absl::StatusOr<char> ParseCsvSeparator(absl::string_view text) {
   if (text.size() != 1 || absl::ascii_isalnum(static_cast<unsigned char>(text[0])) ||
       !absl::ascii_isascii(static_cast<unsigned char>(text[0])) || absl::StrContains(kNever, text)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "' separates no fields: comma, semicolon, tab, space, or one such character does"));
+        "'", text, "' cannot separate fields: use comma, semicolon, tab, space, or one such character"));
   }
   return text[0];
 }
@@ -280,7 +281,7 @@ absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header,
   }
   if (schema.features.empty()) {
     return absl::InvalidArgumentError(
-        "has one column, which is the label's; fields are separated by comma, semicolon or tab, or by what "
+        "has only one column, the label; fields must be separated by comma, semicolon or tab, or as "
         "--csv_separator says");
   }
   return schema;

@@ -22,9 +22,9 @@ namespace cairn::data {
 namespace {
 
 struct Format {
-  const char* names;  // what it looks for, for the error that lists all
+  const char* names;  // the names that it searches, for the error that lists all
   LoadedSplits (*load)(const DataOptions& options);
-  bool has_columns;  // obeys the options for named columns
+  bool has_columns;  // supports the options for named columns
 };
 
 constexpr Format kFormats[] = {
@@ -49,11 +49,11 @@ absl::Status CheckColumnOptions(const DataOptions& options) {
                       : options.csv_separator != 0       ? "a separator"
                                                          : nullptr;
   if (given == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(options.path, ": ", given, " is for CSV and TFRecord files; these have no columns"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      options.path, ": ", given, " applies to CSV and TFRecord files; these files have no columns"));
 }
 
-// How the files of a training set in a directory are called: a prefix, and a part of the rest of the name.
+// How the names of training set files look: a prefix, and a part of the rest of the name.
 struct TrainingFile {
   const char* prefix;
   const char* kind;
@@ -64,7 +64,7 @@ constexpr TrainingFile kTrainingFiles[] = {
     {"train", ".csv"},         {"train", ".tsv"},      {"train", ".tfrecord"},
 };
 
-// The kind of the training set's file `name`; null where it is none.
+// The kind of the training set file `name`; null if it is not one.
 const char* KindOfTrainingFile(absl::string_view name) {
   for (const TrainingFile& file : kTrainingFiles) {
     if (absl::StartsWith(name, file.prefix) && absl::StrContains(name, file.kind)) return file.kind;
@@ -72,22 +72,22 @@ const char* KindOfTrainingFile(absl::string_view name) {
   return nullptr;
 }
 
-// Training files in `directory` of another kind than those that were read, whose inputs are called `used`.
+// Training files in `directory` of another kind than those that were read, whose inputs are named `used`.
 std::vector<std::string> UnusedTrainingFiles(const std::string& directory, absl::string_view used) {
   std::vector<std::string> unused;
-  std::error_code error;  // a file instead of a directory holds no others
+  std::error_code error;  // a path that is a file contains no other files
   std::filesystem::directory_iterator entry(directory, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     std::string name = entry->path().filename().string();
     const char* kind = KindOfTrainingFile(name);
-    // Files of the same kind are the format's own business.
+    // Unused files of the same kind are reported by the format.
     if (kind != nullptr && !absl::StrContains(used, kind)) unused.push_back(std::move(name));
   }
   return unused;
 }
 
-// Folders of images in `directory`, which another format's files were read from. One folder, unless it is
-// "train/", is not taken for a data set.
+// Folders of images in `directory`, in which another format's files were read. A single folder, unless it is
+// "train/", is not considered a data set.
 std::vector<std::string> UnusedImageFolders(const std::string& directory) {
   std::vector<std::string> folders = FindImageSet(directory);
   if (folders.size() == 1 && folders.front() != "train/") folders.clear();
@@ -121,25 +121,26 @@ absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
   return absl::NotFoundError(absl::StrCat(path, ": no data set found; looked for ", looked_for));
 }
 
-// `validation` must be of the same kind as `train`.
+// Checks that `validation` is of the same kind as `train`.
 absl::Status CheckAlike(const Dataset& train, const Dataset& validation, const std::string& inputs_name,
                         const std::string& targets_name) {
   if (!IsCompatible(validation.example_shape(), train.example_shape())) {
     return absl::InvalidArgumentError(
         absl::StrCat(inputs_name, ": examples have the shape ", validation.example_shape().ToString(),
-                     ", those of the training set ", train.example_shape().ToString()));
+                     ", but those of the training set ", train.example_shape().ToString()));
   }
-  // Whether they are class indices is for the loss to decide: amounts may happen to be whole.
+  // Whether the targets are class indices is not compared: numbers may happen to be integers. The loss
+  // decides.
   if (validation.num_targets() != train.num_targets()) {
-    return absl::InvalidArgumentError(absl::StrCat(targets_name, ": targets are ",
-                                                   DescribeTargets(validation),
-                                                   ", those of the training set ", DescribeTargets(train)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(targets_name, ": targets are ", DescribeTargets(validation),
+                     ", but those of the training set are ", DescribeTargets(train)));
   }
   return absl::OkStatus();
 }
 
-// Spreads byte_inputs over all inputs of the model. INVALID_ARGUMENT where bytes of one array are of several
-// inputs, some of which take bytes as they are and others scaled.
+// Extends byte_inputs to all inputs of the model. INVALID_ARGUMENT if one array has the bytes of several
+// inputs, of which some take bytes unchanged and others scaled.
 absl::Status SpreadByteInputs(const DataOptions& options, Split& split) {
   const size_t inputs = std::max<size_t>(options.input_names.size(), 1);
   if (split.byte_inputs.empty() || split.byte_inputs.size() >= inputs) return absl::OkStatus();
@@ -153,12 +154,12 @@ absl::Status SpreadByteInputs(const DataOptions& options, Split& split) {
   const std::string& scaled = options.input_names[*other ? first + 1 : first];
   return absl::InvalidArgumentError(
       absl::StrCat(split.inputs_name, ": holds the bytes of all inputs of the model, but input '", raw,
-                   "' takes them as they are and input '", scaled,
-                   "' scaled: give each input an array of its own, or --input_scale for both"));
+                   "' takes them unchanged and input '", scaled,
+                   "' scaled: give each input its own array, or set --input_scale for both"));
 }
 
-// The same options, with input_scale set where all inputs of the model take bytes as they are: formats then
-// need not look at each input.
+// Sets input_scale if all inputs of the model take bytes unchanged, so that formats need not check each
+// input.
 DataOptions WithCommonScale(DataOptions options) {
   const std::vector<bool>& raw = options.raw_bytes;
   const bool all_raw = !raw.empty() && std::count(raw.begin(), raw.end(), false) == 0;

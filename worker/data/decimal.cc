@@ -13,7 +13,7 @@
 namespace cairn::data {
 namespace {
 
-// Takes the decimal digits off the front of `text` and returns them.
+// Removes the leading decimal digits of `text` and returns them.
 absl::string_view TakeDigits(absl::string_view& text) {
   size_t count = 0;
   while (count < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[count]))) ++count;
@@ -22,7 +22,7 @@ absl::string_view TakeDigits(absl::string_view& text) {
   return digits;
 }
 
-// "+", "-" or nothing.
+// Removes "+" or "-", if present.
 void TakeSign(absl::string_view& text) {
   if (absl::StartsWith(text, "+") || absl::StartsWith(text, "-")) text.remove_prefix(1);
 }

@@ -1,4 +1,4 @@
-// Parses the numbers in text files strictly: text that is not plainly a decimal number is not a number.
+// Strict parsing of numbers in text files: only plain decimal numbers are accepted.
 #pragma once
 
 #include <optional>
@@ -10,27 +10,27 @@ namespace cairn::data {
 
 struct Decimal {
   double value = 0;
-  char mark = 0;  // '.' or ','; 0 where the number has none
-  // "1,500" or "12,345,678" without the last group's fraction: the comma could separate thousands.
+  char mark = 0;  // the decimal mark: '.' or ','; 0 if the number has none
+  // "1,500" or "12,345,678" without a fraction after the last group: the comma could separate thousands.
   bool maybe_thousands = false;
 };
 
-// Parses [+-] digits, a mark and more digits, an exponent; ignores blanks around them. A comma is a decimal
-// mark only with `comma_allowed`. nullopt for everything else, including hexadecimal numbers, "inf", "nan",
-// "1_000", digits in groups, and numbers that float32 cannot hold.
+// Parses [+-] digits, a decimal mark and more digits, an exponent; ignores surrounding blanks. A comma is a
+// decimal mark only with `comma_allowed`. nullopt for everything else, including hexadecimal numbers, "inf",
+// "nan", "1_000", digits in groups, and numbers that float32 cannot represent.
 std::optional<Decimal> ParseDecimal(absl::string_view text, bool comma_allowed);
 
-// Reads the numbers of one set of files, which must agree in their decimal mark. One thread.
+// Reads the numbers of one set of files, which must use one decimal mark. One thread.
 class DecimalReader {
  public:
   explicit DecimalReader(bool comma_allowed) : comma_allowed_(comma_allowed) {}
 
-  // As ParseDecimal(). INVALID_ARGUMENT for a decimal mark that differs from that of an earlier number.
+  // Like ParseDecimal(). INVALID_ARGUMENT if the decimal mark differs from that of an earlier number.
   absl::StatusOr<std::optional<double>> Read(absl::string_view text);
 
   bool comma_allowed() const { return comma_allowed_; }
   char mark() const { return mark_; }  // 0 before the first number that has one
-  // Whether every comma so far could separate thousands as well.
+  // Whether every comma so far could also separate thousands.
   bool ambiguous() const { return mark_ == ',' && !certain_; }
 
  private:
@@ -39,7 +39,7 @@ class DecimalReader {
   bool certain_ = false;
 };
 
-// "0x1F": a hexadecimal number, which no format here admits.
+// "0x1F": a hexadecimal number, which no format here accepts.
 bool IsHexadecimal(absl::string_view text);
 
 }  // namespace cairn::data

@@ -14,8 +14,8 @@
 namespace cairn::data {
 namespace {
 
-// A point of a stroke on the writer's model: 0 to 100 from left to right and from top to bottom, a little
-// beyond where a curve swings out. Strokes are rounded between their points, but not at a corner.
+// A point of a stroke: coordinates from 0 to 100, left to right and top to bottom, slightly beyond where a
+// curve swings out. Strokes are rounded between their points, but not at a corner.
 struct ModelPoint {
   int x, y;
   bool corner = false;
@@ -25,7 +25,7 @@ using Model = std::vector<ModelStroke>;
 
 constexpr bool kCorner = true;
 
-// The ways to write each digit: [digit][way][stroke][point]. One way or stroke to a line.
+// The shapes of each digit: [digit][shape][stroke][point]. One shape or stroke per line.
 // clang-format off
 const std::vector<std::vector<Model>>& Models() {
   static const std::vector<std::vector<Model>> models = {
@@ -67,7 +67,7 @@ const std::vector<std::vector<Model>>& Models() {
 }
 // clang-format on
 
-// On the image: 256 units to the pixel, the pixel (0, 0) centred at the origin.
+// Image coordinates: 256 units per pixel, with pixel (0, 0) centred at the origin.
 constexpr int64_t kPixel = 256;
 struct Point {
   int64_t x, y;
@@ -78,12 +78,12 @@ int64_t Between(int low, int high, Random& random) {
   return low + static_cast<int64_t>(random.NextBelow(static_cast<uint32_t>(high - low + 1)));
 }
 
-// A writer's hand: where a point of the model comes to lie. Factors are in 1/1024.
+// A writer's hand: maps points of a shape to the image. Factors are in 1/1024.
 struct Hand {
   explicit Hand(Random& random)
       : width(Between(10 * 256, 20 * 256, random)),
         height(Between(14 * 256, 21 * 256, random)),
-        slant(Between(-320, 560, random)),  // most people lean to the right
+        slant(Between(-320, 560, random)),  // most people's writing leans to the right
         slope(Between(-250, 250, random)),
         centre{(kDigitSide - 1) * kPixel / 2 + Between(-512, 512, random),
                (kDigitSide - 1) * kPixel / 2 + Between(-512, 512, random)} {}
@@ -95,13 +95,13 @@ struct Hand {
     return {centre.x + x - y * slant / 1024, centre.y + y + x * slope / 1024};
   }
 
-  const int64_t width, height;  // of the model's 100
+  const int64_t width, height;  // of the 100 units of a shape
   const int64_t slant, slope;
   const Point centre;
 };
 
-// Chaikin's corner cutting: each round replaces a point by two, a quarter towards its neighbours. A point
-// that stands three times stays a corner.
+// Chaikin's corner cutting: each round replaces a point by two points, a quarter of the way towards its
+// neighbours. A point that occurs three times remains a corner.
 Stroke Rounded(Stroke stroke) {
   for (int round = 0; round < 3; ++round) {
     Stroke finer = {stroke.front()};
@@ -119,7 +119,7 @@ Stroke Rounded(Stroke stroke) {
 int64_t SquaredDistance(const Point& p, const Point& a, const Point& b) {
   const int64_t along_x = b.x - a.x, along_y = b.y - a.y;
   const int64_t length2 = along_x * along_x + along_y * along_y;
-  int64_t share = 0;  // of the way from a to b to the nearest point, in 1/1024
+  int64_t share = 0;  // fraction of the way from a to b at the nearest point, in 1/1024
   if (length2 > 0) {
     share = std::clamp<int64_t>(((p.x - a.x) * along_x + (p.y - a.y) * along_y) * 1024 / length2, 0, 1024);
   }
@@ -127,7 +127,7 @@ int64_t SquaredDistance(const Point& p, const Point& a, const Point& b) {
   return dx * dx + dy * dy;
 }
 
-// The squared distance of every pixel to the nearest ink, as far as it is below `reach`.
+// The squared distance from every pixel to the nearest ink; exact if it is below `reach`.
 class InkDistance {
  public:
   explicit InkDistance(int64_t reach) : reach_(reach) { squared_.fill(std::numeric_limits<int64_t>::max()); }
@@ -196,7 +196,7 @@ DigitImage DrawDigit(int digit, Random& random) {
 
   DigitImage image;
   for (size_t pixel = 0; pixel < image.size(); ++pixel) {
-    // The root of a whole number below 2^53 is rounded correctly, and so the same, wherever IEEE 754 holds.
+    // The root of an integer below 2^53 is rounded correctly, and so is the same on every IEEE 754 machine.
     const double root =
         std::sqrt(static_cast<double>(std::min<int64_t>(distance.squared(pixel), int64_t{1} << 40)));
     const int64_t coverage =

@@ -13,7 +13,7 @@ Shape WithoutOnes(const Shape& shape) {
   return longer;
 }
 
-// [channels, ...spatial] for [...spatial, channels].
+// [channels, ...spatial] for a shape [...spatial, channels].
 Shape ChannelsFirst(const Shape& channels_last) {
   const absl::Span<const int64_t> dims = channels_last.dims();
   if (dims.empty()) return channels_last;

@@ -1,5 +1,5 @@
-// Whether examples of one shape may be read as examples of another. The number of elements does not suffice:
-// channels-first images have as many elements as channels-last images.
+// Whether examples of one shape may be read as examples of another. An equal number of elements is not
+// enough: channels-first images have as many elements as channels-last images.
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace cairn::data {
 
-// At most one axis is longer than 1.
+// True if at most one axis is longer than 1.
 bool IsFlat(const Shape& shape);
 
-// Whether row-major examples of the shape `given` may be read as `wanted`: the shapes are equal except for
-// axes of extent 1, or have as many elements and `given` is flat or `wanted` has at most one axis.
+// Whether row-major examples of the shape `given` may be read as `wanted`. The shapes must be equal except
+// for axes of extent 1, or they must have equally many elements and `given` is flat or `wanted` has at most
+// one axis.
 bool IsCompatible(const Shape& given, const Shape& wanted);
 
-// The reason why incompatible shapes with as many elements differ, as the end of a message: "; they are
+// Why two incompatible shapes with equally many elements differ, as the end of a message: "; they are
 // channels first, ..." Empty if no reason is known.
 std::string MismatchHint(const Shape& given, const Shape& wanted);
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kMaxPieces = int64_t{1} << 20;
 
-// "-00000-of-00002", "_3", "": what may stand around a suffix.
+// Matches "-00000-of-00002", "_3" and "": what may surround a suffix.
 bool IsPieceNumber(absl::string_view text) {
   const std::string digits = absl::StrReplaceAll(text, {{"-of-", "-"}});
   return digits.find_first_not_of("0123456789-_.") == std::string::npos;
@@ -31,13 +31,13 @@ std::string NameOf(absl::string_view path) {
   return std::filesystem::path(std::string(path)).filename().string();
 }
 
-// A file's name, apart from its packing, and what its numbers say.
+// A file's name without ".gz", and the numbers in it.
 struct Piece {
   std::string name;    // "train-00000-of-00002.csv"
-  std::string before;  // "train-": what stands before the number, or the whole name where it has none
-  std::string after;   // ".csv": what stands behind the number, or behind the total
-  std::string number;  // "00000"; empty: the name has none
-  std::string total;   // "00002"; empty: the name does not say
+  std::string before;  // "train-": the part before the number, or the whole name without a number
+  std::string after;   // ".csv": the part after the number, or after the total
+  std::string number;  // "00000"; empty: no number
+  std::string total;   // "00002"; empty: no total
 };
 
 size_t DigitsAt(absl::string_view text, size_t at) {
@@ -64,7 +64,7 @@ Piece ParsePiece(absl::string_view path) {
       split(at, digits, of, DigitsAt(name, of));
       return piece;
     }
-    split(at, digits, at + digits, 0);  // unless a total follows later
+    split(at, digits, at + digits, 0);  // unless a total follows
     at += digits;
   }
   return piece;
@@ -77,7 +77,7 @@ std::string NameOfPiece(const Piece& like, int64_t number) {
                       like.after);
 }
 
-// At most so many names of files are listed.
+// The maximum number of file names in a message.
 constexpr size_t kMaxListed = 5;
 
 std::string Listed(const std::vector<std::string>& names) {
@@ -87,7 +87,7 @@ std::string Listed(const std::vector<std::string>& names) {
       names.size() > kMaxListed ? absl::StrCat(" and ", names.size() - kMaxListed, " more") : "");
 }
 
-// `pieces` of names with totals, `files` their paths.
+// Checks `pieces`, whose names have totals. `files` are their paths.
 absl::Status CheckTotals(const std::vector<Piece>& pieces, absl::Span<const std::string> files) {
   const Piece& first = pieces.front();
   int64_t total = 0;
@@ -99,7 +99,7 @@ absl::Status CheckTotals(const std::vector<Piece>& pieces, absl::Span<const std:
     const Piece& piece = pieces[i];
     if (piece.total != first.total || piece.before != first.before || piece.after != first.after) {
       return absl::InvalidArgumentError(absl::StrCat(files[0], " and ", NameOf(files[i]),
-                                                     " are not of one set: keep the files of one of them"));
+                                                     " belong to different sets: keep the files of one set"));
     }
     int64_t number = 0;
     if (!absl::SimpleAtoi(piece.number, &number) || number >= total) {
@@ -123,7 +123,7 @@ absl::Status CheckTotals(const std::vector<Piece>& pieces, absl::Span<const std:
                                           " missing: ", Listed(missing)));
 }
 
-// "numbers 2, 3 are missing": the gaps between the numbers of `pieces`, `missing` numbers in total.
+// "numbers 2, 3 are missing": the gaps between the numbers of `pieces`. `missing` is their total count.
 std::string MissingNumbers(const std::map<int64_t, const std::string*>& pieces, uint64_t missing) {
   std::vector<std::string> numbers;
   int64_t next = pieces.begin()->first;
@@ -137,13 +137,13 @@ std::string MissingNumbers(const std::map<int64_t, const std::string*>& pieces, 
       missing == 1 ? " is missing" : " are missing");
 }
 
-// Checks pieces that differ only in their numbers. Returns a remark if numbers are missing in between, or if
-// a file without a number is among the pieces.
+// Checks pieces that differ only in their numbers. Returns a remark if there are gaps in the numbers, or if a
+// file without a number is among the pieces.
 absl::StatusOr<std::string> CheckNumbers(const std::vector<Piece>& pieces,
                                          absl::Span<const std::string> files) {
   const std::string* whole = nullptr;
-  std::map<std::pair<std::string, std::string>, std::map<int64_t, const std::string*>>
-      series;  // by what is around
+  // By the text before and after the number.
+  std::map<std::pair<std::string, std::string>, std::map<int64_t, const std::string*>> series;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
     int64_t number = 0;
@@ -152,7 +152,7 @@ absl::StatusOr<std::string> CheckNumbers(const std::vector<Piece>& pieces,
     if (there != nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat(*there, " and ", NameOf(files[i]), " ",
-                       numbered ? "have the same number" : "are both a whole set", ": remove one of them"));
+                       numbered ? "have the same number" : "are both complete sets", ": remove one of them"));
     }
     there = &files[i];
   }
@@ -170,12 +170,12 @@ absl::StatusOr<std::string> CheckNumbers(const std::vector<Piece>& pieces,
   return absl::StrJoin(remarks, "; ");
 }
 
-// The files of `directory` with `suffix` in their name that are not in `used`. Empty: none.
+// A remark on files of `directory` with `suffix` in their name that are not in `used`. Empty: none.
 std::string UnusedFilesRemark(const std::string& directory, absl::string_view suffix,
                               absl::Span<const std::string> used) {
   const std::set<std::string> known(used.begin(), used.end());
   std::vector<std::string> unused;
-  std::error_code error;  // a directory that cannot be read holds nothing
+  std::error_code error;  // a directory that cannot be read counts as empty
   std::filesystem::directory_iterator entry(directory, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
@@ -191,7 +191,7 @@ std::string UnusedFilesRemark(const std::string& directory, absl::string_view su
 std::vector<std::string> FindFiles(const std::string& directory, absl::string_view set,
                                    absl::string_view suffix) {
   std::vector<std::string> found;
-  std::error_code error;  // a directory that cannot be read holds nothing
+  std::error_code error;  // a directory that cannot be read counts as empty
   std::filesystem::directory_iterator entry(directory, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
@@ -224,7 +224,8 @@ absl::StatusOr<std::string> CheckPieces(absl::Span<const std::string> files) {
   }
   if (with_total == nullptr) return CheckNumbers(pieces, files);
   if (without != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(*without, " is there beside the pieces of a set, such as ",
+    return absl::InvalidArgumentError(absl::StrCat(*without,
+                                                   " exists in addition to the pieces of a set, such as ",
                                                    NameOf(*with_total), ": keep one or the other"));
   }
   CAIRN_RETURN_IF_ERROR(CheckTotals(pieces, files));

@@ -8,7 +8,7 @@
 
 namespace cairn::data {
 
-// Any thread.
+// Safe to use from any thread.
 class FirstError {
  public:
   void Set(const absl::Status& status) {

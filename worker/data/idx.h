@@ -11,10 +11,10 @@
 
 namespace cairn::data {
 
-// Plain or gzip'd. INVALID_ARGUMENT naming the file when it is not exactly one IDX array; NOT_FOUND.
+// Plain or gzipped. INVALID_ARGUMENT naming the file if it is not exactly one IDX array; NOT_FOUND.
 absl::StatusOr<Array> ReadIdx(const std::string& path);
 
-// Writes `array`, of uint8, as a plain file, atomically.
+// Writes `array`, which must be uint8, as a plain file, atomically.
 absl::Status WriteIdx(const std::string& path, const Array& array);
 
 }  // namespace cairn::data

@@ -1,4 +1,4 @@
-// A directory of IDX files under MNIST's names (Fashion-MNIST and KMNIST use the same).
+// A directory of IDX files with MNIST's names (also used by Fashion-MNIST and KMNIST).
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,8 +15,8 @@
 namespace cairn::data {
 namespace {
 
-// "train-images" + "idx3-ubyte" as the file is found in the wild: joined by '-' or '.', packed or not.
-// Adds further files of these names to `unused`.
+// Finds a file such as "train-images" + "idx3-ubyte", joined by '-' or '.', plain or gzipped. Further files
+// with these names are added to `unused`.
 std::optional<std::string> FindFile(const std::string& directory, const std::string& stem, const char* kind,
                                     std::vector<std::string>& unused) {
   std::optional<std::string> found;
@@ -44,7 +44,7 @@ absl::StatusOr<std::optional<Split>> LoadSplit(const DataOptions& options, const
   if (!images && !labels) return std::nullopt;
   if (!images || !labels) {
     return absl::NotFoundError(
-        absl::StrCat(images ? *images : *labels, " is there, but not ", directory, "/",
+        absl::StrCat(images ? *images : *labels, " exists, but not ", directory, "/",
                      images ? labels_stem + "-idx1-ubyte" : images_stem + "-idx3-ubyte", "[.gz]"));
   }
   Split split;

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-// libjpeg's headers need <cstdio>, and each other in this order.
+// libjpeg's headers need <cstdio> first, and this order.
 // clang-format off
 #include <jpeglib.h>
 #include <jerror.h>
@@ -39,19 +39,19 @@ int64_t BigEndian(Bytes bytes) {
 absl::StatusOr<ImageHeader> ReadPngHeader(Bytes bytes) {
   constexpr size_t kHeaderBytes = 8 + 8 + 13;
   if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data() + 12, "IHDR", 4) != 0) {
-    return Malformed("PNG", "its header is not there");
+    return Malformed("PNG", "its header is missing");
   }
   ImageHeader header = {.format = ImageFormat::kPng,
                         .height = BigEndian(bytes.subspan(20, 4)),
                         .width = BigEndian(bytes.subspan(16, 4))};
-  constexpr int64_t kMaxSide = 65535;  // as JPEG has it
+  constexpr int64_t kMaxSide = 65535;  // JPEG's limit
   if (header.height > kMaxSide || header.width > kMaxSide) {
     return absl::InvalidArgumentError(absl::StrCat("is a PNG of ", header.width, "x", header.height,
                                                    " pixels, more than ", kMaxSide, " a side"));
   }
   const int depth = bytes[24], color = bytes[25];
   if (depth == 16) {
-    return absl::InvalidArgumentError("is a PNG of 16 bits per channel, which is not read; 8 bits are");
+    return absl::InvalidArgumentError("is a PNG with 16 bits per channel; only 8 bits are supported");
   }
   switch (color) {
     case PNG_COLOR_TYPE_GRAY:
@@ -73,7 +73,7 @@ absl::StatusOr<ImageHeader> ReadPngHeader(Bytes bytes) {
   return header;
 }
 
-// The first frame header (SOF) among the markers (ITU-T T.81, annex B).
+// Finds the first frame header (SOF) among the markers (ITU-T T.81, annex B).
 absl::StatusOr<ImageHeader> ReadJpegHeader(Bytes bytes) {
   const auto cut_short = [] { return Malformed("JPEG", "it ends before its frame header"); };
   for (Bytes rest = bytes.subspan(2);;) {
@@ -96,10 +96,9 @@ absl::StatusOr<ImageHeader> ReadJpegHeader(Bytes bytes) {
     const int precision = rest[2], components = rest[7];
     if (precision != 8) {
       return absl::InvalidArgumentError(
-          absl::StrCat("is a JPEG of ", precision, " bits per channel, which is not read; 8 bits are"));
+          absl::StrCat("is a JPEG of ", precision, " bits per channel; only 8 bits are supported"));
     }
-    if (components == 4)
-      return absl::InvalidArgumentError("is a CMYK JPEG, which is not read; gray and RGB are");
+    if (components == 4) return absl::InvalidArgumentError("is a CMYK JPEG; only gray and RGB are supported");
     if (components != 1 && components != 3) {
       return Malformed("JPEG", absl::StrCat("it has ", components, " components"));
     }
@@ -161,8 +160,7 @@ bool RunPng(Decoding& decoding) {
   const int passes = png_set_interlace_handling(png);
   png_read_update_info(png, info);
   const auto stride = static_cast<size_t>(decoding.width * decoding.channels);
-  if (png_get_rowbytes(png, info) != stride)
-    png_error(png, "its rows have another size than its header says");
+  if (png_get_rowbytes(png, info) != stride) png_error(png, "its rows do not have the size in its header");
   for (int pass = 0; pass < passes; ++pass) {
     for (int64_t y = 0; y < decoding.height; ++y) {
       png_read_row(png, decoding.pixels + static_cast<size_t>(y) * stride, nullptr);
@@ -181,13 +179,13 @@ bool RunPng(Decoding& decoding) {
   std::longjmp(decoding->failed, 1);
 }
 
-// If libjpeg only warns and fills in missing data, the image is damaged. Extraneous bytes between markers are
-// harmless.
+// A warning of libjpeg means that it fills in missing data, so the image is damaged. Extraneous bytes between
+// markers are harmless.
 void JudgeJpegMessage(j_common_ptr jpeg, int level) {
   if (level < 0 && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) FailJpeg(jpeg);
 }
 
-// The same for JPEG.
+// Decodes a JPEG, like RunPng().
 bool RunJpeg(Decoding& decoding) {
   jpeg_decompress_struct jpeg;
   jpeg_error_mgr errors;
@@ -235,7 +233,7 @@ absl::StatusOr<ImageHeader> ReadImageHeader(Bytes bytes) {
   if (format == "PNG") return ReadPngHeader(bytes);
   if (format == "JPEG") return ReadJpegHeader(bytes);
   if (format.empty()) return absl::InvalidArgumentError("is neither PNG nor JPEG");
-  return absl::InvalidArgumentError(absl::StrCat("is a ", format, ", which is not read; PNG and JPEG are"));
+  return absl::InvalidArgumentError(absl::StrCat("is a ", format, "; only PNG and JPEG are supported"));
 }
 
 Shape PixelShapeFor(const ImageHeader& header, const Shape& input) {

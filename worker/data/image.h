@@ -1,8 +1,8 @@
-// PNG and JPEG images, from their bytes to pixels of uint8 [height, width, channels].
+// Decodes PNG and JPEG images to pixels of uint8 [height, width, channels].
 //
-// Pixels are as tf.io.decode_png() and decode_jpeg() have them: gray of fewer bits is spread over 0 to 255,
-// palettes become RGB, gamma and orientation are ignored. Refused by name: 16 bits per channel, CMYK, and
-// images that are damaged or cut short. Stateless; any thread.
+// Pixels are those of tf.io.decode_png() and decode_jpeg(): gray of fewer bits is spread over 0 to 255,
+// palettes become RGB, gamma and orientation are ignored. 16 bits per channel, CMYK, and damaged or truncated
+// images are refused with a specific message. Stateless; any thread.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,23 @@ struct ImageHeader {
   int64_t channels = 0;  // 1 gray, 2 gray and alpha, 3 RGB, 4 RGBA
 };
 
-// Detected from the first bytes: "PNG", "JPEG", or an unsupported image format ("GIF"); empty: no image.
+// The format detected from the first bytes: "PNG", "JPEG", or an unsupported image format ("GIF"); empty if
+// not an image.
 absl::string_view ImageFormatOf(absl::Span<const uint8_t> bytes);
 
-// Reads the header only. INVALID_ARGUMENT for data that is no such image, or an unsupported one.
+// Reads only the header. INVALID_ARGUMENT for data that is not such an image, or an unsupported one.
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::Span<const uint8_t> bytes);
 
-// The shape of the pixels for a model that takes `input`: `input` itself where it has three axes, with a
-// channel where it has two; else the image's own.
+// The shape of the pixels for a model that takes `input`: `input` itself if it has three axes, `input` with a
+// channel axis if it has two, otherwise the image's own shape.
 Shape PixelShapeFor(const ImageHeader& header, const Shape& input);
 
 // INVALID_ARGUMENT with both shapes unless the image has the height and the width of `shape` [height, width,
-// channels], and its channels or convertible ones: alpha is dropped, gray becomes RGB.
+// channels], and the same or convertible channels: alpha is dropped, gray becomes RGB.
 absl::Status CheckFits(const ImageHeader& header, const Shape& shape);
 
-// Writes the image's pixels to `pixels` [shape.num_elements()]. Memory grows with `shape`, never with what a
-// header claims. INVALID_ARGUMENT as ReadImageHeader() and CheckFits(), and for damaged images.
+// Writes the image's pixels to `pixels` [shape.num_elements()]. Memory depends on `shape`, never on the size
+// in a header. INVALID_ARGUMENT as for ReadImageHeader() and CheckFits(), and for damaged images.
 absl::Status DecodeImage(absl::Span<const uint8_t> bytes, const Shape& shape, absl::Span<uint8_t> pixels);
 
 }  // namespace cairn::data

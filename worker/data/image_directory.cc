@@ -1,10 +1,10 @@
-// Folders of PNG and JPEG images, one for each class, as Keras' image_dataset_from_directory() has them: the
-// classes are the folders' names in sorted order, their images lie in them and in folders below them. They
-// are the training set, or, where there is a folder train, those in it; then those in the first of
-// validation, valid, val and test that is there are the validation set.
+// Folders of PNG and JPEG images, one for each class, as for Keras' image_dataset_from_directory(). The
+// classes are the folders' names in sorted order; a class has the images in its folder and in the folders
+// below it. If there is a folder "train", the training set is in it, and the validation set in the first of
+// validation, valid, val and test that exists. Otherwise all folders are the training set.
 //
-// Loading opens each image for its header; it is read and decoded whenever its example is asked for, so that
-// the set takes little memory.
+// Loading reads each image's header. The image is read and decoded each time its example is requested, so the
+// set takes little memory.
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -32,7 +32,8 @@ bool IsHidden(const fs::path& path) {
   return absl::StartsWith(path.filename().string(), ".");
 }
 
-// Whether the suffix is that of an image. Unsupported formats count, so that they are refused, not ignored.
+// Whether the suffix is that of an image. This includes unsupported formats, so that they are refused instead
+// of ignored.
 bool IsImageName(const fs::path& path) {
   const std::string ending = absl::AsciiStrToLower(path.extension().string());
   for (const char* known : {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff"}) {
@@ -41,10 +42,10 @@ bool IsImageName(const fs::path& path) {
   return false;
 }
 
-// The folders in `directory`, hidden ones left out, sorted by name.
+// The folders in `directory` except hidden ones, sorted by name.
 std::vector<std::string> FoldersIn(const std::string& directory) {
   std::vector<std::string> names;
-  std::error_code error;  // a directory that cannot be read holds nothing
+  std::error_code error;  // a directory that cannot be read counts as empty
   for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
     if (entry->is_directory(error) && !IsHidden(entry->path()))
@@ -54,11 +55,11 @@ std::vector<std::string> FoldersIn(const std::string& directory) {
   return names;
 }
 
-// The images in `directory` and, with `below`, in the folders below it, sorted. As in Keras, links to folders
-// below it are not followed.
+// The images in `directory`, sorted, including those in the folders below it if `below`. As in Keras, links
+// to folders below it are not followed.
 absl::StatusOr<std::vector<std::string>> ImagesIn(const std::string& directory, bool below) {
   std::vector<std::string> paths;
-  std::error_code error, of_entry;  // an entry that is not there behind a link is no directory
+  std::error_code error, of_entry;  // an entry that is a dangling link is not a directory
   for (fs::recursive_directory_iterator entry(directory, error);
        !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     if (entry->is_directory(of_entry)) {
@@ -106,7 +107,8 @@ class ImageRows final : public RowSource {
   mutable FirstError error_;
 };
 
-// Rows of the images at `paths`, which must be of one shape: what the model takes, or that of the first.
+// Rows of the images at `paths`, which must all have one shape: the model's input shape, or that of the first
+// image.
 absl::StatusOr<std::unique_ptr<RowSource>> MakeImageRows(std::vector<std::string> paths,
                                                          const DataOptions& options) {
   Shape shape;
@@ -137,8 +139,8 @@ absl::StatusOr<ClassFolders> FindImages(const std::string& directory,
     const auto name = std::find(class_names.begin(), class_names.end(), folder);
     if (name == class_names.end()) {
       if (images.empty()) continue;
-      return absl::InvalidArgumentError(absl::StrCat(directory, ": the folder '", folder, "' is none of the ",
-                                                     DescribeClasses(class_names)));
+      return absl::InvalidArgumentError(absl::StrCat(directory, ": the folder '", folder,
+                                                     "' is not one of the ", DescribeClasses(class_names)));
     }
     found.labels.resize(found.labels.size() + images.size(), static_cast<float>(name - class_names.begin()));
     std::move(images.begin(), images.end(), std::back_inserter(found.paths));
@@ -150,7 +152,7 @@ absl::StatusOr<Split> LoadSplit(const std::string& directory, const std::vector<
                                 const DataOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(ClassFolders found, FindImages(directory, class_names));
   if (found.paths.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(directory, ": holds no images in folders of classes"));
+    return absl::InvalidArgumentError(absl::StrCat(directory, ": has no images in class folders"));
   }
   Split split;
   split.inputs_name = directory;
@@ -165,8 +167,7 @@ absl::StatusOr<Split> LoadSplit(const std::string& directory, const std::vector<
   return split;
 }
 
-// Appends a warning about the images that lie in `directory` itself, and the folders there that are not in
-// `read`.
+// Appends a warning about images directly in `directory`, and folders there that are not in `read`.
 absl::Status RemarkUnread(const std::string& directory, const std::vector<std::string>& read,
                           std::vector<std::string>& remarks) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> images, ImagesIn(directory, /*below=*/false));
@@ -185,13 +186,13 @@ bool IsFolder(const std::string& path) {
   return fs::is_directory(path, error);
 }
 
-// Where the folders of the training set's classes lie.
+// The folder that contains the training set's class folders.
 std::string TrainingFolder(const std::string& directory) {
   const std::string train = absl::StrCat(directory, "/train");
   return IsFolder(train) ? train : directory;
 }
 
-// Not below it: this may be any folder, with all of a disk in it.
+// Searches only the folder itself: it may be any folder, with a whole disk below it.
 bool HoldsImages(const std::string& folder) {
   const auto images = ImagesIn(folder, /*below=*/false);
   return images.ok() && !images->empty();
@@ -214,7 +215,7 @@ LoadedSplits LoadImageDirectory(const DataOptions& options) {
   if (!IsFolder(options.path)) return std::nullopt;
   if (FindImageSet(options.path).empty()) return std::nullopt;
   const std::string training = TrainingFolder(options.path);
-  const bool named = training != options.path;  // "train"
+  const bool named = training != options.path;  // the folder "train" exists
   const std::vector<std::string> classes = FoldersIn(training);
   Splits splits;
   CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(training, classes, options));

@@ -14,11 +14,11 @@
 namespace cairn::data {
 namespace {
 
-// In the order of preference: what is called validation before what is called test.
-constexpr absl::string_view kUsualValidationSet = "test";  // Keras' own data sets have no other
+// In order of preference: names of validation sets before "test".
+constexpr absl::string_view kUsualValidationSet = "test";  // the only one in Keras' own data sets
 constexpr absl::string_view kValidationSets[] = {"val", "valid", "validation", kUsualValidationSet};
 
-// The arrays of one set, by the names that they have, or would have.
+// The names of the arrays of one set, whether or not they exist.
 struct SetNames {
   std::vector<std::string> inputs;  // one for all inputs of the model, or one for each
   std::string targets, weights;
@@ -31,14 +31,14 @@ struct SetNames {
   }
 };
 
-// "x_train", or "X_train" where that is there.
+// "x_train", or "X_train" if that exists.
 absl::StatusOr<std::string> Spelled(const NamedArrays& arrays, const std::string& name) {
   std::string capital = name;
   capital[0] = absl::ascii_toupper(name[0]);
   if (!arrays.Has(capital)) return name;
   if (!arrays.Has(name)) return capital;
-  return absl::InvalidArgumentError(
-      absl::StrCat(arrays.FullName(name), " is there beside ", capital, ": remove or rename one of them"));
+  return absl::InvalidArgumentError(absl::StrCat(arrays.FullName(name), " exists in addition to ", capital,
+                                                 ": remove or rename one of them"));
 }
 
 absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& options,
@@ -94,7 +94,7 @@ absl::StatusOr<Split> LoadSplit(const NamedArrays& arrays, const DataOptions& op
   return split;
 }
 
-// Empty where all arrays are in `used`.
+// A remark on arrays that are not in `used`; empty if there are none.
 std::string UnusedRemark(const NamedArrays& arrays, const std::vector<std::string>& used) {
   const std::set<std::string> known(used.begin(), used.end());
   std::set<std::string> unused;
@@ -102,8 +102,8 @@ std::string UnusedRemark(const NamedArrays& arrays, const std::vector<std::strin
     if (known.count(name) == 0) unused.insert(name);
   }
   if (unused.empty()) return "";
-  return absl::StrCat(arrays.FullName(used.front()), " and the arrays that belong to it are used; not used ",
-                      unused.size() == 1 ? "is " : "are ", absl::StrJoin(unused, ", "));
+  return absl::StrCat(arrays.FullName(used.front()), " and the arrays that belong to it are used; unused ",
+                      unused.size() == 1 ? "array: " : "arrays: ", absl::StrJoin(unused, ", "));
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-// Keras' names for the arrays of a data set, wherever they are kept: x_train and y_train, for validation
-// x_val and y_val or x_test and y_test, and where examples have weights, sample_weight_train and its like.
-// The initial may be a capital: X_train.
+// Keras' names for the arrays of a data set, in any container: x_train and y_train; for validation x_val and
+// y_val or x_test and y_test; and sample_weight_train and so on if examples have weights. The initial may be
+// a capital: X_train.
 //
-// A model with several inputs takes x_train_NAME for each, or an x_train that has them one behind the other
-// already.
+// A model with several inputs takes x_train_NAME for each, or an x_train that already concatenates them.
 #pragma once
 
 #include <string>
@@ -23,13 +22,13 @@ class NamedArrays {
   virtual bool Has(const std::string& name) const = 0;
   // Errors name the file and the array.
   virtual absl::StatusOr<Array> Read(const std::string& name) const = 0;
-  // How messages call an array: "mnist.npz: x_train", "data/x_train.npy".
+  // The name of an array in messages: "mnist.npz: x_train", "data/x_train.npy".
   virtual std::string FullName(const std::string& name) const = 0;
 };
 
-// The training set, and the validation set where one of its arrays is there: of val, valid, validation and
-// test the first. INVALID_ARGUMENT for two spellings of one array. The remarks name the arrays that are not
-// used.
+// Loads the training set, and the validation set if one of its arrays exists: the first of val, valid,
+// validation and test. INVALID_ARGUMENT for two spellings of one array. The remarks name the arrays that are
+// not used.
 absl::StatusOr<Splits> LoadKerasArrays(const NamedArrays& arrays, const DataOptions& options);
 
 }  // namespace cairn::data

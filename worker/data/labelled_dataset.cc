@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
     dataset->targets_.shape = {dataset->targets_.per_example};
   }
   if (use == Use::kTraining) {
-    // Gray images need no axis of channels in the file.
+    // Gray images may have no channel axis in the file.
     if (!options.augmentation.empty() && dataset->example_shape_.rank() == 2)
       dataset->example_shape_.Append(1);
     CAIRN_RETURN_IF_ERROR(dataset->ApplyClassWeights(options.class_weights, dataset->targets_name_));
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
     if (!options.augmentation.empty() && dataset->targets_.shape.rank() > 1) {
       return absl::InvalidArgumentError(absl::StrCat(
           dataset->targets_name_, ": targets have the shape ", dataset->targets_.shape.ToString(),
-          " and would not be varied with the images: --augment is for targets without positions"));
+          " and would not be augmented with the images: --augment supports only targets without positions"));
     }
     dataset->augmentation_ = options.augmentation;
   }
@@ -71,7 +71,7 @@ absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& 
   if (class_weights.empty()) return absl::OkStatus();
   if (targets_.num_classes == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": targets are numbers and no class indices, so that no class has a weight"));
+        absl::StrCat(name, ": targets are numbers, not class indices, so classes cannot have weights"));
   }
   for (const auto& [label, weight] : class_weights) {
     if (label >= 0 && label < targets_.num_classes) continue;

@@ -1,4 +1,4 @@
-// A data set over the rows of a format, with the targets and the weights that belong to them.
+// A data set made of a format's rows and their targets and weights.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class LabelledDataset final : public Dataset {
  public:
   enum class Use { kTraining, kValidation };
 
-  // Takes `split` over. Of `options` the limit and the example's shape are obeyed, and in training the class
-  // weights and the augmentation. INVALID_ARGUMENT where the counts of inputs, targets and weights differ, or
-  // where what is asked for in training does not suit the examples.
+  // Takes over `split`. Applies the limit and the example's shape from `options` and, in training, the class
+  // weights and the augmentation. INVALID_ARGUMENT if the numbers of inputs, targets and weights differ, or
+  // if the training options do not suit the examples.
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(Split split, const DataOptions& options, Use use);
 
   int64_t size() const override { return size_; }
@@ -47,7 +47,7 @@ class LabelledDataset final : public Dataset {
   const std::string inputs_name_, targets_name_;
   const std::vector<FilePart> parts_;
   Targets targets_;             // of at least size_ examples
-  std::vector<float> weights_;  // the same; empty: every example weighs 1
+  std::vector<float> weights_;  // also at least size_; empty: every example weighs 1
   Augmentation augmentation_;
 };
 

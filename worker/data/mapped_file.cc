@@ -36,7 +36,7 @@ struct Mapping {
   Mapping* next = nullptr;
 };
 std::atomic<Mapping*> mappings = nullptr;
-Mutex mappings_mutex;  // of all who change them
+Mutex mappings_mutex;  // held by every writer
 
 void Register(absl::Span<const uint8_t> bytes, const std::string& path) {
   if (bytes.empty()) return;
@@ -60,10 +60,10 @@ void Unregister(absl::Span<const uint8_t> bytes) {
 }
 
 void Say(const char* text, size_t size) {
-  if (write(STDERR_FILENO, text, size) < 0) return;  // nobody is left to hear of it
+  if (write(STDERR_FILENO, text, size) < 0) return;  // stderr is closed
 }
 
-// Calls nothing that is not async-signal-safe (signal-safety(7)).
+// Calls only async-signal-safe functions (signal-safety(7)).
 void OnBusError(int signal, siginfo_t* info, void*) {
   const auto* address = static_cast<const uint8_t*>(info->si_addr);
   for (const Mapping* entry = mappings.load(); entry != nullptr; entry = entry->next) {
@@ -103,7 +103,7 @@ MappedFile::MappedFile(absl::Span<const uint8_t> bytes, const std::string& path)
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // of a FIFO too
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: do not block on a FIFO
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot be opened");
   const auto bytes = Map(fd);
   close(fd);  // the mapping keeps the file

@@ -1,4 +1,4 @@
-// A file's bytes where the page cache has them: nothing is copied, and what is not looked at takes no memory.
+// A file's bytes, mapped from the page cache: nothing is copied, and unread parts take no memory.
 //
 // The file must not change while it is mapped. If it is truncated, a thread that reads the missing part gets
 // SIGBUS, which ends the process: see ExplainTruncatedFiles().
@@ -17,9 +17,9 @@ namespace cairn::data {
 // Immutable; read from any thread.
 class MappedFile {
  public:
-  // NOT_FOUND or PERMISSION_DENIED with the system's reason; only regular files: others are INVALID_ARGUMENT,
-  // and a FIFO is not waited for. Errors do not name the file: callers add it. Shared, because arrays and
-  // rows keep the file that they lie in.
+  // Only regular files: others are INVALID_ARGUMENT, and opening a FIFO does not block. NOT_FOUND or
+  // PERMISSION_DENIED with the system's reason. Errors do not name the file; callers add it. The result is
+  // shared because arrays and rows keep their file mapped.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -34,12 +34,12 @@ class MappedFile {
   const absl::Span<const uint8_t> bytes_;
 };
 
-// From now on a process that reads a mapped file beyond its present end says so, by the file's name, to
-// stderr and exits with code 1, instead of the bare SIGBUS. Call it once, in main().
+// From now on, a process that reads a mapped file beyond its current end prints the file's name to stderr and
+// exits with code 1, instead of dying from SIGBUS without a message. Call it once, in main().
 void ExplainTruncatedFiles();
 
-// INVALID_ARGUMENT unless `path` is a regular file, NOT_FOUND where there is none; for libraries that open
-// files by themselves and would wait for a FIFO's writer. The error does not name the file.
+// INVALID_ARGUMENT unless `path` is a regular file, NOT_FOUND if it does not exist. For libraries that open
+// files themselves and would block on a FIFO. The error does not name the file.
 absl::Status CheckRegularFile(const std::string& path);
 
 }  // namespace cairn::data

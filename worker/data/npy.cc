@@ -30,7 +30,7 @@ struct NpyHeader {
   Shape shape;
 };
 
-// The name of a type that is not read, for the message that says so: "complex64" of "c8".
+// The name of an unsupported type, for error messages: "complex64" for "c8".
 std::string NameOfOther(absl::string_view kind) {
   if (kind.empty()) return "unknown";
   int64_t bytes = 0;
@@ -65,7 +65,7 @@ absl::Status DescribeType(absl::string_view descr, NpyHeader& header) {
       {"i4", ElementType::kInt32},   {"u8", ElementType::kUint64},  {"i8", ElementType::kInt64},
       {"f2", ElementType::kFloat16}, {"f4", ElementType::kFloat32}, {"f8", ElementType::kFloat64}};
   if (absl::EndsWith(descr, "O")) {
-    return absl::InvalidArgumentError("holds pickled Python objects (dtype object), which are not read");
+    return absl::InvalidArgumentError("holds pickled Python objects (dtype object), which are not supported");
   }
   const bool ordered = !descr.empty() && absl::StrContains("<>|=", descr.substr(0, 1));
   const absl::string_view kind = ordered ? descr.substr(1) : descr;
@@ -77,11 +77,13 @@ absl::Status DescribeType(absl::string_view descr, NpyHeader& header) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("has dtype '", absl::CHexEscape(descr), "' (", NameOfOther(kind),
-                   "), which is not read; bool, integers, float16, float32 and float64 are"));
+                   "), which is not supported; bool, integers, float16, float32 and float64 are"));
 }
 
-// Reads the few forms of Python that NumPy writes here, front to back:
+// Parses the subset of Python's syntax that NumPy writes here:
+//
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), }
+//
 // padded with spaces and ended by a newline.
 class HeaderParser {
  public:
@@ -90,7 +92,7 @@ class HeaderParser {
   absl::StatusOr<NpyHeader> Parse() {
     NpyHeader header;
     bool has_descr = false, has_order = false, has_shape = false;
-    if (!Take("{")) return Malformed("it is no dictionary");
+    if (!Take("{")) return Malformed("it is not a dictionary");
     while (!Take("}")) {
       const auto key = TakeString();
       if (!key || !Take(":")) return Malformed("a key is missing");
@@ -99,13 +101,13 @@ class HeaderParser {
                    : *key == "shape"         ? &has_shape
                                              : nullptr;
       if (seen == nullptr) return Malformed(absl::StrCat("unknown key '", absl::CHexEscape(*key), "'"));
-      if (std::exchange(*seen, true)) return Malformed(absl::StrCat("'", *key, "' stands twice"));
+      if (std::exchange(*seen, true)) return Malformed(absl::StrCat("'", *key, "' occurs twice"));
       if (*key == "descr") {
         if (Take("[")) {
-          return absl::InvalidArgumentError("holds structures (a record dtype), which are not read");
+          return absl::InvalidArgumentError("holds structures (a record dtype), which are not supported");
         }
         const auto descr = TakeString();
-        if (!descr) return Malformed("descr is no string");
+        if (!descr) return Malformed("descr is not a string");
         CAIRN_RETURN_IF_ERROR(DescribeType(*descr, header));
       } else if (*key == "fortran_order") {
         header.fortran_order = Take("True");
@@ -148,13 +150,13 @@ class HeaderParser {
   }
   absl::StatusOr<Shape> TakeShape() {
     Shape shape;
-    if (!Take("(")) return Malformed("shape is no tuple");
+    if (!Take("(")) return Malformed("shape is not a tuple");
     while (!Take(")")) {
       SkipSpace();
       size_t digits = 0;
       while (digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9') ++digits;
       int64_t extent = 0;
-      if (!absl::SimpleAtoi(text_.substr(0, digits), &extent)) return Malformed("an extent is no number");
+      if (!absl::SimpleAtoi(text_.substr(0, digits), &extent)) return Malformed("an extent is not a number");
       text_.remove_prefix(digits);
       absl::ConsumePrefix(&text_, "L");  // Python 2's long
       if (shape.rank() == kMaxRank) return Malformed(absl::StrCat("more than ", kMaxRank, " dimensions"));
@@ -167,8 +169,8 @@ class HeaderParser {
   absl::string_view text_;
 };
 
-// The elements of `shape` in Fortran order, of `size` bytes each, in C order. Blocks of the first axis, which
-// is contiguous in the source, are copied together.
+// Converts elements of `size` bytes each from Fortran order to C order. Blocks of the first axis, which is
+// contiguous in the source, are copied together.
 std::vector<uint8_t> ToRowMajor(const SharedBytes& source, const Shape& shape, int64_t size) {
   constexpr int64_t kBlock = 64;
   const int64_t rows = shape[0], row_elements = shape.row_elements();
@@ -215,7 +217,7 @@ absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
   }
   const int version = magic[6];
   if (version < 1 || version > 3) {
-    return absl::InvalidArgumentError(absl::StrCat("has npy version ", version, "; 1 to 3 are known"));
+    return absl::InvalidArgumentError(absl::StrCat("has npy version ", version, "; 1 to 3 are supported"));
   }
   std::array<uint8_t, 4> size{};
   CAIRN_RETURN_IF_ERROR(
@@ -237,7 +239,7 @@ absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<co
   CAIRN_CHECK(shape.num_elements() == static_cast<int64_t>(values.size()));
   std::string text = absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (",
                                   absl::StrJoin(shape.dims(), ", "), shape.rank() == 1 ? ",), }" : "), }");
-  // The values begin at a multiple of 64 bytes, magic number and length counted in.
+  // The values begin at a multiple of 64 bytes, counted from the magic number.
   constexpr size_t kBefore = 10, kAlignment = 64;
   text.append(kAlignment - 1 - (kBefore + text.size()) % kAlignment, ' ');
   text.push_back('\n');

@@ -1,7 +1,8 @@
-// NumPy's .npy: one array behind a header in Python's syntax (numpy/lib/format.py).
+// NumPy's .npy: one array after a header in Python's syntax (numpy/lib/format.py).
 //
-// Read: headers of versions 1 to 3; bool, integers of 8 to 64 bits, float16, float32 and float64, of either
-// byte order, in C or Fortran order. Refused by name: pickled objects, structures, other types.
+// Supported: headers of versions 1 to 3; bool, integers of 8 to 64 bits, float16, float32 and float64, of
+// either byte order, in C or Fortran order. Pickled objects, structures and other types are refused with a
+// specific message.
 #pragma once
 
 #include <string>
@@ -15,7 +16,8 @@
 
 namespace cairn::data {
 
-// Header and elements, to the end of `reader`. INVALID_ARGUMENT saying what is wrong, without a name.
+// Reads header and elements, to the end of `reader`. INVALID_ARGUMENT describing the error, without the
+// file's name.
 absl::StatusOr<Array> ReadNpy(ByteReader& reader);
 
 // Writes `values` [shape] as float32, version 1, atomically. Errors name the path.

@@ -1,5 +1,5 @@
-// A directory with one .npy file for each array: x_train.npy, y_train.npy, and others under the names that
-// keras_arrays.h has. They are mapped and may be larger than the memory.
+// A directory with one .npy file for each array: x_train.npy, y_train.npy, and others as in keras_arrays.h.
+// The files are mapped and may be larger than the memory.
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -20,7 +20,7 @@ class NpyFiles final : public NamedArrays {
 
   std::vector<std::string> Names() const override {
     std::vector<std::string> names;
-    std::error_code error;  // a directory that cannot be read holds nothing
+    std::error_code error;  // a directory that cannot be read counts as empty
     std::filesystem::directory_iterator entry(directory_, error);
     for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
       if (entry->path().extension() == ".npy") names.push_back(entry->path().stem().string());

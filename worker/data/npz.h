@@ -1,7 +1,8 @@
 // NumPy's .npz: a zip archive of .npy files.
 //
-// Stored and deflated members, also as numpy.savez writes them (zip64) and as a stream leaves them. Refused
-// by name: encrypted members, other packings, and members that claim to unpack to more than they can.
+// Supported: stored and deflated members, including those of numpy.savez (zip64) and of archives written as a
+// stream. Encrypted members, other compression methods, and members that claim an impossible uncompressed
+// size are refused with a specific message.
 #pragma once
 
 #include <string>
@@ -18,13 +19,13 @@ namespace cairn::data {
 // One thread at a time.
 class NpzFile {
  public:
-  // INVALID_ARGUMENT when `path` is no zip archive, NOT_FOUND or the system's reason when it cannot be read.
+  // INVALID_ARGUMENT if `path` is not a zip archive; NOT_FOUND or the system's reason if it cannot be read.
   static absl::StatusOr<NpzFile> Open(const std::string& path);
 
   // The arrays' names, without ".npy".
   std::vector<std::string> Names() const;
   bool Has(absl::string_view name) const;
-  // NOT_FOUND listing the names that are there; errors name the file and the array.
+  // NOT_FOUND listing the existing names. Errors name the file and the array.
   absl::StatusOr<Array> Read(absl::string_view name) const;
 
  private:

@@ -1,5 +1,5 @@
-// Keras' data sets as it keeps them in ~/.keras/datasets: one .npz with x_train, y_train, x_test, y_test, or
-// other names that keras_arrays.h has.
+// Keras' data sets as stored in ~/.keras/datasets: one .npz with x_train, y_train, x_test, y_test, or other
+// names as in keras_arrays.h.
 #include <sys/stat.h>
 
 #include <utility>

@@ -10,7 +10,7 @@ size_t PageSize() {
   return static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Advice that the kernel does not take changes nothing but the time, so that its answer is not looked at.
+// The result is ignored, since advice affects only the speed.
 void Advise(absl::Span<const uint8_t> bytes, int advice) {
   if (bytes.empty()) return;
   const size_t before = reinterpret_cast<uintptr_t>(bytes.data()) % PageSize();

@@ -1,8 +1,8 @@
-// What the kernel is told of the bytes that examples are read from, one by one and in any order.
+// Advice to the kernel about the files that examples are read from, one by one and in any order.
 //
-// A set that fits the memory easily is fetched from the disk at once, in the background. Of a larger one
-// nothing is fetched but what is asked for (left alone, the kernel fetches megabytes around each example),
-// and that early, many examples at a time, which a disk serves several times as fast.
+// A set that fits easily into memory is fetched from disk in the background, all of it. In a larger set only
+// the requested examples are fetched (by default, the kernel fetches megabytes around each example). They are
+// requested early, many at a time, which a disk serves several times as fast.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace cairn::data {
 
-// This machine's, in bytes.
+// This machine's memory, in bytes.
 size_t PhysicalMemory();
 
-// Immutable; any thread. Memory that is no file's is none the worse for it.
+// Immutable; any thread. Memory that does not belong to a file is accepted and unaffected.
 class ReadAhead {
  public:
-  // `parts`: all bytes of the set, once they have been looked through from front to back. The set fits easily
-  // where it takes no more than a quarter of `memory` bytes.
+  // `parts`: all bytes of the set, after they have been scanned from front to back. The set fits easily if it
+  // takes at most a quarter of `memory` bytes.
   explicit ReadAhead(absl::Span<const SharedBytes> parts, size_t memory = PhysicalMemory());
 
-  // Starts to fetch `bytes`, which lie in one of the parts, and does not wait for them.
+  // Starts to fetch `bytes`, which must be in one of the parts, without waiting.
   void Fetch(absl::Span<const uint8_t> bytes) const;
 
  private:

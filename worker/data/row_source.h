@@ -1,6 +1,6 @@
-// The inputs of a set of examples, one row of floats each, wherever they lie: in memory or in mapped files.
+// The inputs of a set of examples, one row of floats each, in memory or in mapped files.
 //
-// Made by a format, owned by the data set. Immutable; read from any thread.
+// Created by a format, owned by the data set. Immutable; read from any thread.
 #pragma once
 
 #include <cmath>
@@ -17,24 +17,24 @@ class RowSource {
   virtual ~RowSource() = default;
   virtual int64_t size() const = 0;
   virtual const Shape& row_shape() const = 0;
-  // Says that row `index` is about to be read, so that it is fetched from the disk while others are. Does not
-  // wait.
+  // Announces that row `index` will be read soon, so that it is fetched from disk together with others. Does
+  // not wait.
   virtual void Prefetch(int64_t index) const = 0;
-  // Writes row `index`, scaled, to `to` [row_shape().num_elements()]. A row that cannot be read becomes zeros
-  // and makes status() an error.
+  // Writes row `index`, scaled, to `to` [row_shape().num_elements()]. For a row that cannot be read it writes
+  // zeros and makes status() an error.
   virtual void Read(int64_t index, absl::Span<float> to) const = 0;
-  // The first error that Read() met, naming the file. Rows that are checked at loading have none.
+  // The first error of Read(), naming the file. Always OK for rows that were checked when they were loaded.
   virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
-// value * factor / divisor: (1, 255) gives Keras' `x / 255` to the bit, which a factor of 1/255 does not.
+// value * factor / divisor. (1, 255) gives exactly Keras' `x / 255`, bit by bit; a factor of 1/255 does not.
 struct Scale {
   float factor = 1;
   float divisor = 1;
   float operator()(float value) const { return value * factor / divisor; }
 };
 
-// DataOptions::input_scale for inputs that are bytes, or numbers.
+// The scale that DataOptions::input_scale means for bytes, or for other numbers.
 inline Scale ScaleOf(float input_scale, bool bytes) {
   if (!std::isnan(input_scale)) return {.factor = input_scale};
   return {.divisor = bytes ? 255.0f : 1.0f};

@@ -38,7 +38,7 @@ absl::Status Validate(const SamplerOptions& options) {
   if (options.worker < 0 || options.worker >= options.num_workers) {
     return refuse("worker ", options.worker, " is not one of 0 to ", options.num_workers - 1);
   }
-  // Bounded, so that positions fit 64 bits whatever the flags say.
+  // Bounded so that positions fit into 64 bits with any flags.
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (options.num_workers > kMost) return refuse("there are ", options.num_workers, " workers");
   if (options.batch_size < 1 || options.batch_size > kMost) {
@@ -60,7 +60,7 @@ Sampler::Sampler(const SamplerOptions& options)
 }
 
 int64_t Sampler::batches_with_examples() const {
-  // Positions worker, worker + num_workers, ... below positions_.
+  // The worker's positions are worker, worker + num_workers, ... below positions_.
   const int64_t examples = positions_ > options_.worker
                                ? RoundedUpQuotient(positions_ - options_.worker, options_.num_workers)
                                : 0;

@@ -1,8 +1,8 @@
-// Which examples a worker sees, in which order: torch.utils.data.DistributedSampler's semantics.
+// Which examples a worker sees, in which order, as in torch.utils.data.DistributedSampler.
 //
-// Epoch e's order is one permutation of all examples, drawn from (seed, e), the same on every worker; worker
-// r of K takes positions r, r+K, r+2K, ... of it. So the K workers' j-th batches of size b together are
-// exactly the one-worker job's j-th batch of size K*b. One thread at a time.
+// The order of epoch e is a permutation of all examples, drawn from (seed, e) and equal on every worker.
+// Worker r of K takes its positions r, r+K, r+2K, ... So the K workers' j-th batches of size b together are
+// exactly the j-th batch of size K*b of a job with one worker. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,16 @@
 
 namespace cairn::data {
 
-// What happens to the tail of an epoch when the examples do not divide among the workers.
+// What happens to the end of an epoch if the number of examples is not divisible by the number of workers.
 enum class Tail {
-  kExact,  // every example exactly once: some workers' last batch is smaller, or empty (updates weigh by
-           // examples)
-  kPad,    // as DistributedSampler: the head of the permutation is repeated, so that all have equally many
-  kDrop,   // as DistributedSampler with drop_last: the tail is left out
+  // Every example exactly once. Some workers' last batch is smaller, or empty (updates are weighted by
+  // examples).
+  kExact,
+  // As DistributedSampler: the permutation's first examples are repeated, so that all workers have equally
+  // many.
+  kPad,
+  // As DistributedSampler with drop_last: the last examples are omitted.
+  kDrop,
 };
 
 struct SamplerOptions {
@@ -30,8 +34,8 @@ struct SamplerOptions {
   Tail tail = Tail::kExact;
 };
 
-// INVALID_ARGUMENT for options that come from flags and data and cannot work: no examples, more than 2^31 of
-// them, a batch size below 1, a worker out of range, fewer examples than workers under kDrop.
+// INVALID_ARGUMENT for invalid combinations of flags and data: no examples, more than 2^31 examples, a batch
+// size below 1, a worker out of range, fewer examples than workers under kDrop.
 absl::Status Validate(const SamplerOptions& options);
 
 class Sampler {
@@ -41,22 +45,22 @@ class Sampler {
 
   // Batches per epoch: the same for every worker, at least 1.
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
-  // How many of them hold examples for this worker: under kExact perhaps one less.
+  // How many of them contain examples of this worker: under kExact perhaps one less.
   int64_t batches_with_examples() const;
-  // How many examples all workers together have seen when each has done its first `position` batches, of the
-  // endless sequence of epochs.
+  // The number of examples that all workers together have seen after each has done its first `position`
+  // batches of the endless sequence of epochs.
   int64_t ExamplesBefore(int64_t position) const;
-  // Example indices of batch `batch` of epoch `epoch`, at most batch_size, perhaps none under kExact.
-  // The permutation of the last epoch asked for is kept.
+  // Example indices of batch `batch` of epoch `epoch`: at most batch_size, possibly none under kExact. The
+  // permutation of the last requested epoch is cached.
   std::vector<uint32_t> Batch(int64_t epoch, int64_t batch);
-  // Those at [first, first + count) of the epoch's order, whatever worker they would be of.
+  // The examples at [first, first + count) of the epoch's order, regardless of workers.
   std::vector<uint32_t> Run(int64_t epoch, int64_t first, int64_t count);
 
  private:
   void Order(int64_t epoch);
 
   const SamplerOptions options_;
-  const int64_t positions_;  // of an epoch over all workers: num_examples, padded up or cut down
+  const int64_t positions_;  // of an epoch over all workers: num_examples, padded or truncated
   const int64_t batches_per_epoch_;
   int64_t cached_epoch_ = -1;
   std::vector<uint32_t> order_;  // [num_examples], the permutation of cached_epoch_

@@ -24,8 +24,8 @@ std::vector<float> ToFloats(const Array& array) {
   return values;
 }
 
-// The largest class index + 1 of the integers; 0 if one of them is negative. Of the integers themselves: as
-// floats, large ones would be other numbers.
+// The largest class index + 1; 0 if an integer is negative. Computed from the integers, since large ones
+// would be rounded as floats.
 absl::StatusOr<int64_t> CountClasses(const Array& array, const std::string& name) {
   int64_t largest = -1;
   bool negative = false;
@@ -35,7 +35,7 @@ absl::StatusOr<int64_t> CountClasses(const Array& array, const std::string& name
     });
     negative = negative || label < 0;
     if (label > kLargestLabel) {
-      return Refusal(name, "label ", label, " of example ", i, " is no class index");
+      return Refusal(name, "label ", label, " of example ", i, " is not a class index");
     }
     largest = std::max(largest, label);
   }
@@ -64,7 +64,7 @@ absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name)
   int64_t& classes = targets.per_example == 1 ? targets.num_classes : targets.position_classes;
   if (IsInteger(array.type)) {
     const auto counted = CountClasses(array, name);
-    // Several integers may be numbers too, of any size.
+    // Several integers may also be plain numbers, of any size.
     if (!counted.ok() && targets.per_example == 1) return counted.status();
     classes = counted.value_or(0);
   } else {

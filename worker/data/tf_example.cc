@@ -11,13 +11,13 @@ namespace {
 
 using Span = absl::Span<const uint8_t>;
 
-// One field of a message: its number, and its value as a varint, four or eight bytes, or a stretch of bytes.
+// A field of a message: its number, and its value as a varint, or as four, eight or more bytes.
 struct Field {
   enum class Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
   uint64_t number = 0;
   Wire wire = Wire::kVarint;
   uint64_t varint = 0;
-  Span bytes;  // of all but varints
+  Span bytes;  // the value, unless it is a varint
 };
 
 bool TakeVarint(Span& rest, uint64_t& value) {
@@ -38,7 +38,7 @@ bool TakeBytes(Span& rest, uint64_t count, Span& bytes) {
   return true;
 }
 
-// Takes the next field off `rest`; false where it is malformed.
+// Removes the next field from `rest`. Returns false if it is malformed.
 bool TakeField(Span& rest, Field& field) {
   uint64_t tag = 0, length = 0;
   if (!TakeVarint(rest, tag)) return false;
@@ -57,8 +57,8 @@ bool TakeField(Span& rest, Field& field) {
   return false;
 }
 
-// Calls `visit(field)` for every field of `message` until it returns false; false where that, or the message,
-// ends it early.
+// Calls `visit(field)` for every field of `message`. Returns false if `visit` does, or if the message is
+// malformed.
 template <typename Visit>
 bool ForEachField(Span message, Visit visit) {
   while (!message.empty()) {
@@ -94,7 +94,7 @@ float FloatOf(const uint8_t* bytes) {
                               uint32_t{bytes[3]} << 24);
 }
 
-// Calls `visit(value)` for each float, packed or not; false where the list is malformed.
+// Calls `visit(value)` for each float, packed or not. Returns false if the list is malformed.
 template <typename Visit>
 bool ForEachFloat(Span list, Visit visit) {
   return ForEachField(list, [&](const Field& field) {
@@ -105,7 +105,7 @@ bool ForEachFloat(Span list, Visit visit) {
   });
 }
 
-// The same for each integer.
+// Calls `visit(value)` for each integer, packed or not. Returns false if the list is malformed.
 template <typename Visit>
 bool ForEachInteger(Span list, Visit visit) {
   return ForEachField(list, [&](const Field& field) {
@@ -123,7 +123,7 @@ bool ForEachInteger(Span list, Visit visit) {
   });
 }
 
-// And for each string of bytes.
+// Calls `visit(bytes)` for each string. Returns false if the list is malformed.
 template <typename Visit>
 bool ForEachString(Span list, Visit visit) {
   return ForEachField(list, [&](const Field& field) {
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<NamedFeature>> ParseExample(absl::Span<const uint8_t>
       return !IsMessage(entry, 1) || ParseEntry(entry.bytes, features.emplace_back());
     });
   });
-  if (!sound) return absl::InvalidArgumentError("is no tf.Example: its protobuf encoding is malformed");
+  if (!sound) return absl::InvalidArgumentError("is not a tf.Example: its protobuf encoding is malformed");
   return features;
 }
 

@@ -1,5 +1,5 @@
-// tf.Example on the wire (tensorflow/core/example/example.proto), read where it lies: no more of protobuf's
-// format than this message needs.
+// Parses serialized tf.Example messages (tensorflow/core/example/example.proto) in place. Supports only the
+// subset of the protobuf encoding that this message needs.
 //
 //   Example { Features { map<string, Feature> } },  Feature = bytes_list | float_list | int64_list
 #pragma once
@@ -27,22 +27,22 @@ struct NamedFeature {
 
 absl::string_view NameOf(Feature::Kind kind);  // "float_list"
 
-// The features of one example, in the order of the file; they borrow from `example`. INVALID_ARGUMENT where
-// the bytes are no Example.
+// The features of one example, in the order of the file. They borrow from `example`. INVALID_ARGUMENT if the
+// bytes are not an Example.
 absl::StatusOr<std::vector<NamedFeature>> ParseExample(absl::Span<const uint8_t> example);
 
-// How many numbers a feature holds; of a bytes_list, which must hold one string, its bytes. INVALID_ARGUMENT
-// where the list is malformed.
+// The number of values in a feature; for a bytes_list, which must contain one string, its number of bytes.
+// INVALID_ARGUMENT if the list is malformed.
 absl::StatusOr<int64_t> CountValues(const Feature& feature);
 
-// Writes the values of a feature for which CountValues() is `to.size()`; bytes as numbers from 0 to 255.
-// Where there are fewer after all, the rest is left as it is.
+// Writes the values of a feature, bytes as numbers from 0 to 255. `to.size()` must be its CountValues(). If
+// there are fewer values, the rest of `to` is unchanged.
 void ReadValues(const Feature& feature, absl::Span<float> to);
 
-// The string of a bytes_list that holds just one; nullopt of any other feature.
+// The string of a bytes_list that contains exactly one; nullopt for any other feature.
 std::optional<absl::Span<const uint8_t>> OneString(const Feature& feature);
 
-// The value of an int64_list that holds just one; nullopt of any other feature.
+// The value of an int64_list that contains exactly one; nullopt for any other feature.
 std::optional<int64_t> OneInteger(const Feature& feature);
 
 }  // namespace cairn::data

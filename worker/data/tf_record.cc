@@ -15,7 +15,7 @@ uint64_t LittleEndian(absl::Span<const uint8_t> bytes) {
   return value;
 }
 
-// `crc`: the four bytes that hold the checksum of `bytes`.
+// Whether `bytes` match `crc`, the four bytes of their checksum.
 bool Fits(absl::Span<const uint8_t> bytes, absl::Span<const uint8_t> crc) {
   return MaskedCrc(Crc32c(bytes)) == LittleEndian(crc);
 }
@@ -30,18 +30,19 @@ absl::StatusOr<std::optional<absl::Span<const uint8_t>>> TfRecordReader::Next() 
   if (rest.size() < kHeaderBytes) return absl::DataLossError("the file ends within the record's length");
   const auto length_bytes = rest.subspan(0, kLengthBytes);
   if (!Fits(length_bytes, rest.subspan(kLengthBytes, kCrcBytes))) {
-    return absl::DataLossError("its length does not fit its checksum: no TFRecord file, or a damaged one");
+    return absl::DataLossError(
+        "its length does not match its checksum: this is not a TFRecord file, or it is damaged");
   }
   const uint64_t length = LittleEndian(length_bytes);
   rest.remove_prefix(kHeaderBytes);
   if (rest.size() < kCrcBytes || length > rest.size() - kCrcBytes) {
-    return absl::DataLossError(absl::StrCat("is cut short: ", length, " bytes and a checksum are announced, ",
+    return absl::DataLossError(absl::StrCat("is cut short: ", length, " bytes and a checksum should follow, ",
                                             rest.size(), " are there"));
   }
   at_ += kHeaderBytes + length + kCrcBytes;
   const auto data = rest.subspan(0, length);
   if (!Fits(data, rest.subspan(length, kCrcBytes))) {
-    return absl::InvalidArgumentError(absl::StrCat("its ", length, " bytes do not fit their checksum"));
+    return absl::InvalidArgumentError(absl::StrCat("its ", length, " bytes do not match their checksum"));
   }
   return data;
 }

@@ -1,5 +1,5 @@
-// TFRecord's framing: each record is its length, a checksum of that, its bytes, and a checksum of them
-// (tensorflow/core/lib/io/record_writer.h; all little-endian, CRC-32C, masked).
+// TFRecord's framing: each record is its length, a checksum of the length, the data, and a checksum of the
+// data (tensorflow/core/lib/io/record_writer.h; all little-endian, CRC-32C, masked).
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,14 @@ namespace cairn::data {
 // One thread.
 class TfRecordReader {
  public:
-  // `file` must outlive the reader and what it hands out.
+  // `file` must outlive the reader and the records it returns.
   explicit TfRecordReader(absl::Span<const uint8_t> file) : file_(file) {}
 
-  // The next record's bytes; nullopt at the end. INVALID_ARGUMENT where its bytes do not fit their checksum:
-  // the next call goes on behind it. DATA_LOSS where its length cannot be believed or the file ends within
-  // it.
+  // The next record's data; nullopt at the end. INVALID_ARGUMENT if the data does not match its checksum: the
+  // next call continues after it. DATA_LOSS if its length is wrong or the file ends within it.
   absl::StatusOr<std::optional<absl::Span<const uint8_t>>> Next();
 
-  // The number of the record that Next() looked at last, from 0.
+  // The number of the last record that Next() read, from 0.
   int64_t record() const { return record_; }
 
  private:
@@ -35,7 +34,8 @@ class TfRecordReader {
 // Appends one record to `file`, the bytes of a TFRecord file.
 void AppendTfRecord(absl::string_view record, std::string& file);
 
-// What TFRecord writes for a checksum, so that data which holds checksums has sound ones of its own.
+// TFRecord's masked form of a checksum. Without masking, a checksum of data that contains checksums would be
+// weak.
 inline uint32_t MaskedCrc(uint32_t crc) {
   return (crc >> 15 | crc << 17) + 0xA282EAD8;
 }

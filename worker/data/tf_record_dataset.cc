@@ -1,8 +1,8 @@
-// TFRecord files of tf.Example (tf_record_files.h), or one file; plain ones are mapped, those packed by gzip
-// or zlib unpacked into memory.
+// TFRecord files of tf.Example (tf_record_files.h), or one file. Plain files are mapped; gzip or zlib files
+// are decompressed into memory.
 //
-// Loading checks every record once; afterwards the features of an example are read in place. Loading checks
-// only the header of a PNG or JPEG image; each read of the example decodes the image.
+// Loading checks every record once; afterwards the features of an example are read in place. Of a PNG or JPEG
+// image, loading checks only the header; each read of the example decodes the image.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -24,22 +24,22 @@
 namespace cairn::data {
 namespace {
 
-// One of them is there, where the options do not name it. Those with a slash are TF-slim's.
+// Usual names, one of which must be present if the options give no name. Those with a slash are TF-slim's.
 constexpr const char* kInputNames[] = {"image", "image_raw", "x", "features", "inputs", "image/encoded"};
 constexpr const char* kLabelNames[] = {"label", "y", "target", "class", "image/class/label"};
 
-// A feature that every example must have, in the form that the first one gave it.
+// A feature that every example must have, in the same form as in the first example.
 struct Column {
   std::string name;
   Feature::Kind kind = Feature::Kind::kNone;
-  int64_t values = 0;  // numbers that it gives to the inputs
+  int64_t values = 0;  // number of input values that it provides
   Shape image{};       // [height, width, channels] of a PNG or JPEG; rank 0: the values themselves
 };
 
-// What the training set's first example says, and every other one must.
+// The features of the training set's first example, which every other example must have.
 struct Schema {
   std::vector<Column> inputs;
-  std::optional<Column> label;  // nullopt where examples have none
+  std::optional<Column> label;  // nullopt if examples have none
 };
 
 const Feature* Find(const std::vector<NamedFeature>& features, absl::string_view name) {
@@ -66,8 +66,9 @@ absl::StatusOr<Column> MakeColumn(const std::vector<NamedFeature>& features, con
   return Column{name, feature->kind, *values};
 }
 
-// Makes a column of images out of one whose first example is a PNG or JPEG. Bytes that are as many as the
-// model takes numbers are pixels, whatever they begin with. `input`: what the model takes; rank 0: unknown.
+// Turns a column of bytes whose first example is a PNG or JPEG into a column of images. If the number of
+// bytes is the number of values that the model takes, they are pixels, whatever their first bytes are.
+// `input` is the model's input shape; rank 0: unknown.
 absl::Status DetectImage(const Feature& feature, const Shape& input, Column& column) {
   const auto bytes = OneString(feature);
   if (!bytes || ImageFormatOf(*bytes).empty()) return absl::OkStatus();
@@ -81,25 +82,25 @@ absl::Status DetectImage(const Feature& feature, const Shape& input, Column& col
   return absl::OkStatus();
 }
 
-// INVALID_ARGUMENT where a flag names other features than those that the model was trained on.
+// INVALID_ARGUMENT if a flag names other features than those that the model was trained on.
 absl::Status CheckAsTrained(const Columns& trained, const DataOptions& options) {
   std::vector<std::string> inputs;
   for (const size_t input : trained.inputs) inputs.push_back(trained.names[input]);
   if (!options.feature_columns.empty() && options.feature_columns != inputs) {
     return absl::InvalidArgumentError(absl::StrCat("--feature_column: the inputs are features ",
                                                    ListColumns(options.feature_columns),
-                                                   ", in training they were ", ListColumns(inputs)));
+                                                   ", but in training they were ", ListColumns(inputs)));
   }
   if (!options.label_column.empty() && trained.label &&
       options.label_column != trained.names[*trained.label]) {
     return absl::InvalidArgumentError(absl::StrCat("--label_column: the label is feature '",
-                                                   options.label_column, "', in training it was '",
+                                                   options.label_column, "', but in training it was '",
                                                    trained.names[*trained.label], "'"));
   }
   return absl::OkStatus();
 }
 
-// The options with the features that the model was trained on, where these are known and no flag names any.
+// Adds the features that the model was trained on to the options, if they are known and no flag names others.
 absl::StatusOr<DataOptions> WithTrained(const std::vector<NamedFeature>& features, DataOptions options) {
   if (!options.trained_columns || options.trained_columns->format != kTfRecordFormat) return options;
   const Columns& trained = *options.trained_columns;
@@ -114,8 +115,8 @@ absl::StatusOr<DataOptions> WithTrained(const std::vector<NamedFeature>& feature
   return options;
 }
 
-// The one of `names` that is there. INVALID_ARGUMENT where there are several, which could be the `what` that
-// `flag` names.
+// The only one of `names` that is present. INVALID_ARGUMENT if there are several; `what` and `flag` are for
+// the message.
 absl::StatusOr<std::string> OnlyName(const std::vector<NamedFeature>& features,
                                      absl::Span<const char* const> names, absl::string_view what,
                                      absl::string_view flag) {
@@ -184,23 +185,23 @@ absl::StatusOr<Feature> Take(const std::vector<NamedFeature>& features, const Co
   return *Find(features, column.name);
 }
 
-// Which record of which file an example is.
+// The file and record of an example.
 struct Origin {
   int32_t file = 0;
   int64_t record = 0;
 };
 
-// A set's records as they were checked.
+// The checked records of a set.
 struct Records {
   std::vector<std::string> paths;                // [file]
-  std::vector<SharedBytes> files;                // [file], keep what lists shows
+  std::vector<SharedBytes> files;                // [file], keep the bytes of `lists` alive
   std::vector<Origin> origins;                   // [example]
   std::vector<absl::Span<const uint8_t>> lists;  // [example, column], encoded
 };
 
 class RecordRows final : public RowSource {
  public:
-  // `scales` [columns].
+  // `scales` [column].
   RecordRows(const std::vector<Column>& columns, std::vector<Scale> scales, Records records)
       : columns_(columns),
         scales_(std::move(scales)),
@@ -265,7 +266,7 @@ class RecordRows final : public RowSource {
 // Reads the files of one set.
 class SetReader {
  public:
-  // For training `schema` is empty and learnt from the first example.
+  // For training, `schema` is empty and inferred from the first example.
   SetReader(const DataOptions& options, Schema schema)
       : options_(options), schema_(std::move(schema)), bad_(options.max_bad_rows) {}
 
@@ -285,7 +286,7 @@ class SetReader {
     return absl::OkStatus();
   }
 
-  // Ends the reading of the set, which began with the file `name`.
+  // Finishes the set, whose first file is `name`.
   absl::StatusOr<Split> Finish(const std::string& name) {
     if (records_.origins.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
@@ -326,8 +327,7 @@ class SetReader {
     return columns;
   }
 
-  // [column] Fills in what `split` says of bytes, too. INVALID_ARGUMENT where a column does not fit its input
-  // of the model.
+  // [column] Also sets split.byte_inputs. INVALID_ARGUMENT if a column does not fit the model's input.
   absl::StatusOr<std::vector<Scale>> MakeScales(Split& split) const {
     const size_t columns = schema_.inputs.size();
     const bool one_each = columns > 1 && columns == options_.input_names.size();
@@ -348,7 +348,7 @@ class SetReader {
     return scales;
   }
 
-  // Adds one example, or says what is wrong with it.
+  // Adds one example. The error describes what is wrong with it.
   absl::Status TakeRecord(absl::Span<const uint8_t> record, int64_t number) {
     CAIRN_ASSIGN_OR_RETURN(const auto features, ParseExample(record));
     if (schema_.inputs.empty()) {
@@ -371,7 +371,7 @@ class SetReader {
   absl::Status TakeLabel(const Feature& label) {
     const auto index = OneInteger(label);
     if (index && *index > kLargestLabel) {
-      return absl::InvalidArgumentError(absl::StrCat("label ", *index, " is no class index"));
+      return absl::InvalidArgumentError(absl::StrCat("label ", *index, " is not a class index"));
     }
     std::vector<float> values(static_cast<size_t>(schema_.label->values));
     ReadValues(label, absl::MakeSpan(values));

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kSuffixes[] = {".tfrecord", ".tfrecords"};
 constexpr const char* kValidationSets[] = {"test", "validation", "valid", "val"};
 
-// Takes "-00000-of-00004", or "_00000-of-00004", off the end of `name`; false where there is none.
+// Removes a trailing "-00000-of-00004" or "_00000-of-00004" from `name`. Returns false if there is none.
 bool TakePiece(absl::string_view& name) {
   const auto digits_end = [&name](absl::string_view text) {
     const size_t last = text.find_last_not_of("0123456789");
@@ -38,8 +38,8 @@ bool TakePiece(absl::string_view& name) {
   return true;
 }
 
-// The name without suffixes and piece: "mnist-train" of "mnist-train.tfrecord-00000-of-00001.gz". Empty for
-// what is named like no TFRecord file.
+// The name without suffixes and piece: "mnist-train" for "mnist-train.tfrecord-00000-of-00001.gz". Empty if
+// it is not the name of a TFRecord file.
 absl::string_view StemOf(absl::string_view name) {
   absl::ConsumeSuffix(&name, ".gz");
   bool named = TakePiece(name);
@@ -53,18 +53,18 @@ absl::string_view StemOf(absl::string_view name) {
   return named ? name : absl::string_view();
 }
 
-// The data set's name before "-train": "mnist"; false where `stem` does not end so.
+// Reduces `stem` to the data set's name before "-train": "mnist". Returns false if it does not end so.
 bool TakeSet(absl::string_view& stem, absl::string_view set) {
   if (!absl::ConsumeSuffix(&stem, set) || stem.size() < 2) return false;
   return absl::ConsumeSuffix(&stem, "-") || absl::ConsumeSuffix(&stem, "_") ||
          absl::ConsumeSuffix(&stem, ".");
 }
 
-// The files of `set` with a data set's name before it, by that name.
+// The files of `set` whose names begin with a data set's name, by that name.
 std::map<std::string, std::vector<std::string>> FindNamedFiles(const std::string& directory,
                                                                absl::string_view set) {
   std::map<std::string, std::vector<std::string>> found;
-  std::error_code error;  // a directory that cannot be read holds nothing
+  std::error_code error;  // a directory that cannot be read counts as empty
   std::filesystem::directory_iterator entry(directory, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
@@ -88,7 +88,7 @@ absl::StatusOr<SetFiles> FindOfNamedSet(const std::string& directory) {
   if (training.size() > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(directory, ": has the training files of '", training.begin()->first, "' and of '",
-                     training.rbegin()->first, "'; give one data set a directory"));
+                     training.rbegin()->first, "'; give each data set its own directory"));
   }
   SetFiles files = {.train = training.begin()->second};
   for (const char* set : kValidationSets) {
@@ -101,7 +101,7 @@ absl::StatusOr<SetFiles> FindOfNamedSet(const std::string& directory) {
   return files;
 }
 
-// zlib's header (RFC 1950): deflate, a window of at most 32 KiB, and a check sum of both bytes.
+// Checks zlib's header (RFC 1950): deflate, a window of at most 32 KiB, and a checksum of both bytes.
 bool IsZlib(absl::Span<const uint8_t> bytes) {
   return bytes.size() > 2 && (bytes[0] & 0x0F) == 8 && (bytes[0] >> 4) <= 7 &&
          (bytes[0] * 256 + bytes[1]) % 31 == 0;
@@ -137,7 +137,7 @@ bool IsTfRecordFile(const std::string& path) {
 
 absl::StatusOr<SharedBytes> ReadTfRecordFile(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(SharedBytes bytes, ReadFileBytes(path));
-  // The same bytes could begin a plain file: its first length has a checksum.
+  // A plain file could begin with the same bytes, but then its first length has a valid checksum.
   if (!IsZlib(bytes.span()) || !absl::IsDataLoss(TfRecordReader(bytes.span()).Next().status())) return bytes;
   auto unpacked = InflateZlib(bytes.span());
   if (!unpacked.ok()) return Annotate(unpacked.status(), path);

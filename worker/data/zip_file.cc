@@ -41,7 +41,7 @@ class ZipMemberReader final : public ByteReader {
     return absl::InvalidArgumentError(absl::StrCat("cannot be unpacked: ", zip_error_strerror(error)));
   }
 
-  // libzip compares the checksum only when it is asked for bytes beyond the last one.
+  // libzip compares the checksum only when bytes after the last one are requested.
   absl::Status CheckEnd() {
     uint8_t beyond;
     CAIRN_ASSIGN_OR_RETURN(const size_t more, ReadSome({&beyond, 1}));
@@ -100,10 +100,11 @@ absl::StatusOr<std::unique_ptr<ByteReader>> ZipFile::OpenMember(const std::strin
   constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
   if ((info.valid & kNeeded) != kNeeded) return absl::InvalidArgumentError("its size is not in the archive");
   if (info.comp_method != ZIP_CM_STORE && info.comp_method != ZIP_CM_DEFLATE) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is packed by method ", info.comp_method, "; supported are stored and deflated"));
+    return absl::InvalidArgumentError(absl::StrCat("is compressed by method ", info.comp_method,
+                                                   "; only stored and deflated are supported"));
   }
-  // The directory's sizes are only claims; they must at least be possible before memory depends on them.
+  // The sizes in the directory are only claims. Check that they are possible before allocating memory for
+  // them.
   const zip_uint64_t ratio = info.comp_method == ZIP_CM_STORE ? 1 : kMaxDeflateRatio;
   if (info.size > static_cast<zip_uint64_t>(kMaxArrayBytes) || info.size / ratio > info.comp_size) {
     return absl::InvalidArgumentError(

@@ -1,5 +1,5 @@
-// A zip archive's members, stored or deflated. Refused by name: encrypted members, other packings, and
-// members that claim to unpack to more than they can.
+// The members of a zip archive, stored or deflated. Encrypted members, other compression methods, and members
+// that claim an impossible uncompressed size are refused with a specific message.
 #pragma once
 
 #include <memory>
@@ -17,14 +17,14 @@ namespace cairn::data {
 // One thread at a time.
 class ZipFile {
  public:
-  // INVALID_ARGUMENT when `path` is no zip archive, NOT_FOUND or the system's reason when it cannot be read;
-  // both name it.
+  // INVALID_ARGUMENT if `path` is not a zip archive; NOT_FOUND or the system's reason if it cannot be read.
+  // Errors name the archive.
   static absl::StatusOr<ZipFile> Open(const std::string& path);
 
   std::vector<std::string> Names() const;
   bool Has(const std::string& name) const;
-  // What unpacks one member, of at most kMaxArrayBytes; the archive must outlive it. NOT_FOUND or
-  // INVALID_ARGUMENT, without the archive's name and the member's.
+  // A reader of one member, of at most kMaxArrayBytes. The archive must outlive it. NOT_FOUND or
+  // INVALID_ARGUMENT, without the names of the archive and the member.
   absl::StatusOr<std::unique_ptr<ByteReader>> OpenMember(const std::string& name) const;
 
  private:

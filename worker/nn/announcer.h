@@ -1,5 +1,6 @@
-// Variables whose gradient is final, handed from the threads of several devices to the one that waits for
-// them. One for each call of a replica; made and awaited by its thread, the rest from any.
+// A queue of variables whose gradients are final. The threads of several devices fill it, and the thread that
+// called the replica waits for its entries. Each call of a replica has a queue of its own. Only that thread
+// constructs it and calls Await(); the other calls are safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace cairn::nn {
 
 class Announcer {
  public:
-  // So many threads will say Done().
+  // `threads`: the number of threads that will call Done().
   explicit Announcer(size_t threads) : running_(threads) {}
 
   void Announce(int variable) {
@@ -23,11 +24,12 @@ class Announcer {
   void Done() {
     MutexLock lock(mutex_);
     --running_;
-    changed_.NotifyOne();  // under the lock: who waits may be gone as soon as it is free
+    // notified under the lock: the waiting thread may destroy this object as soon as the lock is free
+    changed_.NotifyOne();
   }
 
-  // Tells of every variable as it comes, outside the lock; returns when all threads are done. There is no
-  // limit to that: they compute, and wait for each other alone.
+  // Calls `on_gradient` for each variable as it arrives, outside the lock. Returns when all threads are done.
+  // There is no timeout: the threads only compute, and wait only for each other.
   void Await(absl::FunctionRef<void(int variable)> on_gradient) {
     for (size_t told = 0;;) {
       int variable = 0;

@@ -1,4 +1,4 @@
-// What goes into a replica and what comes out, batch by batch; all of it host memory.
+// The input and the result of a replica for one batch. All of it is host memory.
 #pragma once
 
 #include <cstdint>
@@ -17,50 +17,54 @@ namespace cairn::nn {
 // Examples, borrowed for the call.
 struct BatchView {
   int64_t examples = 0;
-  absl::Span<const float> inputs{};   // [examples, input_shape], row-major; several inputs side by side
+  absl::Span<const float> inputs{};   // [examples, input_shape], row-major; several inputs are concatenated
   absl::Span<const float> targets{};  // [examples, the loss' targets per example]
-  absl::Span<const float> weights{};  // [examples]; empty where every example weighs 1
-  uint64_t seed = 0;                  // of what the step draws at random (dropout)
-  int64_t first_example = 0;          // the first one's place in the worker's batch, likewise
+  absl::Span<const float> weights{};  // [examples]; empty if every example weighs 1
+  uint64_t seed = 0;                  // for random draws of the step (dropout)
+  // The index of the first example in the worker's batch. Random draws depend on it.
+  int64_t first_example = 0;
 
-  // `count` examples from `begin` on.
+  // `count` examples, beginning with `begin`.
   BatchView Part(int64_t begin, int64_t count) const;
 };
 
-// What the network made of them.
+// What the network computed from a batch.
 struct BatchResult {
   kernels::LossSums sums{};
-  absl::Span<const float> outputs{};  // [examples, output_shape], row-major; until the replica's next call
+  // [examples, output_shape], row-major; valid until the next call of the replica.
+  absl::Span<const float> outputs{};
 };
 
-// INVALID_ARGUMENT where the batch, or what is given as parameters, is not what model and loss take.
+// INVALID_ARGUMENT if the batch or `parameters` does not have the sizes that the model and the loss need.
 absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
                         const BatchView& batch);
 
-// The same where `gradients` has no room for each parameter's.
+// INVALID_ARGUMENT unless `gradients` has one element for each parameter.
 absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients);
 
-// What a batch without examples comes to: zeros, all of which are told, last layer first.
+// The result of a batch without examples: sets all gradients to zero, and calls `on_gradient` for each
+// variable, last layer first.
 void GiveNoGradients(const Model& model, absl::Span<float> gradients,
                      absl::FunctionRef<void(int variable)> on_gradient);
 
-// The inputs of a model with several, which lie side by side in a batch's rows, one after another.
+// Separates the inputs of a model with several inputs. A row of a batch is their concatenation.
 class InputSplitter {
  public:
   explicit InputSplitter(const Model& model) : model_(model), pointers_(model.inputs().size()) {}
-  // [model input] [examples, shape], row-major; until the next call, and no longer than the batch's own.
+  // [model input] [examples, shape], row-major. Valid until the next call, and no longer than the batch's
+  // memory.
   absl::Span<const float* const> Split(const BatchView& batch);
-  // What that gave last.
+  // The result of the last Split().
   absl::Span<const float* const> last() const { return pointers_; }
 
  private:
   const Model& model_;
-  AlignedBuffer split_;  // [input][examples][elements], where there are several inputs
+  AlignedBuffer split_;  // [input][examples][elements]; used only if there are several inputs
   std::vector<const float*> pointers_;
 };
 
-// Where each of `parts` runs of examples, as even as can be and the longer ones first, begins, and the end:
-// [parts + 1].
+// Divides `examples` into `parts` runs of nearly equal length, longer ones first. Returns the start of each
+// run, and the end of the last: [parts + 1].
 std::vector<int64_t> EvenParts(int64_t examples, int64_t parts);
 
 }  // namespace cairn::nn

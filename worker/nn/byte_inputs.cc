@@ -9,7 +9,7 @@
 namespace cairn::nn {
 namespace {
 
-// Follows one input through the graph.
+// Finds out how one input of the model is used, by following it through the graph.
 class Reader {
  public:
   explicit Reader(const Model& model) : model_(model) {}
@@ -20,7 +20,7 @@ class Reader {
   }
 
  private:
-  // Looks at the users of `source`, whose values are the input's own as long as they are `unchanged`.
+  // Visits the users of `source`. `unchanged`: its values are those of the input.
   void Visit(int source, bool unchanged) {
     if (!seen_.insert(source).second) return;
     for (size_t i = 0; i < model_.nodes().size(); ++i) {

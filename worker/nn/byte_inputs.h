@@ -13,8 +13,8 @@ namespace cairn::nn {
 
 struct ByteInput {
   bool raw = false;  // bytes are passed as they are; otherwise divided by 255
-  // The layer that decides: the first on a path from the input that is not ByteUse::kPasses, as layers that
-  // only change the shape are. Empty: there is none.
+  // The layer that decides: the first one on a path from the input whose use is not ByteUse::kPasses. Empty
+  // if there is none.
   std::string layer{};
   std::string class_name{};
   int64_t table_rows = 0;  // of an Embedding that looks up the input's values themselves; else 0

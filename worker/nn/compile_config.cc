@@ -27,20 +27,20 @@ constexpr ShortName kOptimizers[] = {
     {"ftrl", "Ftrl"},     {"lion", "Lion"},   {"lamb", "Lamb"},
 };
 
-// The member of an object, null where there is none or `document` is no object.
+// The member of an object; null if there is none or `document` is not an object.
 const json& Member(const json& document, const char* key) {
   static const json* const null = new json(nullptr);
   const auto found = document.is_object() ? document.find(key) : document.end();
   return found == document.end() ? *null : *found;
 }
 
-// The mean over the batch, in the words of Keras 2 and 3.
+// The mean over the batch, as Keras 2 and 3 name it.
 bool IsMeanReduction(const std::string& value) {
   return value == "sum_over_batch_size" || value == "mean" || value == "auto";
 }
 
-// An optimizer or a loss has no strings but those that change nothing for us. Keras 2 also writes the
-// function that a loss of its own calls.
+// Accepts only strings of an optimizer or a loss that have no effect here. Keras 2 also writes the function
+// that one of its losses calls.
 absl::Status RefuseTexts(KerasObject& object) {
   for (const auto& [key, value] : object.texts) {
     if (key == "name" || (key == "reduction" && IsMeanReduction(value))) continue;
@@ -53,7 +53,7 @@ absl::Status RefuseTexts(KerasObject& object) {
   return absl::OkStatus();
 }
 
-// The name where an object is given by its name alone, as a string or as a function of Keras'.
+// The name, if the object is given only by its name, as a string or as a function of Keras.
 const json& PlainName(const json& document) {
   return Member(document, "class_name") == "function" ? Member(document, "config") : document;
 }
@@ -101,7 +101,7 @@ absl::Status RefuseLists(const KerasObject& object) {
       absl::StrCat(key, ": [", absl::StrJoin(values, ","), "] is not supported"));
 }
 
-// As ParseObject(), of an object whose config has no lists, and no strings that change anything.
+// Like ParseObject(), for an object whose config has no lists, and no strings with an effect.
 absl::StatusOr<KerasObject> ParsePlainObject(const json& document) {
   CAIRN_ASSIGN_OR_RETURN(KerasObject object, ParseObject(document));
   CAIRN_RETURN_IF_ERROR(RefuseTexts(object));
@@ -109,7 +109,7 @@ absl::StatusOr<KerasObject> ParsePlainObject(const json& document) {
   return object;
 }
 
-// An optimizer, and the schedule that it may have for a learning rate.
+// Parses an optimizer, and its learning rate schedule if it has one.
 absl::Status ParseOptimizer(json document, CompileConfig& config) {
   if (Member(Member(document, "config"), "learning_rate").is_object()) {
     auto schedule = ParseObject(document["config"]["learning_rate"]);
@@ -129,8 +129,9 @@ absl::Status ParseOptimizer(json document, CompileConfig& config) {
   return absl::OkStatus();
 }
 
-// Keras 2 also writes the function that a metric calls; of one that was given by name, in a wrapper.
-// "accuracy" is chosen anew: the file keeps what Keras 2 chose before it knew the targets.
+// Removes the function that Keras 2 also writes for a metric. A metric that was given by name is in a
+// wrapper. For "accuracy" this program chooses the function: Keras 2 wrote what it chose before it knew the
+// targets.
 void DropFunction(KerasObject& metric) {
   const auto function = metric.texts.find("fn");
   if (function == metric.texts.end()) return;
@@ -204,7 +205,7 @@ absl::StatusOr<CompileConfig> ParseCompileConfig(const json& document) {
     if (!status.ok()) reader.Fail(field, status.message());
   }
   reader.RefuseUnlessNull({"loss_weights"});
-  // How Keras runs a step: this program has its own way.
+  // These options tell Keras how to run a step, and do not apply here.
   reader.Ignore({"run_eagerly", "steps_per_execution", "jit_compile", "auto_scale_loss"});
   CAIRN_RETURN_IF_ERROR(reader.Finish());
   return config;

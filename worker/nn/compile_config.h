@@ -1,4 +1,4 @@
-// What `model.compile()` said, as `compile_config` of a model file keeps it: optimizer, loss, metrics.
+// The arguments of `model.compile()`, from `compile_config` of a model file: optimizer, loss, metrics.
 #pragma once
 
 #include <map>
@@ -11,36 +11,36 @@
 
 namespace cairn::nn {
 
-// A Keras object that only parameters describe: an optimizer with its hyperparameters, a loss or a metric
-// with its options.
+// A Keras object that is described by its parameters alone: an optimizer with its hyperparameters, a loss or
+// a metric with its options.
 struct KerasObject {
   std::string class_name;                              // "Adam", "SparseCategoricalCrossentropy"
   std::map<std::string, double> config{};              // numbers and booleans; nulls are absent
-  std::map<std::string, std::vector<double>> lists{};  // lists of numbers, of a schedule alone
-  // Strings, of a metric alone: {"curve", "PR"}, and the name it is shown by: {"name", "auc_pr"}.
+  std::map<std::string, std::vector<double>> lists{};  // lists of numbers; only a schedule has them
+  // Strings; only a metric has them: {"curve", "PR"}, and its displayed name: {"name", "auc_pr"}.
   std::map<std::string, std::string> texts{};
 };
 
-// One entry of compile()'s `metrics`, whose values ignore the examples' weights, or of `weighted_metrics`.
+// An entry of compile()'s `metrics`, whose values ignore the examples' weights, or of its `weighted_metrics`.
 struct CompiledMetric {
   KerasObject metric;
   bool weighted = false;
 };
 
-// Each part is optional.
+// Every member is optional.
 struct CompileConfig {
   std::optional<KerasObject> optimizer;
-  std::optional<KerasObject> learning_rate_schedule;  // what the optimizer has in place of a number
+  std::optional<KerasObject> learning_rate_schedule;  // replaces the optimizer's constant learning rate
   std::optional<KerasObject> loss;
   std::vector<CompiledMetric> metrics;
 };
 
-// A metric that was given by its name alone: "accuracy", "mse". It is shown by that name.
+// A metric that is given by name only: "accuracy", "mse". This is also its displayed name.
 KerasObject MetricOfName(std::string name);
 
-// Any of the three may be a plain name ("adam"); an optimizer's becomes Keras' class name where it is known.
-// Refused, with INVALID_ARGUMENT naming the field: what this program would have to ignore, such as loss
-// weights, several losses, a reduction other than the mean over the batch.
+// Optimizer, loss and metrics may each be a plain name ("adam"). The name of a known optimizer becomes its
+// Keras class name. INVALID_ARGUMENT naming the field if this program would have to ignore it, such as loss
+// weights, several losses, or a reduction other than the mean over the batch.
 absl::StatusOr<CompileConfig> ParseCompileConfig(const nlohmann::json& json);
 
 }  // namespace cairn::nn

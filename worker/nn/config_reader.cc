@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Far beyond any real extent, and small enough that products of a few fit 64 bits.
+// Far beyond any real extent, and small enough that the product of a few fits into 64 bits.
 constexpr int64_t kLargestInt = int64_t{1} << 31;
 
 const json& Null() {
@@ -152,7 +152,7 @@ RegularizerSpec ConfigReader::Regularizer(absl::string_view field) {
   const std::string class_name = named               ? value["class_name"].get<std::string>()
                                  : value.is_string() ? value.get<std::string>()
                                                      : value.dump();
-  constexpr float kDefault = 0.01f;  // Keras'
+  constexpr float kDefault = 0.01f;  // as in Keras
   RegularizerSpec spec;
   const std::string kind = absl::AsciiStrToLower(class_name);
   if (kind == "l1" || kind == "l1l2") spec.l1 = kind == "l1" || !named ? kDefault : 0;

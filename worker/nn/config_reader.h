@@ -1,7 +1,7 @@
-// Reads one JSON object field by field, the way a layer's config is read: every field has a type, a range
-// and, where Keras has one, a default. The first fault is kept, and later reads return their defaults, so a
-// reader asks for everything and then once for the status. A field that nobody asked for is a fault too:
-// nothing in a model file is ignored in silence.
+// Reads one JSON object field by field, such as a layer's config. Every field has a type, a range and, where
+// Keras has one, a default. The first error is kept, and later reads return their defaults, so a caller can
+// read all fields and check the status once. A field that is never read is an error too: nothing in a model
+// file is ignored silently.
 #pragma once
 
 #include <array>
@@ -32,35 +32,35 @@ class ConfigReader {
                                       std::optional<std::array<int64_t, 2>> absent = std::nullopt);
   // Keras' tuples of one: [3] and 3 are the same.
   int64_t PositiveSingle(absl::string_view field, std::optional<int64_t> absent = std::nullopt);
-  // Of any sign; a single one is a list of one.
+  // Integers of any sign. A single number is a list of one.
   std::vector<int64_t> Ints(absl::string_view field,
                             std::optional<std::vector<int64_t>> absent = std::nullopt);
   double Number(absl::string_view field, std::optional<double> absent = std::nullopt);
-  // A single number is a list of one; lists within lists are taken as one.
+  // A single number is a list of one. Nested lists are flattened.
   std::vector<double> Numbers(absl::string_view field,
                               std::optional<std::vector<double>> absent = std::nullopt);
   bool Bool(absl::string_view field, bool absent);
   std::string String(absl::string_view field, absl::string_view absent);
-  // One of `allowed`, written in any case.
+  // One of `allowed`, in any case.
   std::string Choice(absl::string_view field, std::initializer_list<absl::string_view> allowed,
                      absl::string_view absent);
   InitializerSpec Initializer(absl::string_view field, absl::string_view absent);
   // Keras' L1, L2 and L1L2, or null.
   RegularizerSpec Regularizer(absl::string_view field);
 
-  // For what Keras has and this program does not: the field must be absent, null or `harmless`.
+  // For a feature of Keras that this program lacks: the field must be absent, null or `harmless`.
   void Refuse(absl::string_view field, const nlohmann::json& harmless);
   void RefuseUnlessNull(std::initializer_list<absl::string_view> fields);
-  // A field that says nothing about the computation.
+  // Accepts fields that do not affect the computation.
   void Ignore(std::initializer_list<absl::string_view> fields);
 
   // The raw value, null when absent.
   const nlohmann::json& Raw(absl::string_view field);
   void Fail(absl::string_view field, absl::string_view fault);
 
-  // The first fault as INVALID_ARGUMENT "field: what is wrong", or OK.
+  // The first error as INVALID_ARGUMENT "field: what is wrong", or OK.
   absl::Status status() const;
-  // The same, and fields that were never asked for.
+  // Like status(), but also fails if a field has never been read.
   absl::Status Finish() const;
 
  private:

@@ -1,5 +1,5 @@
-// A device's copy of data that the host keeps; where the device's memory is the host's that memory itself,
-// and nothing is copied. Used by the device's thread.
+// A copy of host data in device memory. If the device computes in host memory, nothing is copied and the host
+// data itself is used. Use it from the device's thread.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,14 @@ class DeviceCopy {
     return copy;
   }
 
-  // Where the device reads `host` [count].
+  // Makes `host` [count] readable by the device, and returns its address there.
   absl::StatusOr<const float*> Upload(const float* host, int64_t count) {
     if (memory_ == nullptr) return host;
     CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
     return memory_->data();
   }
-  // Where the device writes what the host reads at `host`.
+  // The device memory to write for a result that belongs at `host`; `host` itself if the device computes in
+  // host memory.
   float* Target(float* host) const { return memory_ == nullptr ? host : memory_->data(); }
 
  private:

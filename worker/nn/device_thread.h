@@ -1,6 +1,5 @@
-// A device and the one thread that makes it, uses it and ends it: what several devices of one worker need to
-// work at the same time. Owned by whoever made it, outlives every replica on it; Post() and Run() from any
-// thread.
+// A device, and the one thread that creates, uses and destroys it. It lets the devices of a worker run at the
+// same time. It must outlive every replica on the device. Post() and Run() may be called from any thread.
 #pragma once
 
 #include <deque>
@@ -18,19 +17,19 @@ namespace cairn::nn {
 
 class DeviceThread {
  public:
-  // `make` runs on the new thread; its error is ours. Blocks until it returns.
+  // `make` runs on the new thread; Start() blocks until it returns, and returns its error.
   static absl::StatusOr<std::unique_ptr<DeviceThread>> Start(
       const std::string& name, absl::AnyInvocable<absl::StatusOr<std::unique_ptr<kernels::Device>>()> make);
-  // Does what was asked, then ends the device and the thread.
+  // Runs the work posted so far, then destroys the device and ends the thread.
   ~DeviceThread();
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
-  // To be used on the thread alone, but for its constants.
+  // For use on the device's thread only, except for the device's constant properties.
   kernels::Device& device() const { return *device_; }
-  // Asks for `work`, which is done after all that was asked for before.
+  // Queues `work`. The thread runs work in the order in which it was posted.
   void Post(absl::AnyInvocable<void()> work);
-  // The same, and blocks until it is done. There is no limit to that: it is our own code on our own device.
+  // Queues `work` and blocks until it has run. There is no timeout: it is our own code on our own device.
   void Run(absl::FunctionRef<void()> work);
 
  private:

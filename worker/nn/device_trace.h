@@ -1,4 +1,5 @@
-// Where a device's work is told of: in the task's timeline, and, by names, in the device vendor's own.
+// Where a device's work is recorded: in the task's timeline, and as named ranges in the profiler of the
+// device's vendor.
 #pragma once
 
 #include "common/core/trace.h"
@@ -7,16 +8,17 @@
 namespace cairn::nn {
 
 struct DeviceTrace {
-  TraceRecorder* recorder = nullptr;  // null: not in the task's timeline
-  int device = -1;                    // which of several; -1: the only one
+  TraceRecorder* recorder = nullptr;  // null: not recorded in the timeline
+  int device = -1;                    // its index, if there are several; -1: the only device
 
-  // Of a device that does what it is asked for later, the host's times tell nothing.
+  // Null for a device that runs work asynchronously: times taken on the host would not describe it.
   TraceRecorder* On(const kernels::Device& on) const {
     return on.host_memory_is_device_memory() ? recorder : nullptr;
   }
 };
 
-// What the device is asked for from here to the end of the block. `name` as TraceEvent's.
+// Records the work given to the device from here to the end of the scope. `name` must be valid as for
+// TraceEvent.
 class DeviceWork {
  public:
   DeviceWork(const DeviceTrace& trace, TraceLane lane, const char* name, kernels::Device& device)

@@ -1,5 +1,6 @@
-// Parts of a divided model that other processes compute, as the pipeline of this one sees them: what comes
-// from them, and the way to them. The pipeline's side of it is Pipeline::Finish() and the calls beside it.
+// Pipeline stages that other processes compute, as this process's pipeline sees them: it receives tensors
+// from them and sends tensors to them. They report to the pipeline by Pipeline::Finish() and the functions
+// next to it.
 //
 // Called by the devices' threads.
 #pragma once
@@ -10,8 +11,8 @@
 
 namespace cairn::nn {
 
-// A tensor on its way from part to part, of one micro-batch: output `slot` of `part`, or, backward, the
-// gradient of its input `slot`.
+// A tensor of one micro-batch that passes from stage to stage: output `slot` of stage `part` or, backward,
+// the gradient of its input `slot`.
 struct Crossing {
   int part = 0, slot = 0, micro_batch = 0;
   bool backward = false;
@@ -21,11 +22,11 @@ class Elsewhere {
  public:
   virtual ~Elsewhere() = default;
 
-  // What another process has computed, and the schedule says has come: host memory, until the call's end. An
-  // error when it has not come whole.
+  // A tensor that another process has computed and that has arrived, according to the schedule. Host memory,
+  // valid until the end of the pipeline's call. An error if the tensor is incomplete.
   virtual absl::StatusOr<const float*> Received(const Crossing& what) = 0;
-  // What goes to process `task`; copied before this returns. `completes`: it is the last of this part's work
-  // for this micro-batch that goes there.
+  // Sends a tensor to process `task`. `values` are copied before this returns. `completes`: this is the last
+  // tensor of this stage and micro-batch for that process.
   virtual void Send(int task, const Crossing& what, absl::Span<const float> values, bool completes) = 0;
 };
 

@@ -1,8 +1,8 @@
 // Functional models: a graph of calls of layers, as Keras 2 and Keras 3 write it.
 //
-// A tensor is named by the layer that made it and by which of the layer's calls did: (layer, call). Keras 3
-// writes it as an object with `keras_history`, Keras 2 as [layer, call, output, kwargs]; by hand the layer's
-// name is enough.
+// A tensor is identified by its layer and by the number of the layer's call that computes it: (layer, call).
+// Keras 3 writes it as an object with `keras_history`, Keras 2 as [layer, call, output, kwargs]. In a file
+// written by hand the layer's name suffices.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -27,7 +27,7 @@ struct Tensor {
   }
 };
 
-// [layer, call, output, ...]; only layers with one output exist.
+// Reads [layer, call, output, ...]. Layers have only one output.
 std::optional<Tensor> ReadHistory(const json& value) {
   if (value.is_string()) return Tensor{value.get<std::string>()};
   if (!value.is_array() || value.size() < 3 || !value[0].is_string() || !value[1].is_number_unsigned() ||
@@ -37,15 +37,15 @@ std::optional<Tensor> ReadHistory(const json& value) {
   return Tensor{value[0].get<std::string>(), value[1].get<int64_t>()};
 }
 
-// Which version of Keras wrote a call, and of which layer.
+// The version of Keras that wrote a call, and the kind of layer.
 enum class CallForm {
   kKeras2,
-  kKeras2OfTrainingMode,  // of a layer that computes otherwise in training than in inference
+  kKeras2OfTrainingMode,  // the layer computes differently in training and in inference
   kKeras3,
 };
 
-// Arguments of a call that change nothing: nulls, and `training=False`. Keras 3 records that of every call,
-// and fit() overrides it; Keras 2 records and keeps what somebody asked for.
+// Accepts only arguments of a call that have no effect: nulls, and `training=False`. Keras 3 records it for
+// every call, and fit() overrides it. Keras 2 records it only if the user set it, and then keeps it.
 absl::Status CheckKwargs(const json& kwargs, CallForm form) {
   if (kwargs.is_null()) return absl::OkStatus();
   if (!kwargs.is_object()) return absl::InvalidArgumentError(absl::StrCat("kwargs: ", kwargs.dump()));
@@ -57,14 +57,14 @@ absl::Status CheckKwargs(const json& kwargs, CallForm form) {
   return absl::OkStatus();
 }
 
-// Appends the tensors of one call's arguments, in whatever lists they are nested.
+// Appends the tensors of one call's arguments, which may be in nested lists.
 absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor>& tensors) {
   if (value.is_object() && value.contains("config") && value["config"].is_object() &&
       value["config"].contains("keras_history")) {
     const auto tensor = ReadHistory(value["config"]["keras_history"]);
     if (!tensor.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("keras_history: ", value["config"]["keras_history"].dump(), " names no tensor"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "keras_history: ", value["config"]["keras_history"].dump(), " does not name a tensor"));
     }
     tensors.push_back(*tensor);
     return absl::OkStatus();
@@ -80,7 +80,7 @@ absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor
   // A dictionary of tensors by name, as model(inputs={...}) and outputs={...} write them.
   const bool dictionary = value.is_object() && !value.contains("class_name");
   if (!value.is_array() && !dictionary)
-    return absl::InvalidArgumentError(absl::StrCat(value.dump(), " names no tensor"));
+    return absl::InvalidArgumentError(absl::StrCat(value.dump(), " does not name a tensor"));
   for (const json& entry : value) CAIRN_RETURN_IF_ERROR(CollectTensors(entry, form, tensors));
   return absl::OkStatus();
 }
@@ -106,7 +106,7 @@ absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& 
   return tensors;
 }
 
-// One layer of the file and its calls.
+// A layer of the file, and its calls.
 struct Entry {
   ReadLayer layer;
   std::vector<std::vector<Tensor>> calls;
@@ -118,7 +118,7 @@ class GraphReader {
 
   absl::Status AddLayer(const json& document, size_t position, int64_t line) {
     CAIRN_ASSIGN_OR_RETURN(ReadLayer layer, builder_.Read(document, position, line));
-    // Keras writes the name twice; by hand it may stand beside the class only.
+    // Keras writes the name twice. In a file written by hand it may be only next to the class.
     const json outer_name = document.value("name", json());
     if (outer_name.is_string() && outer_name != layer.name) {
       return absl::InvalidArgumentError(
@@ -145,7 +145,7 @@ class GraphReader {
     const auto found = entries_.find(tensor.layer);
     if (found == entries_.end() || found->second.layer.layer != nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat("config: input_layers: '", tensor.layer, "' is no InputLayer of the file"));
+          absl::StrCat("config: input_layers: '", tensor.layer, "' is not an InputLayer of the file"));
     }
     if (values_.count(tensor) > 0) {
       return absl::InvalidArgumentError(
@@ -155,14 +155,15 @@ class GraphReader {
     return absl::OkStatus();
   }
 
-  // Adds what `output` is made of, in the file's order as far as the graph allows; the output comes last.
+  // Adds the calls that `output` depends on, in the file's order as far as the graph allows. The output comes
+  // last.
   absl::Status AddGraph(const Tensor& output) {
     CAIRN_RETURN_IF_ERROR(MarkNeeded(output));
     const std::vector<Call> calls = NeededCalls();
     CAIRN_ASSIGN_OR_RETURN(const std::vector<size_t> order, OrderOf(calls));
     for (const size_t position : order) {
       const Call& call = calls[position];
-      std::vector<int> inputs;  // as Node::inputs calls them
+      std::vector<int> inputs;  // in the numbering of Node::inputs
       for (const Tensor& input : call.inputs()) inputs.push_back(values_.at(input));
       CAIRN_ASSIGN_OR_RETURN(values_[call.tensor], builder_.AddNode(call.entry->layer, inputs));
     }
@@ -176,7 +177,7 @@ class GraphReader {
     const std::vector<Tensor>& inputs() const { return entry->calls[static_cast<size_t>(tensor.call)]; }
   };
 
-  // In the file's order.
+  // The calls that are needed, in the file's order.
   std::vector<Call> NeededCalls() const {
     std::vector<Call> calls;
     for (const std::string& name : order_) {
@@ -189,9 +190,9 @@ class GraphReader {
     return calls;
   }
 
-  // The positions of `calls` such that inputs come before their users: the order in which they are found by
-  // going over the file again and again, each time adding every call whose inputs are there. `pass` is the
-  // number of that time.
+  // Orders the positions of `calls` such that inputs come before their users. It is the order that repeated
+  // passes over the file would find, each adding every call whose inputs have been added. `pass` is the
+  // number of that pass.
   static absl::StatusOr<std::vector<size_t>> OrderOf(const std::vector<Call>& calls) {
     std::map<Tensor, size_t> position_of;
     for (size_t i = 0; i < calls.size(); ++i) position_of.emplace(calls[i].tensor, i);
@@ -220,7 +221,7 @@ class GraphReader {
     if (order.size() < calls.size()) {
       const auto blocked = std::find_if(missing.rbegin(), missing.rend(), [](size_t n) { return n > 0; });
       const auto position = static_cast<size_t>(missing.rend() - blocked) - 1;
-      return Fault(*calls[position].entry, "inbound_nodes: what it needs depends on a cycle in the graph");
+      return Fault(*calls[position].entry, "inbound_nodes: its inputs depend on a cycle in the graph");
     }
     std::sort(order.begin(), order.end(),
               [&](size_t a, size_t b) { return std::pair(pass[a], a) < std::pair(pass[b], b); });
@@ -231,7 +232,7 @@ class GraphReader {
     return absl::InvalidArgumentError(absl::StrCat(entry.layer.where, ": ", what));
   }
 
-  // That there is such a tensor.
+  // Checks that the tensor exists.
   absl::Status Check(const Tensor& tensor, absl::string_view user) const {
     const auto found = entries_.find(tensor.layer);
     if (found == entries_.end()) {
@@ -268,9 +269,9 @@ class GraphReader {
 
   ModelBuilder& builder_;
   std::map<std::string, Entry> entries_;
-  std::vector<std::string> order_;  // of the file
-  std::set<Tensor> needed_;         // calls that the output is made of
-  std::map<Tensor, int> values_;    // as Node::inputs names them
+  std::vector<std::string> order_;  // in the file's order
+  std::set<Tensor> needed_;         // calls that the output depends on
+  std::map<Tensor, int> values_;    // in the numbering of Node::inputs
 };
 
 }  // namespace
@@ -298,8 +299,8 @@ absl::Status ReadFunctional(const json& config, absl::Span<const int64_t> lines,
                              "one of these layers"));
   }
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, "config");
-  if (inputs.empty()) return absl::InvalidArgumentError("config: input_layers: there is none");
-  if (outputs.empty()) return absl::InvalidArgumentError("config: output_layers: there is none");
+  if (inputs.empty()) return absl::InvalidArgumentError("config: input_layers: the list is empty");
+  if (outputs.empty()) return absl::InvalidArgumentError("config: output_layers: the list is empty");
 
   CAIRN_RETURN_IF_ERROR(builder.CollectNames(layers));
   GraphReader graph(builder);

@@ -7,7 +7,7 @@
 namespace cairn::nn {
 namespace {
 
-// Large enough that a copy's fixed cost of a few microseconds does not count beside its bytes.
+// Large enough that a copy's fixed cost of a few microseconds is negligible.
 constexpr int64_t kPieceFloats = 64 << 10;
 
 }  // namespace

@@ -1,9 +1,10 @@
-// The way of a step's gradients from the device to the host: pieces of some hundred kilobytes leave while the
-// backward pass goes on, and a variable is announced when its piece has arrived. One for each plan, owned by
-// the replica, used by its thread.
+// Copies a step's gradients from the device to the host in pieces of some hundred kilobytes, while the
+// backward pass continues, and announces a variable when its piece has arrived. Each plan has one; the
+// replica owns it and its thread uses it.
 //
-//   Begin(), Add() for each variable whose gradient was asked of the device, End(): these may be recorded.
-//   Announce(), after every run.
+//   Begin(); Add() for each variable whose gradient has been enqueued on the device; End(): these may be
+//   recorded.
+//   Announce() after every run.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +20,22 @@ namespace cairn::nn {
 
 class GradientDownload {
  public:
-  // `from` on the device, `to` on the host: [model.num_parameters()]. Where they are the same gradients stay
-  // where they are, and a piece has arrived when it has been computed.
+  // `from` is device memory and `to` host memory, each [model.num_parameters()]. If they are the same,
+  // nothing is copied, and a piece has arrived when it has been computed.
   GradientDownload(const Model& model, kernels::Device& device, const float* from, float* to)
       : model_(model), device_(device), from_(from), to_(to) {}
 
   void Begin();
   absl::Status Add(int variable);
   absl::Status End();
-  // Waits for each piece in turn and tells of its variables.
+  // Waits for each piece in turn and calls `on_gradient` for its variables.
   absl::Status Announce(absl::FunctionRef<void(int variable)> on_gradient);
 
   const float* from() const { return from_; }
   const float* to() const { return to_; }
 
  private:
-  // Neighbours in the flat order that travel together.
+  // Variables that are adjacent in the flat order and are copied together.
   struct Piece {
     int64_t begin = 0, end = 0;
     std::vector<int> variables{};

@@ -10,8 +10,8 @@
 namespace cairn::nn {
 namespace {
 
-// What the devices add up at a time, where variables are smaller: enough that a call's fixed cost should not
-// count beside the bytes' way to the host. Not measured yet.
+// The number of elements that the devices add up at a time, unless one variable has more. The fixed cost of a
+// call should be negligible compared to copying the bytes to the host. Not measured yet.
 constexpr int64_t kBucketFloats = 1 << 20;
 
 class HostGradientSum final : public GradientSum {
@@ -53,7 +53,7 @@ class HostGradientSum final : public GradientSum {
  private:
   const Model& model_;
   std::vector<AlignedBuffer> parts_;
-  std::vector<std::atomic<size_t>> arrived_;  // [variable] devices
+  std::vector<std::atomic<size_t>> arrived_;  // [variable] number of devices
   Step step_;
 };
 
@@ -66,7 +66,7 @@ class GroupGradientSum final : public GradientSum {
         parts_(threads.size()),
         group_(std::move(group)),
         bucket_of_(model.variables().size()) {
-    // Backward goes from the end of the model to its beginning.
+    // The backward pass goes from the end of the model to its beginning.
     for (size_t index = model.variables().size(); index-- > 0;) {
       const ModelVariable& variable = model.variables()[index];
       if (buckets_.empty() || buckets_.back().end - buckets_.back().begin >= kBucketFloats) {
@@ -133,13 +133,14 @@ class GroupGradientSum final : public GradientSum {
   }
 
  private:
-  // Neighbours in the flat order that are added up together.
+  // Variables that are adjacent in the flat order and are added up together.
   struct Bucket {
     int64_t begin = 0, end = 0;
     std::vector<int> variables{};
   };
 
-  // A group adds up what all its devices have, and weight 0 makes no 0 of what is not a number.
+  // Clears the gradients of devices without examples. A group adds up the gradients of all its devices, and
+  // weight 0 does not turn NaN into 0.
   absl::Status ClearIdle() {
     std::fill(step_.gradients.begin(), step_.gradients.end(), 0.0f);
     absl::Status status;
@@ -156,11 +157,11 @@ class GroupGradientSum final : public GradientSum {
 
   const int64_t num_parameters_;
   const std::vector<DeviceThread*> threads_;
-  std::vector<std::unique_ptr<kernels::DeviceMemory>> parts_;  // [device] its thread's
+  std::vector<std::unique_ptr<kernels::DeviceMemory>> parts_;  // [device]; used by its thread
   std::unique_ptr<kernels::DeviceGroup> group_;
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;             // [variable]
-  std::vector<std::atomic<size_t>> missing_;  // [bucket] variables of devices
+  std::vector<std::atomic<size_t>> missing_;  // [bucket] number of pairs of variable and device
   Step step_;
   std::vector<float> shares_;  // [device]
 };

@@ -1,9 +1,8 @@
-// The gradients of the replicas on several devices as one, weighted by their examples: added up by the host,
-// where they lie in its memory, or by the devices themselves (kernels::DeviceGroup). Owned by the replica
-// over them.
+// The sum of the gradients of the replicas on several devices, weighted by their examples. The host computes
+// it in host memory, or the devices do (kernels::DeviceGroup). Owned by the mirrored replica.
 //
-//   Begin() by the thread that asks for a step ─► Add() by each device's thread, variable by variable:
-//   whoever is last sees to the sum, and announces it ─► Tell() by the first thread, of each announcement.
+//   Begin() by the thread that starts a step ─► Add() by each device's thread, variable by variable:
+//   the last device makes the sum and announces it ─► Tell() by the first thread, for each announcement.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +24,13 @@ namespace cairn::nn {
 class GradientSum {
  public:
   struct Step {
-    // [device + 1]: where each one's examples begin, and the end of the last. Devices beyond it have none.
+    // [device + 1]: the start of each device's examples, and the end of the last. Devices beyond have none.
     std::vector<int64_t> begins;
     absl::Span<float> gradients;  // host memory for the sum, [num_parameters()]
     Announcer* announcer = nullptr;
 
     size_t active() const { return begins.size() - 1; }
-    // Of all examples, those of `device`.
+    // The fraction of all examples that `device` has.
     float share(size_t device) const {
       if (device >= active()) return 0;
       return static_cast<float>(static_cast<double>(begins[device + 1] - begins[device]) /
@@ -42,20 +41,21 @@ class GradientSum {
   virtual ~GradientSum() = default;
   // Where the replica on `device` writes its gradient, [num_parameters()]: host memory, or the device's own.
   virtual absl::Span<float> part(size_t device) = 0;
-  // The step before has ended. What `step` points to stays until this one has.
+  // The previous step must have ended. What `step` points to must stay valid until this step has ended.
   virtual absl::Status Begin(Step step) = 0;
-  // A variable is final in the part of one more device; once for each that has examples.
+  // Reports that a variable's gradient is final on one more device. Called once for each device with
+  // examples.
   virtual void Add(int variable) = 0;
-  // Waits for what was announced as `announced`, and tells of its variables. What `on_gradient` is not told
-  // of when it fails is not in the gradient.
+  // Waits for the sum that was announced as `announced`, and calls `on_gradient` for its variables. If this
+  // fails, the variables for which it was not called are not in the gradient.
   virtual absl::Status Tell(int announced, absl::FunctionRef<void(int variable)> on_gradient) = 0;
 };
 
-// By the host, in the order of the devices, whatever comes first: the same bits on every run.
+// The host adds, always in the order of the devices, so the bits are the same on every run.
 std::unique_ptr<GradientSum> MakeHostGradientSum(const Model& model, size_t devices);
 
-// By `group`, of the devices of `threads` in their order; the threads outlive it. RESOURCE_EXHAUSTED where a
-// device lacks the memory for a gradient.
+// `group` adds. It consists of the devices of `threads`, in their order; the threads must outlive the sum.
+// RESOURCE_EXHAUSTED if a device lacks the memory for a gradient.
 absl::StatusOr<std::unique_ptr<GradientSum>> MakeGroupGradientSum(
     const Model& model, absl::Span<DeviceThread* const> threads, std::unique_ptr<kernels::DeviceGroup> group);
 

@@ -21,11 +21,11 @@ using nlohmann::json;
 using Distribution = InitializerSpec::Distribution;
 using Fan = InitializerSpec::Fan;
 
-// The standard deviation of a standard normal truncated to [-2, 2] (scipy.stats.truncnorm.std(-2, 2)), by
-// which VarianceScaling corrects.
+// The standard deviation of a standard normal distribution truncated to [-2, 2]
+// (scipy.stats.truncnorm.std(-2, 2)), which VarianceScaling corrects for.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 
-// What an initializer's config may hold beside a seed, with Keras' defaults: the row's, overwritten.
+// The options in an initializer's config besides the seed, with Keras' defaults.
 struct Settings {
   std::map<std::string, double> numbers{};
   std::map<std::string, std::string> words{};
@@ -49,20 +49,20 @@ absl::StatusOr<InitializerSpec> VarianceScaling(const Settings& settings) {
   const std::map<std::string, Fan> modes = {
       {"fan_in", Fan::kIn}, {"fan_out", Fan::kOut}, {"fan_avg", Fan::kAverage}};
   const std::map<std::string, Distribution> distributions = {
-      {"normal", Distribution::kTruncatedNormal},  // as Keras reads it
+      {"normal", Distribution::kTruncatedNormal},  // as in Keras
       {"truncated_normal", Distribution::kTruncatedNormal},
       {"untruncated_normal", Distribution::kNormal},
       {"uniform", Distribution::kUniform}};
   const auto mode = modes.find(settings.words.at("mode"));
   if (mode == modes.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("mode \"", settings.words.at("mode"), "\" is none of fan_in, fan_out, fan_avg"));
+        absl::StrCat("mode \"", settings.words.at("mode"), "\" is not one of fan_in, fan_out, fan_avg"));
   }
   const auto distribution = distributions.find(absl::AsciiStrToLower(settings.words.at("distribution")));
   if (distribution == distributions.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("distribution \"", settings.words.at("distribution"),
-                     "\" is none of truncated_normal, untruncated_normal, uniform"));
+                     "\" is not one of truncated_normal, untruncated_normal, uniform"));
   }
   return InitializerSpec{.distribution = distribution->second, .fan = mode->second, .spread = scale};
 }
@@ -141,8 +141,8 @@ float TruncatedNormal(Random& random) {
   return value;
 }
 
-// Makes the columns of `a` [rows, columns], row-major, orthonormal by modified Gram-Schmidt: the Q of the QR
-// decomposition whose R has a positive diagonal. rows >= columns.
+// Makes the columns of `a` [rows, columns], row-major, orthonormal by modified Gram-Schmidt. The result is
+// the Q of the QR decomposition whose R has a positive diagonal. rows >= columns.
 void Orthonormalise(size_t rows, size_t columns, absl::Span<double> a) {
   std::vector<double> products(columns);
   for (size_t k = 0; k < columns; ++k) {
@@ -162,8 +162,8 @@ void Orthonormalise(size_t rows, size_t columns, absl::Span<double> a) {
   }
 }
 
-// As Keras: Q of a tall normal matrix, R's diagonal made positive; transposed where the variable's matrix is
-// wide.
+// As in Keras: Q of a tall normal matrix, with the sign that makes R's diagonal positive; transposed if the
+// variable's matrix is wide.
 void FillOrthogonal(const Shape& shape, double gain, Random& random, absl::Span<float> values) {
   const size_t columns = static_cast<size_t>(shape[shape.rank() - 1]);
   const size_t rows = values.size() / columns;

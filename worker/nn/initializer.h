@@ -19,13 +19,13 @@ struct InitializerSpec {
     kConstant,         // `center`
     kUniform,          // [center - spread, center + spread)
     kNormal,           // mean `center`, standard deviation `spread`
-    kTruncatedNormal,  // the same, drawn again beyond two standard deviations
+    kTruncatedNormal,  // kNormal, but values beyond two standard deviations are drawn again
     kOrthogonal,       // matrix [all but the last axis, last axis] with orthonormal rows or columns, times
                        // `spread`
     kIdentity,         // matrix with `spread` on the diagonal
   };
   enum class Fan {
-    kNone,  // `spread` as it stands
+    kNone,  // `spread` as it is
     kIn,    // VarianceScaling: `spread` is Keras' scale, divided by the fan
     kOut,
     kAverage,
@@ -41,14 +41,14 @@ struct InitializerSpec {
 // INVALID_ARGUMENT says what is wrong; an unknown initializer's error lists the supported ones.
 absl::StatusOr<InitializerSpec> ParseInitializer(const nlohmann::json& json);
 
-// INVALID_ARGUMENT where `spec` makes matrices only and `shape` is none.
+// INVALID_ARGUMENT if `spec` makes only matrices and `shape` is not a matrix's.
 absl::Status CheckShape(const InitializerSpec& spec, const Shape& shape);
 
-// What is drawn for a variable of this shape: `spread` is resolved and `fan` is kNone. Fans as Keras counts
-// them: [in, out] for matrices, times the receptive field for convolutions [..., in, out].
+// The distribution for a variable of this shape, with `spread` resolved and `fan` kNone. Fans are counted as
+// in Keras: [in, out] for matrices, times the receptive field for convolutions [..., in, out].
 InitializerSpec ResolveFan(const InitializerSpec& spec, const Shape& shape);
 
-// Fills `values` [shape.num_elements()]. They depend on (seed, variable name) alone. CheckShape() must have
+// Fills `values` [shape.num_elements()]. They depend only on (seed, variable name). CheckShape() must have
 // passed. An orthogonal [m, n] takes m n min(m, n) multiplications.
 void Initialize(const InitializerSpec& spec, const Shape& shape, uint64_t seed, absl::string_view variable,
                 absl::Span<float> values);

@@ -9,7 +9,7 @@
 namespace cairn::nn {
 namespace {
 
-// The member of an object if it is a string, else empty.
+// The member of an object if it is a string, otherwise empty.
 std::string Text(const nlohmann::json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -25,11 +25,11 @@ bool IsKerasModule(absl::string_view module) {
 }  // namespace
 
 absl::Status CheckIsOfKeras(const nlohmann::json& object) {
-  const bool function = Text(object, "class_name") == "function";  // whose module is always "builtins"
+  const bool function = Text(object, "class_name") == "function";  // its module is always "builtins"
   if (const std::string module = Text(object, "module");
       !module.empty() && !function && !IsKerasModule(module)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("is a custom class of module '", module, "'; only Keras' own are supported"));
+        absl::StrCat("is a custom class of module '", module, "'; only Keras' own classes are supported"));
   }
   const std::string name = Text(object, "registered_name");
   const size_t package = name.find('>');
@@ -38,7 +38,7 @@ absl::Status CheckIsOfKeras(const nlohmann::json& object) {
       package == std::string::npos || absl::StartsWith(name, "keras") || name == Text(object, "class_name");
   if (!registered_by_keras) {
     return absl::InvalidArgumentError(
-        absl::StrCat("is a custom class, registered as '", name, "'; only Keras' own are supported"));
+        absl::StrCat("is a custom class, registered as '", name, "'; only Keras' own classes are supported"));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
-// A layer of a network: what its JSON says, without any device. A Model owns its layers; they are immutable,
-// and any thread may read them. MakeOp() turns a layer into code on a device, for fixed shapes.
+// A layer of a network, as its JSON describes it, independent of any device. A Model owns its layers. They
+// are immutable and may be read from any thread. MakeOp() turns a layer into code on a device, for fixed
+// shapes.
 //
-// To add a layer: one file in layers/, one row in layer_registry.cc.
+// To add a layer, add a file in layers/ and a row in layer_registry.cc.
 #pragma once
 
 #include <array>
@@ -27,19 +28,19 @@ struct RegularizerSpec {
   float l1 = 0, l2 = 0;
 };
 
-// A variable that a layer asks for.
+// A variable of a layer.
 struct VariableSpec {
   std::string name;  // within the layer: "kernel"
   Shape shape;
   InitializerSpec initializer;
   RegularizerSpec regularizer{};
-  // Set for a statistic, which no optimizer trains: in place of a gradient the layer gives the batch's own
-  // value, and the variable becomes momentum * variable + (1 - momentum) * that.
+  // Set for a statistic, which no optimizer trains. Instead of a gradient, the layer returns the batch's own
+  // value, and the variable becomes momentum * variable + (1 - momentum) * value.
   std::optional<float> moving_average_momentum{};
 };
 
-// A layer on a device, for one batch size. All pointers are device memory and borrowed for the call;
-// variables stand in the order of Layer::Variables(), row-major.
+// A layer on a device, for one batch size. All pointers are device memory and borrowed for the call.
+// Variables are row-major, in the order of Layer::Variables().
 class LayerOp {
  public:
   struct ForwardArgs {
@@ -53,15 +54,16 @@ class LayerOp {
     absl::Span<const float* const> variables;
     const float* output = nullptr;             // as Forward wrote it
     float* output_gradient = nullptr;          // may be overwritten
-    absl::Span<float* const> input_gradients;  // [input]; null where none is needed
-    absl::Span<float* const> gradients;        // [variable]; or, of a statistic, the batch's value
-    // To be called, if at all, once all of `gradients` are there and the input's is still to be computed.
+    absl::Span<float* const> input_gradients;  // [input]; null if not needed
+    absl::Span<float* const> gradients;        // [variable]; for a statistic, the batch's value
+    // If present, an op may call it once all of `gradients` are written and the input's gradient is still to
+    // be computed.
     std::optional<absl::FunctionRef<absl::Status()>> on_gradients{};
   };
 
   virtual ~LayerOp() = default;
   virtual const kernels::TensorDesc& output() const = 0;
-  // True when the output is the input's memory under another shape: then neither function below is ever
+  // True if the output is the input's memory under another shape. Then Forward() and Backward() are never
   // called.
   virtual bool is_view() const { return false; }
   virtual absl::Status Forward(const ForwardArgs& args) = 0;
@@ -69,7 +71,7 @@ class LayerOp {
 };
 
 struct LayerOpParams {
-  // Batch included; row-major unless accepts_blocked(), and then all of one layout.
+  // Batch included. Row-major unless the layer accepts_blocked(); then all inputs have one layout.
   absl::Span<const kernels::TensorDesc> inputs;
   bool needs_input_gradients = true;
 };
@@ -83,12 +85,12 @@ class Layer {
   const std::string& name() const { return name_; }              // "conv2d_1": unique in the model
   const std::string& class_name() const { return class_name_; }  // "Conv2D"
 
-  // One input, unless the layer merges several.
+  // Whether the layer takes several inputs. Other layers take one.
   virtual bool merges() const { return false; }
-  // Shapes are without the batch. INVALID_ARGUMENT says why the layer cannot take these inputs; the caller
-  // adds the layer's name.
+  // Shapes are without the batch. INVALID_ARGUMENT if the layer cannot take these inputs; the caller adds the
+  // layer's name.
   virtual absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const = 0;
-  // For inputs that OutputShape() accepted.
+  // `inputs` must have been accepted by OutputShape().
   virtual std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const = 0;
 
   // True when MakeOp() takes images of these shapes in any layout.
@@ -97,20 +99,20 @@ class Layer {
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                           kernels::Device& device) const = 0;
 
-  // This layer and `next`, the only user of its output, as one op with this layer's variables; UNIMPLEMENTED
-  // where the device gains nothing from that.
+  // Makes one op of this layer and `next`, which must be the only user of its output. The op has this layer's
+  // variables. UNIMPLEMENTED if the device gains nothing from that.
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeFusedOp(const LayerOpParams& /*params*/,
                                                                const Layer& /*next*/,
                                                                kernels::Device& /*device*/) const {
     return absl::UnimplementedError("nothing to fuse");
   }
-  // Height and width of the windows of a layer that is a max pooling of windows side by side, which others
-  // may do on their way out.
+  // Height and width of the windows if this layer is a max pooling with windows that do not overlap. The op
+  // of the layer before may then include it.
   virtual std::optional<std::array<int64_t, 2>> max_pooling() const { return std::nullopt; }
 
-  // Adds what the layer does in inference to `onnx` and returns its output. `variables` in the order of
-  // Variables(), borrowed for the call. UNIMPLEMENTED where ONNX has no operations for it; the caller adds
-  // the layer's name.
+  // Adds the layer's inference to `onnx` and returns its output. `variables` are in the order of Variables(),
+  // borrowed for the call. UNIMPLEMENTED if ONNX has no operations for the layer; the caller adds the layer's
+  // name.
   virtual absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> /*inputs*/,
                                            absl::Span<const OnnxVariable> /*variables*/,
                                            OnnxBuilder& /*onnx*/) const {

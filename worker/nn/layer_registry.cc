@@ -13,7 +13,7 @@ struct Row {
   ByteUse bytes = ByteUse::kScaled;
 };
 
-// One row per layer, in alphabetical order. InputLayer is no row: it is the model's shape.
+// One row per layer, in alphabetical order. InputLayer has no row: it is the model's shape.
 constexpr Row kLayers[] = {
     {"Activation", MakeActivation, ByteUse::kPasses},
     {"Add", MakeAdd, ByteUse::kPasses},

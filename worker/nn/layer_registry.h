@@ -1,4 +1,4 @@
-// The table of layers: what Keras calls them and who reads their config.
+// The table of layers: Keras' names for them, and the functions that read their config.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace cairn::nn {
 
-// Reads the fields of one class of layer; faults go to `config`, which the caller finishes.
+// Reads the fields of one class of layer. Errors go to `config`, which the caller finishes.
 using LayerMaker = std::unique_ptr<Layer> (*)(std::string name, ConfigReader& config);
 
-// Null when there is no such layer.
+// Null if there is no such layer.
 LayerMaker FindLayer(absl::string_view class_name);
 
-// How a layer that reads an input of the model takes values that are bytes.
+// How a layer that reads an input of the model takes byte values.
 enum class ByteUse {
-  kScaled,  // expects them divided by 255, as numbers about 1: layers with weights
+  kScaled,  // expects them divided by 255, as numbers of about 1: layers with weights
   kRaw,     // expects 0 to 255: it scales them itself, or they are indices
-  kPasses,  // has no scale of its own: the layers behind it decide
+  kPasses,  // has no scale of its own: the next layers decide
 };
 ByteUse ByteUseOf(absl::string_view class_name);
 

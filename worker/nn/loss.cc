@@ -70,7 +70,8 @@ Shape WithoutLastAxis(const Shape& shape) {
   return Shape(shape.dims().subspan(0, static_cast<size_t>(std::max(shape.rank() - 1, 0))));
 }
 
-// Axes of extent 1 may be added or missing: a mask is [height,width] or [height,width,1].
+// For comparing shapes, axes of extent 1 may be added or missing: a mask is [height,width] or
+// [height,width,1].
 Shape WithoutOnes(const Shape& shape) {
   Shape result;
   for (const int64_t extent : shape.dims()) {
@@ -140,7 +141,7 @@ absl::Status CheckOutput(const LossSpec& loss, const Shape& output) {
                             loss.kind == LossKind::kCategoricalCrossentropy;
   if (over_classes && params.width == 1) {
     return Refuse(loss, output,
-                  "has one score where it needs one per class; for two classes there is "
+                  "has only one score, not one per class; for two classes use "
                   "BinaryCrossentropy");
   }
   return absl::OkStatus();
@@ -162,7 +163,7 @@ absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const Targe
         absl::StrCat(
             "needs ", needed, sparse ? " class indices" : " targets", " per example, the data has ",
             data.num_targets,
-            !sparse && data.num_classes > 0 ? "; class indices go with SparseCategoricalCrossentropy" : ""));
+            !sparse && data.num_classes > 0 ? "; class indices need SparseCategoricalCrossentropy" : ""));
   }
   const Shape needed_shape = sparse ? WithoutLastAxis(output) : output;
   if (data.shape.rank() > 1 && WithoutOnes(data.shape) != WithoutOnes(needed_shape)) {
@@ -191,7 +192,7 @@ std::string TargetFault(const LossSpec& loss, absl::Span<const float> target) {
     if (admitted) continue;
     return absl::StrCat("is ", value, "; ", ClassName(loss.kind), " admits ",
                         shares   ? "0 to 1"
-                        : sparse ? "whole numbers from 0 on"
+                        : sparse ? "non-negative integers"
                                  : "finite numbers");
   }
   return "";
@@ -199,7 +200,7 @@ std::string TargetFault(const LossSpec& loss, absl::Span<const float> target) {
 
 std::string TargetOddity(const LossSpec& loss, int64_t width, absl::Span<const float> target) {
   if (loss.kind != LossKind::kCategoricalCrossentropy) return "";
-  constexpr float kTolerance = 1e-3f;  // of shares that were rounded
+  constexpr float kTolerance = 1e-3f;  // for shares that were rounded
   for (; !target.empty(); target.remove_prefix(static_cast<size_t>(width))) {
     const auto row = target.subspan(0, static_cast<size_t>(width));
     const float sum = std::accumulate(row.begin(), row.end(), 0.0f);

@@ -16,7 +16,7 @@ namespace {
 
 using kernels::LossKind;
 
-// An option that is a number. Anything out of its range is not supported.
+// A numeric option. Values outside its range are not supported.
 struct Option {
   absl::string_view name;
   double smallest, largest;
@@ -39,7 +39,7 @@ constexpr Option kFromLogits = {"from_logits", 0, 1, true,
 constexpr Option kNotMultiLabel = {"multi_label", 0, 0, true, KeepDefault};
 constexpr Option kNotFromSortedIds = {"from_sorted_ids", 0, 0, true, KeepDefault};
 
-// The options that are strings; false for one that is not supported.
+// Sets an option that is a string. Returns false if the option or its value is not supported.
 using TextSetter = bool (*)(absl::string_view option, absl::string_view value, MetricParams& params);
 
 bool SetAucText(absl::string_view option, absl::string_view value, MetricParams& params) {
@@ -139,7 +139,7 @@ const Row* FindMetric(absl::string_view name) {
   return nullptr;
 }
 
-// keras/src/trainers/compile_utils.py, get_metric(): what "accuracy" means.
+// The meaning of "accuracy", as in keras/src/trainers/compile_utils.py, get_metric().
 absl::string_view ResolveAccuracy(const LossSpec& loss, int64_t width) {
   if (width == 1) return "BinaryAccuracy";
   return loss.kind == LossKind::kSparseCategoricalCrossentropy ? "SparseCategoricalAccuracy"
@@ -167,7 +167,7 @@ absl::Status SetOptions(const KerasObject& metric, const Row& row, MetricParams&
   return absl::OkStatus();
 }
 
-// keras/src/trainers/compile_utils.py, CompileMetrics.result(). `uses` counts the names so far.
+// As in keras/src/trainers/compile_utils.py, CompileMetrics.result(). `uses` counts the names so far.
 std::string UniqueName(std::string name, bool weighted, std::map<std::string, int>& uses) {
   if (weighted && uses.count(name) > 0) name = absl::StrCat("weighted_", name);
   const int earlier = uses[name]++;

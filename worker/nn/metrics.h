@@ -1,8 +1,8 @@
-// What a person watches beside the loss: Keras' metrics, by its names and with its numbers.
+// Keras' metrics, with its names and numbers: what users watch in addition to the loss.
 //
-// A MetricSet is made per pass over examples: the trainer's runs over an epoch, the evaluator's over the
-// whole validation set. It is computed on the host, in double, in one thread; the order of the examples
-// changes a sum's rounding and nothing else.
+// A MetricSet serves one pass over examples: the trainer's runs over an epoch, the evaluator's over the whole
+// validation set. It computes on the host, in double, in one thread. The order of the examples affects only
+// the rounding of sums.
 #pragma once
 
 #include <memory>
@@ -21,32 +21,34 @@
 namespace cairn::nn {
 
 struct MetricSpec {
-  std::string name{};     // as shown: "accuracy", "top_k_categorical_accuracy"
-  bool weighted = false;  // false, for all of compile's `metrics`: the examples' weights are ignored
+  std::string name{};  // displayed name: "accuracy", "top_k_categorical_accuracy"
+  // False, as for all of compile()'s `metrics`: the examples' weights are ignored.
+  bool weighted = false;
   MetricMaker make = nullptr;
   MetricParams params{};
-  Better better = Better::kHigher;  // what training is after, as Keras' callbacks decide it
+  // Which direction is an improvement, as Keras' callbacks decide it.
+  Better better = Better::kHigher;
 };
 
-// Without any compiled metrics a classification has "accuracy". That one ("accuracy" or "acc") is Keras'
-// binary, sparse categorical or categorical accuracy, as the loss' targets and the output's width decide. A
-// name that is taken gets Keras' suffix or prefix: auc_1, weighted_auc. INVALID_ARGUMENT naming the metric:
-// unknown, with the supported ones; with an option that Keras' has and this one lacks; or one that does not
-// fit the targets of `loss`. `output` is the model's, without the batch.
+// Without compiled metrics, a classification has "accuracy". "accuracy" or "acc" means Keras' binary, sparse
+// categorical or categorical accuracy, depending on the loss' targets and the output's width. A name that is
+// taken gets Keras' suffix or prefix: auc_1, weighted_auc. `output` is the model's output shape, without the
+// batch. INVALID_ARGUMENT naming the metric if it is unknown (lists the supported ones), has an unsupported
+// option of Keras, or does not fit the targets of `loss`.
 absl::StatusOr<std::vector<MetricSpec>> ParseMetrics(absl::Span<const CompiledMetric> compiled,
                                                      const LossSpec& loss, const Shape& output);
 
-// Names and values in the order in which Keras shows them, that of the alphabet.
+// Names and values in Keras' order, which is alphabetical.
 using MetricValues = std::vector<std::pair<std::string, double>>;
 
 class MetricSet {
  public:
   explicit MetricSet(absl::Span<const MetricSpec> specs);
 
-  // `batch` and `result` as a Replica took and gave them.
+  // `batch` and `result` are the argument and the result of a Replica.
   void Update(const BatchView& batch, const BatchResult& result);
-  // Of everything since the last Reset(): the metrics, and "loss", the mean over the examples of weight times
-  // loss. Without examples the loss is NaN and the metrics are 0, as Keras has them.
+  // Values since the last Reset(): the metrics, and "loss", the mean over the examples of weight times loss.
+  // Without examples the loss is NaN and the metrics are 0, as in Keras.
   MetricValues Values() const;
   void Reset();
 

@@ -16,7 +16,7 @@ namespace {
 // The replica on one device, and what it computes in one call.
 struct Mirror {
   DeviceThread* thread = nullptr;
-  std::unique_ptr<Replica> replica{};  // the thread's
+  std::unique_ptr<Replica> replica{};  // used by the thread
   absl::StatusOr<BatchResult> result = BatchResult();
 };
 
@@ -41,7 +41,7 @@ class MirroredReplica final : public Replica {
       status = made.status();
       if (!made.ok()) return;
       mirror.replica = *std::move(made);
-      // That it goes slower otherwise is no reason to stop.
+      // Without pinning, training is slower but works.
       if (memory == GradientMemory::kHost) static_cast<void>(mirror.replica->Pin(sum_->part(device)));
     });
     mirrors_.push_back(std::move(mirror));
@@ -91,7 +91,7 @@ class MirroredReplica final : public Replica {
     return Join(begins);
   }
 
-  // For the first device; it is the same memory for all that copy from it.
+  // Pins for the first device. The memory is then pinned for all devices that copy from it.
   absl::Status Pin(absl::Span<const float> host) override {
     absl::Status status;
     mirrors_[0].thread->Run([&] { status = mirrors_[0].replica->Pin(host); });
@@ -107,13 +107,13 @@ class MirroredReplica final : public Replica {
   }
 
  private:
-  // Of the devices' parts, of which there are no more than examples.
+  // The start of each device's examples. There are no more devices than examples.
   std::vector<int64_t> Begins(const BatchView& batch) const {
     return EvenParts(batch.examples, std::min(batch.examples, static_cast<int64_t>(mirrors_.size())));
   }
 
-  // Asks for `work(index)` on each device that has a part; `announcer` is told when it is done. All that
-  // `work` borrows stays until then.
+  // Runs `work(index)` on each device that has examples, and then calls `announcer.Done()`. Everything that
+  // `work` borrows must stay valid until then.
   template <typename Work>
   void RunAll(const std::vector<int64_t>& begins, Announcer& announcer, const Work& work) {
     for (size_t index = 0; index + 1 < begins.size(); ++index) {

@@ -1,13 +1,14 @@
-// A replica on each of several devices, together one: the batch is split among them, example by example and
-// as evenly as can be, and their gradients are averaged, weighted by their examples, into one gradient of the
-// whole batch. So it does not matter to the servers how many devices a worker has.
+// Data parallelism within a worker: a replica on each of several devices. The batch is split by examples, as
+// evenly as possible, and the devices' gradients are averaged, weighted by examples, into one gradient of the
+// whole batch. The servers therefore do not depend on a worker's number of devices.
 //
-// Devices that are a kernels::DeviceGroup add up themselves, and one gradient comes to the host, in buckets
-// as the backward pass finishes them. Otherwise the host adds up, in the order of the devices.
+// If the devices form a kernels::DeviceGroup, they add up the gradients themselves, and one gradient is
+// copied to the host in buckets, as the backward pass completes them. Otherwise the host adds them up, in the
+// order of the devices.
 //
-// What dropout fells depends on an example's place in the batch, not on its device. A layer that normalizes
-// by the batch does so by its device's part, as Keras' MirroredStrategy does; the batch's mean and variance
-// that are pushed are the weighted means of the devices' own.
+// Dropout depends on an example's index in the batch, not on its device. A layer that normalizes by the batch
+// uses its device's examples only, as with Keras' MirroredStrategy; the pushed mean and variance of the batch
+// are the weighted means of the devices' values.
 #pragma once
 
 #include <memory>
@@ -22,9 +23,9 @@
 
 namespace cairn::nn {
 
-// `model` and the threads, at least one, must outlive it, and `trace`, which may be null, too. `group`: of
-// the threads' devices in their order; null: the host adds up. Errors as of Replica::Create() on each; a step
-// also ends with the group's, and all later ones then do.
+// `model`, `trace` (may be null) and the threads, at least one, must outlive the replica. `group` consists of
+// the threads' devices in their order; if it is null, the host adds up. Errors are those of Replica::Create()
+// on each device. A step also fails with an error of the group, and then all later steps fail.
 absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(
     const Model& model, const LossSpec& loss, absl::Span<DeviceThread* const> threads,
     TraceRecorder* trace = nullptr, std::unique_ptr<kernels::DeviceGroup> group = nullptr);

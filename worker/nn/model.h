@@ -1,5 +1,5 @@
-// A network as its Keras JSON describes it: layers, shapes, variables, and what `compile()` said about
-// training. Immutable after parsing and free of any device; safe to read from any thread. A Replica runs it.
+// A network as its Keras JSON describes it: layers, shapes, variables, and the arguments of `compile()`.
+// Immutable after parsing, independent of devices, and safe to read from any thread. A Replica runs it.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,22 @@
 
 namespace cairn::nn {
 
-// What is fed to the network.
+// An input of the network.
 struct ModelInput {
-  std::string name;  // of its InputLayer
+  std::string name;  // the name of its InputLayer
   Shape shape;       // without the batch
 };
 
-// One use of a layer in the network. Nodes stand in an order in which inputs come before their users, the
-// output last.
+// One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last.
 struct Node {
-  // The model's inputs in Node::inputs: -1 is the first, -2 the second.
+  // Denotes an input of the model in Node::inputs: -1 is the first, -2 the second.
   static constexpr int OfModelInput(int input) { return -1 - input; }
 
-  std::shared_ptr<const Layer> layer;  // of several nodes, where a layer is used several times
+  std::shared_ptr<const Layer> layer;  // shared by several nodes if the layer is used several times
   std::vector<int> inputs;             // nodes, or OfModelInput()
   Shape output_shape;                  // without the batch
-  std::vector<int> variables;          // of Model::variables(), in the layer's order
-  std::string device{};                // as the file says, not looked into; empty: it does not say
+  std::vector<int> variables;          // indices into Model::variables(), in the layer's order
+  std::string device{};                // as in the file, not validated; empty if absent
 };
 
 // One variable of the whole model, in Keras' order.
@@ -42,7 +41,8 @@ struct ModelVariable {
   InitializerSpec initializer;
   int64_t offset = 0;  // first element in the model's flat parameter and gradient buffers
   RegularizerSpec regularizer{};
-  // Set where no optimizer trains it: VariableSpec's statistic, or 1 for what never changes.
+  // Set if no optimizer trains the variable: the momentum of a statistic (see VariableSpec), or 1 for a
+  // constant.
   std::optional<float> moving_average_momentum{};
 
   bool trainable() const { return !moving_average_momentum.has_value(); }
@@ -50,28 +50,28 @@ struct ModelVariable {
 
 class Model {
  public:
-  // INVALID_ARGUMENT naming `source`, the layer and the field that is wrong; an unknown layer's error lists
-  // the supported ones.
+  // INVALID_ARGUMENT naming `source`, the layer and the wrong field. The error for an unknown layer lists the
+  // supported ones.
   static absl::StatusOr<Model> FromJson(absl::string_view text, absl::string_view source);
-  // The same of a file of Keras' JSON. worker/export/model_source.h reads Keras' other files.
+  // Reads a file of Keras' JSON. worker/export/model_source.h reads Keras' other files.
   static absl::StatusOr<Model> FromFile(const std::string& path);
 
   const std::string& name() const { return name_; }
-  bool functional() const { return functional_; }  // as the file has it; otherwise Sequential
+  bool functional() const { return functional_; }  // the kind of the file's model; otherwise Sequential
   const std::vector<ModelInput>& inputs() const { return inputs_; }  // at least one
-  // Without the batch: of the only input, or [elements of all of them].
+  // Without the batch: the shape of the only input, or [elements of all inputs].
   Shape input_shape() const;
   const Shape& output_shape() const { return nodes_.back().output_shape; }  // without the batch
   const std::vector<Node>& nodes() const { return nodes_; }                 // at least one
   const std::vector<ModelVariable>& variables() const { return variables_; }
   int64_t num_parameters() const { return num_parameters_; }
   const CompileConfig& compile_config() const { return compile_config_; }
-  // The document as read, in one canonical form, but for its devices: what workers compare to know that they
-  // train the same model.
+  // The document in a canonical form, without its devices. Workers compare it to check that they train the
+  // same model.
   const std::string& canonical_json() const { return canonical_json_; }
 
-  // Initial values of all variables in the flat buffer's order [num_parameters()]. Each variable's depend on
-  // (seed, its name) alone.
+  // Initial values of all variables in the flat buffer's order [num_parameters()]. The values of a variable
+  // depend only on (seed, its name).
   std::vector<float> InitialParameters(uint64_t seed) const;
 
  private:
@@ -87,7 +87,7 @@ class Model {
   std::string canonical_json_;
 };
 
-// Keras' `model.summary()` table, as Keras 3 prints it on a terminal of 80 columns.
+// The table of Keras' `model.summary()`, as Keras 3 prints it on a terminal of 80 columns.
 std::string SummaryTable(const Model& model);
 
 }  // namespace cairn::nn

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// What a worker can hold twice, as values and as gradients, on a large machine.
+// The largest number of parameters that a large machine can hold twice, as values and as gradients.
 constexpr int64_t kMostParameters = int64_t{1} << 32;
 
 const json& Null() {
@@ -65,7 +65,7 @@ void CheckDtype(absl::string_view field, ConfigReader& config) {
 
 namespace {
 
-// Why an entry of a file's `layers` is none that can be read.
+// Returns an error if an entry of a file's `layers` cannot be read.
 absl::Status CheckClass(const json& layer, const std::string& class_name) {
   if (class_name == "Functional" || class_name == "Sequential" || class_name == "Model") {
     return absl::InvalidArgumentError(
@@ -80,7 +80,7 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
   constexpr absl::string_view kFunctions[] = {"Add", "Subtract", "Multiply", "Maximum", "Minimum"};
   if (IsKerasFunction(layer) && absl::c_find(kFunctions, class_name) == std::end(kFunctions)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "is a function of keras.ops, of which only these are supported: ", absl::StrJoin(kFunctions, ", "),
+        "is a function of keras.ops, but only these are supported: ", absl::StrJoin(kFunctions, ", "),
         "; use a layer"));
   }
   if (class_name != "InputLayer" && FindLayer(class_name) == nullptr)
@@ -88,8 +88,8 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
   return absl::OkStatus();
 }
 
-// Of an InputLayer: indices for an Embedding are whole numbers, which a float holds as far as there are
-// tables.
+// The dtype of an InputLayer may also be an integer type. Indices for an Embedding are integers, and floats
+// represent them exactly for every table that fits into memory.
 void CheckInputDtype(absl::string_view field, ConfigReader& config) {
   const json& name = config.Raw(field);
   if (name != "int32" && name != "int64") CheckDtype(field, config);

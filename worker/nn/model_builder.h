@@ -1,5 +1,5 @@
-// Makes a Model, layer by layer, from the JSON of its layers. What a file says of the connections between
-// them is the caller's to read: model_json.cc for chains, functional_json.cc for graphs.
+// Makes a Model, layer by layer, from the JSON of its layers. The caller reads the connections between them:
+// model_json.cc for chains, functional_json.cc for graphs.
 #pragma once
 
 #include <map>
@@ -18,33 +18,34 @@
 
 namespace cairn::nn {
 
-// One entry of a file's `layers`, read but not connected.
+// An entry of a file's `layers`: read, but not connected.
 struct ReadLayer {
   std::string where;  // "layer 'conv2d' (Conv2D), line 17", for messages
   std::string name;
   bool trainable = true;
   std::shared_ptr<const Layer> layer;  // null for an InputLayer
-  Shape input_shape;                   // of an InputLayer, or what a first layer says of its input
+  Shape input_shape;                   // of an InputLayer, or the input shape given by a first layer
   bool has_input_shape = false;
-  // A function that merges: it aligns shapes from their last axis, the batch among them, where a layer
-  // expands those of fewer axes behind the batch. The two agree on shapes of one rank.
+  // Set for a merging function. It aligns shapes from their last axis, including the batch, whereas a layer
+  // inserts the missing axes after the batch. They agree only on shapes of equal rank.
   bool equal_ranks = false;
-  std::string
-      device{};  // "device" beside class_name or in the config, which Keras does not have; empty: none
+  // "device" next to class_name or in the config, an extension of Keras' format; empty: none.
+  std::string device{};
 };
 
 class ModelBuilder {
  public:
-  // The names that the file gives; automatic ones keep clear of them. INVALID_ARGUMENT when one comes twice.
+  // Collects the names in the file, so that automatic names avoid them. INVALID_ARGUMENT if a name occurs
+  // twice.
   absl::Status CollectNames(const nlohmann::json& layers);
 
-  // `position`: in the file, for a layer without a name. `line` 0: unknown.
+  // `position` in the file identifies a layer without a name. `line` 0: unknown.
   absl::StatusOr<ReadLayer> Read(const nlohmann::json& layer, size_t position, int64_t line);
 
-  // Returns what Node::inputs calls it.
+  // Returns the input's index for Node::inputs.
   int AddInput(const std::string& name, const Shape& shape);
-  // A call of `layer` on the values of `inputs`. Returns the node's index. A layer that was called before
-  // keeps its variables: INVALID_ARGUMENT when its inputs have other shapes now.
+  // Adds a call of `layer` on the values of `inputs`, and returns the node's index. A layer that was called
+  // before keeps its variables: INVALID_ARGUMENT if its inputs have other shapes now.
   absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs);
 
   const Shape& ShapeOf(int value) const;
@@ -53,7 +54,7 @@ class ModelBuilder {
     model_.name_ = std::move(name);
     model_.functional_ = functional;
   }
-  // The finished model; the builder is empty after it.
+  // Returns the finished model. The builder is empty afterwards.
   Model Finish(CompileConfig compile_config, std::string canonical_json);
 
  private:
@@ -62,14 +63,15 @@ class ModelBuilder {
 
   Model model_;
   std::set<std::string> names_;
-  std::map<std::string, int> suffixes_;           // of automatic names, by the name without one: the last
-  std::map<const Layer*, size_t> first_node_of_;  // of a layer that has been called
+  // The last suffix of automatic names, by the name without a suffix.
+  std::map<std::string, int> suffixes_;
+  std::map<const Layer*, size_t> first_node_of_;  // of layers that have been called
 };
 
-// Keras' to_snake_case: Conv2D conv2d, MaxPooling2D max_pooling2d.
+// Keras' to_snake_case: Conv2D becomes conv2d, MaxPooling2D max_pooling2d.
 std::string SnakeCase(absl::string_view class_name);
 
-// float32 as a string, or as the policy objects of Keras 2 ("Policy") and 3 ("DTypePolicy").
+// Accepts float32 as a string, or as a policy object of Keras 2 ("Policy") or 3 ("DTypePolicy").
 void CheckDtype(absl::string_view field, ConfigReader& config);
 
 // Reads the config of a Functional model into the builder.

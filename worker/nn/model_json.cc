@@ -1,4 +1,4 @@
-// Model::FromJson: Keras' JSON of versions 2 and 3, and the short form that people write by hand.
+// Model::FromJson: Keras' JSON of versions 2 and 3, and a short form for files written by hand.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// Keras 2.0 wrote the list of layers in place of a Sequential's config.
+// Keras 2.0 wrote the list of layers instead of a Sequential's config.
 json ConfigOf(const json& document) {
   json config = document.value("config", json());
   return config.is_array() ? json{{"layers", std::move(config)}} : config;
@@ -62,7 +62,7 @@ absl::Status ReadSequential(const json& config, absl::Span<const int64_t> lines,
   return absl::OkStatus();
 }
 
-// Where a layer computes does not change what it computes.
+// The canonical document omits devices: they do not change what a layer computes.
 std::string WithoutDevices(json document) {
   json& config = document["config"];
   json& layers = config.is_array() ? config : config["layers"];
@@ -101,7 +101,7 @@ absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
   ModelBuilder builder;
   CAIRN_RETURN_IF_ERROR(functional ? ReadFunctional(config, lines, builder)
                                    : ReadSequential(config, lines, builder));
-  if (builder.empty()) return absl::InvalidArgumentError("config: layers: there is only an InputLayer");
+  if (builder.empty()) return absl::InvalidArgumentError("config: layers: the list has only an InputLayer");
   auto compiled = ParseCompileConfig(document.value("compile_config", json()));
   if (!compiled.ok()) return Annotate(compiled.status(), "compile_config");
   return builder.Finish(*std::move(compiled), WithoutDevices(document));

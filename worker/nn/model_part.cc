@@ -8,7 +8,7 @@
 namespace cairn::nn {
 namespace {
 
-// [node] Whether a variable stands in it or before it.
+// [node] whether the node or one that it depends on has a variable.
 std::vector<bool> NeedGradients(const Model& model) {
   std::vector<bool> need;
   for (const Node& node : model.nodes()) {
@@ -19,12 +19,12 @@ std::vector<bool> NeedGradients(const Model& model) {
   return need;
 }
 
-// The parts that end before the nodes `ends`, rising; the last one is the number of nodes.
+// The stages that end before the nodes `ends`, ascending. The last of `ends` is the number of nodes.
 std::vector<ModelPart> PartsOf(const Model& model, absl::Span<const int> ends) {
   const std::vector<bool> need = NeedGradients(model);
   std::vector<ModelPart> parts;
   std::vector<size_t> part_of;                  // [node]
-  std::vector<bool> read_outside(need.size());  // [node] by another part
+  std::vector<bool> read_outside(need.size());  // [node] by another stage
   for (const int end : ends) {
     ModelPart& part = parts.emplace_back();
     part.begin = static_cast<int>(part_of.size());
@@ -57,7 +57,7 @@ std::vector<ModelPart> PartsOf(const Model& model, absl::Span<const int> ends) {
 
 ModelPart WholeModel(const Model& model) {
   ModelPart part = std::move(PartsOf(model, {static_cast<int>(model.nodes().size())}).front());
-  // All of them, in the order in which a batch brings them.
+  // All inputs, in the order of a batch's rows.
   part.inputs.clear();
   for (int input = 0; input < static_cast<int>(model.inputs().size()); ++input) {
     part.inputs.push_back(Node::OfModelInput(input));

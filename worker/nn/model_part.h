@@ -1,5 +1,5 @@
-// A run of a model's nodes, and what passes its borders: what one device does of a model that is divided
-// among several. Values.
+// A pipeline stage of a model divided among devices: a run of its nodes, and the tensors that cross its
+// borders. A value type.
 #pragma once
 
 #include <vector>
@@ -11,19 +11,19 @@ namespace cairn::nn {
 
 struct ModelPart {
   int begin = 0, end = 0;  // nodes
-  // What it reads from outside, as Node::inputs calls it, each once: inputs of the model, and nodes before
-  // `begin`.
+  // The values that the stage reads from outside, in the numbering of Node::inputs, each once: inputs of the
+  // model, and nodes before `begin`.
   std::vector<int> inputs;
-  std::vector<bool> input_needs_gradient;  // [input] a variable stands before it
-  // Nodes of it that are read behind `end`; of the part with the last node that node alone.
+  std::vector<bool> input_needs_gradient;  // [input] true if it depends on a variable
+  // The nodes of this stage that later stages read. For the stage with the last node, only that node.
   std::vector<int> outputs;
-  std::vector<int> variables;   // of the model, rising
-  bool needs_gradient = false;  // there is something to do backward
-  bool last = false;            // it ends with the model's output
+  std::vector<int> variables;   // of the model, ascending
+  bool needs_gradient = false;  // the stage has backward work
+  bool last = false;            // the stage ends with the model's output
 };
 
 ModelPart WholeModel(const Model& model);
-// Parts in the order of the nodes: each a longest run of nodes for which `device_of` [node] is the same.
+// Stages in the order of the nodes: each is a maximal run of nodes with equal `device_of` [node].
 std::vector<ModelPart> SplitModel(const Model& model, absl::Span<const int> device_of);
 
 }  // namespace cairn::nn

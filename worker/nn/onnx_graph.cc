@@ -9,7 +9,7 @@
 namespace cairn::nn {
 namespace {
 
-// `values` of `shape` with their axes in another order: output axis i is input axis permutation[i].
+// Permutes the axes of `values` [shape]: output axis i is input axis permutation[i].
 std::vector<float> Permuted(absl::Span<const float> values, const Shape& shape,
                             absl::Span<const int> permutation) {
   const size_t rank = permutation.size();
@@ -138,7 +138,7 @@ void OnnxBuilder::Rename(const std::string& name, const std::string& to) {
 absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters) {
   OnnxBuilder builder;
   builder.graph_.name = model.name();
-  // Variables keep their names: they are taken first, and all others are made to differ.
+  // Variables keep their names: these are reserved first, and all other names avoid them.
   for (const ModelVariable& variable : model.variables()) builder.names_.insert(variable.name);
   std::vector<OnnxValue> inputs;  // [input of the model]
   for (const ModelInput& input : model.inputs()) {
@@ -169,7 +169,7 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const flo
   }
   std::string last = builder.ChannelsLast(outputs.back());
   for (const OnnxGraph::Port& input : builder.graph_.inputs) {
-    if (input.name == last) last = builder.Add("Identity", {last});  // nothing was to be done
+    if (input.name == last) last = builder.Add("Identity", {last});  // no operation was added
   }
   const std::string name = builder.UniqueName(model.nodes().back().layer->name());
   builder.Rename(last, name);

@@ -1,10 +1,10 @@
-// A model in inference as a graph of ONNX's operations, opset 17, without protobuf: worker/export writes it
-// to a file.
+// A model's inference as a graph of ONNX operations, opset 17, without protobuf. worker/export writes it to a
+// file.
 //
-// Layers add their nodes to an OnnxBuilder (Layer::ToOnnx). Keras' images are channels last, ONNX's
-// convolutions want channels first: a value is kept in the layout it came in, and turned when somebody asks
-// for the other one, once. So a chain of convolutions is turned at its ends alone, and what is flattened has
-// Keras' order.
+// Layers add their nodes to an OnnxBuilder (Layer::ToOnnx). Keras' images have the channels last, ONNX's
+// convolutions expect them first. A value keeps the layout in which it was computed, and is transposed once
+// if a user needs the other. So a chain of convolutions is transposed only at its ends, and flattened values
+// have Keras' order.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes;
 };
 
-// A constant: a variable's values, or what an operation wants to know.
+// A constant: a variable's values, or a parameter of an operation.
 struct OnnxTensor {
   std::string name;
   Shape shape;
@@ -48,10 +48,10 @@ struct OnnxTensor {
 struct OnnxGraph {
   struct Port {
     std::string name;
-    Shape shape;  // without the batch, which has no size of its own in the file
+    Shape shape;  // without the batch, whose size is not fixed in the file
   };
   std::string name;
-  std::vector<Port> inputs;     // float32, as the model has them; one per InputLayer
+  std::vector<Port> inputs;     // float32, in the order of the model; one per InputLayer
   Port output;                  // float32
   std::vector<OnnxNode> nodes;  // inputs before their users
   std::vector<OnnxTensor> constants;
@@ -64,41 +64,42 @@ struct OnnxVariable {
   absl::Span<const float> values;  // [shape], row-major
 };
 
-// A value of the graph: an index into the builder's.
+// A value of the graph: an index into the builder's values.
 using OnnxValue = int;
 
-// One graph, from one thread.
+// Builds one graph, from one thread.
 class OnnxBuilder {
  public:
   // --- Values ---
-  // Without the batch, channels last.
+  // The shape without the batch, channels last.
   const Shape& ShapeOf(OnnxValue value) const { return values_[static_cast<size_t>(value)].shape; }
-  // The name under which it is [batch, shape].
+  // The name of the value in the layout [batch, shape].
   std::string ChannelsLast(OnnxValue value);
-  // The same as [batch, last extent, the others].
+  // The name of the value in the layout [batch, last extent, other extents].
   std::string ChannelsFirst(OnnxValue value);
-  // Whether that costs nothing.
+  // Whether ChannelsFirst() adds no transposition.
   bool IsChannelsFirst(OnnxValue value) const {
     return !values_[static_cast<size_t>(value)].channels_first.empty();
   }
-  // `name`: of a node's output, in this layout; `shape`: without the batch, channels last.
+  // `name` is a node's output in this layout; `shape` is without the batch, channels last.
   OnnxValue FromChannelsLast(std::string name, const Shape& shape);
   OnnxValue FromChannelsFirst(std::string name, const Shape& shape);
-  // What treats all elements alike, in the layout that is there: `compute` gets the inputs' names and returns
-  // the output's. Inputs of one shape, or all of them with channels first.
+  // Adds an operation that treats all elements alike, in the layout that exists. `compute` takes the names of
+  // the inputs and returns that of the output. The inputs must have one shape, or all exist with channels
+  // first.
   OnnxValue Elementwise(absl::Span<const OnnxValue> inputs,
                         absl::FunctionRef<std::string(const std::vector<std::string>&)> compute);
 
   // --- Nodes and constants ---
-  // Returns the output's name: "LAYER/OP_TYPE", and a number where that is taken.
+  // Returns the output's name: "LAYER/OP_TYPE", with a number if that name is taken.
   std::string Add(absl::string_view op_type, std::vector<std::string> inputs,
                   std::vector<OnnxAttribute> attributes = {});
-  // The name of a variable's values, under its own name in the order of axes that `permutation` gives (none:
-  // as it is) and of `shape` (none: of that order's). Of a layer that is called again, what it was the first
-  // time.
+  // The name of a variable's values in the graph. `permutation` reorders the axes (empty: unchanged); `shape`
+  // is the resulting shape (empty: that of the permuted axes). If a layer is called again, this is the tensor
+  // of its first call.
   std::string Weights(const OnnxVariable& variable, absl::Span<const int> permutation = {},
                       const Shape& shape = {});
-  // The name of constants of this layer.
+  // The name of a constant of this layer.
   std::string Floats(absl::string_view what, const Shape& shape, std::vector<float> values);
   std::string Scalar(absl::string_view what, float value) { return Floats(what, {}, {value}); }
   std::string Ints(absl::string_view what, std::vector<int64_t> values);
@@ -107,22 +108,22 @@ class OnnxBuilder {
   friend absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters);
   struct Value {
     Shape shape;
-    std::string channels_last, channels_first;  // empty: not there yet
+    std::string channels_last, channels_first;  // empty: not in the graph yet
   };
   std::string UniqueName(absl::string_view wanted);
-  // Gives the value that `name` is another name.
+  // Renames the value `name` to `to`.
   void Rename(const std::string& name, const std::string& to);
 
   OnnxGraph graph_;
   std::vector<Value> values_;
   std::set<std::string> names_;
-  std::map<std::string, int, std::less<>> suffixes_;  // by a name that was taken: the last one given
+  std::map<std::string, int, std::less<>> suffixes_;  // by a name that is taken: the last number used
   std::set<std::string> weights_;                     // names of variables that are in the graph
-  std::string layer_;                                 // whose nodes are being added
+  std::string layer_;                                 // the layer whose nodes are being added
 };
 
-// `parameters` in the model's flat order. UNIMPLEMENTED naming the layer that ONNX's operations do not
-// express.
+// `parameters` are in the model's flat order. UNIMPLEMENTED naming the layer if ONNX's operations cannot
+// express it.
 absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters);
 
 }  // namespace cairn::nn

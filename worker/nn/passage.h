@@ -1,7 +1,7 @@
-// What one device computes and another reads: activations on their way forward, their gradients on their way
-// back. Where the device's memory is the host's it is read where it lies; elsewhere it is copied to the host,
-// beside the device's other work. Owned by what computes it; Send() in the device's thread, Receive() in the
-// reader's, which comes later by other means.
+// Carries a tensor from the device that computes it to its reader: activations forward, their gradients
+// backward. If the device computes in host memory, the tensor is read in place; otherwise it is staged in
+// host memory, copied while the device does other work. Owned by the stage that computes the tensor. The
+// device's thread calls Send(). The reader's thread calls Receive() later; the caller must order the two.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Passage {
   static absl::StatusOr<Passage> Create(kernels::Device& device, int64_t num_floats) {
     Passage passage(device, num_floats);
     if (device.host_memory_is_device_memory()) return passage;
-    constexpr int64_t kPageFloats = 1024;  // memory that is pinned needs pages of its own
+    constexpr int64_t kPageFloats = 1024;  // pinned memory must not share a page with other data
     passage.staging_ = AlignedBuffer(num_floats + kPageFloats);
     CAIRN_ASSIGN_OR_RETURN(passage.pinned_,
                            device.Pin(passage.staging_.data(), num_floats * int64_t{sizeof(float)}));
@@ -27,7 +27,7 @@ class Passage {
     return passage;
   }
 
-  // `from`: device memory, which stays as it is until the reader has read.
+  // `from` is device memory; it must not change until the reader has read it.
   absl::Status Send(const float* from) {
     if (arrived_ == nullptr) {
       host_ = from;
@@ -37,7 +37,7 @@ class Passage {
     CAIRN_RETURN_IF_ERROR(device_->CopyToHost(from, staging_.data(), num_floats_ * int64_t{sizeof(float)}));
     return arrived_->Set();
   }
-  // Blocks until it has arrived. Host memory.
+  // Blocks until the tensor has arrived. Returns host memory.
   absl::StatusOr<const float*> Receive() {
     if (arrived_ != nullptr) CAIRN_RETURN_IF_ERROR(arrived_->Wait());
     return host_;

@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Options options) {
     if (thread->device().compute_type() != kernels::ElementType::kFloat16) continue;
     return absl::UnimplementedError(
         absl::StrCat(thread->device().name(),
-                     " computes in float16, which scales the loss of a model that is on one device"));
+                     " computes in float16, whose loss scaling needs the whole model on one device"));
   }
   std::unique_ptr<Pipeline> pipeline(new Pipeline(options));
   CAIRN_RETURN_IF_ERROR(pipeline->MakeLanes());
@@ -122,13 +122,13 @@ absl::StatusOr<Pipeline::Result> Pipeline::Run(const Call& call, absl::FunctionR
   return Result{.sums = prepared->cells.sums(), .penalty = prepared->cells.penalty()};
 }
 
-// A device's part of a call, on its thread.
+// A device's share of a call, on its thread.
 void Pipeline::RunDevice(size_t device, const Call& call, PipelineCells& cells, PipelineSchedule& schedule,
                          Announcer& announcer) {
   PipelineLane& lane = *lanes_[device];
   const PipelineCells::Call work = {
       .inputs = call.inputs, .batch = call.batch, .training = call.training, .outputs = call.outputs};
-  schedule.Fail(lane.Begin(call.parameters, call.gradients));  // an OK status is no failure
+  schedule.Fail(lane.Begin(call.parameters, call.gradients));  // no effect if the status is OK
   while (const auto task = schedule.Next(static_cast<int>(device))) {
     absl::Status status = task->backward ? cells.Backward(task->part, task->micro_batch, lane)
                                          : cells.Forward(task->part, task->micro_batch, work, lane);
@@ -204,7 +204,7 @@ absl::Status Pipeline::Pin(absl::Span<const float> host) {
   return status;
 }
 
-// Nothing is copied between two calls.
+// Needs no synchronization: nothing is copied between two calls.
 void Pipeline::Unpin() {
   if (pinned_by_ != nullptr) pinned_by_->Run([&] { pinned_.clear(); });
 }

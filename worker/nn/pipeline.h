@@ -1,11 +1,10 @@
-// The engine of a divided model: its parts' cells, the devices of this process, and the schedule that they
-// work by. A batch passes the devices in micro-batches, so that they work at the same time. Some of the parts
-// may be other processes': what these have done, and what they have computed, comes in by Finish() and
-// Elsewhere.
+// The engine of a divided model: the instances of its stages, the devices of this process, and the schedule.
+// A batch passes the devices in micro-batches, so that the devices work at the same time. Some stages may run
+// in other processes: they report their progress by Finish(), and their tensors arrive through Elsewhere.
 //
-//   one process:  PipelineReplica      several: worker/split, where each has a Pipeline of its own parts
+//   one process:  PipelineReplica      several: worker/split, where each has a Pipeline of its own stages
 //
-// Made and run by one thread; what the others say comes from any.
+// One thread creates and runs it. Other processes' reports may come from any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,68 +35,74 @@ class Pipeline {
   struct Options {
     const Model& model;
     LossSpec loss;
-    absl::Span<DeviceThread* const> threads;  // [device of this process] each has a node
+    absl::Span<DeviceThread* const> threads;  // [device of this process]; each has a node
     PipelinePlaces places;
-    int64_t micro_batches = 1;       // of a batch, or fewer where it has fewer examples
-    TraceRecorder* trace = nullptr;  // may be
-    Elsewhere* elsewhere = nullptr;  // null where all parts are here
+    // The number of micro-batches of a batch; fewer if it has fewer examples.
+    int64_t micro_batches = 1;
+    TraceRecorder* trace = nullptr;  // may be null
+    Elsewhere* elsewhere = nullptr;  // null if all stages are in this process
   };
-  // Model, threads, trace and `elsewhere` must outlive it. UNIMPLEMENTED for devices that compute in float16,
-  // which scale the loss of a whole model.
+  // Model, threads, trace and `elsewhere` must outlive the pipeline. UNIMPLEMENTED for devices that compute
+  // in float16, since their loss scaling needs the whole model.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Options options);
   ~Pipeline();
 
   struct Call {
-    absl::Span<const float> parameters;     // those of our parts, in the model's flat order
-    absl::Span<const float* const> inputs;  // [model input] of the whole batch, those that our parts read
-    BatchView batch;                        // with targets and weights where the last part is here
-    absl::Span<float> gradients;            // as parameters; empty in an evaluation
+    // The parameters of this process's stages, in the model's flat order.
+    absl::Span<const float> parameters;
+    // [model input] The inputs of the whole batch; only those that this process's stages read are needed.
+    absl::Span<const float* const> inputs;
+    // With targets and weights if the last stage is in this process.
+    BatchView batch;
+    absl::Span<float> gradients;  // as parameters; empty in an evaluation
     bool training = false;
-    float* outputs = nullptr;  // [examples, output_shape], where the last part is here
-    int others = 0;            // so many processes will say OtherDone()
+    // [examples, output_shape], if the last stage is in this process.
+    float* outputs = nullptr;
+    int others = 0;  // the number of processes that will call OtherDone()
   };
   struct Result {
-    kernels::LossSums sums{};  // where the last part is here
-    double penalty = 0;        // of our parts
+    kernels::LossSums sums{};  // if the last stage is in this process
+    double penalty = 0;        // of this process's stages
   };
-  // Does our parts of a batch. `started` is called before anything is computed: from there until Run()
-  // returns, the others are heard. `on_gradient`: Replica::ForwardBackward().
+  // Computes this process's stages of a batch. `started` is called before any computation: from then until
+  // Run() returns, reports of other processes are accepted. `on_gradient`: see Replica::ForwardBackward().
   absl::StatusOr<Result> Run(const Call& call, absl::FunctionRef<void()> started,
                              absl::FunctionRef<void(int variable)> on_gradient);
 
-  // What the others say while a call runs; otherwise it is not heard. Another process has done this, and all
-  // of it that we need is here.
+  // --- Reports of other processes, ignored unless a call is running ---
+  // Another process has finished this task, and all of its tensors that this process needs have arrived.
   void Finish(int part, int micro_batch, bool backward) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A gradient that another process computes is there.
+  // A gradient that another process computes has arrived.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   void OtherDone() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Nothing new is begun; Run() returns when what is under way is done.
+  // No more tasks are started. When the running tasks are done, Run() returns the first failure's status.
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // What other processes send of a batch, and how many floats of each.
+  // The tensors that other processes send for a batch, and the number of floats in each.
   std::vector<std::pair<Crossing, int64_t>> ArrivalsOf(int64_t examples) const;
   const PipelineShape& shape() const { return shape_; }
 
-  // Of Replica.
+  // See Replica.
   absl::Status Pin(absl::Span<const float> host);
   void Unpin();
   bool pins() const { return PinningThread() != nullptr; }
 
  private:
-  // What a batch size needs.
+  // The stage instances and schedules for one batch size.
   struct Prepared {
     PipelineCells cells;
     PipelineSchedule training, evaluation;
   };
 
-  // Of the first device with memory of its own; it is the same memory for all that copy from it. Null when
-  // none has.
+  // The first device with memory of its own, or null. Memory that it pins is pinned for all devices that copy
+  // from it.
   DeviceThread* PinningThread() const;
-  // What the others are heard by.
+  // The state that other processes' reports update during a call.
   struct Running {
     PipelineSchedule* schedule;
     Announcer* announcer;
-    int others;  // that have not said OtherDone(); nobody waits for them where something failed
+    // The number of processes that have not called OtherDone(). After a failure nothing waits for them.
+    int others;
   };
 
   explicit Pipeline(const Options& options);
@@ -106,21 +111,21 @@ class Pipeline {
   void DropOthers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunDevice(size_t device, const Call& call, PipelineCells& cells, PipelineSchedule& schedule,
                  Announcer& announcer);
-  // Runs on every device's thread, one after another: what is made is made in one order.
+  // Runs on every device's thread, one after another, so that everything is created in a fixed order.
   template <typename Work>
   void OnEach(const Work& work);
   template <typename Work>
   void ForPartsOf(size_t device, const Work& work) const;
-  // Of the first device's that has one.
+  // The error of the first device that has one.
   absl::Status FirstFault(const std::vector<absl::Status>& statuses) const;
 
   const PipelineShape shape_;
   const std::vector<DeviceThread*> threads_;
-  std::vector<std::unique_ptr<PipelineLane>> lanes_;  // [device] its thread's
+  std::vector<std::unique_ptr<PipelineLane>> lanes_;  // [device]; used by its thread
   const int64_t micro_batches_;
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   DeviceThread* pinned_by_ = nullptr;
-  std::vector<std::unique_ptr<kernels::PinnedMemory>> pinned_;  // its thread's
+  std::vector<std::unique_ptr<kernels::PinnedMemory>> pinned_;  // used by its thread
 
   Mutex mutex_;
   std::optional<Running> running_ ABSL_GUARDED_BY(mutex_);

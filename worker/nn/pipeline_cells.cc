@@ -13,7 +13,7 @@
 namespace cairn::nn {
 namespace {
 
-// The place of a part's node among its outputs.
+// The index of a stage's node among its outputs.
 size_t OutputOf(const ModelPart& part, int node) {
   return static_cast<size_t>(std::find(part.outputs.begin(), part.outputs.end(), node) -
                              part.outputs.begin());
@@ -49,7 +49,7 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, con
     readers[part].resize(parts[part].outputs.size());
     leaves.emplace_back(parts[part].outputs.size());
   }
-  std::vector<std::map<int, std::set<int>>> outputs(parts.size()), gradients(parts.size());  // [part][task]
+  std::vector<std::map<int, std::set<int>>> outputs(parts.size()), gradients(parts.size());  // [stage][task]
   for (size_t part = parts.size(); part-- > 0;) {
     for (size_t input = 0; input < parts[part].inputs.size(); ++input) {
       const int node = parts[part].inputs[input];
@@ -146,7 +146,8 @@ absl::Status PipelineCells::MakeBorders(int part, Cell& cell, kernels::Device& d
     const int input = here.inputs[i];
     if (input >= 0 && shape_.same_device(PartOfNode(shape_.parts, input), part)) continue;
     const int64_t floats = cell.plan->input_floats(i);
-    CAIRN_ASSIGN_OR_RETURN(cell.inputs[i], DeviceCopy::Create(device, floats, "activations from elsewhere"));
+    CAIRN_ASSIGN_OR_RETURN(cell.inputs[i],
+                           DeviceCopy::Create(device, floats, "activations from another stage"));
     if (!here.input_needs_gradient[i]) continue;
     CAIRN_ASSIGN_OR_RETURN(cell.input_gradients[i], Passage::Create(device, floats));
   }
@@ -159,7 +160,7 @@ absl::Status PipelineCells::MakeBorders(int part, Cell& cell, kernels::Device& d
     }
     if (shape_.readers[static_cast<size_t>(part)][i].size() > 1) {
       CAIRN_ASSIGN_OR_RETURN(cell.output_addends[i],
-                             DeviceCopy::Create(device, floats, "gradients from elsewhere"));
+                             DeviceCopy::Create(device, floats, "gradients from another stage"));
     }
   }
   return absl::OkStatus();
@@ -212,7 +213,7 @@ absl::Status PipelineCells::Forward(int part, int micro_batch, const Call& call,
   return SendElsewhere(part, micro_batch, /*backward=*/false);
 }
 
-// What the device has just computed. Waits until it is in the host's memory.
+// Sends tensors that the device has just computed. Waits until they are in host memory.
 absl::Status PipelineCells::SendElsewhere(int part, int micro_batch, bool backward) {
   Cell& cell = At(part, micro_batch);
   const auto index = static_cast<size_t>(part);

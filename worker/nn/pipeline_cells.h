@@ -1,6 +1,6 @@
-// The cells of a divided model for one batch size, [part][micro-batch], and what runs in one of them. Made
-// and run part by part, by the thread of the part's device; a cell is read by its neighbours' threads when
-// the schedule says that it is done.
+// The instances of a divided model's stages for one batch size, [stage][micro-batch], and the work of each.
+// The thread of a stage's device creates and runs them. Threads of neighbouring stages read an instance once
+// the schedule reports it done.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace cairn::nn {
 
-// Where the nodes of a model compute. A part is a run of nodes of one place.
+// Where the nodes of a model compute. A stage is a run of nodes with the same destination.
 struct PipelinePlaces {
-  // All in this process, each device a place.
+  // All destinations are devices of this process.
   static PipelinePlaces OfDevices(absl::Span<const int> device_of);
 
   std::vector<int> place_of;   // [node]
-  std::vector<int> device_of;  // [place] of this process; -1: another one's
-  std::vector<int> task_of;    // [place] the process
+  std::vector<int> device_of;  // [destination] the device of this process; -1: in another process
+  std::vector<int> task_of;    // [destination] the process
 };
 
 // What all batch sizes share. Constant after construction.
@@ -32,14 +32,14 @@ struct PipelineShape {
   PipelineShape(const Model& model, const LossSpec& loss, const PipelinePlaces& places,
                 TraceRecorder* trace = nullptr, Elsewhere* elsewhere = nullptr);
 
-  // Someone who reads an output: a part's input.
+  // A stage's input that reads an output.
   struct Reader {
     int part = 0, input = 0;
   };
-  // What of a part's work goes to another process.
+  // The tensors of a stage that go to another process.
   struct Export {
     int task = 0;
-    std::vector<int> slots;  // outputs, or inputs whose gradient goes; rising
+    std::vector<int> slots;  // outputs, or inputs whose gradients are sent; ascending
   };
 
   const Model& model;
@@ -47,30 +47,31 @@ struct PipelineShape {
   TraceRecorder* const trace;
   Elsewhere* const elsewhere;
   std::vector<ModelPart> parts;
-  std::vector<int> device_of_part;  // -1: another process'
+  std::vector<int> device_of_part;  // -1: in another process
   std::vector<int> task_of_part;
   int task = 0;                              // this process
-  std::vector<std::vector<int>> parts_with;  // [variable of the model] rising
-  // [part][output] those that give a gradient back, the last part first: the order in which they are added.
+  std::vector<std::vector<int>> parts_with;  // [variable of the model] ascending
+  // [stage][output] the readers that return a gradient, last stage first: the order in which they are added.
   std::vector<std::vector<std::vector<Reader>>> readers;
-  std::vector<std::vector<bool>> leaves;                            // [part][output] another device reads it
-  std::vector<std::vector<Export>> outputs_to, input_gradients_to;  // [part] by rising task
+  // [stage][output] whether another device reads it.
+  std::vector<std::vector<bool>> leaves;
+  std::vector<std::vector<Export>> outputs_to, input_gradients_to;  // [stage] by ascending task
 
   bool same_device(int a, int b) const {
     return device_of_part[static_cast<size_t>(a)] == device_of_part[static_cast<size_t>(b)];
   }
   bool is_here(int part) const { return device_of_part[static_cast<size_t>(part)] >= 0; }
-  // What other processes send us, of which a batch has its examples of each micro-batch.
+  // A tensor that other processes send for each micro-batch.
   struct Import {
-    Crossing what{};  // but for the micro-batch
-    int64_t row = 0;  // floats of an example
+    Crossing what{};  // without the micro-batch
+    int64_t row = 0;  // floats per example
   };
   std::vector<Import> Imports() const;
 };
 
 class PipelineCells {
  public:
-  // One call: what is given, and where the results go.
+  // The inputs of one call, and where its results go.
   struct Call {
     absl::Span<const float* const> inputs;  // [model input] of the whole batch, host memory
     BatchView batch;
@@ -83,13 +84,13 @@ class PipelineCells {
   int micro_batches() const { return static_cast<int>(begins_.size()) - 1; }
   int64_t examples() const { return begins_.back(); }
 
-  // Of one part, on the thread of its device, `lane`.
+  // For one stage, on the thread of the stage's device, `lane`.
   absl::Status Make(int part, PipelineLane& lane);
   void Destroy(int part);
   absl::Status Forward(int part, int micro_batch, const Call& call, PipelineLane& lane);
   absl::Status Backward(int part, int micro_batch, PipelineLane& lane);
 
-  // When all devices are synchronized.
+  // Valid when all devices are synchronized.
   kernels::LossSums sums() const;
   double penalty() const;
 
@@ -109,8 +110,8 @@ class PipelineCells {
   absl::Status RunLoss(Cell& cell, int micro_batch, const Call& call, PipelineLane& lane);
 
   const PipelineShape& shape_;
-  const std::vector<int64_t> begins_;     // of the micro-batches, and the end
-  std::vector<std::vector<Cell>> cells_;  // [part][micro-batch]
+  const std::vector<int64_t> begins_;     // of the micro-batches, and the end of the last
+  std::vector<std::vector<Cell>> cells_;  // [stage][micro-batch]
 };
 
 }  // namespace cairn::nn

@@ -108,7 +108,8 @@ absl::Status PipelineLane::Add(int variable, const Contribution& contribution) {
 
 absl::Status PipelineLane::Announce(absl::FunctionRef<void(int variable)> on_gradient) {
   if (final_.empty()) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(device_.Synchronize());  // on a device with memory of its own they are on their way
+  // on a device with memory of its own, they are still being copied
+  CAIRN_RETURN_IF_ERROR(device_.Synchronize());
   for (const int variable : final_) on_gradient(variable);
   final_.clear();
   return absl::OkStatus();

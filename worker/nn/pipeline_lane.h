@@ -1,7 +1,7 @@
-// One device of a divided model: its variables, and what its parts compute. Owned by the pipeline; used by
-// the device's thread, but for what a Cell passes on.
+// A device worker of a divided model: one device, its variables, and the work of its stages. Owned by the
+// pipeline, used by the device's thread, except for the tensors that a Cell passes on.
 //
-// A device with memory of its own holds the variables of its parts alone. Gradients of micro-batches are
+// A device with memory of its own holds only the variables of its stages. Gradients of micro-batches are
 // added up where the device computes, in the order of the micro-batches.
 #pragma once
 
@@ -22,42 +22,42 @@
 
 namespace cairn::nn {
 
-// One part for one micro-batch: its ops, its activations, and its borders, as far as something passes them.
+// A stage instance: one stage for one micro-batch, with its ops, its activations, and the tensors that cross
+// its borders.
 struct Cell {
   std::unique_ptr<Plan> plan{};
   std::vector<std::optional<DeviceCopy>> inputs{};        // [input] from the host or another device
   std::vector<const float*> input_pointers{};             // [input] set for the call
   std::vector<std::optional<Passage>> outputs{};          // [output] to another device
   std::vector<std::optional<Passage>> input_gradients{};  // [input] to another device
-  std::vector<std::optional<DeviceCopy>>
-      output_addends{};                            // [output] of a second reader, on its way to the first's
-  std::optional<DeviceCopy> targets{}, weights{};  // of the last part
+  // [output] the gradient from a second reader, on its way to that of the first.
+  std::vector<std::optional<DeviceCopy>> output_addends{};
+  std::optional<DeviceCopy> targets{}, weights{};  // used by the last stage
 };
 
 class PipelineLane {
  public:
-  // `micro_batches` > 1 or variables in several parts: their gradients are sums. `model` and `device` must
-  // outlive the lane.
+  // `model` and `device` must outlive it.
   static absl::StatusOr<std::unique_ptr<PipelineLane>> Create(const Model& model, kernels::Device& device,
                                                               std::vector<int> variables);
 
   kernels::Device& device() const { return device_; }
 
-  // Begins a call. `parameters` and `gradients` (empty in an evaluation) in the model's flat order; until
-  // End().
+  // Begins a call. `parameters` and `gradients` (empty in an evaluation) are in the model's flat order and
+  // must stay valid until the end of the call.
   absl::Status Begin(absl::Span<const float> parameters, absl::Span<float> gradients);
   Plan::Values values() const { return values_; }
 
-  // How a cell's gradient of a variable becomes a part of the batch's.
+  // How an instance's gradient of a variable contributes to the batch's.
   struct Contribution {
-    bool first = true, last = true;  // of all cells with the variable
-    float share = 1;                 // of the batch's examples
+    bool first = true, last = true;  // of all instances with the variable
+    float share = 1;                 // fraction of the batch's examples
   };
-  // Where the cell's backward writes it.
+  // Where the instance's backward pass writes its gradient.
   float* TargetOf(int variable, const Contribution& contribution);
-  // After that: adds it to the sum. Of the last one the sum goes to `gradients`.
+  // Call after that: adds it to the sum. After the last contribution the sum is copied to `gradients`.
   absl::Status Add(int variable, const Contribution& contribution);
-  // Tells of the variables whose sums are there since the last time.
+  // Calls `on_gradient` for the variables whose sums became final since the last call.
   absl::Status Announce(absl::FunctionRef<void(int variable)> on_gradient);
 
  private:
@@ -68,8 +68,8 @@ class PipelineLane {
   const ModelVariable& VariableOf(int variable) const {
     return model_.variables()[static_cast<size_t>(variable)];
   }
-  // A statistic is a mean, weighted by examples, of what micro-batches give; gradients are of the whole
-  // batch's mean already, and are added.
+  // A statistic is the mean of the micro-batches' values, weighted by examples. Gradients are already those
+  // of the whole batch's mean, and are added.
   bool is_weighted(int variable, const Contribution& contribution) const {
     return !VariableOf(variable).trainable() && contribution.share != 1;
   }
@@ -77,9 +77,9 @@ class PipelineLane {
 
   const Model& model_;
   kernels::Device& device_;
-  const std::vector<int> variables_;  // rising
-  // Of the variables that it has, one after another: their values and the sums of their gradients (null where
-  // they are the host's), what a cell writes before it is added, and the same after it is weighted.
+  const std::vector<int> variables_;  // ascending
+  // For the variables of this device, one after another: their values and the sums of their gradients (null
+  // if they are in host memory), an instance's gradient before it is added, and the same after weighting.
   std::unique_ptr<kernels::DeviceMemory> values_memory_, sums_memory_, addends_memory_, weighted_memory_;
   std::vector<const float*> values_;                            // [variable of the model]
   std::vector<float*> sums_, addends_;                          // [variable of the model]

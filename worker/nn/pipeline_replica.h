@@ -1,11 +1,11 @@
 // One model over several devices: each layer computes where it was placed. A batch passes the devices in
-// micro-batches, so that they work at the same time; activations and their gradients are copied from device
-// to device. The order of the work is pipeline_schedule.h's.
+// micro-batches, so that the devices work at the same time. Activations and their gradients are copied from
+// device to device. pipeline_schedule.h defines the order of the work.
 //
-// The gradient is that of the whole batch's mean, summed micro-batch by micro-batch; what dropout fells
-// depends on an example's place in the batch. With one micro-batch a step is that of one device. A layer that
-// normalizes by the batch does so by its micro-batch, as in GPipe; the mean and variance that are pushed are
-// the weighted means over the micro-batches.
+// The gradient is that of the whole batch's mean, summed over the micro-batches. Dropout depends on an
+// example's index in the batch. With one micro-batch, a step is the same as on one device. A layer that
+// normalizes by the batch uses its micro-batch, as in GPipe; the pushed mean and variance are the weighted
+// means over the micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@
 
 namespace cairn::nn {
 
-// `device_of` [node of the model]: of `threads`, each of which has a node. A batch is divided into
-// `micro_batches`, or fewer where it has fewer examples. `model`, the threads and `trace`, which may be null,
-// must outlive the replica. Errors as of Replica::Create(); UNIMPLEMENTED for devices that compute in
-// float16, which scale the loss of a whole model.
+// `device_of` [node of the model] is an index into `threads`; every thread must have a node. A batch is
+// divided into `micro_batches`, or fewer if it has fewer examples. `model`, the threads and `trace` (may be
+// null) must outlive the replica. Errors are those of Replica::Create(), and UNIMPLEMENTED for devices that
+// compute in float16, since their loss scaling needs the whole model.
 absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model, const LossSpec& loss,
                                                              absl::Span<DeviceThread* const> threads,
                                                              absl::Span<const int> device_of,

@@ -64,7 +64,7 @@ void PipelineSchedule::OrderForward(absl::Span<const ModelPart> parts) {
 }
 
 void PipelineSchedule::OrderBackward(absl::Span<const ModelPart> parts) {
-  std::map<int, std::vector<int>> users;  // [variable] parts, rising
+  std::map<int, std::vector<int>> users;  // [variable] stages, ascending
   for (int part = 0; part < parts_; ++part) {
     const ModelPart& here = parts[static_cast<size_t>(part)];
     if (!here.needs_gradient) continue;

@@ -1,14 +1,14 @@
-// In which order the devices of a divided model do their work: forward and backward of each part for each
-// micro-batch, as soon as what they wait for is done and the device is free (GPipe: Huang et al., 2019,
-// section 2.3; but a device that can go backward does, as in PipeDream's 1F1B, Narayanan et al., 2019,
-// section 3.2).
+// The order in which the devices of a divided model work: forward and backward of each stage for each
+// micro-batch, as soon as its dependencies are done and the device is free (GPipe: Huang et al., 2019,
+// section 2.3; but a device prefers backward work, as in PipeDream's 1F1B, Narayanan et al., 2019, section
+// 3.2).
 //
 //   device 0  F0 F1 F2 F3       B0    B1    B2    B3
 //   device 1     F0 B0    F1 B1    F2 B2    F3 B3
 //
-// Micro-batches pass every part in their order, and parts that share a variable take turns, so that all sums
-// are taken in the same order on every run, whichever device is faster. One for each batch size; Next() and
-// Finish() come from the devices' threads.
+// Micro-batches pass every stage in their order, and stages that share a variable take turns. All sums are
+// therefore taken in the same order on every run, regardless of the devices' speeds. There is one schedule
+// for each batch size. The devices' threads call Next() and Finish().
 #pragma once
 
 #include <cstddef>
@@ -27,33 +27,33 @@ class PipelineSchedule {
   struct Task {
     int part = 0, micro_batch = 0;
     bool backward = false;
-    size_t index = 0;  // the schedule's own
+    size_t index = 0;  // for the schedule's use
   };
 
-  // `device_of` [part]; -1: another process'. Without `training` there is no way back.
+  // `device_of` [stage]; -1: in another process. Without `training` there is no backward work.
   PipelineSchedule(absl::Span<const ModelPart> parts, absl::Span<const int> device_of, int micro_batches,
                    bool training);
 
-  // All is to be done, again.
+  // Resets the schedule: all tasks are to be done.
   void Start();
-  // The device's next task: blocks until one can be done; none when all of its tasks are done, or one failed
-  // anywhere. There is no limit to that: another device is at work on what is waited for, or another process,
-  // which fails the schedule when it is lost.
+  // The device's next task. Blocks until one can be done. Returns nullopt when all of the device's tasks are
+  // done, or any task has failed. There is no timeout: the awaited task runs on another device, or in another
+  // process, whose failure fails the schedule.
   std::optional<Task> Next(int device);
-  // The same, and none where it would block.
+  // Like Next(), but returns nullopt instead of blocking.
   std::optional<Task> TryNext(int device);
   void Finish(const Task& task);
-  // Of another process' part.
+  // Reports a task of another process's stage.
   void FinishElsewhere(int part, int micro_batch, bool backward);
-  // The first to fail says why; nothing new is begun.
+  // Keeps the first failure's status. No new task begins afterwards.
   void Fail(const absl::Status& status);
   absl::Status status();
 
  private:
   struct Entry {
     Task task;
-    std::vector<size_t> waited_for_by;  // entries
-    int waits_for = 0;                  // so many of them
+    std::vector<size_t> waited_for_by;  // entries that wait for this one
+    int waits_for = 0;                  // the number of entries that it waits for
   };
   size_t IndexOf(int part, int micro_batch, bool backward) const;
   void Order(size_t first, size_t second);
@@ -66,7 +66,7 @@ class PipelineSchedule {
 
   const int parts_, micro_batches_;
   std::vector<Entry> entries_;
-  std::vector<std::vector<size_t>> of_device_;  // [device] what it prefers first
+  std::vector<std::vector<size_t>> of_device_;  // [device], preferred entries first
 
   Mutex mutex_;
   CondVar changed_;
@@ -75,7 +75,7 @@ class PipelineSchedule {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The part with this node of the model.
+// The stage that contains this node of the model.
 int PartOfNode(absl::Span<const ModelPart> parts, int node);
 
 }  // namespace cairn::nn

@@ -20,8 +20,8 @@ Shape WithBatch(int64_t batch, const Shape& shape) {
   return with_batch;
 }
 
-// Ops compute with sizes of activations, in bytes too: past this one they could overflow, and no machine has
-// the memory.
+// Ops compute with the sizes of activations, also in bytes. Beyond this size they could overflow, and no
+// machine has so much memory.
 absl::Status CheckSize(const Shape& output) {
   constexpr int64_t kMaxElements = int64_t{1} << 42;
   if (output.num_elements() <= kMaxElements) return absl::OkStatus();
@@ -191,7 +191,7 @@ absl::Status Plan::AddLossScaler() {
   kernels::LossScalerParams params = {
       .outputs = values_[static_cast<size_t>(outputs_[0])].desc.shape.num_elements(), .gradients = {}};
   for (const ModelVariable& variable : model_.variables()) {
-    if (!variable.trainable()) continue;  // a statistic of the way forward
+    if (!variable.trainable()) continue;  // a statistic of the forward pass
     const int64_t begin = variable.offset, end = begin + variable.shape.num_elements();
     if (!params.gradients.empty() && params.gradients.back().end == begin) {
       params.gradients.back().end = end;
@@ -211,7 +211,7 @@ absl::Status Plan::AddAdder(kernels::ElementType type, int64_t floats) {
   return absl::OkStatus();
 }
 
-// Walks as Backward() will.
+// Visits the steps in the same order as Backward().
 absl::Status Plan::PlanGradients() {
   std::vector<int64_t> sizes;  // [gradient_memory_]
   std::vector<int> free;
@@ -235,7 +235,8 @@ absl::Status Plan::PlanGradients() {
   }
   int64_t most_added = 0;
   std::vector<bool> seen(model_.variables().size());
-  std::vector<size_t> last_step(model_.variables().size());  // that Backward() meets with the variable
+  // the last step with the variable, in Backward()'s order
+  std::vector<size_t> last_step(model_.variables().size());
   for (size_t index = steps_.size(); index-- > 0;) {
     Step& step = steps_[index];
     Value& output = values_[static_cast<size_t>(step.output)];
@@ -252,7 +253,7 @@ absl::Status Plan::PlanGradients() {
       if (step.adds[i]) {
         CAIRN_RETURN_IF_ERROR(add(input.desc.type, input.desc.num_floats()));
       } else if (step.op->is_view()) {
-        input.gradient = output.gradient;  // handed on
+        input.gradient = output.gradient;  // passed on unchanged
       } else {
         acquire(step.inputs[i]);
       }

@@ -1,7 +1,8 @@
-// One batch size of one model, or of a part of it, on one device: the ops, and memory for every activation.
-// Made once, run many times; running allocates nothing. Owned by a Replica, used by its thread.
+// A model, or one of its pipeline stages, for one batch size on one device: the ops, and memory for every
+// activation. It is created once and run many times; a run allocates nothing. Owned by a Replica, used by its
+// thread.
 //
-// plan.cc makes it, plan_run.cc runs it.
+// plan.cc creates it, plan_run.cc runs it.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@
 
 namespace cairn::nn {
 
-// Floats up to the next place that every device likes to read from.
+// Rounds up to an alignment that suits every device.
 constexpr int64_t PaddedFloats(int64_t floats) {
   constexpr int64_t kAlignment = 64;
   return (floats + kAlignment - 1) / kAlignment * kAlignment;
@@ -37,97 +38,102 @@ class Plan {
   struct Spec {
     ModelPart part;
     int64_t batch = 0;  // >= 1
-    // Of a piece of a batch: the examples of all of it, which gradients are the mean over. 0: the batch.
+    // For a micro-batch: the number of examples of the whole batch, over which gradients are the mean.
+    // 0 means `batch`.
     int64_t mean_over = 0;
-    // Variables whose regularizers' gradients this plan adds: of the pieces of a batch one does.
+    // Variables whose regularizers' gradients this plan adds. Only one of a batch's micro-batches adds them.
     std::vector<int> penalized{};
     DeviceTrace trace{};
   };
   // `model` and `device` must outlive the plan.
   static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const LossSpec& loss,
                                                       kernels::Device& device, Spec spec);
-  // Of the whole model.
+  // A plan of the whole model.
   static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const LossSpec& loss,
                                                       kernels::Device& device, int64_t batch,
                                                       DeviceTrace trace = {});
 
   struct Batch {
-    absl::Span<const float* const> inputs;  // [input of the part] [batch, shape], row-major, device memory
+    absl::Span<const float* const> inputs;  // [input of the stage] [batch, shape], row-major, device memory
     const float* targets = nullptr;         // [batch, the loss' targets per example], device memory
-    const float* weights = nullptr;         // [batch], device memory; null where every example weighs 1
+    const float* weights = nullptr;         // [batch], device memory; null if every example weighs 1
   };
-  // Where the model's variables lie: device memory, [variable of the model], null for those that the part
-  // lacks. In float16 gradients lie in the model's flat order.
+  // Addresses of the model's variables in device memory, [variable of the model]; null for variables that the
+  // stage lacks. In float16, gradients are contiguous in the model's flat order.
   using Values = absl::Span<const float* const>;
   using Gradients = absl::Span<float* const>;
-  // Told once per variable, in the calling thread, when the work that writes its gradient has been asked of
-  // the device.
+  // Called once per variable, in the calling thread, when the work that writes its gradient has been enqueued
+  // on the device.
   using OnGradient = absl::FunctionRef<absl::Status(int variable)>;
 
-  // A part with the model's end. `batch.inputs` must stay until the next run.
+  // For a stage with the model's end. `batch.inputs` must stay valid until the next run.
   absl::Status ForwardBackward(Values values, const Batch& batch, Gradients gradients,
                                OnGradient on_gradient);
   absl::Status Evaluate(Values values, const Batch& batch);
 
-  // The same one by one, as parts need it. Loss(): of the last part; with `gradient` it writes the gradient
-  // that Backward() begins with. Penalties(): of an evaluation; Backward() does it by itself.
-  // `await` is asked before a variable is read: CANCELLED when it says no.
+  // The steps of ForwardBackward() one by one, for pipeline stages. Loss() is for the last stage; with
+  // `gradient` it writes the gradient from which Backward() starts. Penalties() is for evaluation; Backward()
+  // includes it. `await` is called before a variable is read; if it returns false, Forward() returns
+  // CANCELLED.
   absl::Status Forward(
       Values values, absl::Span<const float* const> inputs, bool training,
       absl::FunctionRef<bool(int variable)> await = [](int) { return true; });
   absl::Status Loss(const Batch& batch, bool gradient);
   absl::Status Backward(Values values, Gradients gradients, OnGradient on_gradient);
   absl::Status Penalties(Values values);
-  // At the part's borders, row-major float32, device memory. What the last Forward() computed:
+  // The tensors at the stage's borders: row-major float32, device memory. The outputs of the last Forward():
   const float* output(size_t output = 0) const { return values_[static_cast<size_t>(outputs_[output])].data; }
   int64_t output_floats(size_t output) const {
     return values_[static_cast<size_t>(outputs_[output])].desc.num_floats();
   }
-  // Where Backward() finds an output's gradient; null where none is needed.
+  // Where Backward() reads an output's gradient; null if none is needed.
   float* output_gradient(size_t output) { return GradientOf(outputs_[output]); }
-  // Adds `addend` to it.
+  // Adds `addend` to output_gradient().
   absl::Status AddToOutputGradient(size_t output, const float* addend);
-  // What the last Backward() computed; null where none is needed. Inputs come first among the values.
+  // The input gradients of the last Backward(); null if none is needed. The inputs are the first of the
+  // values.
   const float* input_gradient(size_t input) { return GradientOf(static_cast<int>(input)); }
   int64_t input_floats(size_t input) const { return values_[input].desc.num_floats(); }
 
-  // Where the device computes in float16: the factor of gradients on their way; and, after the Synchronize()
-  // that follows a ForwardBackward(), whether all came out finite.
+  // For devices that compute in float16: the scale of gradients during the backward pass, and whether all
+  // gradients of a ForwardBackward() are finite (valid after the next Synchronize()).
   bool scales_loss() const { return scaler_ != nullptr; }
   absl::Status SetLossScale(float scale) { return scaler_->SetScale(scale); }
   bool gradients_finite() const { return finite_; }
   // "layer 'dense'": the first step whose output is not finite after the last Forward(); empty if all outputs
   // are finite. Copies outputs in device memory to the host.
   absl::StatusOr<std::string> FirstNonFiniteStep();
-  // After the device's next Synchronize(). The regularizers' part of the mean loss is not in the sums.
+  // Valid after the device's next Synchronize(). `sums` does not include the regularizers' share of the mean
+  // loss.
   const kernels::LossSums& sums() const { return sums_; }
   double penalty() const { return std::accumulate(penalties_.begin(), penalties_.end(), 0.0); }
 
  private:
-  // An activation, or an input. Views share their input's value.
+  // An activation, or an input. Views share the value of their input.
   struct Value {
     kernels::TensorDesc desc;
     std::unique_ptr<kernels::DeviceMemory> memory{};  // null for an input
-    const float* data = nullptr;                      // an input's is set for the call
-    bool needs_gradient = false;                      // a variable stands before it
-    int gradient = -1;                                // of gradient_memory_; -1: none
+    const float* data = nullptr;                      // for an input, set at each call
+    bool needs_gradient = false;                      // it depends on a variable
+    int gradient = -1;                                // index into gradient_memory_; -1: none
   };
   // A layer, or a reorder between two layers.
   struct Step {
     std::string what;            // "layer 'conv2d'", for messages
-    const char* kept = nullptr;  // likewise, by the recorder of a timeline, if there is one
+    const char* kept = nullptr;  // the same, owned by the timeline's recorder; null without one
     const char* name() const { return kept == nullptr ? what.c_str() : kept; }
     std::unique_ptr<LayerOp> op{};
-    std::vector<int> inputs{};  // values
+    std::vector<int> inputs{};  // indices of values
     int output = -1;
     std::vector<int> variables{};  // of the model
-    // [input] True where the value's gradient exists when this step's backward runs: this one is added to it.
+    // [input] True if the value's gradient already exists when this step's backward pass runs, so this step
+    // adds to it.
     std::vector<bool> adds{};
-    // [variable] True where a later step has given a gradient of the variable: this one is added to it.
+    // [variable] True if a later step has written a gradient of the variable, so this step adds to it.
     std::vector<bool> adds_to_variable{};
-    // Variables whose gradient is whole after this step's backward.
+    // Variables whose gradients are complete after this step's backward pass.
     std::vector<int> completes{};
-    // Set for the call.
+    // Set at each call.
     std::vector<const float*> input_pointers{}, variable_pointers{};
     std::vector<float*> input_gradient_pointers{}, gradient_pointers{};
   };
@@ -135,28 +141,28 @@ class Plan {
   Plan(const Model& model, kernels::Device& device, Spec spec)
       : model_(model), device_(device), spec_(std::move(spec)) {}
   absl::Status AddSteps();
-  // Counts the users of the part's nodes, and numbers its inputs.
+  // Counts the users of the stage's nodes, and numbers its inputs.
   void IndexGraph();
-  // The value that is `input`, as Node::inputs calls it.
+  // The value for `input`, in the numbering of Node::inputs.
   int ValueOf(int input) const;
-  // Whether the node after this one is its only user, in the same part, and has no other input and no
+  // Whether the next node is the only user of this one, and is in the same stage, has no other input and no
   // variables.
   bool IsOnlyUsedByNext(size_t node) const;
-  // The value in row-major float32; adds a step where it is not yet.
+  // Returns the value in row-major float32. Adds a reorder step if it has another layout.
   absl::StatusOr<int> Plain(int value);
   absl::Status AddStep(std::string what, std::unique_ptr<LayerOp> op, std::vector<int> inputs,
                        std::vector<int> variables);
   absl::Status AddRegularizers();
   absl::Status AddLossScaler();
-  // Gives every gradient memory for the time between its first writer and its reader.
+  // Assigns memory to every gradient for the time between its first writer and its reader.
   absl::Status PlanGradients();
-  // For sums of two such runs of memory.
+  // Creates the op that adds two arrays of this type and size.
   absl::Status AddAdder(kernels::ElementType type, int64_t floats);
-  // What is left to do for the variables whose gradients are whole after this step.
+  // Finishes the variables whose gradients are complete after this step.
   absl::Status Complete(const Step& step, Values values, Gradients gradients, OnGradient on_gradient);
-  // Adds what this step's backward wrote beside the gradients that were there.
+  // Adds what this step's backward pass wrote to the gradients that existed before.
   absl::Status AddUp(const Step& step, Gradients gradients);
-  // `gradient` may be null: the penalty alone.
+  // `gradient` may be null: only the penalty is computed.
   absl::Status Regularize(int variable, const float* value, float* gradient);
   float* GradientOf(int value) {
     const int memory = values_[static_cast<size_t>(value)].gradient;
@@ -166,20 +172,21 @@ class Plan {
   const Model& model_;
   kernels::Device& device_;
   const Spec spec_;
-  std::vector<Value> values_;  // those of the part's inputs first
+  std::vector<Value> values_;  // the stage's inputs come first
   std::vector<Step> steps_;
-  std::vector<int> value_of_;                    // [node of the part]
-  std::vector<int> users_;                       // [node of the model] how often it is an input
-  std::map<int, int> value_of_input_;            // by what Node::inputs calls an input of the part
-  std::vector<int> outputs_;                     // [output of the part] a value
-  std::map<int, int> plain_;                     // of a value that is not
-  std::unique_ptr<kernels::Loss> loss_;          // null but in the last part
-  std::unique_ptr<kernels::LossScaler> scaler_;  // null but in float16
+  std::vector<int> value_of_;            // [node of the stage]
+  std::vector<int> users_;               // [node of the model] the number of times it is an input
+  std::map<int, int> value_of_input_;    // key: an input of the stage, in the numbering of Node::inputs
+  std::vector<int> outputs_;             // [output of the stage] a value
+  std::map<int, int> plain_;             // row-major float32 versions of values in other layouts
+  std::unique_ptr<kernels::Loss> loss_;  // null except in the last stage
+  std::unique_ptr<kernels::LossScaler> scaler_;  // null except in float16
   bool finite_ = true;
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
-  // Gradients of activations are short-lived: many share a memory, one after another.
+  // Gradients of activations are short-lived, so many share one buffer at different times.
   std::vector<std::unique_ptr<kernels::DeviceMemory>> gradient_memory_;
-  // Where a value or a variable has several users: what all but the first in backward's order give is added.
+  // If a value or a variable has several users, all but the first in the order of the backward pass write
+  // their gradient here, and it is added.
   std::unique_ptr<kernels::DeviceMemory> addend_;
   std::map<std::pair<kernels::ElementType, int64_t>, std::unique_ptr<kernels::NaryOp>> adders_;  // [floats]
   kernels::LossSums sums_;

@@ -1,4 +1,4 @@
-// A plan's runs: forward, the loss, backward, and what is added up on the way.
+// Runs a plan: the forward pass, the loss, the backward pass, and the sums on the way.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -15,8 +15,8 @@ using kernels::TensorDesc;
 
 absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs, bool training,
                            absl::FunctionRef<bool(int variable)> await) {
-  const DeviceTrace trace =
-      training ? spec_.trace : DeviceTrace();  // an evaluation is one slice of the trainer's
+  // An evaluation is a single slice of the trainer's timeline.
+  const DeviceTrace trace = training ? spec_.trace : DeviceTrace();
   const DeviceWork forward(trace, TraceLane::kForward, "forward", device_);
   for (size_t i = 0; i < inputs.size(); ++i) values_[i].data = inputs[i];
   for (Step& step : steps_) {
@@ -29,7 +29,7 @@ absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs,
       continue;
     }
     for (size_t i = 0; i < step.variables.size(); ++i) {
-      if (!await(step.variables[i])) return absl::CancelledError("its variables have not come");
+      if (!await(step.variables[i])) return absl::CancelledError("its variables have not arrived");
       step.variable_pointers[i] = values[static_cast<size_t>(step.variables[i])];
     }
     const DeviceWork work(trace, TraceLane::kForward, step.name(), device_);
@@ -65,7 +65,7 @@ absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gr
       completed = true;
       return Complete(step, values, gradients, on_gradient);
     };
-    // Before it is added up, or scaled back, nothing is final.
+    // Gradients are not final before they are added up or unscaled.
     const bool final_at_once = scaler_ == nullptr && !absl::c_linear_search(step.adds_to_variable, true);
     if (step.op->is_view()) {
       if (step.adds[0]) step.input_gradient_pointers[0] = output_gradient;
@@ -130,7 +130,7 @@ absl::Status Plan::Regularize(int variable, const float* value, float* gradient)
 
 namespace {
 
-// Whether 32 bits hold an element whose exponent is that of infinity and NaN.
+// Whether these 32 bits contain an element whose exponent is that of infinity and NaN.
 bool IsNonFinite(uint32_t bits, kernels::ElementType type) {
   const auto all_ones = [bits](uint32_t exponent) { return (bits & exponent) == exponent; };
   switch (type) {

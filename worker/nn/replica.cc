@@ -18,20 +18,22 @@
 namespace cairn::nn {
 namespace {
 
-// What a batch size needs: its plan, and where its data lies.
+// The plan and the buffers for one batch size.
 struct Prepared {
   int64_t examples = 0;
   std::unique_ptr<Plan> plan;
-  std::vector<DeviceCopy> inputs;  // [model input]: each where a device likes to read
+  // [model input] The inputs, aligned for the device.
+  std::vector<DeviceCopy> inputs;
   DeviceCopy targets, weights;
-  AlignedBuffer outputs{};  // where the host reads them; empty where it reads the device's
+  // Where the host reads the outputs; empty if it reads device memory.
+  AlignedBuffer outputs{};
   std::unique_ptr<kernels::PinnedMemory> pinned_outputs{};
-  // Where the device has memory of its own: the gradients' way back; the step as one call, once it has run,
-  // and whether that was with weights.
+  // For a device with memory of its own: the download of gradients, the recorded step (after the first run),
+  // and whether it was recorded with weights.
   std::unique_ptr<GradientDownload> download{};
   std::unique_ptr<kernels::Recording> recording{};
   bool recorded_weights = false;
-  float loss_scale = 0;  // as the plan was last told
+  float loss_scale = 0;  // the last one set in the plan
 };
 
 class DeviceReplica final : public Replica {
@@ -60,8 +62,8 @@ class DeviceReplica final : public Replica {
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
     last_ = prepared;
-    // For the device's profiler: from the second step on nothing within it is asked for one by one
-    // (Record()).
+    // One range for the device's profiler. From the second step on, the step's work is a recording, so it
+    // contains no smaller ranges (see Record()).
     const DeviceWork step({}, TraceLane::kStep, "step", device_);
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
     if (device_.host_memory_is_device_memory()) {
@@ -127,9 +129,9 @@ class DeviceReplica final : public Replica {
   bool pins() const override { return !device_.host_memory_is_device_memory(); }
 
   void Unpin() override {
-    static_cast<void>(device_.Synchronize());  // whoever wants to know has asked
+    static_cast<void>(device_.Synchronize());  // an error was reported to the caller that needed the result
     for (auto& [examples, prepared] : prepared_) {
-      if (prepared != nullptr) prepared->recording = nullptr;  // it copies to where it was recorded
+      if (prepared != nullptr) prepared->recording = nullptr;  // it has recorded addresses
     }
     pinned_.clear();
   }
@@ -140,7 +142,7 @@ class DeviceReplica final : public Replica {
     Plan::Batch batch;
   };
 
-  // Of what a forward pass has been run.
+  // Identifies the arguments of a forward pass.
   struct Forwarded {
     const float* parameters = nullptr;
     const float* inputs = nullptr;
@@ -153,14 +155,14 @@ class DeviceReplica final : public Replica {
     friend bool operator==(const Forwarded&, const Forwarded&) = default;
   };
 
-  // Where the host's memory is the device's.
+  // For devices that compute in host memory.
   absl::Status Forward(Prepared& prepared, const Uploaded& uploaded, const BatchView& batch,
                        absl::FunctionRef<bool(int variable)> await) {
     CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
     return prepared.plan->Forward(uploaded.values, uploaded.batch.inputs, /*training=*/true, await);
   }
 
-  // A step on a device with memory of its own, down to the gradients' and outputs' copies to the host.
+  // A step on a device with memory of its own, including the copies of gradients and outputs to the host.
   absl::Status RunAway(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
     float* const device_gradients =
         gradients_.has_value() ? gradients_->Target(gradients.data()) : gradients.data();
@@ -179,7 +181,7 @@ class DeviceReplica final : public Replica {
       return DownloadOutputs(prepared);
     };
     if (!again || prepared.recorded_weights != weighted) prepared.recording = nullptr;
-    // The first step is not recorded: libraries set themselves up in it.
+    // The first step is not recorded, since libraries initialize themselves in it.
     if (again && prepared.recording == nullptr && CanBeRecorded(gradients)) {
       CAIRN_ASSIGN_OR_RETURN(prepared.recording, device_.Record(work));
       prepared.recorded_weights = weighted;
@@ -187,8 +189,8 @@ class DeviceReplica final : public Replica {
     return prepared.recording == nullptr ? work() : prepared.recording->Run();
   }
 
-  // The same in float16: a step whose gradients overflow is done again with a smaller scale, so that no
-  // worker leaves a round out. Those that never become finite are told of as they are.
+  // A step in float16. If gradients overflow, the step is repeated with a smaller scale, so that no worker
+  // misses a round. Gradients that never become finite are reported as they are.
   absl::Status RunScaled(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
     while (true) {
       if (prepared.loss_scale != loss_scale_.value()) {
@@ -209,7 +211,8 @@ class DeviceReplica final : public Replica {
            gradients_->Target(nullptr) == gradients.data();
   }
 
-  // Gradients that the device reaches at its own pace.
+  // Whether the device can write `host` asynchronously: the gradients stay on the device, or `host` is
+  // pinned.
   bool CanBeRecorded(absl::Span<const float> host) const {
     if (!gradients_.has_value() || StayOnDevice(host)) return true;
     return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& entry) {
@@ -218,7 +221,7 @@ class DeviceReplica final : public Replica {
     });
   }
 
-  // Of all variables, from where the device reads or writes them one after another.
+  // Addresses of all variables in the flat buffer that the device reads or writes.
   Plan::Values ValuesFrom(const float* parameters) {
     for (size_t i = 0; i < values_.size(); ++i) values_[i] = parameters + model_.variables()[i].offset;
     return values_;
@@ -256,7 +259,7 @@ class DeviceReplica final : public Replica {
     auto prepared = std::make_unique<Prepared>(Prepared{examples, std::move(plan), std::move(inputs),
                                                         std::move(device_targets), std::move(weights)});
     if (!device_.host_memory_is_device_memory()) {
-      constexpr int64_t kPageFloats = 1024;  // memory that is pinned needs pages of its own
+      constexpr int64_t kPageFloats = 1024;  // pinned memory must not share a page with other data
       prepared->outputs =
           AlignedBuffer(std::max(kPageFloats, examples * model_.output_shape().num_elements()));
       CAIRN_ASSIGN_OR_RETURN(prepared->pinned_outputs,
@@ -289,7 +292,7 @@ class DeviceReplica final : public Replica {
     return uploaded;
   }
 
-  // To where the host reads them, from the device's next Synchronize() on.
+  // Copies the outputs to host memory. They are valid after the device's next Synchronize().
   absl::Status DownloadOutputs(Prepared& prepared) {
     if (device_.host_memory_is_device_memory()) return absl::OkStatus();
     return device_.CopyToHost(
@@ -309,7 +312,7 @@ class DeviceReplica final : public Replica {
     return result;
   }
 
-  // A worker without examples takes part in a round all the same.
+  // A worker without examples still takes part in the round.
   absl::StatusOr<BatchResult> NoExamples(absl::Span<float> gradients,
                                          absl::FunctionRef<void(int variable)> on_gradient) {
     if (StayOnDevice(gradients)) {
@@ -329,15 +332,15 @@ class DeviceReplica final : public Replica {
   kernels::Device& device_;
   const DeviceTrace trace_;
   DeviceCopy parameters_;
-  std::optional<DeviceCopy> gradients_;  // none: they are given in the device's memory
+  std::optional<DeviceCopy> gradients_;  // nullopt: gradients are written to the caller's device memory
   LossScale loss_scale_;
   InputSplitter inputs_;
-  std::vector<const float*> values_;                       // [variable] set for the call, like the next two
+  std::vector<const float*> values_;                       // [variable] set at each call, like the next two
   std::vector<float*> targets_;                            // [variable]
   std::vector<const float*> input_pointers_;               // [input]
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
-  std::optional<Forwarded> ahead_;                         // its activations are in its plan
-  Prepared* last_ = nullptr;                               // of the last ForwardBackward()
+  std::optional<Forwarded> ahead_;  // the forward pass whose activations are in its plan
+  Prepared* last_ = nullptr;        // of the last ForwardBackward()
   std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
 };
 

@@ -1,6 +1,6 @@
 // Keras 3's model.summary(): keras/src/utils/summary_utils.py prints a table with the library rich. On a
-// terminal of 80 columns its three columns are 31, 22 and 13 characters wide, plus a blank on each side;
-// those of a graph, which also shows what each layer is connected to, 19, 17, 10 and 17.
+// terminal of 80 columns its three columns are 31, 22 and 13 characters wide, plus a blank on each side. The
+// table of a graph has a fourth column with each layer's connections; its widths are 19, 17, 10 and 17.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -22,7 +22,7 @@ const std::vector<size_t>& WidthsOf(bool graph) {
   static const auto* const connected = new std::vector<size_t>{19, 17, 10, 17};
   return graph ? *connected : *chain;
 }
-constexpr size_t kNumberColumn = 2;  // set to the right
+constexpr size_t kNumberColumn = 2;  // right-aligned
 using Cells = std::vector<std::string>;
 
 std::string Repeat(absl::string_view piece, size_t times) {
@@ -47,7 +47,8 @@ std::string ReadableSize(int64_t bytes) {
   return absl::StrFormat("%.2f PB", size);
 }
 
-// Lines of at most `width` characters, broken at blanks; a longer word ends in an ellipsis, as rich cuts it.
+// Breaks the text at blanks into lines of at most `width` characters. A longer word is cut with an ellipsis,
+// as in rich.
 std::vector<std::string> Wrap(const std::string& text, size_t width) {
   std::vector<std::string> lines;
   for (absl::string_view word : absl::StrSplit(text, ' ')) {
@@ -62,7 +63,7 @@ std::vector<std::string> Wrap(const std::string& text, size_t width) {
   return lines;
 }
 
-// Columns that a UTF-8 text takes on a terminal: the ellipsis is one.
+// The number of columns that a UTF-8 text takes on a terminal: an ellipsis takes one.
 size_t Columns(absl::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -119,7 +120,7 @@ std::string KerasShape(const Shape& shape) {
   return absl::StrCat("(None", shape.rank() > 0 ? ", " : "", absl::StrJoin(shape.dims(), ", "), ")");
 }
 
-// [node] Which call of its layer it is.
+// [node] The number of its layer's call.
 std::vector<int> CallNumbers(const Model& model) {
   std::map<const Layer*, int> calls;
   std::vector<int> numbers;
@@ -127,7 +128,7 @@ std::vector<int> CallNumbers(const Model& model) {
   return numbers;
 }
 
-// "conv2d[0][0], add[0][0]": layer, which of its calls, which of its outputs.
+// "conv2d[0][0], add[0][0]": the layer, the number of its call, and the number of the output.
 std::string Connections(const Model& model, absl::Span<const int> call_numbers, const Node& node) {
   std::vector<std::string> connections;
   for (int input : node.inputs) {
@@ -162,7 +163,7 @@ std::string SummaryTable(const Model& model) {
   };
   table.AddHeader(cells({"Layer (type)", "Output Shape", "Param #"}, "Connected to"));
   for (const ModelInput& input : model.inputs()) {
-    if (!model.functional()) break;  // a Sequential does not show it
+    if (!model.functional()) break;  // a Sequential does not show its input
     table.AddRow(cells({absl::StrCat(input.name, " (InputLayer)"), KerasShape(input.shape), "0"}, "-"));
   }
   const std::vector<int> call_numbers = CallNumbers(model);

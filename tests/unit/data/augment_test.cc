@@ -27,14 +27,14 @@ TEST(ParseAugmentation, ReadsItsPartsInAnyOrder) {
   EXPECT_EQ(all->crop, 4);
   EXPECT_EQ(all->shift, 0.25f);
   EXPECT_TRUE(ParseAugmentation("")->empty());
-  EXPECT_EQ(RefusalOf("flip,turn"), "'turn' is none of flip, crop:PIXELS, shift:PART");
-  EXPECT_THAT(RefusalOf("crop:0"), HasSubstr("'crop:0': pixels are a whole number of at least 1"));
+  EXPECT_EQ(RefusalOf("flip,turn"), "'turn' is not one of flip, crop:PIXELS, shift:PART");
+  EXPECT_THAT(RefusalOf("crop:0"), HasSubstr("'crop:0': PIXELS must be an integer of at least 1"));
   EXPECT_THAT(RefusalOf("crop:1.5"), HasSubstr("'crop:1.5': pixels"));
-  EXPECT_THAT(RefusalOf("shift:1"), HasSubstr("'shift:1': the part is a number between 0 and 1"));
+  EXPECT_THAT(RefusalOf("shift:1"), HasSubstr("'shift:1': PART must be a number between 0 and 1"));
   EXPECT_THAT(RefusalOf("shift:nan"), HasSubstr("'shift:nan': the part"));
 }
 
-// What `augmentation` makes of one image in many epochs.
+// The distinct images that `augmentation` makes of `image` over many epochs.
 std::set<Image> Variants(const Augmentation& augmentation, const Shape& shape, const Image& image) {
   std::set<Image> variants;
   for (int64_t epoch = 0; epoch < 400; ++epoch) {
@@ -51,7 +51,7 @@ TEST(Augment, FlipMirrorsThePixelsAndNotTheirChannels) {
                           Image{5, 6, 3, 4, 1, 2, 11, 12, 9, 10, 7, 8}));
 }
 
-// `image` [height, width] as it is seen from (down, right) pixels away, with zeros around.
+// `image` [height, width] moved by (down, right) pixels, filled with zeros.
 Image Moved(const Image& image, int64_t height, int64_t width, int64_t down, int64_t right) {
   Image moved;
   for (int64_t row = 0; row < height; ++row) {
@@ -73,14 +73,14 @@ TEST(Augment, CropCutsAnywhereOutOfThePaddedImage) {
   EXPECT_EQ(Variants({.crop = 2}, {3, 4, 1}, image), all);
 }
 
-TEST(Augment, ShiftMovesByUpToAPartOfEachSide) {
+TEST(Augment, ShiftMovesByUpToAFractionOfEachSide) {
   const Image image = {1, 2, 3, 4, 5, 6, 7, 8};
   std::set<Image> all;
   for (int64_t right = -1; right <= 1; ++right) all.insert(Moved(image, 2, 4, 0, right));
   EXPECT_EQ(Variants({.shift = 0.25f}, {2, 4, 1}, image), all);
 }
 
-TEST(Augment, DependsOnSeedEpochAndExampleAlone) {
+TEST(Augment, DependsOnlyOnSeedEpochAndExample) {
   const Augmentation augmentation{.flip = true, .crop = 3};
   const auto varied = [&](uint64_t seed, int64_t epoch, int64_t example) {
     Image image(64);
@@ -100,11 +100,11 @@ TEST(Augment, DependsOnSeedEpochAndExampleAlone) {
   EXPECT_GT(of_examples.size(), 4u);
 }
 
-TEST(Augment, SuitsImagesOnly) {
+TEST(Augment, RefusesExamplesThatAreNotImages) {
   EXPECT_TRUE(Validate(Augmentation{}, {784}).ok());
   EXPECT_TRUE(Validate({.flip = true, .crop = 4}, {32, 32, 3}).ok());
   EXPECT_THAT(std::string(Validate({.flip = true}, {784}).message()),
-              HasSubstr("examples of the shape [784] are no images"));
+              HasSubstr("examples of the shape [784] are not images"));
   EXPECT_THAT(std::string(Validate({.crop = 5}, {8, 5, 1}).message()),
               HasSubstr("images of the shape [8,5,1] are too small to crop by 5 pixels"));
 }
@@ -127,7 +127,7 @@ class FlatImages final : public Dataset {
   const Shape shape_{4, 4, 1};
 };
 
-// [example] -> the image that the loaders of `num_workers` workers hand out in epoch `epoch`.
+// [example] the image that the loaders of `num_workers` workers return in epoch `epoch`.
 std::vector<Image> ImagesOf(int64_t num_workers, int64_t batch_size, int64_t epoch) {
   const FlatImages dataset;
   std::vector<Image> images(12);
@@ -148,7 +148,7 @@ std::vector<Image> ImagesOf(int64_t num_workers, int64_t batch_size, int64_t epo
   return images;
 }
 
-TEST(BatchLoader, AugmentsAlikeForAnyNumberOfWorkersAndAnyBatch) {
+TEST(BatchLoader, AugmentationDoesNotDependOnWorkersOrBatchSize) {
   const std::vector<Image> images = ImagesOf(1, 12, 3);
   EXPECT_EQ(ImagesOf(3, 2, 3), images);
   EXPECT_EQ(ImagesOf(2, 5, 3), images);

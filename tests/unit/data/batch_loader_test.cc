@@ -45,7 +45,7 @@ std::vector<float> Rows(const AlignedBuffer& buffer, int64_t columns, const Batc
   return {buffer.data(), buffer.data() + columns * batch.examples};
 }
 
-// What the batch at `position` must hold, by the sampler and the data set alone.
+// Compares the batch at `position` to what the sampler and the data set give directly.
 void ExpectBatch(const Batch& batch, int64_t position, const Dataset& dataset,
                  const SamplerOptions& options) {
   Sampler sampler(options);
@@ -76,7 +76,7 @@ TEST(BatchLoader, PreparedBatchesEqualThoseReadDirectly) {
   }
 }
 
-TEST(BatchLoader, WeightsAreThereOnlyWhereTheDataSetHasThem) {
+TEST(BatchLoader, BatchesHaveWeightsOnlyIfTheDataSetHas) {
   const CountingDataset weighted(8, true), plain(8);
   const SamplerOptions options{.num_examples = 8, .batch_size = 3, .shuffle = false};
   BatchLoader with(weighted, options), without(plain, options);
@@ -86,7 +86,7 @@ TEST(BatchLoader, WeightsAreThereOnlyWhereTheDataSetHasThem) {
   EXPECT_EQ(without.Next(1).weights.size(), 0);
 }
 
-// Remembers which examples were announced, and whether one was read that was not.
+// Records which examples were announced, and whether one was read without being announced.
 class DatasetOnDisk final : public Dataset {
  public:
   int64_t size() const override { return 40; }
@@ -106,7 +106,7 @@ class DatasetOnDisk final : public Dataset {
   size_t largest() const { return largest_; }
 
  private:
-  // Of the loader's thread, while there is one.
+  // Used by the loader's thread while it runs.
   mutable std::set<uint32_t> announced_;
   mutable size_t largest_ = 0;
   mutable bool surprised_ = false;
@@ -136,7 +136,7 @@ TEST(BatchLoader, TheBatchStaysValidWhileOthersAreBeingPrepared) {
   const CountingDataset dataset(64);
   BatchLoader loader(dataset, {.num_examples = 64, .batch_size = 2, .shuffle = false}, 1);
   const Batch& batch = loader.Next(0);
-  // Only two batches exist with depth 1: this one, and one that is filled while we look.
+  // With depth 1 there are only two batches: this one, and one that is being filled.
   while (dataset.reads < 4) std::this_thread::yield();
   EXPECT_THAT(Rows(batch.inputs, 2, batch), ElementsAre(0, 0, 1, -1));
 }
@@ -150,7 +150,7 @@ TEST(BatchLoader, PreparesNoMoreThanDepthBatchesAhead) {
   EXPECT_LE(dataset.reads, 2 * (1 + 3));
 }
 
-TEST(BatchLoader, EveryBatchLiesInOneOfItsBuffers) {
+TEST(BatchLoader, EveryBatchIsInOneOfTheBuffers) {
   const CountingDataset dataset(64, /*weighted=*/true);
   BatchLoader loader(dataset, {.num_examples = 64, .batch_size = 2});
   const std::vector<absl::Span<const float>> buffers = loader.buffers();
@@ -180,12 +180,12 @@ TEST(BatchLoader, EndsAtOnceWhetherUsedOrNot) {
   }
 }
 
-TEST(BatchLoader, MakesBatchesOfRunsAsTheyAreAskedFor) {
+TEST(BatchLoader, MakesBatchesOfTheRequestedRuns) {
   const CountingDataset dataset(20);
   const SamplerOptions options = {.num_examples = 20, .batch_size = 4, .seed = 3};
   BatchLoader loader(dataset, options);
   Sampler sampler(options);
-  // Each run with what is ahead of it; the third is not what the second had announced.
+  // Each run with the runs ahead of it. The third differs from what the second announced.
   const std::vector<std::pair<data::Run, std::vector<data::Run>>> asked = {
       {{0, 4, 4}, {{0, 8, 4}}}, {{0, 8, 4}, {{0, 12, 4}}}, {{1, 0, 4}, {{0, 12, 4}}},
       {{0, 12, 4}, {}},         {{1, 17, 3}, {}},          {{1, 20, 0}, {{1, 17, 3}}}};
@@ -206,9 +206,9 @@ TEST(BatchLoader, PreparesTheRunThatIsAhead) {
   BatchLoader loader(dataset, {.num_examples = 20, .batch_size = 4});
   const data::Run first = {0, 0, 4}, second = {0, 4, 4};
   loader.Next(first, {&second, 1});
-  while (dataset.reads < 8) std::this_thread::yield();  // ends by the test's limit if it is not
+  while (dataset.reads < 8) std::this_thread::yield();  // otherwise the test runs into its time limit
   loader.Next(second, {});
-  EXPECT_EQ(dataset.reads, 8) << "and not again";
+  EXPECT_EQ(dataset.reads, 8) << "the run must not be read again";
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Data sets as they arrive when something has gone wrong: each is refused, in words that name the file, the
-// place in it and the fault.
+// Broken data sets. Each is refused with a message that names the file, the place in it and the error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +17,7 @@ using Files = std::map<std::string, std::string>;  // contents by name
 struct Case {
   std::string name;
   Files files;
-  const char* place;  // what the message begins with, behind the directory
+  const char* place;  // how the message begins, after the directory
   const char* words;
 };
 
@@ -50,7 +49,7 @@ void ExpectRefused(const std::vector<Case>& cases) {
   }
 }
 
-TEST(BrokenFiles, IdxIsRefusedByFile) {
+TEST(BrokenFiles, IdxErrorsNameTheFile) {
   const std::string images = "train-images-idx3-ubyte", labels = "train-labels-idx1-ubyte";
   const std::string good_images = IdxHeader(0x08, {2, 2, 2}) + "abcdefgh";
   const std::string good_labels = IdxHeader(0x08, {2}) + Bytes({3, 1});
@@ -62,7 +61,7 @@ TEST(BrokenFiles, IdxIsRefusedByFile) {
       {"huge label",
        {{images, good_images}, {labels, IdxHeader(0x0C, {2}) + Bytes({0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0})}},
        "train-labels-idx1-ubyte: ",
-       "label 2147483647 of example 0 is no class index"},
+       "label 2147483647 of example 0 is not a class index"},
       {"infinite target",
        {{images, good_images}, {labels, IdxHeader(0x0D, {2}) + Bytes({0, 0, 0, 0, 0x7F, 0x80, 0, 0})}},
        "train-labels-idx1-ubyte: ",
@@ -75,15 +74,15 @@ TEST(BrokenFiles, IdxIsRefusedByFile) {
        {{images, IdxHeader(0x08, {2, 0, 2})}, {labels, good_labels}},
        "train-images-idx3-ubyte: ",
        "examples of the shape [2,0,2] are empty"},
-      {"no labels", {{images, good_images}}, "train-images-idx3-ubyte", "is there, but not"},
+      {"no labels", {{images, good_images}}, "train-images-idx3-ubyte", "exists, but not"},
       {"cut short",
        {{images, good_images.substr(0, 20)}, {labels, good_labels}},
        "train-images-idx3-ubyte: ",
-       "is cut short: its header promises uint8 [2,2,2] = 8 bytes, 4 are there"},
+       "is cut short: its header declares uint8 [2,2,2] = 8 bytes, 4 are there"},
   });
 }
 
-TEST(BrokenFiles, NpyIsRefusedByFile) {
+TEST(BrokenFiles, NpyErrorsNameTheFile) {
   const std::string x = Npy("<f4", "(2, 1)", Floats(2, 0)), y = Npy("|u1", "(2,)", Bytes({0, 1}));
   const std::string infinity = Bytes({0, 0, 0x80, 0x7F}), minus_one = Bytes({0, 0, 0x80, 0xBF});
   ExpectRefused({
@@ -100,7 +99,7 @@ TEST(BrokenFiles, NpyIsRefusedByFile) {
       {"cut short",
        {{"x_train.npy", x.substr(0, x.size() - 1)}, {"y_train.npy", y}},
        "x_train.npy: ",
-       "is cut short: its header promises float32 [2,1] = 8 bytes, 7 are there"},
+       "is cut short: its header declares float32 [2,1] = 8 bytes, 7 are there"},
       {"infinite weight",
        {{"x_train.npy", x},
         {"y_train.npy", y},
@@ -128,7 +127,7 @@ TEST(BrokenFiles, NpyIsRefusedByFile) {
   });
 }
 
-TEST(BrokenFiles, NpzIsRefusedByArray) {
+TEST(BrokenFiles, NpzErrorsNameTheArray) {
   const TemporaryDirectory dir;
   const auto refusal = [&](const Files& members, const std::vector<std::string>& input_names = {}) {
     WriteNpz(dir / "a.npz", members);
@@ -144,41 +143,44 @@ TEST(BrokenFiles, NpzIsRefusedByArray) {
       AllOf(HasSubstr("a.npz: x_train_a has 2 examples, but "), HasSubstr("a.npz: x_train_b has 3")));
 }
 
-TEST(BrokenFiles, CifarIsRefusedByFileAndRecord) {
+TEST(BrokenFiles, CifarErrorsNameFileAndRecord) {
   const std::string record(3073, '\1');
   ExpectRefused({
       {"cut short",
        {{"data_batch_1.bin", record.substr(1)}},
        "data_batch_1.bin: ",
-       "has 3072 bytes, no multiple of the 3073 that a record of 1 label and a 32x32x3 image takes"},
+       "has 3072 bytes, not a multiple of the 3073 that a record of 1 label and a 32x32x3 image takes"},
       {"empty", {{"data_batch_1.bin", ""}}, "data_batch_1.bin: ", "has 0 bytes"},
       {"wrong label",
        {{"data_batch_1.bin", record + '\x0A' + record.substr(1)}},
        "data_batch_1.bin: record 1: ",
-       "has the label 10, CIFAR-10 goes up to 9"},
-      {"CIFAR-10 as CIFAR-100", {{"train.bin", record}}, "train.bin: ", "no multiple of the 3074"},
+       "has the label 10, but CIFAR-10 has labels up to 9"},
+      {"CIFAR-10 as CIFAR-100", {{"train.bin", record}}, "train.bin: ", "not a multiple of the 3074"},
   });
 }
 
-TEST(BrokenFiles, CsvIsRefusedByFileAndLine) {
+TEST(BrokenFiles, CsvErrorsNameFileAndLine) {
   ExpectRefused({
       {"empty", {{"train.csv", ""}}, "train.csv: ", "holds no examples"},
       {"header only", {{"train.csv", "a,b,label\n"}}, "train.csv: ", "holds no examples"},
-      {"one column", {{"train.csv", "label\n1\n"}}, "train.csv: ", "has one column, which is the label's"},
+      {"one column", {{"train.csv", "label\n1\n"}}, "train.csv: ", "has only one column, the label"},
       {"a field less",
        {{"train.csv", "a,b,label\n1,2,0\n1,0\n"}},
        "train.csv: line 3: ",
-       "has 2 fields, the first line 3"},
+       "has 2 fields, but the first line has 3"},
       {"a field more", {{"train.csv", "a,b,label\n1,2,0,\n"}}, "train.csv: line 2: ", "has 4 fields"},
       {"a word",
        {{"train.csv", "a,b,label\n1,2,0\n1,x,0\n"}},
        "train.csv: line 3: ",
-       "column 'b' holds 'x', no number"},
+       "column 'b' holds 'x', which is not a number"},
       {"no control characters on the terminal",
        {{"train.csv", "a,label\n\x1B[2J,0\n"}},
        "train.csv: line 2: ",
-       "holds '\\x1b[2J', no number"},
-      {"infinity", {{"train.csv", "a,label\n1e999,0\n"}}, "train.csv: line 2: ", "holds '1e999', no number"},
+       "holds '\\x1b[2J', which is not a number"},
+      {"infinity",
+       {{"train.csv", "a,label\n1e999,0\n"}},
+       "train.csv: line 2: ",
+       "holds '1e999', which is not a number"},
       {"a value is missing", {{"train.csv", "a,label\n,0\n"}}, "train.csv: line 2: ", "column 'a' is empty"},
       {"a label is missing",
        {{"train.csv", "a,label\n1,\n"}},
@@ -187,7 +189,7 @@ TEST(BrokenFiles, CsvIsRefusedByFileAndLine) {
       {"a label is a word",
        {{"train.csv", "a,label\n1,0\n1,cat\n"}},
        "train.csv: line 3: ",
-       "is 'cat', no class index"},
+       "is 'cat', which is not a class index"},
       {"a quote stays open",
        {{"train.csv", "a,label\n\"1,0\n2,1\n"}},
        "train.csv: line 2: ",
@@ -203,18 +205,18 @@ TEST(BrokenFiles, CsvIsRefusedByFileAndLine) {
       {"a new word",
        {{"train.csv", "a,label\n1,cat\n"}, {"test.csv", "a,label\n1,cow\n"}},
        "test.csv: line 2: ",
-       "is 'cow', which is none of the training set's classes"},
+       "is 'cow', which is not one of the training set's classes"},
   });
 }
 
-TEST(BrokenFiles, TfRecordIsRefusedByFileAndRecord) {
+TEST(BrokenFiles, TfRecordErrorsNameFileAndRecord) {
   const std::string good = GoodRecord();
   ExpectRefused({
       {"empty", {{"train.tfrecord", ""}}, "train.tfrecord: ", "holds no examples"},
       {"no TFRecord",
        {{"train.tfrecord", "this is some text"}},
        "train.tfrecord: record 0: ",
-       "its length does not fit its checksum"},
+       "its length does not match its checksum"},
       {"cut in a length",
        {{"train.tfrecord", good + "abc"}},
        "train.tfrecord: record 1: ",
@@ -226,15 +228,15 @@ TEST(BrokenFiles, TfRecordIsRefusedByFileAndRecord) {
       {"wrong length",
        {{"train.tfrecord", WithByteFlipped(good, 0)}},
        "train.tfrecord: record 0: ",
-       "its length does not fit its checksum"},
+       "its length does not match its checksum"},
       {"wrong byte",
        {{"train.tfrecord", good + WithByteFlipped(good, 13)}},
        "train.tfrecord: record 1: ",
-       "bytes do not fit their checksum"},
+       "bytes do not match their checksum"},
       {"no Example",
        {{"train.tfrecord", TfRecord("\xFF\xFF\xFF")}},
        "train.tfrecord: record 0: ",
-       "is no tf.Example"},
+       "is not a tf.Example"},
       {"no input",
        {{"train.tfrecord", TfRecord(TfExample({{"y", IntegersFeature({1})}}))}},
        "train.tfrecord: record 0: ",
@@ -262,7 +264,7 @@ TEST(BrokenFiles, TfRecordIsRefusedByFileAndRecord) {
       {"a negative label",
        {{"train.tfrecord", Record(FloatsFeature({1}), IntegersFeature({99999999}))}},
        "train.tfrecord: record 0: ",
-       "label 99999999 is no class index"},
+       "label 99999999 is not a class index"},
       {"another type",
        {{"train.tfrecord", good + Record(IntegersFeature({1, 2}), IntegersFeature({1}))}},
        "train.tfrecord: record 1: ",

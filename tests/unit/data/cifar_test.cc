@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A record whose planes are all `red`, all `green` and all `blue`, but for the first red pixel, which is 255.
+// A record whose planes are all `red`, all `green` and all `blue`, except for the first red pixel, which is
+// 255.
 std::string Record(std::initializer_list<int> labels, int red, int green, int blue) {
   std::string record = Bytes(labels);
   for (const int value : {red, green, blue}) record.append(1024, static_cast<char>(value));
@@ -23,7 +24,7 @@ std::vector<float> PixelOf(const Example& example, size_t pixel) {
           example.inputs.begin() + static_cast<int64_t>(3 * pixel + 3)};
 }
 
-TEST(LoadTrainingDataFromCifar, PlanesBecomeChannelsAndBatchesOneSet) {
+TEST(LoadTrainingDataFromCifar, PlanesBecomeChannelsAndFilesFormOneSet) {
   const TemporaryDirectory dir;
   WriteText(dir / "data_batch_2.bin", Record({7}, 0, 51, 102));
   WriteText(dir / "data_batch_1.bin", Record({3}, 1, 2, 3) + Record({4}, 4, 5, 6));
@@ -42,7 +43,7 @@ TEST(LoadTrainingDataFromCifar, PlanesBecomeChannelsAndBatchesOneSet) {
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(9));
 }
 
-TEST(LoadTrainingDataFromCifar, Cifar100HasACoarseLabelThatIsLeftOut) {
+TEST(LoadTrainingDataFromCifar, TheCoarseLabelOfCifar100IsIgnored) {
   const TemporaryDirectory dir;
   WriteText(dir / "train.bin", Record({19, 99}, 1, 2, 3));
   const auto data = LoadTrainingData({.path = dir.path(), .input_scale = 1.0f});

@@ -56,7 +56,7 @@ TEST(TrainedCsvColumns, AreFoundByNameInAnyOrder) {
   EXPECT_THAT(InputsAsTrained("a,b,y\n1,2,0\n", chosen), ElementsAre(2, 1));
 }
 
-TEST(TrainedCsvColumns, OneThatIsMissingIsNamed) {
+TEST(TrainedCsvColumns, AMissingColumnIsNamed) {
   const Columns trained = TrainedOn("a,b,label\n1,2,0\n");
   EXPECT_THAT(RefusalAsTrained("a,c,label\n1,2,0\n", trained),
               HasSubstr("a.csv: has no column 'b', which the model was trained on; it has: a, c, label"));
@@ -64,19 +64,19 @@ TEST(TrainedCsvColumns, OneThatIsMissingIsNamed) {
               HasSubstr("has no column 'label', the label in training"));
 }
 
-TEST(TrainedCsvColumns, AreTakenByPositionWhereAFileHasNoHeader) {
+TEST(TrainedCsvColumns, AreFoundByPositionIfAFileHasNoHeader) {
   const Columns named = TrainedOn("label,a,b\n0,1,2\n"), numbered = TrainedOn("1,2,0\n");
   EXPECT_THAT(InputsAsTrained("0,1,2\n", named), ElementsAre(1, 2));
   EXPECT_THAT(InputsAsTrained("1,2\n", named), ElementsAre(1, 2));
   EXPECT_THAT(InputsAsTrained("a,b,label\n1,2,0\n", numbered), ElementsAre(1, 2));
   EXPECT_THAT(
       RefusalAsTrained("1\n", named),
-      HasSubstr("has 1 columns, those of the training set had 3 (label, a, b), and it has no header"));
+      HasSubstr("has 1 columns, but the training set had 3 (label, a, b), and this file has no header"));
   EXPECT_THAT(RefusalAsTrained("label,a,b\n0,1,2\n", numbered),
               HasSubstr("column 0 is 'label', but was an input in training, whose files had no header"));
 }
 
-TEST(TrainedCsvColumns, ThatTheyAreTakenByPositionIsNoted) {
+TEST(TrainedCsvColumns, SelectionByPositionIsNoted) {
   const TemporaryDirectory dir;
   const Columns trained = TrainedOn("a,b,label\n1,2,0\n");
   for (const auto& [text, noted] : {std::pair("1,2,0\n", true), {"label,a,b\n0,1,2\n", false}}) {
@@ -87,17 +87,17 @@ TEST(TrainedCsvColumns, ThatTheyAreTakenByPositionIsNoted) {
   }
 }
 
-TEST(TrainedCsvColumns, NoOptionMayContradictThem) {
+TEST(TrainedCsvColumns, ContradictingOptionsAreRefused) {
   const Columns trained = TrainedOn("a,b,label\n1,2,0\n,4,1\n", {.missing_value = 7.0f});
   EXPECT_THAT(InputsAsTrained("a,b\n,2\n", trained), ElementsAre(7, 2));
   const std::string text = "b,a,label\n2,1,0\n";
   EXPECT_EQ(RefusalAsTrained(text, trained, {.label_column = "label", .feature_columns = {"a", "b"}}), "");
   EXPECT_THAT(RefusalAsTrained(text, trained, {.feature_columns = {"b", "a"}}),
-              HasSubstr("--feature_column: the inputs are columns b, a, in training they were a, b"));
+              HasSubstr("--feature_column: the inputs are columns b, a, but in training they were a, b"));
   EXPECT_THAT(RefusalAsTrained(text, trained, {.label_column = "a"}),
-              HasSubstr("--label_column: the label is column 'a', in training it was 'label'"));
+              HasSubstr("--label_column: the label is column 'a', but in training it was 'label'"));
   EXPECT_THAT(RefusalAsTrained(text, trained, {.missing_value = 0.0f}),
-              HasSubstr("--missing_value: an empty field stands for 0, in training for 7"));
+              HasSubstr("--missing_value: an empty field stands for 0, but in training for 7"));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(CsvReader, ReadsFieldsAndLines) {
   EXPECT_THAT(RecordsOf(""), ElementsAre());
 }
 
-TEST(CsvReader, QuotedFieldsMayHoldAnything) {
+TEST(CsvReader, QuotedFieldsMayContainAnything) {
   EXPECT_THAT(RecordsOf("\"a,b\",\"say \"\"no\"\"\",\" x \"\n\"two\nlines\",\"\",\"\"\"\"\n"),
               ElementsAre(Record{"a,b", "say \"no\"", " x "}, Record{"two\nlines", "", "\""}));
   EXPECT_THAT(RecordsOf("5\" wide,x\"y\n"), ElementsAre(Record{"5\" wide", "x\"y"}));
@@ -55,7 +55,7 @@ TEST(CsvReader, CountsTheLinesInsideQuotes) {
   EXPECT_THAT(lines, ElementsAre(1, 2, 6));
 }
 
-TEST(CsvReader, GoesOnBehindABrokenRecordButNotBehindAnOpenQuote) {
+TEST(CsvReader, ContinuesAfterABrokenRecordButNotAfterAnOpenQuote) {
   CsvReader reader("\"a\" b,c\nd,e\n\"f\n");
   std::vector<absl::string_view> fields;
   EXPECT_THAT(std::string(reader.Next(fields).status().message()),
@@ -66,7 +66,7 @@ TEST(CsvReader, GoesOnBehindABrokenRecordButNotBehindAnOpenQuote) {
   EXPECT_EQ(reader.line(), 3);
 }
 
-TEST(CsvReader, SplitsAtTheSeparatorAlone) {
+TEST(CsvReader, SplitsOnlyAtTheSeparator) {
   EXPECT_THAT(RecordsOf("a;b,c;\"d;e\"\n", ';'), ElementsAre(Record{"a", "b,c", "d;e"}));
   EXPECT_THAT(RecordsOf("a\t b\t\tc\r\n", '\t'), ElementsAre(Record{"a", "b", "", "c"}));
 }
@@ -83,7 +83,7 @@ TEST(CsvReader, ALineThatBeginsWithANumberSignIsAComment) {
   EXPECT_EQ(reader.line(), 2);
 }
 
-TEST(DetectCsvSeparator, IsTheOneThatMakesColumnsOfNumbers) {
+TEST(DetectCsvSeparator, ChoosesTheSeparatorThatMakesColumnsOfNumbers) {
   EXPECT_EQ(DetectCsvSeparator("a,b;c,label\n1,2,0\n"), ',');
   EXPECT_EQ(DetectCsvSeparator("a;b;label\n1;2;0\n"), ';');
   EXPECT_EQ(DetectCsvSeparator("a\tb\tlabel\n1\t2\t0\n"), '\t');
@@ -93,7 +93,7 @@ TEST(DetectCsvSeparator, IsTheOneThatMakesColumnsOfNumbers) {
   EXPECT_EQ(DetectCsvSeparator("1\n2\n"), ',');
 }
 
-TEST(ParseDecimal, TakesPlainDecimalNumbersOnly) {
+TEST(ParseDecimal, AcceptsOnlyPlainDecimalNumbers) {
   const std::pair<const char*, double> good[] = {{"0", 0},       {"-1.5", -1.5}, {"+2", 2},      {".5", 0.5},
                                                  {"7.", 7},      {"1e5", 1e5},   {"1E-2", 0.01}, {" 3 ", 3},
                                                  {"1.5e+1", 15}, {"-0", 0},      {"007", 7}};
@@ -135,7 +135,7 @@ TEST(ParseDecimal, TakesPlainDecimalNumbersOnly) {
   }
 }
 
-TEST(ParseDecimal, ACommaIsADecimalMarkOnlyWhereItMayBeOne) {
+TEST(ParseDecimal, ACommaIsADecimalMarkOnlyIfAllowed) {
   EXPECT_EQ(ParseDecimal("-0,25", true)->value, -0.25);
   EXPECT_EQ(ParseDecimal("1,5e2", true)->value, 150);
   EXPECT_FALSE(ParseDecimal("-0,25", false).has_value());
@@ -160,7 +160,7 @@ std::string RefusalOf(const std::string& text, const DataOptions& options = {}) 
   return std::string(status.message());
 }
 
-TEST(LoadTrainingDataFromCsv, TheLabelIsTheColumnOfThatNameOrTheLast) {
+TEST(LoadTrainingDataFromCsv, TheLabelIsTheColumnWithAUsualNameOrTheLast) {
   const auto named = Load("a,Label,b\n1,2,3\n4,0,-6.5\n");
   ASSERT_TRUE(named.ok()) << named.status();
   EXPECT_EQ(named->train->size(), 2);
@@ -184,8 +184,8 @@ TEST(LoadTrainingDataFromCsv, WithoutAHeaderTheFirstLineIsAnExample) {
   }
 }
 
-// As MNIST is often found: the pixels' columns are called by their numbers.
-TEST(LoadTrainingDataFromCsv, AHeaderMayHoldNumbersBesideTheLabelsName) {
+// A common form of MNIST, in which the pixels' columns are named by numbers.
+TEST(LoadTrainingDataFromCsv, AHeaderMayHaveNumbersNextToTheLabelsName) {
   const auto data = Load("label,0,1\n7,10,20\n");
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->train->size(), 1);
@@ -217,7 +217,7 @@ TEST(LoadTrainingDataFromCsv, WordsAreClassesInTheirSortedOrder) {
   EXPECT_THAT(labels, ElementsAre(1, 2, 1, 0));
 }
 
-TEST(LoadTrainingDataFromCsv, OtherNumbersAreTargetsToRegressTo) {
+TEST(LoadTrainingDataFromCsv, OtherNumbersAreRegressionTargets) {
   for (const char* text : {"x,y\n1,3\n2,0.5\n", "x,y\n1,3.0\n2,0.5\n", "x,y\n1,-3\n2,4\n"}) {
     const auto data = Load(text);
     ASSERT_TRUE(data.ok()) << data.status();
@@ -226,35 +226,37 @@ TEST(LoadTrainingDataFromCsv, OtherNumbersAreTargetsToRegressTo) {
   }
 }
 
-TEST(LoadTrainingDataFromCsv, MissingValuesBecomeTheNumberGivenOrAreRefused) {
+TEST(LoadTrainingDataFromCsv, MissingValuesAreReplacedOrRefused) {
   const std::string text = "a,b,y\n1,,0\nNaN,2,1\nNA,null,1\n";
   const auto data = Load(text, {.missing_value = -1.0f});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1, -1));
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(-1, 2));
   EXPECT_THAT(ReadExample(*data->train, 2).inputs, ElementsAre(-1, -1));
-  EXPECT_THAT(RefusalOf(text), HasSubstr("a.csv: line 2: column 'b' is empty and no number stands for that"));
+  EXPECT_THAT(RefusalOf(text),
+              HasSubstr("a.csv: line 2: column 'b' is empty, and no value for missing numbers is set"));
 }
 
-TEST(LoadTrainingDataFromCsv, BadRowsAreLeftOutUpToTheLimit) {
+TEST(LoadTrainingDataFromCsv, BadRowsAreSkippedUpToTheLimit) {
   const std::string text = "a,y\n1,0\nred,1\n2\n3,1\n";
-  EXPECT_THAT(RefusalOf(text), HasSubstr("a.csv: line 3: column 'a' holds 'red', no number"));
+  EXPECT_THAT(RefusalOf(text), HasSubstr("a.csv: line 3: column 'a' holds 'red', which is not a number"));
   EXPECT_THAT(
       RefusalOf(text, {.max_bad_rows = 1}),
-      HasSubstr("a.csv: line 4: has 1 fields, the first line 2; it is bad row number 2, and 1 may be"));
+      HasSubstr(
+          "a.csv: line 4: has 1 fields, but the first line has 2; this is bad row number 2, and 1 may be"));
   const auto data = Load(text, {.max_bad_rows = 2});
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("a.csv: 2 bad rows are left out, the first: ")));
+  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("a.csv: 2 bad rows are skipped, the first: ")));
   ASSERT_EQ(data->train->size(), 2);
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(3));
 }
 
-TEST(LoadTrainingDataFromCsv, TheFirstLineIsNeverLeftOut) {
+TEST(LoadTrainingDataFromCsv, TheFirstLineIsNeverSkipped) {
   EXPECT_THAT(RefusalOf("\"a\" b,y\n1,0\n", {.max_bad_rows = 5}),
               HasSubstr("a.csv: line 1: text follows the closing quote of field 1"));
 }
 
-TEST(LoadTrainingDataFromCsv, SeveralFilesAreOneSetAndValidationHasTheTrainingSetsClasses) {
+TEST(LoadTrainingDataFromCsv, SeveralFilesFormOneSetAndValidationUsesTheTrainingClasses) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-0.csv", "a,y\n1,dog\n");
   WriteGzip(dir / "train-1.csv.gz", "a,y\n2,cat\n3,dog\n");
@@ -267,7 +269,7 @@ TEST(LoadTrainingDataFromCsv, SeveralFilesAreOneSetAndValidationHasTheTrainingSe
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(1));
   WriteText(dir / "validation.csv", "a,y\n4,cow\n");
   EXPECT_THAT(std::string(LoadTrainingData({.path = dir.path()}).status().message()),
-              HasSubstr("validation.csv: line 2: the label in column 'y' is 'cow', which is none of the "
+              HasSubstr("validation.csv: line 2: the label in column 'y' is 'cow', which is not one of the "
                         "training set's classes"));
 }
 
@@ -291,27 +293,28 @@ TEST(LoadTrainingDataFromCsv, SemicolonsAndTabsSeparateToo) {
                   HasSubstr("a.csv: separator ';', decimal comma, label column 'label' (class indices)"))));
 }
 
-TEST(LoadTrainingDataFromCsv, AGivenSeparatorIsNotGuessed) {
+TEST(LoadTrainingDataFromCsv, AGivenSeparatorReplacesDetection) {
   const auto data = Load("1|2|0\n3|4|1\n", {.csv_separator = '|'});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(3, 4));
-  EXPECT_THAT(RefusalOf("1|2|0\n"), HasSubstr("has one column"));
-  EXPECT_THAT(RefusalOf("a,label\n1,0\n", {.csv_separator = ';'}), HasSubstr("has one column"));
+  EXPECT_THAT(RefusalOf("1|2|0\n"), HasSubstr("has only one column"));
+  EXPECT_THAT(RefusalOf("a,label\n1,0\n", {.csv_separator = ';'}), HasSubstr("has only one column"));
 }
 
-TEST(LoadTrainingDataFromCsv, DecimalMarksThatDifferOrCouldBeThousandsAreRefused) {
+TEST(LoadTrainingDataFromCsv, MixedOrAmbiguousDecimalMarksAreRefused) {
   EXPECT_THAT(RefusalOf("a;label\n1,5;0\n2.5;1\n"),
               HasSubstr("line 3: column 'a' holds '2.5'; earlier numbers have ',' as the decimal mark"));
-  EXPECT_THAT(RefusalOf("a;label\n1.234,5;0\n"), HasSubstr("holds '1.234,5', no number"));
-  EXPECT_THAT(RefusalOf("a,b\n\"1,5\",0\n"), HasSubstr("holds '1,5', no number"));
+  EXPECT_THAT(RefusalOf("a;label\n1.234,5;0\n"), HasSubstr("holds '1.234,5', which is not a number"));
+  EXPECT_THAT(RefusalOf("a,b\n\"1,5\",0\n"), HasSubstr("holds '1,5', which is not a number"));
   EXPECT_THAT(RefusalOf("a\tlabel\n1,500\t0\n12,250\t1\n"),
               HasSubstr("its commas could be decimal marks or separate thousands"));
 }
 
-TEST(LoadTrainingDataFromCsv, WhatIsNoDecimalNumberIsRefused) {
+TEST(LoadTrainingDataFromCsv, FieldsThatAreNotDecimalNumbersAreRefused) {
   for (const char* field : {"0x10", "inf", "1_000", "1e99", "1 2"}) {
-    EXPECT_THAT(RefusalOf(absl::StrCat("a,b,label\n", field, ",1,0\n1,1,1\n")),
-                HasSubstr(absl::StrCat("a.csv: line 2: column 'a' holds '", field, "', no number")));
+    EXPECT_THAT(
+        RefusalOf(absl::StrCat("a,b,label\n", field, ",1,0\n1,1,1\n")),
+        HasSubstr(absl::StrCat("a.csv: line 2: column 'a' holds '", field, "', which is not a number")));
   }
   EXPECT_THAT(RefusalOf("a,label\n1,0x0\n2,0x1\n"), HasSubstr("is '0x0', a hexadecimal number"));
   EXPECT_THAT(RefusalOf("\xFF\xFE"
@@ -327,7 +330,7 @@ TEST(LoadTrainingDataFromCsv, IntegralLabelsAreClassIndicesHoweverTheyAreWritten
   EXPECT_THAT(ReadExample(*data->train, 3).target, ElementsAre(1));
 }
 
-TEST(LoadTrainingDataFromCsv, TheOrderOfWordsIsTold) {
+TEST(LoadTrainingDataFromCsv, TheOrderOfWordsIsReported) {
   const auto data = Load("x,y\n1,dog\n2,cat\n");
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(data->class_names, ElementsAre("cat", "dog"));
@@ -336,8 +339,8 @@ TEST(LoadTrainingDataFromCsv, TheOrderOfWordsIsTold) {
 }
 
 TEST(LoadTrainingDataFromCsv, WordsAndNumbersAmongTheLabelsAreRefusedInEitherOrder) {
-  EXPECT_THAT(RefusalOf("x,y\n1,?\n2,1\n"), HasSubstr("is '1', a number, where other labels are words"));
-  EXPECT_THAT(RefusalOf("x,y\n1,1\n2,?\n"), HasSubstr("is '?', no class index"));
+  EXPECT_THAT(RefusalOf("x,y\n1,?\n2,1\n"), HasSubstr("is '1', a number, but other labels are words"));
+  EXPECT_THAT(RefusalOf("x,y\n1,1\n2,?\n"), HasSubstr("is '?', which is not a class index"));
 }
 
 TEST(LoadTrainingDataFromCsv, CommentsAreSkippedAndCounted) {
@@ -348,7 +351,7 @@ TEST(LoadTrainingDataFromCsv, CommentsAreSkippedAndCounted) {
   EXPECT_THAT(data->notes, ElementsAre(Field(&Note::text, HasSubstr("2 comments skipped"))));
 }
 
-// As numpy.savetxt() writes a header.
+// A header as numpy.savetxt() writes it.
 TEST(LoadTrainingDataFromCsv, ACommentBeforeTheFirstRecordMayNameTheColumns) {
   const auto data = Load("# label,a,b\n2.0e+00,1.5e+00,3.0e+00\n");
   ASSERT_TRUE(data.ok()) << data.status();
@@ -357,14 +360,14 @@ TEST(LoadTrainingDataFromCsv, ACommentBeforeTheFirstRecordMayNameTheColumns) {
   EXPECT_THAT(ReadExample(*data->train, 0).target, ElementsAre(2));
 }
 
-TEST(LoadTrainingDataFromCsv, ARowWhoseWordBeginsWithANumberSignIsNotTakenForAComment) {
+TEST(LoadTrainingDataFromCsv, ALabelThatBeginsWithANumberSignMustBeQuoted) {
   EXPECT_THAT(RefusalOf("label,a\nred,1\n#blue,2\n"), HasSubstr("a.csv: line 3: begins with '#'"));
   const auto quoted = Load("label,a\nred,1\n\"#blue\",2\n");
   ASSERT_TRUE(quoted.ok()) << quoted.status();
   EXPECT_EQ(quoted->train->size(), 2);
 }
 
-TEST(LoadTrainingDataFromCsv, ColumnsOfOneNameAreRefusedWhereThatMatters) {
+TEST(LoadTrainingDataFromCsv, DuplicateColumnNamesAreRefusedIfAmbiguous) {
   EXPECT_THAT(RefusalOf("a,label,Label\n1,0,1\n"),
               HasSubstr("columns 'label' and 'Label' could both be the label"));
   EXPECT_THAT(RefusalOf("a,a,y\n1,2,0\n", {.feature_columns = {"a"}}), HasSubstr("more than one column 'a'"));
@@ -407,7 +410,7 @@ TEST(ClassNames, AreReplacedAndRemoved) {
   EXPECT_TRUE(ReadClassNames(dir.path())->empty());
 }
 
-TEST(ClassNames, AreReadAsTheyWereWritten) {
+TEST(ClassNames, SurviveWritingAndReading) {
   const TemporaryDirectory dir;
   const std::vector<std::string> names = {"", "a\\nb", "line\nend\r", "z\xE9"};
   ASSERT_TRUE(WriteClassNames(dir.path(), names).ok());
@@ -415,8 +418,8 @@ TEST(ClassNames, AreReadAsTheyWereWritten) {
   EXPECT_TRUE(ReadClassNames(dir / "none")->empty());
 }
 
-// Whole numbers in a small validation set do not make classes of what training regresses to.
-TEST(LoadTrainingDataFromCsv, ValidationLabelsAreReadAsThoseOfTheTrainingSet) {
+// Integers in a small validation set do not turn regression targets into classes.
+TEST(LoadTrainingDataFromCsv, ValidationLabelsHaveTheKindOfTheTrainingSet) {
   const TemporaryDirectory dir;
   WriteText(dir / "train.csv", "a,y\n1,0.5\n");
   WriteText(dir / "test.csv", "a,y\n4,2\n");
@@ -426,7 +429,7 @@ TEST(LoadTrainingDataFromCsv, ValidationLabelsAreReadAsThoseOfTheTrainingSet) {
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(2));
 }
 
-TEST(LoadTrainingDataFromCsv, ATargetIsNamedByItsFileAndItsPlaceThere) {
+TEST(LoadTrainingDataFromCsv, ATargetsNameHasItsFileAndIndexThere) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-0-of-2.csv", "a,label\n1,0\n2,1\n");
   WriteText(dir / "train-1-of-2.csv", "a,label\n3,0\n4,1\n");

@@ -1,4 +1,4 @@
-// Small data files written by hand, byte by byte, so that the readers are not tested by our own writer.
+// Small data files written byte by byte, so that the readers are not tested with our own writers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ inline std::string IdxHeader(int type, std::initializer_list<uint32_t> extents) 
   return header;
 }
 
-// A new file each time: ext4 waits for the disk when one is truncated and written again.
+// Removes the file first: ext4 waits for the disk if a file is truncated and rewritten.
 inline void WriteText(const std::string& path, const std::string& contents) {
   std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary) << contents;

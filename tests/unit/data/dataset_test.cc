@@ -24,7 +24,7 @@ std::string RefusalOf(const DataOptions& options) {
   return std::string(status.message());
 }
 
-TEST(LoadTrainingData, ReadsMnistsNamesWithAndWithoutGzip) {
+TEST(LoadTrainingData, ReadsFilesWithMnistsNamesWithAndWithoutGzip) {
   const TemporaryDirectory dir;
   WriteGzip(dir / "train-images-idx3-ubyte.gz", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -39,7 +39,7 @@ TEST(LoadTrainingData, ReadsMnistsNamesWithAndWithoutGzip) {
   EXPECT_THAT(ReadExample(*data->validation, 1).target, ElementsAre(1));
 }
 
-TEST(LoadTrainingData, NamesTheFilesOfOtherFormatsThatAreNotRead) {
+TEST(LoadTrainingData, NamesUnreadFilesOfOtherFormats) {
   const TemporaryDirectory dir;
   WriteText(dir / "train.csv", "a,label\n1,0\n2,1\n");
   EXPECT_THAT(LoadTrainingData({.path = dir.path()})->remarks, IsEmpty());
@@ -52,7 +52,7 @@ TEST(LoadTrainingData, NamesTheFilesOfOtherFormatsThatAreNotRead) {
   EXPECT_THAT(data->remarks, ElementsAre(EndsWith("not read: train.tfrecord, train.tsv")));
 }
 
-TEST(LoadTrainingData, NamesFoldersOfImagesBesideFilesOfAnotherFormat) {
+TEST(LoadTrainingData, NamesImageFoldersNextToFilesOfAnotherFormat) {
   const auto remarks_with = [](const std::vector<std::string>& folders) {
     const TemporaryDirectory dir;
     WriteText(dir / "train.csv", "a,label\n1,0\n2,1\n");
@@ -67,7 +67,7 @@ TEST(LoadTrainingData, NamesFoldersOfImagesBesideFilesOfAnotherFormat) {
   EXPECT_THAT(remarks_with({"plots"}), IsEmpty());
 }
 
-TEST(LoadTrainingData, NamesAPackedFileBesideAPlainOne) {
+TEST(LoadTrainingData, NamesAGzippedFileNextToAPlainOne) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -78,7 +78,7 @@ TEST(LoadTrainingData, NamesAPackedFileBesideAPlainOne) {
               ElementsAre(EndsWith("not read: train-images-idx3-ubyte.gz, train-labels.idx1-ubyte.gz")));
 }
 
-TEST(LoadTrainingData, ByteImagesAreDividedBy255AsKerasUsersDo) {
+TEST(LoadTrainingData, ByteImagesAreDividedBy255) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -121,7 +121,7 @@ TEST(LoadTrainingData, ALimitTakesTheFirstExamples) {
   EXPECT_EQ(LoadTrainingData({.path = dir.path(), .limit = 9})->train->size(), 2);
 }
 
-TEST(LoadTrainingData, WhatIsMissingIsNamed) {
+TEST(LoadTrainingData, MissingFilesAreNamed) {
   const TemporaryDirectory dir;
   EXPECT_EQ(RefusalOf({.path = dir / "nowhere"}), dir / "nowhere" + ": no such file or directory");
   EXPECT_EQ(RefusalOf({}), "the data directory is not given");
@@ -131,10 +131,10 @@ TEST(LoadTrainingData, WhatIsMissingIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("mnist.npz"));
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   EXPECT_THAT(RefusalOf({.path = dir.path()}),
-              HasSubstr("is there, but not " + dir / "train-labels-idx1-ubyte[.gz]"));
+              HasSubstr("exists, but not " + dir / "train-labels-idx1-ubyte[.gz]"));
 }
 
-TEST(LoadTrainingData, ValidationTargetsMustBeOfTheTrainingSetsKind) {
+TEST(LoadTrainingData, ValidationTargetsMustHaveTheTrainingSetsKind) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -142,10 +142,11 @@ TEST(LoadTrainingData, ValidationTargetsMustBeOfTheTrainingSetsKind) {
   WriteText(dir / "t10k-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + "abcdef");
   EXPECT_THAT(
       RefusalOf({.path = dir.path()}),
-      HasSubstr("t10k-labels-idx1-ubyte: targets are 3 numbers, those of the training set class indices"));
+      HasSubstr(
+          "t10k-labels-idx1-ubyte: targets are 3 numbers, but those of the training set are class indices"));
 }
 
-TEST(LoadTrainingData, IntegersWithANegativeOneAreNumbersAlsoIfTheValidationSetHasNone) {
+TEST(LoadTrainingData, NegativeIntegersMakeTargetsNumbersInBothSets) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x09, {2}) + Bytes({1, 0xFF}));
@@ -192,7 +193,7 @@ TEST(LoadTrainingData, SeveralIntegersAreNumbers) {
   EXPECT_EQ(ReadExample(*data->train, 1).weight, 1);
 }
 
-TEST(LoadTrainingData, ClassWeightsCountInTrainingOnly) {
+TEST(LoadTrainingData, ClassWeightsApplyOnlyToTraining) {
   const TemporaryDirectory dir;
   for (const char* set : {"train", "t10k"}) {
     WriteText(dir / (std::string(set) + "-images-idx3-ubyte"), kImages);
@@ -217,17 +218,17 @@ TEST(LoadTrainingData, ClassWeightsMustSuitTheTargets) {
               HasSubstr("targets are numbers and no class indices"));
 }
 
-TEST(LoadTrainingData, OptionsForColumnsAreRefusedWhereThereAreNone) {
+TEST(LoadTrainingData, ColumnOptionsAreRefusedForFormatsWithoutColumns) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(RefusalOf({.path = dir.path(), .label_column = "y"}),
-              HasSubstr("a label column is for CSV and TFRecord files"));
+              HasSubstr("a label column applies to CSV and TFRecord files"));
   EXPECT_THAT(RefusalOf({.path = dir.path(), .max_bad_rows = 1}),
-              HasSubstr("a number of bad rows is for CSV"));
+              HasSubstr("a number of bad rows applies to CSV"));
 }
 
-TEST(LoadTrainingData, AugmentationIsForImagesOfTheTrainingSet) {
+TEST(LoadTrainingData, AugmentationAppliesOnlyToTrainingImages) {
   const TemporaryDirectory dir;
   for (const char* set : {"train", "t10k"}) {
     WriteText(dir / (std::string(set) + "-images-idx3-ubyte"), kImages);
@@ -242,11 +243,11 @@ TEST(LoadTrainingData, AugmentationIsForImagesOfTheTrainingSet) {
       HasSubstr("train-images-idx3-ubyte: images of the shape [2,2,1] are too small to crop by 2 pixels"));
   WriteText(dir / "train-images-idx3-ubyte", IdxHeader(0x08, {2, 4}) + "abcdefgh");
   EXPECT_THAT(RefusalOf({.path = dir.path(), .augmentation = {.flip = true}}),
-              HasSubstr("examples of the shape [4] are no images"));
+              HasSubstr("examples of the shape [4] are not images"));
 }
 
-// A model that takes images makes images of rows that have as many numbers.
-TEST(LoadTrainingData, FlatExamplesGetTheShapeThatTheModelTakes) {
+// A model that takes images gives their shape to rows with as many numbers.
+TEST(LoadTrainingData, FlatExamplesGetTheModelsInputShape) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", IdxHeader(0x08, {2, 4}) + "abcdefgh");
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
@@ -266,7 +267,8 @@ TEST(LoadTrainingData, ValidationExamplesMustHaveTheTrainingShape) {
   WriteText(dir / "t10k-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(
       RefusalOf({.path = dir.path()}),
-      HasSubstr("t10k-images-idx3-ubyte: examples have the shape [1,2], those of the training set [2,2]"));
+      HasSubstr(
+          "t10k-images-idx3-ubyte: examples have the shape [1,2], but those of the training set [2,2]"));
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ TEST(WriteSyntheticDigits, TheSameSeedWritesTheSameBytes) {
   }
 }
 
-// The hash that GCC and clang gave, optimised or not: a change of the drawing, or arithmetic that depends on
-// the machine, shows here.
+// The hash computed by GCC and clang, with and without optimization. It shows changes in the drawing, and
+// arithmetic that depends on the machine.
 TEST(WriteSyntheticDigits, TheBytesAreTheSameOnEveryMachine) {
   const TemporaryDirectory dir;
   ASSERT_TRUE(WriteSyntheticDigits(dir.path(), 100, 0, 42).ok());
@@ -44,7 +44,7 @@ TEST(WriteSyntheticDigits, TheBytesAreTheSameOnEveryMachine) {
   EXPECT_FALSE(std::filesystem::exists(dir / "t10k-images-idx3-ubyte"));
 }
 
-TEST(WriteSyntheticDigits, AnExampleDoesNotDependOnHowManyThereAre) {
+TEST(WriteSyntheticDigits, AnExampleDoesNotDependOnTheNumberOfExamples) {
   const TemporaryDirectory dir;
   ASSERT_TRUE(WriteSyntheticDigits(dir / "few", 5, 0, 3).ok());
   ASSERT_TRUE(WriteSyntheticDigits(dir / "many", 50, 0, 3).ok());
@@ -73,14 +73,15 @@ TEST(DrawDigit, EveryDigitHasInkInTheMiddleAndNotAtTheRim) {
         if (row == 0 || column == 0 || row == 27 || column == 27) rim += image[pixel];
       }
     }
-    EXPECT_GT(total / 100, 5'000) << digit;   // a thin 1
-    EXPECT_LT(total / 100, 60'000) << digit;  // an eighth of white would be 25 000: MNIST has about 26 000
+    EXPECT_GT(total / 100, 5'000) << digit;  // a thin 1
+    // an eighth of full white would be 25 000: MNIST has about 26 000
+    EXPECT_LT(total / 100, 60'000) << digit;
     EXPECT_LT(rim, total / 50) << digit;
   }
 }
 
-// A classifier that only compares with the mean image of each digit: far above chance, since the digits
-// differ from each other; well below certainty, since writing varies. MNIST gives 0.82.
+// A classifier that only compares with the mean image of each digit. Its accuracy is far above chance, since
+// the digits differ, and well below 1, since writing varies. On MNIST it is 0.82.
 TEST(DrawDigit, DigitsDifferAndWritingVaries) {
   std::array<std::array<double, 784>, 10> means{};
   Random random(5, "means");

@@ -15,14 +15,14 @@ TEST(IsCompatible, AxesOfOneMayBeAddedOrMissing) {
   EXPECT_TRUE(IsCompatible({7, 1, 5, 3}, {7, 5, 3}));
 }
 
-TEST(IsCompatible, FlatExamplesMayPassForAnyShapeOfAsManyElements) {
+TEST(IsCompatible, FlatExamplesFitAnyShapeWithAsManyElements) {
   EXPECT_TRUE(IsCompatible({105}, {7, 5, 3}));
   EXPECT_TRUE(IsCompatible({1, 105}, {7, 5, 3}));
   EXPECT_TRUE(IsCompatible({7, 5, 3}, {105})) << "row by row";
   EXPECT_FALSE(IsCompatible({104}, {7, 5, 3}));
 }
 
-TEST(IsCompatible, AsManyElementsAreNotEnough) {
+TEST(IsCompatible, AnEqualNumberOfElementsIsNotEnough) {
   const Shape wanted = {7, 5, 3};
   for (const Shape& given : {Shape{3, 7, 5}, Shape{5, 7, 3}, Shape{35, 3}, Shape{7, 15}, Shape{3, 5, 7}}) {
     EXPECT_FALSE(IsCompatible(given, wanted)) << given.ToString();

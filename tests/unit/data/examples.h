@@ -1,4 +1,4 @@
-// One example of a data set, in values that matchers take.
+// One example of a data set, as values for matchers.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(FindFiles, TakesTheSetAndItsPiecesInTheOrderOfTheirNames) {
+TEST(FindFiles, FindsTheSetAndItsPiecesInTheOrderOfTheirNames) {
   const TemporaryDirectory dir;
   for (const char* name : {"train-1.csv", "train-0.csv.gz", "train.csv", "train_2.csv", "train00003.csv"}) {
     WriteText(dir / name, "");
@@ -26,7 +26,7 @@ TEST(FindFiles, TakesTheSetAndItsPiecesInTheOrderOfTheirNames) {
                           dir / "train00003.csv", dir / "train_2.csv"));
 }
 
-TEST(FindFiles, PieceNumbersMayStandBehindTheSuffix) {
+TEST(FindFiles, PieceNumbersMayFollowTheSuffix) {
   const TemporaryDirectory dir;
   for (const char* name : {"train.tfrecord-00001-of-00002", "train.tfrecord-00000-of-00002.gz"}) {
     WriteText(dir / name, "");
@@ -35,7 +35,7 @@ TEST(FindFiles, PieceNumbersMayStandBehindTheSuffix) {
               ElementsAre(dir / "train.tfrecord-00000-of-00002.gz", dir / "train.tfrecord-00001-of-00002"));
 }
 
-TEST(FindFiles, FindsNothingWhereThereIsNoDirectory) {
+TEST(FindFiles, FindsNothingInAMissingDirectory) {
   const TemporaryDirectory dir;
   WriteText(dir / "train.csv", "");
   EXPECT_THAT(FindFiles(dir / "train.csv", "train", ".csv"), IsEmpty());
@@ -54,7 +54,7 @@ TEST(CheckPieces, AllPiecesOfOneSetAreInOrder) {
   EXPECT_EQ(CheckPieces({"d/train-2020-01.csv", "d/train-2021-01.csv"}).value(), "");
 }
 
-TEST(CheckPieces, NamesThePiecesThatAreMissing) {
+TEST(CheckPieces, NamesMissingPieces) {
   const auto result = CheckPieces({"d/train-00000-of-00003.csv", "d/train-00002-of-00003.csv"});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(result.status().message(),
@@ -67,26 +67,27 @@ TEST(CheckPieces, NamesThePiecesThatAreMissing) {
 TEST(CheckPieces, RefusesPiecesOfTwoSets) {
   const std::string one_of_three = "d/train-00000-of-00003.csv";
   EXPECT_THAT(FaultOfPieces({one_of_three, "d/train-00001-of-00004.csv"}),
-              HasSubstr("train-00000-of-00003.csv and train-00001-of-00004.csv are not of one set"));
+              HasSubstr("train-00000-of-00003.csv and train-00001-of-00004.csv belong to different sets"));
   EXPECT_THAT(FaultOfPieces({"d/train-00000-of-00002.tfrecord", "d/train.tfrecord-00001-of-00002"}),
-              HasSubstr("are not of one set"));
-  EXPECT_THAT(FaultOfPieces({one_of_three, "d/train.csv"}),
-              HasSubstr("train.csv is there beside the pieces of a set, such as train-00000-of-00003.csv"));
+              HasSubstr("belong to different sets"));
+  EXPECT_THAT(
+      FaultOfPieces({one_of_three, "d/train.csv"}),
+      HasSubstr("train.csv exists in addition to the pieces of a set, such as train-00000-of-00003.csv"));
   EXPECT_THAT(FaultOfPieces({"d/train-3-of-3.csv"}), HasSubstr("have the numbers 0 to 2"));
 }
 
-TEST(CheckPieces, RefusesAPieceThatIsThereTwice) {
+TEST(CheckPieces, RefusesDuplicatePieces) {
   EXPECT_THAT(FaultOfPieces({"d/train.csv", "d/train.csv.gz"}),
               HasSubstr("d/train.csv and train.csv.gz are the same piece"));
   EXPECT_THAT(FaultOfPieces({"d/train-1.csv", "d/train-01.csv"}),
               HasSubstr("d/train-1.csv and train-01.csv have the same number"));
   EXPECT_THAT(FaultOfPieces({"d/train.tfrecord", "d/train.tfrecords"}),
-              HasSubstr("d/train.tfrecord and train.tfrecords are both a whole set"));
+              HasSubstr("d/train.tfrecord and train.tfrecords are both complete sets"));
   EXPECT_THAT(FaultOfPieces({"d/train-0-of-2.csv", "d/train-00-of-2.csv", "d/train-1-of-2.csv"}),
               HasSubstr("d/train-0-of-2.csv and train-00-of-2.csv are the same piece"));
 }
 
-TEST(CheckPieces, TellsOfGapsBetweenNumbers) {
+TEST(CheckPieces, ReportsGapsBetweenNumbers) {
   EXPECT_THAT(CheckPieces({"d/train-0.csv", "d/train-3.csv"}).value(),
               HasSubstr("numbered from 0 to 3, and numbers 1, 2 are missing"));
   EXPECT_THAT(CheckPieces({"d/train-1.csv", "d/train-3.csv"}).value(),
@@ -97,7 +98,7 @@ TEST(CheckPieces, TellsOfGapsBetweenNumbers) {
               HasSubstr("train.csv is read as one more piece"));
 }
 
-TEST(PartOfSetRemark, TellsThatOnePieceIsNotTheSet) {
+TEST(PartOfSetRemark, WarnsIfThePathIsOnePieceOfASet) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-00000-of-00003.csv", "");
   WriteText(dir / "train-0-of-1.csv", "");
@@ -106,7 +107,7 @@ TEST(PartOfSetRemark, TellsThatOnePieceIsNotTheSet) {
   EXPECT_EQ(PartOfSetRemark(dir.path()), "");
 }
 
-TEST(FindSets, NamesTheFilesThatAreInNeitherSet) {
+TEST(FindSets, NamesFilesThatAreInNeitherSet) {
   const TemporaryDirectory dir;
   for (const char* name : {"train.csv", "val.csv", "extra.csv", "notes.txt"}) WriteText(dir / name, "");
   const auto sets = FindSets(dir.path(), {".csv"});

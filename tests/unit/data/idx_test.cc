@@ -60,10 +60,10 @@ TEST(ReadIdx, BrokenFilesAreRefusedByName) {
       {"cut-magic", good.substr(0, 3), "ends within its header"},
       {"cut-extents", good.substr(0, 9), "ends within its header"},
       {"cut-data", good.substr(0, good.size() - 1),
-       "is cut short: its header promises uint8 [2,3] = 6 bytes, 5 are there"},
+       "is cut short: its header declares uint8 [2,3] = 6 bytes, 5 are there"},
       {"no-data", IdxHeader(0x08, {3, 28, 28}),
-       "is cut short: its header promises uint8 [3,28,28] = 2352 bytes"},
-      {"trailing", good + "g", "its header promises uint8 [2,3] = 6 bytes, but more bytes follow"},
+       "is cut short: its header declares uint8 [3,28,28] = 2352 bytes"},
+      {"trailing", good + "g", "its header declares uint8 [2,3] = 6 bytes, but more bytes follow"},
       {"not-idx", "P5 28 28 255 ", "is not an IDX file: it starts with 50 35 20 32"},
       {"type-0a", Bytes({0, 0, 0x0A, 1, 0, 0, 0, 1, 7}), "is not an IDX file: it starts with 00 00 0a 01"},
       {"scalar", Bytes({0, 0, 8, 0, 7}), "has 0 dimensions, not 1 to 8"},
@@ -105,12 +105,12 @@ TEST(ReadIdx, ADamagedGzipFileIsRefused) {
               HasSubstr("is damaged: 4 bytes that are not gzip follow the compressed data"));
 }
 
-TEST(ReadIdx, AGzipFileOfSeveralMembersIsOne) {
+TEST(ReadIdx, AGzipFileMayHaveSeveralMembers) {
   const TemporaryDirectory dir;
   WriteGzip(dir / "head", IdxHeader(0x08, {4}) + "ab");
   WriteGzip(dir / "tail", "cd");
   const std::string head = ReadText(dir / "head"), tail = ReadText(dir / "tail");
-  WriteText(dir / "both", head + tail + std::string(7, '\0'));  // padded, as tapes are
+  WriteText(dir / "both", head + tail + std::string(7, '\0'));  // padded, as on tapes
   const auto array = ReadIdx(dir / "both");
   ASSERT_TRUE(array.ok()) << array.status();
   EXPECT_EQ(std::string(array->bytes.begin(), array->bytes.end()), "abcd");
@@ -120,8 +120,8 @@ TEST(ReadIdx, AGzipFileOfSeveralMembersIsOne) {
   EXPECT_THAT(std::string(ReadIdx(dir / "both").status().message()), HasSubstr("that are not gzip follow"));
 }
 
-// 20 bytes of gzip cannot hold 4 GB, whatever the header in them says: nothing is allocated.
-TEST(ReadIdx, AGzipFileCannotClaimMoreThanDeflateCanPack) {
+// 20 bytes of gzip cannot contain 4 GB, whatever their header claims: nothing is allocated.
+TEST(ReadIdx, AHeaderCannotClaimMoreThanGzipCanContain) {
   const TemporaryDirectory dir;
   WriteGzip(dir / "bomb", IdxHeader(0x08, {0xFFFFFFFF}));
   EXPECT_THAT(std::string(ReadIdx(dir / "bomb").status().message()),
@@ -134,7 +134,7 @@ TEST(ReadIdx, AMissingFileIsNotFoundAndADirectoryIsRefused) {
   EXPECT_THAT(std::string(ReadIdx(dir.path()).status().message()), HasSubstr("is not a regular file"));
 }
 
-TEST(WriteIdx, WritesWhatTheFormatSays) {
+TEST(WriteIdx, WritesTheBytesOfTheFormat) {
   const TemporaryDirectory dir;
   ASSERT_TRUE(
       WriteIdx(dir / "x", {ElementType::kUint8, {2, 1}, SharedBytes(std::vector<uint8_t>{7, 200})}).ok());

@@ -62,10 +62,10 @@ TEST_F(ImageDirectory, TrainAndValidationAreFoldersAboveTheClasses) {
   ASSERT_NE(data->validation, nullptr);
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(1));
   Write("val/c/0.png", FlatPng(2, 2, 0));
-  EXPECT_THAT(Refusal(), HasSubstr("val: the folder 'c' is none of the 2 classes: 0 'a', 1 'b'"));
+  EXPECT_THAT(Refusal(), HasSubstr("val: the folder 'c' is not one of the 2 classes: 0 'a', 1 'b'"));
 }
 
-TEST_F(ImageDirectory, TheFirstNameOfAValidationSetCountsAndTheOthersAreNamed) {
+TEST_F(ImageDirectory, TheFirstValidationFolderIsUsedAndOthersAreNamed) {
   Write("train/a/0.png", FlatPng(2, 2, 0));
   Write("train/stray.png", FlatPng(2, 2, 0));
   Write("test/a/0.png", FlatPng(2, 2, 0));
@@ -84,7 +84,7 @@ TEST_F(ImageDirectory, TheFirstNameOfAValidationSetCountsAndTheOthersAreNamed) {
                           EndsWith("not read: test/")));
 }
 
-TEST_F(ImageDirectory, AValidationSetBesideClassesIsNoClass) {
+TEST_F(ImageDirectory, AValidationFolderNextToClassesIsRefused) {
   Write("a/0.png", FlatPng(2, 2, 0));
   Write("test/a/0.png", FlatPng(2, 2, 0));
   EXPECT_THAT(Refusal(), HasSubstr("has the folder 'test' but no folder 'train'"));
@@ -96,7 +96,7 @@ TEST_F(ImageDirectory, AnImageThatDoesNotFitIsNamedWithBothShapes) {
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("a/1.png: "), HasSubstr("[2,3,1], not [2,2,1]")));
 }
 
-TEST_F(ImageDirectory, ImagesThatAreNotReadAreNotLeftOut) {
+TEST_F(ImageDirectory, UnsupportedImagesAreRefusedInsteadOfIgnored) {
   Write("a/0.png", FlatPng(2, 2, 0));
   Write("a/1.gif", "GIF89a...");
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("a/1.gif: "), HasSubstr("is a GIF")));
@@ -104,13 +104,13 @@ TEST_F(ImageDirectory, ImagesThatAreNotReadAreNotLeftOut) {
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("a/1.gif: "), HasSubstr("is neither PNG nor JPEG")));
 }
 
-TEST_F(ImageDirectory, AFifoIsRefusedAndNotWaitedFor) {
+TEST_F(ImageDirectory, AFifoIsRefusedWithoutBlocking) {
   Write("a/0.png", FlatPng(2, 2, 0));
   ASSERT_EQ(mkfifo((dir_ / "a/1.png").c_str(), 0600), 0);
   EXPECT_THAT(Refusal(), HasSubstr("a/1.png: is not a regular file"));
 }
 
-TEST_F(ImageDirectory, DamagedPixelsAreAnErrorThatNamesTheFileWhenTheyAreRead) {
+TEST_F(ImageDirectory, DamagedPixelsAreReportedWithTheFileWhenRead) {
   Write("a/0.png", FlatPng(2, 2, 0));
   Write("a/1.png", FlatPng(2, 2, 0).substr(0, 45));
   const auto data = Load();
@@ -122,7 +122,7 @@ TEST_F(ImageDirectory, DamagedPixelsAreAnErrorThatNamesTheFileWhenTheyAreRead) {
               AllOf(HasSubstr("a/1.png: "), HasSubstr("damaged PNG")));
 }
 
-TEST_F(ImageDirectory, ForPredictionImagesNeedNoClasses) {
+TEST_F(ImageDirectory, PredictionImagesNeedNoClasses) {
   Write("b.png", FlatPng(2, 2, 255));
   Write("a.png", FlatPng(2, 2, 0));
   const auto flat = LoadExamples({.path = dir_.path(), .example_shape = {2, 2, 1}, .labels_optional = true});

@@ -20,7 +20,7 @@ struct PngImage {
   int depth = 8;
   bool interlaced = false;
   std::vector<uint8_t> rows{};       // packed as the file has them
-  std::vector<png_color> palette{};  // of PNG_COLOR_TYPE_PALETTE
+  std::vector<png_color> palette{};  // for PNG_COLOR_TYPE_PALETTE
   std::vector<uint8_t> alphas{};     // of the palette
 };
 
@@ -51,8 +51,8 @@ inline std::string Png(PngImage image) {
   return bytes;
 }
 
-// `pixels` [height, width, components]: 1 gray, 3 RGB, 4 CMYK. In the best quality, in which a flat color
-// stays what it is.
+// `pixels` [height, width, components]: 1 gray, 3 RGB, 4 CMYK. Uses the best quality, which preserves a flat
+// color exactly.
 inline std::string Jpeg(uint32_t width, uint32_t height, int components, std::vector<uint8_t> pixels) {
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
@@ -79,7 +79,7 @@ inline std::string Jpeg(uint32_t width, uint32_t height, int components, std::ve
   return bytes;
 }
 
-// An 8-bit gray PNG of one value everywhere.
+// An 8-bit gray PNG in which all pixels have one value.
 inline std::string FlatPng(uint32_t width, uint32_t height, uint8_t value) {
   return Png({.width = width, .height = height, .rows = std::vector<uint8_t>(size_t{width} * height, value)});
 }

@@ -31,7 +31,7 @@ std::string RefusalOf(const std::string& image, const Shape& shape) {
   return std::string(status.message());
 }
 
-TEST(DecodeImage, APngHasThePixelsThatWereWritten) {
+TEST(DecodeImage, APngDecodesToThePixelsWritten) {
   for (const bool interlaced : {false, true}) {
     EXPECT_THAT(
         PixelsOf(Png({.width = 3, .height = 2, .interlaced = interlaced, .rows = {0, 1, 2, 10, 128, 255}}),
@@ -61,7 +61,7 @@ TEST(DecodeImage, PalettesBecomeRgbWithoutTheirAlpha) {
   EXPECT_THAT(PixelsOf(Png(image), {1, 2, 3}), ElementsAre(40, 50, 60, 10, 20, 30));
 }
 
-TEST(DecodeImage, GrayBecomesRgbAndAlphaIsDroppedWhereTheModelWantsIt) {
+TEST(DecodeImage, GrayBecomesRgbAndAlphaIsDroppedToFitTheModel) {
   EXPECT_THAT(PixelsOf(FlatPng(1, 1, 9), {1, 1, 3}), ElementsAre(9, 9, 9));
   EXPECT_THAT(PixelsOf(Png({.color = PNG_COLOR_TYPE_GRAY_ALPHA, .rows = {7, 0}}), {1, 1, 3}),
               ElementsAre(7, 7, 7));
@@ -71,17 +71,18 @@ TEST(DecodeImage, GrayBecomesRgbAndAlphaIsDroppedWhereTheModelWantsIt) {
   EXPECT_THAT(PixelsOf(Jpeg(8, 8, 1, std::vector<uint8_t>(64, 200)), {8, 8, 3}), Each(200));
 }
 
-TEST(DecodeImage, AJpegOfOneColorHasIt) {
+TEST(DecodeImage, AJpegOfOneColorDecodesToIt) {
   EXPECT_THAT(PixelsOf(Jpeg(8, 16, 1, std::vector<uint8_t>(128, 77)), {16, 8, 1}), Each(77));
   EXPECT_THAT(PixelsOf(Jpeg(16, 8, 3, std::vector<uint8_t>(384, 140)), {8, 16, 3}), Each(140));
 }
 
-TEST(DecodeImage, WhatIsNotReadIsRefusedByName) {
+TEST(DecodeImage, UnsupportedImagesAreRefusedByName) {
   EXPECT_THAT(RefusalOf(Png({.depth = 16, .rows = {1, 2}}), {1, 1, 1}),
-              HasSubstr("is a PNG of 16 bits per channel"));
+              HasSubstr("is a PNG with 16 bits per channel"));
   EXPECT_THAT(RefusalOf(Jpeg(1, 1, 4, {1, 2, 3, 4}), {1, 1, 3}), HasSubstr("is a CMYK JPEG"));
-  EXPECT_THAT(RefusalOf("GIF89a..", {1, 1, 3}), HasSubstr("is a GIF, which is not read"));
-  EXPECT_THAT(RefusalOf("RIFF....WEBPVP8 ", {1, 1, 3}), HasSubstr("is a WebP, which is not read"));
+  EXPECT_THAT(RefusalOf("GIF89a..", {1, 1, 3}), HasSubstr("is a GIF; only PNG and JPEG are supported"));
+  EXPECT_THAT(RefusalOf("RIFF....WEBPVP8 ", {1, 1, 3}),
+              HasSubstr("is a WebP; only PNG and JPEG are supported"));
   EXPECT_THAT(RefusalOf("hello", {1, 1, 3}), HasSubstr("is neither PNG nor JPEG"));
   EXPECT_THAT(RefusalOf("", {1, 1, 3}), HasSubstr("is neither PNG nor JPEG"));
 }
@@ -93,7 +94,7 @@ TEST(DecodeImage, AnImageOfAnotherShapeIsRefusedWithBothShapes) {
               HasSubstr("is an image of the shape [1,1,3], not [1,1,1]"));
 }
 
-// Nothing is allocated for what the header claims.
+// Nothing is allocated for the size in the header.
 TEST(DecodeImage, AHugeImageInFewBytesIsRefusedByItsHeader) {
   std::string png = FlatPng(1, 1, 0);
   for (const size_t at : {16, 20}) png.replace(at, 4, Bytes({0, 0, 0xEA, 0x60}));
@@ -102,7 +103,7 @@ TEST(DecodeImage, AHugeImageInFewBytesIsRefusedByItsHeader) {
   EXPECT_THAT(RefusalOf(png, {1, 1, 1}), HasSubstr("more than 65535 a side"));
 }
 
-TEST(DecodeImage, OneThatIsCutShortOrDamagedIsRefused) {
+TEST(DecodeImage, TruncatedOrDamagedImagesAreRefused) {
   std::vector<uint8_t> noise(64 * 3);
   for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<uint8_t>(i * 97 + i * i);
   const std::string png = Png({.width = 8, .height = 8, .color = PNG_COLOR_TYPE_RGB, .rows = noise});
@@ -117,7 +118,7 @@ TEST(DecodeImage, OneThatIsCutShortOrDamagedIsRefused) {
   EXPECT_THAT(RefusalOf(damaged, {8, 8, 3}), HasSubstr("is a damaged PNG: "));
 }
 
-TEST(PixelShapeFor, IsTheModelsWhereItHasAxes) {
+TEST(PixelShapeFor, IsTheModelsShapeIfItHasAxes) {
   const ImageHeader header = {.height = 2, .width = 3, .channels = 4};
   EXPECT_EQ(PixelShapeFor(header, {8, 8, 1}), Shape({8, 8, 1}));
   EXPECT_EQ(PixelShapeFor(header, {8, 8}), Shape({8, 8, 1}));

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(MappedFile, WhatIsNoRegularFileIsRefusedAndNotWaitedFor) {
+TEST(MappedFile, IrregularFilesAreRefusedWithoutBlocking) {
   const TemporaryDirectory dir;
   ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
   for (const std::string& path : {dir / "fifo", dir.path(), std::string("/dev/zero")}) {
@@ -24,15 +24,15 @@ TEST(MappedFile, WhatIsNoRegularFileIsRefusedAndNotWaitedFor) {
   }
 }
 
-// In a process of its own, which ends.
-TEST(MappedFileDeathTest, AFileThatIsCutShortWhileItIsMappedIsNamed) {
+// Runs in a child process, which exits.
+TEST(MappedFileDeathTest, AFileTruncatedWhileMappedIsNamed) {
   const TemporaryDirectory dir;
   const std::string path = dir / "x.npy";
   WriteText(path, std::string(1 << 16, 'x'));
   EXPECT_EXIT(
       {
         ExplainTruncatedFiles();
-        MappedFile::Open(path).IgnoreError();  // leaves an entry that is free again
+        MappedFile::Open(path).IgnoreError();  // leaves a free entry
         const auto file = MappedFile::Open(path);
         if (truncate(path.c_str(), 100) != 0) _exit(2);
         _exit((*file)->bytes()[1 << 15] == 'x' ? 3 : 4);

@@ -1,4 +1,4 @@
-// .npy and .npz written by hand, as NumPy writes them and as it would not.
+// .npy and .npz files written by hand, both valid and invalid ones.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -51,8 +51,8 @@ TEST(NpzFile, ReadsStoredAndDeflatedMembers) {
   }
 }
 
-// numpy.savez opens every member with force_zip64, which libzip cannot write: Python's zipfile wrote this
-// one.
+// numpy.savez opens every member with force_zip64, which libzip cannot write. Python's zipfile wrote this
+// archive.
 TEST(NpzFile, ReadsTheZip64MembersOfNumPy) {
   const TemporaryDirectory dir;
   WriteText(
@@ -69,7 +69,7 @@ TEST(NpzFile, ReadsTheZip64MembersOfNumPy) {
   EXPECT_THAT(array->bytes, ElementsAre(7, 8, 9));
 }
 
-TEST(Half, IsTheFloatOfItsBits) {
+TEST(Half, ConvertsToTheFloatOfItsBits) {
   const std::pair<uint16_t, float> values[] = {{0x0000, 0.0f},
                                                {0x3C00, 1.0f},
                                                {0xC500, -5.0f},
@@ -91,7 +91,7 @@ TEST(NpzFile, ArraysInFortranOrderAreTransposed) {
     EXPECT_TRUE(array.ok()) << array.status();
     return *array;
   };
-  // Element [i,j] of [2,3] lies at i + 2 j, element [i,j,k] of [2,2,3] at i + 2 j + 4 k.
+  // Element [i,j] of [2,3] is at i + 2 j, element [i,j,k] of [2,2,3] at i + 2 j + 4 k.
   EXPECT_THAT(read("(2, 3)", "|u1", Bytes({0, 10, 1, 11, 2, 12})).bytes, ElementsAre(0, 1, 2, 10, 11, 12));
   EXPECT_THAT(Elements<int16_t>(read("(2, 2)", ">i2", Bytes({0, 1, 0, 3, 0, 2, 0, 4}))),
               ElementsAre(1, 2, 3, 4));
@@ -170,36 +170,38 @@ TEST(NpzFile, BrokenArraysAreRefusedByName) {
       {good.substr(0, 9), "ends within its npy header"},
       {good.substr(0, 40), "ends within its npy header"},
       {"PK" + good, "is not an npy array: its magic number is wrong"},
-      {NpyWithHeader("{}", "", 4), "has npy version 4; 1 to 3 are known"},
+      {NpyWithHeader("{}", "", 4), "has npy version 4; 1 to 3 are supported"},
       {"\x93NUMPY" + Bytes({2, 0, 0, 0, 0, 0x70}), "has an npy header of 1879048192 bytes"},
       {good.substr(0, good.size() - 1),
-       "is cut short: its header promises uint8 [2,3] = 6 bytes, 5 are there"},
-      {good + "g", "its header promises uint8 [2,3] = 6 bytes, but more bytes follow"},
-      {Npy("|O", "(1,)", "x"), "holds pickled Python objects (dtype object), which are not read"},
-      {Npy("<U4", "(1,)", "x"), "has dtype '<U4' (a string), which is not read; bool, integers, float16"},
-      {Npy("<c8", "(1,)", "x"), "has dtype '<c8' (complex64), which is not read"},
-      {Npy("<f16", "(1,)", "x"), "has dtype '<f16' (float128), which is not read"},
-      {Npy("<M8[ns]", "(1,)", "x"), "has dtype '<M8[ns]' (datetime64), which is not read"},
-      {Npy("|V2", "(1,)", "x"), "has dtype '|V2' (void: raw bytes, such as bfloat16), which is not read"},
-      {Npy("<u3", "(1,)", "x"), "has dtype '<u3' (unknown), which is not read"},
-      {Npy("", "(1,)", "x"), "has dtype '' (unknown), which is not read"},
+       "is cut short: its header declares uint8 [2,3] = 6 bytes, 5 are there"},
+      {good + "g", "its header declares uint8 [2,3] = 6 bytes, but more bytes follow"},
+      {Npy("|O", "(1,)", "x"), "holds pickled Python objects (dtype object), which are not supported"},
+      {Npy("<U4", "(1,)", "x"),
+       "has dtype '<U4' (a string), which is not supported; bool, integers, float16"},
+      {Npy("<c8", "(1,)", "x"), "has dtype '<c8' (complex64), which is not supported"},
+      {Npy("<f16", "(1,)", "x"), "has dtype '<f16' (float128), which is not supported"},
+      {Npy("<M8[ns]", "(1,)", "x"), "has dtype '<M8[ns]' (datetime64), which is not supported"},
+      {Npy("|V2", "(1,)", "x"),
+       "has dtype '|V2' (void: raw bytes, such as bfloat16), which is not supported"},
+      {Npy("<u3", "(1,)", "x"), "has dtype '<u3' (unknown), which is not supported"},
+      {Npy("", "(1,)", "x"), "has dtype '' (unknown), which is not supported"},
       {headed("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}"), "holds structures"},
       {headed("{'descr': '|u1', 'fortran_order': 0, 'shape': (2, 3)}"),
        "fortran_order is neither True nor False"},
-      {headed("['descr']"), "it is no dictionary"},
+      {headed("['descr']"), "it is not a dictionary"},
       {headed("{'descr': '|u1', 'shape': (2, 3)}"), "descr, fortran_order or shape is missing"},
-      {headed("{'descr': '|u1', 'descr': '|u1'}"), "'descr' stands twice"},
+      {headed("{'descr': '|u1', 'descr': '|u1'}"), "'descr' occurs twice"},
       {headed("{'descr': '|u1', 'strides': (2, 3)}"), "unknown key 'strides'"},
       {headed("{'descr': '|u1' 'shape': (2, 3)}"), "a comma is missing"},
-      {headed("{'descr': '|u1, }"), "descr is no string"},
-      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': [2, 3]}"), "shape is no tuple"},
+      {headed("{'descr': '|u1, }"), "descr is not a string"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': [2, 3]}"), "shape is not a tuple"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (2 3)}"), "a comma is missing in shape"},
-      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (-2, 3)}"), "an extent is no number"},
+      {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (-2, 3)}"), "an extent is not a number"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)} x"), "text follows the dictionary"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}"),
        "more than 8 dimensions"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999999999,)}"),
-       "an extent is no number"},
+       "an extent is not a number"},
       {headed("{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296)}"),
        "more than 2^40 elements"},
       {headed("{'descr': '<f8', 'fortran_order': False, 'shape': (17179869184,)}"), "more than the limit of"},
@@ -215,7 +217,7 @@ TEST(NpzFile, BrokenArraysAreRefusedByName) {
   }
 }
 
-TEST(NpzFile, AMissingArrayIsNotFoundAndThoseThereAreListed) {
+TEST(NpzFile, AMissingArrayIsNotFoundAndTheOthersAreListed) {
   const TemporaryDirectory dir;
   WriteNpz(dir / "a.npz", {{"x.npy", ""}, {"y.npy", ""}});
   const auto status = NpzFile::Open(dir / "a.npz")->Read("z").status();
@@ -223,7 +225,7 @@ TEST(NpzFile, AMissingArrayIsNotFoundAndThoseThereAreListed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("a.npz: has no array z; it has: x, y"));
 }
 
-TEST(NpzFile, WhatIsNoZipArchiveIsRefusedByName) {
+TEST(NpzFile, FilesThatAreNotZipArchivesAreRefusedByName) {
   const TemporaryDirectory dir;
   EXPECT_EQ(NpzFile::Open(dir / "missing.npz").status().code(), absl::StatusCode::kNotFound);
   WriteText(dir / "text.npz", "not a zip archive at all, though it is long enough to be one");
@@ -238,7 +240,7 @@ TEST(NpzFile, WhatIsNoZipArchiveIsRefusedByName) {
   }
 }
 
-// Byte `at` of the local header (found by "PK\3\4") and of the directory entry ("PK\1\2") become `value`.
+// Replaces the size in the local header (found by "PK\3\4") and in the directory entry ("PK\1\2") by `size`.
 std::string WithPatchedSize(std::string archive, uint32_t size) {
   const size_t local = archive.find("PK\x03\x04"), central = archive.find("PK\x01\x02");
   for (int i = 0; i < 4; ++i) {
@@ -270,8 +272,8 @@ TEST(NpzFile, ADamagedMemberFailsItsChecksum) {
               HasSubstr("x: is damaged: its bytes do not match their CRC-32 checksum"));
 }
 
-// libzip itself compares only when somebody reads on behind the last byte.
-TEST(ZipFile, AMembersChecksumIsComparedWithItsLastByte) {
+// libzip itself compares only if bytes after the last one are read.
+TEST(ZipFile, ChecksumsAreComparedWhenTheLastByteIsRead) {
   const TemporaryDirectory dir;
   for (const zip_int32_t method : {ZIP_CM_STORE, ZIP_CM_DEFLATE}) {
     WriteNpz(dir / "a.zip", {{"x", "abcdef"}}, method);
@@ -282,7 +284,7 @@ TEST(ZipFile, AMembersChecksumIsComparedWithItsLastByte) {
     EXPECT_TRUE(take(6).ok()) << take(6);
     std::string archive = ReadText(dir / "a.zip");
     for (size_t at = archive.find("PK\x01\x02") + 16, end = at + 4; at < end; ++at) archive[at] ^= 1;
-    for (size_t at = 14; at < 18; ++at) archive[at] ^= 1;  // and of the local header, alike
+    for (size_t at = 14; at < 18; ++at) archive[at] ^= 1;  // and in the local header
     WriteText(dir / "a.zip", archive);
     EXPECT_TRUE(take(5).ok()) << take(5);
     EXPECT_THAT(std::string(take(6).message()), HasSubstr("CRC-32"));
@@ -348,7 +350,7 @@ TEST(LoadTrainingDataFromNpz, TheValidationSetHasAnyOfItsUsualNames) {
   }
 }
 
-TEST(LoadTrainingDataFromNpz, ValidationComesBeforeTestAndWhatIsNotUsedIsNamed) {
+TEST(LoadTrainingDataFromNpz, ValidationIsPreferredToTestAndUnusedArraysAreNamed) {
   const TemporaryDirectory dir;
   auto members = SmallMnist();
   members["x_val.npy"] = members["x_test.npy"];
@@ -358,10 +360,10 @@ TEST(LoadTrainingDataFromNpz, ValidationComesBeforeTestAndWhatIsNotUsedIsNamed) 
   const auto data = LoadTrainingData({.path = dir / "a.npz"});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->validation->inputs_name(), dir / "a.npz: x_val");
-  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("not used are x_extra, x_test, y_test")));
+  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("unused arrays: x_extra, x_test, y_test")));
 }
 
-TEST(LoadTrainingDataFromNpz, ASetThatIsThereByHalfIsRefused) {
+TEST(LoadTrainingDataFromNpz, AnIncompleteSetIsRefused) {
   const TemporaryDirectory dir;
   auto members = TrainingArrays();
   members["x_val.npy"] = SmallMnist()["x_test.npy"];
@@ -376,10 +378,10 @@ TEST(LoadTrainingDataFromNpz, TwoSpellingsOfOneArrayAreRefused) {
   members["X_train.npy"] = members["x_train.npy"];
   WriteNpz(dir / "a.npz", members);
   EXPECT_THAT(std::string(LoadTrainingData({.path = dir / "a.npz"}).status().message()),
-              HasSubstr("a.npz: x_train is there beside X_train"));
+              HasSubstr("a.npz: x_train exists in addition to X_train"));
 }
 
-TEST(LoadTrainingDataFromNpz, ALayerThatScalesBytesItselfGetsThemAsTheyAre) {
+TEST(LoadTrainingDataFromNpz, ALayerThatScalesBytesGetsThemUnchanged) {
   const TemporaryDirectory dir;
   WriteNpz(dir / "a.npz", SmallMnist());
   DataOptions options = {.path = dir / "a.npz", .raw_bytes = {true}};
@@ -392,7 +394,7 @@ TEST(LoadTrainingDataFromNpz, ALayerThatScalesBytesItselfGetsThemAsTheyAre) {
   EXPECT_THAT(ReadExample(*LoadTrainingData(options)->train, 0).inputs, ElementsAre(0, 102, 204, 510));
 }
 
-TEST(LoadTrainingDataFromNpz, EachInputDecidesAboutItsOwnBytes) {
+TEST(LoadTrainingDataFromNpz, EachInputDecidesHowItsBytesAreScaled) {
   const TemporaryDirectory dir;
   WriteNpz(dir / "a.npz", {{"x_train_image.npy", Npy("|u1", "(1, 1, 2)", Bytes({0, 255}))},
                            {"x_train_word.npy", Npy("|u1", "(1, 1)", Bytes({7}))},
@@ -410,7 +412,7 @@ TEST(LoadTrainingDataFromNpz, EachInputDecidesAboutItsOwnBytes) {
   WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("|u1", "(1, 3)", Bytes({7, 0, 255}))},
                            {"y_train.npy", Npy("|u1", "(1,)", Bytes({0}))}});
   EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
-              HasSubstr("input 'word' takes them as they are and input 'image' scaled"));
+              HasSubstr("input 'word' takes them unchanged and input 'image' scaled"));
 }
 
 TEST(LoadTrainingDataFromNpz, LabelsMayBeAColumnAsInCifar) {
@@ -436,7 +438,7 @@ TEST(LoadTrainingDataFromNpz, ExamplesMayHaveWeights) {
   EXPECT_FALSE(data->validation->weighted());
 }
 
-TEST(LoadTrainingDataFromNpz, SeveralInputsStandOneBehindTheOtherInTheModelsOrder) {
+TEST(LoadTrainingDataFromNpz, SeveralInputsAreConcatenatedInTheModelsOrder) {
   const TemporaryDirectory dir;
   WriteNpz(dir / "a.npz", {{"x_train_image.npy", Npy("|u1", "(2, 1, 2)", Bytes({0, 255, 51, 102}))},
                            {"x_train_age.npy", Npy("|i1", "(2,)", Bytes({7, 9}))},
@@ -460,7 +462,7 @@ TEST(LoadTrainingDataFromNpz, SeveralInputsMayBeJoinedInTheFile) {
   EXPECT_EQ(data->train->example_shape().num_elements(), 4);
 }
 
-// The same arrays as files of their own, which are mapped.
+// The same arrays in separate files, which are mapped.
 TEST(LoadTrainingDataFromNpy, ReadsOneFileForEachArray) {
   const TemporaryDirectory dir;
   for (const auto& [name, contents] : SmallMnist()) WriteText(dir / name, contents);
@@ -472,7 +474,7 @@ TEST(LoadTrainingDataFromNpy, ReadsOneFileForEachArray) {
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(9));
 }
 
-TEST(LoadTrainingDataFromNpy, BigEndianNumbersAreTurnedRound) {
+TEST(LoadTrainingDataFromNpy, BigEndianNumbersAreConverted) {
   const TemporaryDirectory dir;
   WriteText(dir / "x_train.npy", Npy(">f4", "(1, 2)", Bytes({0x3F, 0xC0, 0, 0, 0xC0, 0, 0, 0})));
   WriteText(dir / "y_train.npy", Npy(">i2", "(1,)", Bytes({0, 3})));
@@ -496,7 +498,7 @@ TEST(LoadTrainingDataFromNpz, EveryTypeOfInputBecomesFloats) {
   EXPECT_THAT(load(Npy("|b1", "(1, 2)", Bytes({1, 0}))), ElementsAre(1, 0)) << "bool is not divided by 255";
 }
 
-TEST(LoadTrainingDataFromNpz, TargetsMayHaveAPositionForEachPixel) {
+TEST(LoadTrainingDataFromNpz, TargetsMayHaveOneValueForEachPixel) {
   const TemporaryDirectory dir;
   const std::string x = Npy("|u1", "(1, 2, 2, 1)", Bytes({1, 2, 3, 4}));
   const auto load = [&](const std::string& y, const DataOptions& options = {}) {
@@ -517,7 +519,7 @@ TEST(LoadTrainingDataFromNpz, TargetsMayHaveAPositionForEachPixel) {
   EXPECT_THAT(std::string(load(Npy("|u1", "(1, 2, 2)", Bytes({0, 2, 1, 0})), {.augmentation = {.flip = true}})
                               .status()
                               .message()),
-              HasSubstr("targets have the shape [2,2] and would not be varied with the images"));
+              HasSubstr("targets have the shape [2,2] and would not be augmented with the images"));
 }
 
 }  // namespace

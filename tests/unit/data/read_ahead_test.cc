@@ -9,8 +9,8 @@
 namespace cairn::data {
 namespace {
 
-// Of a set that fits and of one that does not, mapped and in memory, at any address.
-TEST(ReadAhead, LeavesTheBytesAsTheyAre) {
+// Sets that fit into memory or not, mapped or in memory, at any address.
+TEST(ReadAhead, LeavesTheBytesUnchanged) {
   const TemporaryDirectory dir;
   const std::string contents(20000, 'x');
   WriteText(dir / "file", contents);

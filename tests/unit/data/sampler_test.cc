@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What worker `worker` sees in one epoch, batch after batch.
+// The batches of worker `worker` in one epoch.
 std::vector<std::vector<uint32_t>> EpochOf(SamplerOptions options, int64_t worker, int64_t epoch) {
   options.worker = worker;
   Sampler sampler(options);
@@ -89,7 +89,7 @@ TEST(Sampler, ExactMayLeaveAWorkersLastBatchEmpty) {
 }
 
 // list(DistributedSampler(range(10), num_replicas=4, rank=r, shuffle=False)): 10 is padded to 12 with 0, 1.
-TEST(Sampler, PadRepeatsTheHeadAsDistributedSampler) {
+TEST(Sampler, PadRepeatsTheFirstExamplesAsDistributedSampler) {
   const SamplerOptions options{
       .num_examples = 10, .num_workers = 4, .batch_size = 3, .shuffle = false, .tail = Tail::kPad};
   EXPECT_THAT(Flatten(EpochOf(options, 0, 0)), ElementsAre(0, 4, 8));
@@ -98,7 +98,7 @@ TEST(Sampler, PadRepeatsTheHeadAsDistributedSampler) {
   EXPECT_THAT(Flatten(EpochOf(options, 3, 0)), ElementsAre(3, 7, 1));
 }
 
-// DistributedSampler repeats the whole list when the padding is longer: (0,1) * 3 = 0,1,0,1,0 for 5 ranks.
+// DistributedSampler repeats the whole list if the padding is longer: (0,1) * 3 = 0,1,0,1,0 for 5 ranks.
 TEST(Sampler, PadRepeatsAShortListSeveralTimes) {
   const SamplerOptions options{
       .num_examples = 2, .num_workers = 5, .batch_size = 1, .shuffle = false, .tail = Tail::kPad};
@@ -107,15 +107,15 @@ TEST(Sampler, PadRepeatsAShortListSeveralTimes) {
   }
 }
 
-// list(DistributedSampler(range(10), 4, r, shuffle=False, drop_last=True)): 8 of the 10 are left.
-TEST(Sampler, DropLeavesTheTailOutAsDistributedSampler) {
+// list(DistributedSampler(range(10), 4, r, shuffle=False, drop_last=True)): 8 of the 10 remain.
+TEST(Sampler, DropOmitsTheTailAsDistributedSampler) {
   const SamplerOptions options{
       .num_examples = 10, .num_workers = 4, .batch_size = 2, .shuffle = false, .tail = Tail::kDrop};
   EXPECT_THAT(Flatten(EpochOf(options, 0, 0)), ElementsAre(0, 4));
   EXPECT_THAT(Flatten(EpochOf(options, 3, 0)), ElementsAre(3, 7));
 }
 
-TEST(Sampler, EpochsAndSeedsGiveOtherOrders) {
+TEST(Sampler, EpochsAndSeedsGiveDifferentOrders) {
   SamplerOptions options{.num_examples = 100, .batch_size = 100, .seed = 1};
   const auto first = Flatten(EpochOf(options, 0, 0));
   EXPECT_NE(first, Flatten(EpochOf(options, 0, 1)));
@@ -124,7 +124,7 @@ TEST(Sampler, EpochsAndSeedsGiveOtherOrders) {
   EXPECT_NE(first, Flatten(EpochOf(options, 0, 0)));
 }
 
-TEST(Sampler, AnyBatchOfAnyEpochCanBeAskedForFirst) {
+TEST(Sampler, AnyBatchOfAnyEpochCanBeRequestedFirst) {
   const SamplerOptions options{.num_examples = 50, .batch_size = 8, .seed = 3};
   const auto in_order = EpochOf(options, 0, 2);
   Sampler sampler(options);
@@ -133,7 +133,7 @@ TEST(Sampler, AnyBatchOfAnyEpochCanBeAskedForFirst) {
   EXPECT_EQ(sampler.Batch(2, 1), in_order[1]);
 }
 
-TEST(Sampler, OptionsThatCannotWorkAreRefused) {
+TEST(Sampler, InvalidOptionsAreRefused) {
   const struct {
     SamplerOptions options;
     const char* words;

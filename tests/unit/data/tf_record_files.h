@@ -11,7 +11,7 @@
 
 namespace cairn::data {
 
-// Bit by bit, as the definition has it.
+// Bit by bit, as in the definition.
 inline uint32_t BitwiseCrc32c(const std::string& bytes) {
   uint32_t sum = ~0u;
   for (const char byte : bytes) {

@@ -25,15 +25,15 @@ std::string RefusalOf(const DataOptions& options) {
   return std::string(status.message());
 }
 
-// RFC 3720, appendix B.4, and the check value of the catalogue of CRCs.
-TEST(Crc32c, KnowsThePublishedValues) {
+// RFC 3720, appendix B.4, and the check value from the catalogue of CRCs.
+TEST(Crc32c, MatchesPublishedValues) {
   EXPECT_EQ(Crc32c(SpanOf("")), 0u);
   EXPECT_EQ(Crc32c(SpanOf("123456789")), 0xE3069283u);
   EXPECT_EQ(Crc32c(SpanOf(std::string(32, '\0'))), 0x8A9136AAu);
   EXPECT_EQ(Crc32c(SpanOf(std::string(32, '\xFF'))), 0x62A8AB43u);
 }
 
-TEST(Crc32c, IsTheSameByBytesAndByEights) {
+TEST(Crc32c, BytewiseAndEightBytewiseSumsAgree) {
   std::string bytes;
   for (int i = 0; i < 40; ++i) {
     EXPECT_EQ(Crc32c(SpanOf(bytes)), BitwiseCrc32c(bytes)) << i;
@@ -96,7 +96,7 @@ TEST(LoadTrainingDataFromTfRecords, TwoFeaturesThatCouldBeTheInputOrTheLabelAreR
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(2));
 }
 
-TEST(LoadTrainingDataFromTfRecords, TheTrainedFeaturesAreUsedAndNotContradicted) {
+TEST(LoadTrainingDataFromTfRecords, TrainedFeaturesAreUsedAndContradictionsRefused) {
   const TemporaryDirectory dir;
   WriteText(dir / "a.tfrecord",
             TfRecord(TfExample(
@@ -108,9 +108,9 @@ TEST(LoadTrainingDataFromTfRecords, TheTrainedFeaturesAreUsedAndNotContradicted)
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(2, 1));
   EXPECT_THAT(
       RefusalOf({.path = dir / "a.tfrecord", .feature_columns = {"a", "b"}, .trained_columns = trained}),
-      HasSubstr("--feature_column: the inputs are features a, b, in training they were b, a"));
+      HasSubstr("--feature_column: the inputs are features a, b, but in training they were b, a"));
   EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .label_column = "a", .trained_columns = trained}),
-              HasSubstr("--label_column: the label is feature 'a', in training it was 'y'"));
+              HasSubstr("--label_column: the label is feature 'a', but in training it was 'y'"));
 }
 
 TEST(LoadTrainingDataFromTfRecords, FractionsAndSeveralIntegersAreNumbers) {
@@ -141,7 +141,7 @@ TEST(LoadTrainingDataFromTfRecords, ListsNeedNotBePacked) {
   EXPECT_EQ(data->train->num_classes(), 3);
 }
 
-TEST(LoadTrainingDataFromTfRecords, SeveralFilesAreOneSetPlainOrPacked) {
+TEST(LoadTrainingDataFromTfRecords, SeveralFilesFormOneSetPlainOrCompressed) {
   const TemporaryDirectory dir;
   const auto record = [](int64_t value) {
     return TfRecord(TfExample({{"x", IntegersFeature({value, -value})}, {"y", IntegersFeature({value})}}));
@@ -172,7 +172,7 @@ TEST(LoadTrainingDataFromTfRecords, FeaturesAreChosenByNameInTheOrderGiven) {
   const auto data = LoadTrainingData(options);
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(1.0f, 0.5f, 40.0f));
-  // The model's several inputs are features of these names, unless told otherwise.
+  // Features for several inputs have the inputs' names by default.
   const auto by_input = LoadTrainingData(
       {.path = dir / "a.tfrecords", .input_names = {"age", "income"}, .label_column = "kind"});
   ASSERT_TRUE(by_input.ok()) << by_input.status();
@@ -198,7 +198,7 @@ std::string ZlibPacked(const std::string& bytes) {
   return packed;
 }
 
-TEST(LoadTrainingDataFromTfRecords, OnesPackedByZlibAreUnpacked) {
+TEST(LoadTrainingDataFromTfRecords, ZlibFilesAreDecompressed) {
   const TemporaryDirectory dir;
   std::string file;
   for (int i = 0; i < 3; ++i) {
@@ -235,7 +235,7 @@ TEST(LoadTrainingDataFromTfRecords, PngAndJpegAreDecoded) {
               HasSubstr("train.tfrecord: record 0: 'image': is an image of the shape [2,2,1], not [4,4,1]"));
 }
 
-TEST(LoadTrainingDataFromTfRecords, PixelsThatBeginAsAnImageDoesStayPixels) {
+TEST(LoadTrainingDataFromTfRecords, PixelsThatLookLikeAnImageFileStayPixels) {
   const TemporaryDirectory dir;
   WriteText(
       dir / "train.tfrecord",
@@ -312,7 +312,7 @@ TEST(LoadExamples, ReadsTfRecordsWithAndWithoutLabels) {
   EXPECT_THAT((*labelled)->targets->values, ElementsAre(1));
 }
 
-TEST(LoadTrainingDataFromTfRecords, BadRecordsAreLeftOutUpToTheLimit) {
+TEST(LoadTrainingDataFromTfRecords, BadRecordsAreSkippedUpToTheLimit) {
   const TemporaryDirectory dir;
   const auto record = [](const std::string& x) {
     return TfRecord(TfExample({{"x", x}, {"y", IntegersFeature({1})}}));
@@ -325,26 +325,26 @@ TEST(LoadTrainingDataFromTfRecords, BadRecordsAreLeftOutUpToTheLimit) {
   EXPECT_THAT(
       RefusalOf({.path = dir / "a.tfrecord", .max_bad_rows = 1}),
       HasSubstr("record 2: 'x': is a float_list of 2 values, not a float_list of 1 values as in the first "
-                "example; it is bad row number 2, and 1 may be left out"));
+                "example; this is bad row number 2, and 1 may be skipped"));
   const auto data = LoadTrainingData({.path = dir / "a.tfrecord", .max_bad_rows = 2});
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("a.tfrecord: 2 bad rows are left out, the first: ")));
+  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("a.tfrecord: 2 bad rows are skipped, the first: ")));
   ASSERT_EQ(data->train->size(), 2);
   EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(4.0f));
 }
 
-// Behind a length that is wrong nothing can be found.
-TEST(LoadTrainingDataFromTfRecords, AWrongLengthIsRefusedWhateverMayBeLeftOut) {
+// After a wrong length nothing can be found.
+TEST(LoadTrainingDataFromTfRecords, AWrongLengthIsRefusedEvenIfRecordsMayBeSkipped) {
   const TemporaryDirectory dir;
   const std::string good = TfRecord(TfExample({{"x", FloatsFeature({1.0f})}, {"y", IntegersFeature({1})}}));
   std::string damaged = good;
   damaged[0] ^= 1;
   WriteText(dir / "a.tfrecord", good + damaged + good);
   EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .max_bad_rows = 100}),
-              HasSubstr("a.tfrecord: record 1: its length does not fit its checksum"));
+              HasSubstr("a.tfrecord: record 1: its length does not match its checksum"));
 }
 
-TEST(ParseExample, PassesOverFieldsThatItDoesNotKnow) {
+TEST(ParseExample, SkipsUnknownFields) {
   const std::string unknown = Varint(9 << 3) + Varint(77) + Varint(10 << 3 | 1) + std::string(8, 'x') +
                               Varint(11 << 3 | 5) + std::string(4, 'x') + Nested(12, "xyz");
   const std::string example =

@@ -1,4 +1,4 @@
-// Model files with one fault each, and what a person is told about it.
+// Model files with one error each, and the messages about them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 struct Broken {
   const char* fault;  // the test's name
   std::string json;
-  std::vector<std::string> told;  // all of it must be in the message
+  std::vector<std::string> told;  // fragments of the message, all required
 };
 
 std::string Conv(absl::string_view fields) {
@@ -37,7 +37,7 @@ std::string Functional(absl::string_view config) {
   return absl::StrCat(R"({"class_name": "Functional", "config": {)", config, "}}");
 }
 
-// Of these layers behind the input "in" [4,4,2].
+// A model of these layers after the input "in" [4,4,2].
 std::string Graph(absl::string_view layers, absl::string_view output) {
   return Functional(absl::StrCat(
       R"("layers": [{"class_name": "InputLayer", "config": {"name": "in", "batch_shape": [null, 4, 4, 2]}}, )",
@@ -46,7 +46,7 @@ std::string Graph(absl::string_view layers, absl::string_view output) {
 
 class BrokenModel : public testing::TestWithParam<Broken> {};
 
-TEST_P(BrokenModel, IsRefusedWithTheRightWords) {
+TEST_P(BrokenModel, IsRefusedWithASpecificMessage) {
   const auto status = Model::FromJson(GetParam().json, "model.json").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   const std::string message(status.message());
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"NoLayers", SequentialOf(""), {"config: layers: required"}},
         Broken{"OnlyAnInput",
                SequentialOf(R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 4]}})"),
-               {"there is only an InputLayer"}},
+               {"the list has only an InputLayer"}},
         Broken{"LayerIsNoObject", SequentialOf("3"), {"layers: expected objects"}},
         Broken{"NoClassName",
                SequentialOf(R"({"config": {"units": 3}})"),
@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"PoolingWithoutImage",
                SequentialOf(R"({"class_name": "Flatten", "config": {"input_shape": [4, 4, 1]}},
                                {"class_name": "MaxPooling2D", "config": {"name": "pool"}})"),
-               {"layer 'pool' (MaxPooling2D), line 2: input [16] is no image"}},
+               {"layer 'pool' (MaxPooling2D), line 2: input [16] is not an image"}},
         Broken{"NoInputs",
                Functional(R"("layers": [{}], "output_layers": ["a"])"),
                {"config: input_layers: required"}},
@@ -266,7 +266,7 @@ INSTANTIATE_TEST_SUITE_P(
                Graph(R"({"class_name": "Add", "config": {"name": "a"}, "inbound_nodes": [["in", "b"]]},
                         {"class_name": "ReLU", "config": {"name": "b"}, "inbound_nodes": [["a"]]})",
                      "b"),
-               {"inbound_nodes: what it needs depends on a cycle in the graph"}},
+               {"inbound_nodes: its inputs depend on a cycle in the graph"}},
         Broken{"NotCalled",
                Graph(R"({"class_name": "Flatten", "config": {"name": "f"}, "inbound_nodes": []})", "f"),
                {"layer 'f' (Flatten), line 1: inbound_nodes: required"}},
@@ -322,7 +322,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"MeanWithoutVariance",
                SequentialOf(R"({"class_name": "Normalization", "config": {"name": "n", "mean": 1.0,
                                 "input_shape": [4]}})"),
-               {"layer 'n' (Normalization), line 1: variance: required where the other one is given"}},
+               {"layer 'n' (Normalization), line 1: variance: required if the other one is given"}},
         Broken{"MeansOfAnotherWidth",
                SequentialOf(R"({"class_name": "Normalization", "config": {"name": "n", "mean": [1, 2],
                                 "variance": [1, 2], "input_shape": [4]}})"),
@@ -344,9 +344,8 @@ INSTANTIATE_TEST_SUITE_P(
                {"layer 0 (Dense), line 1: expected an object, got 4"}}),
     [](const testing::TestParamInfo<Broken>& tested) { return tested.param.fault; });
 
-// Puts each of these values (under a sanitizer, one in five of all) in the place of each node of a real
-// export. What comes out does not matter, only that it is a model or INVALID_ARGUMENT: no exception, no
-// crash.
+// Replaces each node of a real export by each of these values (under a sanitizer, one in five). The result
+// does not matter as long as it is a model or INVALID_ARGUMENT: no exception, no crash.
 void ReplaceEveryNode(nlohmann::json& document, nlohmann::json& node, int& tried) {
   const nlohmann::json kept = node;
   for (const char* value : {"null", "true", "-1", "3", "1e300", "\"x\"", "[]", "{}", "[[1]]",
@@ -361,7 +360,7 @@ void ReplaceEveryNode(nlohmann::json& document, nlohmann::json& node, int& tried
   for (nlohmann::json& child : node) ReplaceEveryNode(document, child, tried);
 }
 
-TEST(BrokenModelFile, NoNodeOfTheWrongTypeEscapesAsAnException) {
+TEST(BrokenModelFile, NodesOfTheWrongTypeNeverThrow) {
   std::ifstream file(kKerasJson);
   nlohmann::json document = nlohmann::json::parse(file);
   int tried = 0;

@@ -11,7 +11,7 @@ namespace {
 constexpr char kInput[] = R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 4, 4, 3]}},)";
 constexpr char kDense[] = R"(,{"class_name": "Flatten"}, {"class_name": "Dense", "config": {"units": 2}})";
 
-// The first input of a model that begins with `layers`.
+// The first input of a model whose first layers are `layers`.
 ByteInput FirstInput(absl::string_view layers) {
   const auto model = Model::FromJson(SequentialOf(absl::StrCat(kInput, layers, kDense)), "m");
   EXPECT_TRUE(model.ok()) << model.status();
@@ -27,7 +27,7 @@ TEST(ByteInputsOf, LayersWithWeightsTakeBytesScaled) {
   EXPECT_FALSE(FirstInput(R"({"class_name": "BatchNormalization", "config": {"name": "b"}})").raw);
 }
 
-TEST(ByteInputsOf, LayersThatScaleThemselvesTakeBytesAsTheyAre) {
+TEST(ByteInputsOf, LayersThatScaleTakeBytesUnchanged) {
   const ByteInput rescaling =
       FirstInput(R"({"class_name": "Rescaling", "config": {"name": "r", "scale": 0.5}})");
   EXPECT_TRUE(rescaling.raw);
@@ -37,7 +37,7 @@ TEST(ByteInputsOf, LayersThatScaleThemselvesTakeBytesAsTheyAre) {
                   .raw);
 }
 
-TEST(ByteInputsOf, LayersWithoutAScaleOfTheirOwnLeaveItToThoseBehind) {
+TEST(ByteInputsOf, LayersWithoutAScaleLetTheNextLayersDecide) {
   const ByteInput behind = FirstInput(R"({"class_name": "ZeroPadding2D"}, {"class_name": "MaxPooling2D"},
                                          {"class_name": "Dropout", "config": {"rate": 0.5}},
                                          {"class_name": "Reshape", "config": {"target_shape": [3, 9]}},
@@ -49,7 +49,7 @@ TEST(ByteInputsOf, LayersWithoutAScaleOfTheirOwnLeaveItToThoseBehind) {
   EXPECT_EQ(ByteInputsOf(*none).at(0).layer, "");
 }
 
-TEST(ByteInputsOf, EachInputAsksItsOwnReadersAndOneRawReaderDecides) {
+TEST(ByteInputsOf, OneReaderOfRawBytesDecidesForItsInput) {
   const auto input = [](const char* name, const char* shape) {
     return absl::StrCat(R"({"class_name": "InputLayer", "name": ")", name, R"(", "inbound_nodes": [],
                          "config": {"name": ")",

@@ -29,7 +29,7 @@ std::string FaultOf(const char* text) {
   return std::string(Parse(text).status().message());
 }
 
-TEST(CompileConfig, OfARealExportHasOptimizerLossAndMetrics) {
+TEST(CompileConfig, ARealExportHasOptimizerLossAndMetrics) {
   const CompileConfig config = Model::FromFile(kKerasJson).value().compile_config();
   ASSERT_TRUE(config.optimizer.has_value());
   EXPECT_EQ(config.optimizer->class_name, "Adam");
@@ -42,15 +42,15 @@ TEST(CompileConfig, OfARealExportHasOptimizerLossAndMetrics) {
   EXPECT_THAT(config.metrics, ElementsAre(IsMetric("accuracy", "accuracy", false)));
 }
 
-TEST(CompileConfig, OfAnUncompiledModelIsEmpty) {
+TEST(CompileConfig, AnUncompiledModelHasAnEmptyConfig) {
   const auto config = Parse("null");
   ASSERT_TRUE(config.ok());
   EXPECT_FALSE(config->optimizer.has_value());
   EXPECT_FALSE(config->loss.has_value());
 }
 
-// As tf_keras 2.21 wrote it into a .keras file and into an .h5.
-TEST(CompileConfig, OfKeras2IsRead) {
+// As written by tf_keras 2.21 into a .keras and an .h5 file.
+TEST(CompileConfig, Keras2ConfigsAreRead) {
   const auto config = Parse(R"({
       "optimizer": {"class_name": "Custom>Adam", "config": {"name": "Adam", "learning_rate": 0.5}},
       "loss": {"module": "keras.losses", "class_name": "BinaryCrossentropy", "config": {"reduction": "auto",
@@ -70,7 +70,7 @@ TEST(CompileConfig, OfKeras2IsRead) {
                                            IsMetric("BinaryAccuracy", "hits", false)));
 }
 
-TEST(CompileConfig, FunctionsAndClassesOfSomebodysOwnAreRefused) {
+TEST(CompileConfig, CustomFunctionsAndClassesAreRefused) {
   EXPECT_EQ(FaultOf(R"({"loss": {"class_name": "BinaryCrossentropy", "config": {"fn": "mine"}}})"),
             "loss: fn: \"mine\" is not supported");
   EXPECT_THAT(FaultOf(R"({"optimizer": {"module": "lab", "class_name": "Adam", "config": {}}})"),
@@ -105,15 +105,15 @@ TEST(CompileConfig, AMetricKeepsItsOptions) {
   EXPECT_THAT(metric.texts, ElementsAre(Pair("curve", "PR"), Pair("name", "auc_pr")));
 }
 
-TEST(CompileConfig, AMetricsOptionThatIsNoScalarIsRefusedWithItsClass) {
+TEST(CompileConfig, NonScalarMetricOptionsAreRefusedNamingTheClass) {
   EXPECT_THAT(
       FaultOf(R"({"metrics": [{"class_name": "Precision", "config": {"thresholds": [0.4, 0.9]}}]})"),
       HasSubstr("metrics: \"Precision\": thresholds: [0.4,0.9] is not supported, only one number: list "
                 "the metric once for each threshold"));
 }
 
-// As Keras 3 writes it, names and nulls included.
-TEST(CompileConfig, ALearningRateScheduleStandsInPlaceOfTheNumber) {
+// As written by Keras 3, including names and nulls.
+TEST(CompileConfig, ALearningRateScheduleReplacesTheNumber) {
   const auto config = Parse(R"({"optimizer": {"module": "keras.optimizers", "class_name": "Adam", "config": {
       "name": "adam", "beta_1": 0.9, "learning_rate": {
         "module": "keras.optimizers.schedules", "class_name": "ExponentialDecay", "registered_name": null,
@@ -128,7 +128,7 @@ TEST(CompileConfig, ALearningRateScheduleStandsInPlaceOfTheNumber) {
   EXPECT_EQ(config->learning_rate_schedule->config.at("staircase"), 1);
 }
 
-TEST(CompileConfig, AScheduleMayHoldLists) {
+TEST(CompileConfig, ASchedulesConfigMayHaveLists) {
   const auto config = Parse(R"({"optimizer": {"class_name": "SGD", "config": {"learning_rate": {
       "class_name": "PiecewiseConstantDecay",
       "config": {"boundaries": [100, 200], "values": [1.0, 0.5, 0.1], "name": "PiecewiseConstant"}}}}})");
@@ -137,7 +137,7 @@ TEST(CompileConfig, AScheduleMayHoldLists) {
   EXPECT_THAT(config->learning_rate_schedule->lists.at("values"), ElementsAre(1, 0.5, 0.1));
 }
 
-TEST(CompileConfig, FaultsOfASchedulesConfigNameItsPlace) {
+TEST(CompileConfig, ErrorsInAScheduleNameTheirPath) {
   EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"learning_rate":
                           {"class_name": "ExponentialDecay", "config": {"decay_steps": "many"}}}}})"),
               HasSubstr("optimizer: learning_rate: decay_steps: \"many\" is not supported"));
@@ -150,7 +150,7 @@ TEST(CompileConfig, AListOutsideAScheduleIsRefused) {
               HasSubstr("optimizer: beta_1: ["));
 }
 
-TEST(CompileConfig, WhatWouldHaveToBeIgnoredIsRefused) {
+TEST(CompileConfig, UnsupportedOptionsAreRefused) {
   EXPECT_THAT(
       FaultOf(R"({"loss": {"class_name": "SparseCategoricalCrossentropy", "config": {"reduction": "sum"}}})"),
       HasSubstr("loss: reduction: \"sum\" is not supported, only \"sum_over_batch_size\""));
@@ -161,7 +161,7 @@ TEST(CompileConfig, WhatWouldHaveToBeIgnoredIsRefused) {
   EXPECT_THAT(FaultOf(R"({"optimiser": "adam"})"), HasSubstr("optimiser: unknown field"));
 }
 
-TEST(CompileConfig, FaultsNameTheFileAndTheSection) {
+TEST(CompileConfig, ErrorsNameTheFileAndTheSection) {
   const std::string json =
       R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": 2, "input_shape": [3]}}]},
           "compile_config": {"loss": 3}})";

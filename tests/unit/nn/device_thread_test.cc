@@ -10,7 +10,7 @@
 namespace cairn::nn {
 namespace {
 
-TEST(DeviceThread, MakesItsDeviceAndDoesItsWorkInOrderOnOneThreadOfItsOwn) {
+TEST(DeviceThread, CreatesTheDeviceAndRunsWorkInOrderOnItsThread) {
   std::thread::id made_on;
   const auto thread = DeviceThread::Start("cpu:0", [&] {
     made_on = std::this_thread::get_id();
@@ -31,14 +31,14 @@ TEST(DeviceThread, MakesItsDeviceAndDoesItsWorkInOrderOnOneThreadOfItsOwn) {
   EXPECT_NE(last, std::this_thread::get_id());
 }
 
-TEST(DeviceThread, ADeviceThatCannotBeMadeIsToldOf) {
+TEST(DeviceThread, StartReturnsTheErrorOfTheDevice) {
   const auto thread = DeviceThread::Start("gpu:0", []() -> absl::StatusOr<std::unique_ptr<kernels::Device>> {
     return absl::ResourceExhaustedError("no memory left");
   });
   EXPECT_EQ(thread.status(), absl::ResourceExhaustedError("no memory left"));
 }
 
-TEST(DeviceThread, WhatWasAskedForIsDoneBeforeTheEnd) {
+TEST(DeviceThread, TheDestructorRunsPostedWork) {
   bool done = false;
   {
     const auto thread = DeviceThread::Start("cpu:0", [] { return kernels::CreateCpuDevice(0, 1); });

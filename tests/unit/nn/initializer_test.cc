@@ -35,10 +35,10 @@ Moments MomentsOf(const std::vector<float>& values) {
   return moments;
 }
 
-const Shape kMatrix = {400, 250};            // 100,000 values: moments within 1 %
+const Shape kMatrix = {400, 250};            // 100,000 values: moments are within 1 %
 const Shape kConvolution = {3, 3, 64, 128};  // fan in 576, fan out 1152
 
-// The limit, the standard deviation and the hard bound are hand arithmetic from Keras' definitions.
+// Limits, standard deviations and bounds are computed by hand from Keras' definitions.
 TEST(Initializer, GlorotUniformHasKerasLimit) {
   const double limit = std::sqrt(6.0 / (400 + 250));
   const Moments moments = MomentsOf(Draw("glorot_uniform", kMatrix));
@@ -48,8 +48,8 @@ TEST(Initializer, GlorotUniformHasKerasLimit) {
   EXPECT_NEAR(moments.stddev, limit / std::sqrt(3.0), limit * 0.01);
 }
 
-TEST(Initializer, OfTheSeedNetworksFirstConvolutionIsLimitedAsKerasSavedIt) {
-  // fan in 9, fan out 288: sqrt(6 / 297) = 0.1421; Keras' own file held 0.1415 at most.
+TEST(Initializer, GlorotUniformOfAFirstConvolutionHasTheLimitInKerasFile) {
+  // fan in 9, fan out 288: sqrt(6 / 297) = 0.1421. The largest value in Keras' own file is 0.1415.
   const Moments moments = MomentsOf(Draw("GlorotUniform", {3, 3, 1, 32}));
   EXPECT_LE(moments.largest, 0.14214);
   EXPECT_GT(moments.largest, 0.135);
@@ -99,7 +99,7 @@ json VarianceScaling(json config) {
   return {{"class_name", "VarianceScaling"}, {"config", std::move(config)}};
 }
 
-TEST(Initializer, VarianceScalingIsWhatItsNamedRelativesAre) {
+TEST(Initializer, VarianceScalingEqualsTheNamedInitializers) {
   EXPECT_EQ(Draw("variance_scaling", kMatrix), Draw("lecun_normal", kMatrix)) << "its defaults";
   EXPECT_EQ(Draw(VarianceScaling({{"scale", 2.0}, {"mode", "fan_in"}, {"distribution", "uniform"}}), kMatrix),
             Draw("he_uniform", kMatrix));
@@ -108,7 +108,7 @@ TEST(Initializer, VarianceScalingIsWhatItsNamedRelativesAre) {
       Draw("glorot_normal", kMatrix));
 }
 
-TEST(Initializer, VarianceScalingHasItsFanAndItsUntruncatedForm) {
+TEST(Initializer, VarianceScalingSupportsFanOutAndUntruncatedNormal) {
   const double stddev = std::sqrt(3.0 / 1152);
   const Moments moments = MomentsOf(
       Draw(VarianceScaling({{"scale", 3}, {"mode", "fan_out"}, {"distribution", "untruncated_normal"}}),
@@ -117,20 +117,21 @@ TEST(Initializer, VarianceScalingHasItsFanAndItsUntruncatedForm) {
   EXPECT_GT(moments.largest, 3 * stddev);
 }
 
-TEST(Initializer, VarianceScalingNamesWhatItDoesNotKnow) {
+TEST(Initializer, VarianceScalingErrorsNameTheInvalidOption) {
   const auto fault = [](const json& config) {
     return std::string(ParseInitializer(VarianceScaling(config)).status().message());
   };
   EXPECT_EQ(fault({{"scale", 0}}), "initializer VarianceScaling: scale 0 must be above 0");
   EXPECT_EQ(fault({{"mode", "fan_up"}}),
-            "initializer VarianceScaling: mode \"fan_up\" is none of fan_in, fan_out, fan_avg");
+            "initializer VarianceScaling: mode \"fan_up\" is not one of fan_in, fan_out, fan_avg");
   EXPECT_EQ(fault({{"distribution", "cauchy"}}),
-            "initializer VarianceScaling: distribution \"cauchy\" is none of truncated_normal, "
+            "initializer VarianceScaling: distribution \"cauchy\" is not one of truncated_normal, "
             "untruncated_normal, uniform");
   EXPECT_EQ(fault({{"mode", 3}}), "initializer VarianceScaling: mode 3 is not supported");
 }
 
-// The dot products of the rows, or columns, of a [rows, columns] matrix with one another.
+// The largest deviation of the rows' (or columns') dot products, in a [rows, columns] matrix, from those of
+// orthogonal vectors of length `gain`.
 double LargestDeviationFromOrthonormal(const std::vector<float>& values, size_t rows, size_t columns,
                                        double gain) {
   const bool of_columns = rows >= columns;
@@ -158,8 +159,8 @@ TEST(Initializer, OrthogonalMatricesHaveOrthonormalRowsOrColumns) {
   EXPECT_LT(LargestDeviationFromOrthonormal(Draw(doubled, {9, 9}), 9, 9, 2), 4e-6) << "gain";
 }
 
-// R's diagonal is positive when each column of Q leans towards the drawn column that it was made of. The
-// first is that column, normalised.
+// R's diagonal is positive if each column of Q has a positive dot product with the drawn column that it was
+// computed from. The first column of Q is the first drawn column, normalized.
 TEST(Initializer, OrthogonalHasKerasSigns) {
   const auto drawn = Draw({{"class_name", "RandomNormal"}, {"config", {{"stddev", 1.0}}}}, {5, 3});
   const auto q = Draw("orthogonal", {5, 3});
@@ -178,7 +179,7 @@ TEST(Initializer, IdentityHasItsGainOnTheDiagonal) {
   EXPECT_EQ(Draw(doubled, {2, 3}), (std::vector<float>{2, 0, 0, 0, 2, 0}));
 }
 
-TEST(CheckShape, MatricesAreOfRankTwo) {
+TEST(CheckShape, MatrixInitializersNeedRankTwo) {
   EXPECT_TRUE(CheckShape(*ParseInitializer("orthogonal"), {3, 3, 4, 8}).ok());
   EXPECT_FALSE(CheckShape(*ParseInitializer("orthogonal"), {8}).ok());
   EXPECT_TRUE(CheckShape(*ParseInitializer("identity"), {3, 3}).ok());
@@ -194,7 +195,7 @@ TEST(Initializer, ConstantsAreExact) {
             (std::vector<float>{0.25, 0.25}));
 }
 
-TEST(Initializer, ValuesDependOnSeedAndNameAlone) {
+TEST(Initializer, ValuesDependOnlyOnSeedAndName) {
   const auto values = Draw("glorot_uniform", {5, 5}, 1, "a/kernel");
   EXPECT_EQ(Draw("glorot_uniform", {5, 5}, 1, "a/kernel"), values);
   EXPECT_NE(Draw("glorot_uniform", {5, 5}, 2, "a/kernel"), values);

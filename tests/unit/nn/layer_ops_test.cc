@@ -1,4 +1,4 @@
-// What layer ops ask of the kernels' ops, and in which order.
+// How layer ops call the kernels' ops, and in which order.
 #include "worker/nn/layers/layer_ops.h"
 
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// One element each.
+// All tensors have one element.
 class RecordingOp final : public kernels::LinearOp {
  public:
   RecordingOp(bool splits, std::vector<std::string>& calls) : splits_(splits), calls_(calls) {}
@@ -67,19 +67,19 @@ class LinearLayerOpTest : public testing::Test {
   std::vector<std::string> calls_;
 };
 
-TEST_F(LinearLayerOpTest, TellsOfItsVariablesGradientsBeforeItComputesTheInputs) {
+TEST_F(LinearLayerOpTest, ReportsVariableGradientsBeforeComputingTheInputGradient) {
   const auto op = Op(/*splits=*/true);
   EXPECT_THAT(Calls(*op, true, true), ElementsAre("variables", "told", "input"));
 }
 
-TEST_F(LinearLayerOpTest, DoesAllInOneWhereThatGainsNothing) {
+TEST_F(LinearLayerOpTest, DoesNotSplitBackwardWhereThatGainsNothing) {
   const auto whole = Op(/*splits=*/false), splits = Op(/*splits=*/true);
   EXPECT_THAT(Calls(*whole, true, true), ElementsAre("variables and input"));
   EXPECT_THAT(Calls(*splits, true, false), ElementsAre("variables and input"));
   EXPECT_THAT(Calls(*splits, false, true), ElementsAre("variables"));
 }
 
-TEST(CpuDense, ComputesItsInputsGradientByItself) {
+TEST(CpuDense, ComputesTheInputGradientSeparately) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   kernels::DenseParams params = {.input = {.shape = {2, 3}}, .units = 4, .relu = true};
   EXPECT_TRUE((*device->ops().MakeDense(params))->splits_backward());
@@ -87,7 +87,7 @@ TEST(CpuDense, ComputesItsInputsGradientByItself) {
   EXPECT_FALSE((*device->ops().MakeDense(params))->splits_backward());
 }
 
-TEST_F(LinearLayerOpTest, InAChainTheLastOfTheGradientsIsTheFirstLinks) {
+TEST_F(LinearLayerOpTest, AChainReportsAfterTheGradientsOfItsFirstLink) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   std::vector<ChainOp::Link> links;
   for (size_t variables : {0, 1}) links.push_back({.op = Op(/*splits=*/true), .variables = variables});

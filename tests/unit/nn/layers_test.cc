@@ -1,5 +1,5 @@
-// Whole networks of every layer: shapes and variables as Keras has them, gradients against central
-// differences of the loss, training and inference.
+// Whole networks that contain every layer: shapes and variables are compared to Keras, gradients to central
+// differences of the loss, and training to inference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace cairn::nn {
 namespace {
 
-// Squeeze and excitation behind statistics that are variables, and every merge that broadcasts.
+// Squeeze and excitation after statistics that are variables, and every merge that broadcasts.
 constexpr char kExcited[] = R"({"class_name": "Functional", "config": {"name": "excited", "layers": [
   {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [null, 8, 8, 3]}, "inbound_nodes": []},
   {"class_name": "Normalization", "config": {"name": "norm", "axis": [3]}, "inbound_nodes": [["image"]]},
@@ -44,7 +44,7 @@ constexpr char kExcited[] = R"({"class_name": "Functional", "config": {"name": "
 
 struct Network {
   const char* name;
-  std::string layers;  // of a Sequential, or a whole document
+  std::string layers;  // the layers of a Sequential, or a whole document
   Shape output;
   int64_t parameters;
 };
@@ -59,7 +59,7 @@ std::string Rows(absl::string_view layers) {
       absl::StrCat(R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 6]}}, )", layers));
 }
 
-// A residual block as Keras 3 writes it: the skip is added to what two convolutions made of it.
+// A residual block as Keras 3 writes it: the skip connection is added to the output of two convolutions.
 constexpr char kResidual[] = R"({"class_name": "Functional", "config": {"name": "residual", "layers": [
   {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [null, 8, 8, 3]}, "name": "image",
    "inbound_nodes": []},
@@ -86,7 +86,7 @@ constexpr char kResidual[] = R"({"class_name": "Functional", "config": {"name": 
      "config": {"keras_history": ["pool", 0, 0]}}], "kwargs": {}}]}
   ], "input_layers": [["image", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
 
-// Two inputs, as Keras 2 writes them, through layers that both share; the second's input has a gradient.
+// Two inputs, as Keras 2 writes them, through two shared layers. The input of the second has a gradient.
 constexpr char kShared[] = R"({"class_name": "Functional", "config": {"name": "shared", "layers": [
   {"class_name": "InputLayer", "config": {"name": "left", "batch_input_shape": [null, 6]}, "name": "left",
    "inbound_nodes": []},
@@ -159,8 +159,8 @@ const Network kNetworks[] = {
     {"Excited", kExcited, {5}, (3 + 3 + 1) + (27 * 16 + 16) + 2 * (16 * 16 + 16) + (16 * 5 + 5)},
 };
 
-// What the networks run on: the CPU, and the CUDA backend's own kernels on it, which have memory of their
-// own.
+// The devices that run the networks: the CPU, and the CUDA backend's own kernels on the CPU, which have
+// memory of their own.
 struct Maker {
   const char* name;
   std::unique_ptr<kernels::Device> (*make)();
@@ -209,19 +209,19 @@ class Layers : public testing::TestWithParam<std::tuple<Network, Maker>> {
   std::vector<float> inputs_, targets_;
 };
 
-TEST_P(Layers, ShapesAndParametersAreKeras) {
+TEST_P(Layers, ShapesAndParameterCountsMatchKeras) {
   EXPECT_EQ(model_->output_shape(), network().output);
   EXPECT_EQ(model_->num_parameters(), network().parameters);
 }
 
-TEST_P(Layers, EveryVariablesGradientIsTheLosssSlope) {
+TEST_P(Layers, GradientsMatchFiniteDifferencesOfTheLoss) {
   const std::vector<float> parameters = model_->InitialParameters(5);
   std::vector<float> gradients(parameters.size(), std::nanf(""));
   TrainingLoss(parameters, &gradients);
   for (const ModelVariable& variable : model_->variables()) {
     if (!variable.trainable()) continue;
     SCOPED_TRACE(variable.name);
-    // Along the gradient's own direction, where the slope is the gradient's length.
+    // The slope along the gradient's direction is the gradient's length.
     double squares = 0;
     const auto begin = static_cast<size_t>(variable.offset);
     const auto count = static_cast<size_t>(variable.shape.num_elements());
@@ -249,7 +249,7 @@ TEST_P(Layers, EveryVariableIsAnnouncedOnceWithItsGradient) {
         const ModelVariable& given = model_->variables()[static_cast<size_t>(variable)];
         for (int64_t i = 0; i < given.shape.num_elements(); ++i) {
           const auto at = static_cast<size_t>(given.offset + i);
-          EXPECT_TRUE(std::isnan(announced[at])) << given.name << " came twice";
+          EXPECT_TRUE(std::isnan(announced[at])) << given.name << " was announced twice";
           announced[at] = gradients[at];
         }
       });
@@ -265,8 +265,8 @@ TEST_P(Layers, TheSameStepGivesTheSameBits) {
   EXPECT_EQ(first, second);
 }
 
-// Where a device records steps, it does so from the second on, with gradients that are pinned.
-TEST_P(Layers, ARecordedStepReadsWhatIsThereThen) {
+// A device that records steps does so from the second step on, with pinned gradients.
+TEST_P(Layers, ARecordedStepReadsCurrentValues) {
   AlignedBuffer gradients(std::max<int64_t>(model_->num_parameters(), 1024));
   ASSERT_TRUE(replica_->Pin(gradients.span()).ok());
   const auto written = gradients.span().subspan(0, static_cast<size_t>(model_->num_parameters()));
@@ -292,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(, Layers, testing::Combine(testing::ValuesIn(kNetworks)
                                                std::get<Maker>(tested.param).name);
                          });
 
-TEST(BatchNormalization, GivesTheBatchsStatisticsInPlaceOfGradientsAndInfersByTheMovingOnes) {
+TEST(BatchNormalization, ReturnsBatchStatisticsAsGradientsAndInfersWithMovingStatistics) {
   const Model model =
       Model::FromJson(
           SequentialOf(R"({"class_name": "BatchNormalization", "config": {"name": "bn", "momentum": 0.75,
@@ -337,7 +337,7 @@ TEST(Embedding, AnIndexOutsideTheTableNamesTheLayer) {
   }
 }
 
-TEST(Normalization, DividesByStatisticsThatAreVariablesAndStayWhatTheyAre) {
+TEST(Normalization, StandardizesWithConstantStatisticsFromVariables) {
   for (const Maker& maker : kMakers) {
     SCOPED_TRACE(maker.name);
     const Model model =
@@ -389,7 +389,7 @@ TEST(Normalization, StatisticsCoverTheLastAxes) {
               ElementsAre(0, 0.5f, 1, 4));
 }
 
-TEST(Dropout, OfANoiseShapeDropsWholeChannels) {
+TEST(Dropout, ANoiseShapeDropsWholeChannels) {
   for (const Maker& maker : kMakers) {
     SCOPED_TRACE(maker.name);
     const Model model = Model::FromJson(SequentialOf(R"({"class_name": "Dropout", "config": {"rate": 0.5,

@@ -15,7 +15,7 @@ TEST(LossScale, AnOverflowHalvesItAndManyGoodStepsDoubleIt) {
   EXPECT_EQ(scale.value(), LossScale::kFirst);
 }
 
-TEST(LossScale, AnOverflowStartsTheCountAnew) {
+TEST(LossScale, AnOverflowResetsTheCount) {
   LossScale scale;
   for (int step = 1; step < LossScale::kStepsToDouble; ++step) scale.CountGoodStep();
   EXPECT_TRUE(scale.Halve());

@@ -17,7 +17,7 @@ std::string FaultOf(const KerasObject& loss) {
   return std::string(ParseLoss(loss).status().message());
 }
 
-TEST(ParseLoss, EveryNameOfKerasIsKnown) {
+TEST(ParseLoss, AllKerasNamesAreKnown) {
   const std::vector<std::pair<const char*, LossKind>> names = {
       {"SparseCategoricalCrossentropy", LossKind::kSparseCategoricalCrossentropy},
       {"sparse_categorical_crossentropy", LossKind::kSparseCategoricalCrossentropy},
@@ -59,7 +59,7 @@ TEST(ParseLoss, AnotherLossIsRefusedWithTheSupportedOnes) {
             "CategoricalCrossentropy, BinaryCrossentropy, MeanSquaredError, MeanAbsoluteError, Huber");
 }
 
-TEST(ParseLoss, OptionsThatItLacksAreRefusedByName) {
+TEST(ParseLoss, UnsupportedOptionsAreRefusedByName) {
   EXPECT_EQ(FaultOf({.class_name = "SparseCategoricalCrossentropy", .config = {{"ignore_class", 255}}}),
             "loss SparseCategoricalCrossentropy: ignore_class 255 is not supported");
   EXPECT_EQ(FaultOf({.class_name = "mse", .config = {{"from_logits", 1}}}),
@@ -78,13 +78,13 @@ TEST(ParseLoss, OptionsOutOfRangeAreRefusedByName) {
 TEST(CheckOutput, CategoriesNeedMoreThanOneScore) {
   for (LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy}) {
     EXPECT_THAT(std::string(CheckOutput({.kind = kind}, {4, 1}).message()),
-                HasSubstr("the model's output [4,1] has one score where it needs one per class"));
+                HasSubstr("the model's output [4,1] has only one score, not one per class"));
     EXPECT_TRUE(CheckOutput({.kind = kind}, {4, 2}).ok());
   }
   EXPECT_TRUE(CheckOutput({.kind = LossKind::kBinaryCrossentropy}, {1}).ok());
 }
 
-TEST(CheckTargets, WhatFitsIsAccepted) {
+TEST(CheckTargets, FittingTargetsAreAccepted) {
   EXPECT_TRUE(CheckTargets({}, {10}, {.num_targets = 1, .num_classes = 10}).ok());
   EXPECT_TRUE(CheckTargets({}, {4, 4, 3}, {.num_targets = 16, .num_classes = 2}).ok());
   EXPECT_TRUE(CheckTargets({.kind = LossKind::kCategoricalCrossentropy}, {10}, {.num_targets = 10}).ok());
@@ -113,7 +113,7 @@ TEST(CheckTargets, ClassIndicesAndNumbersMayHavePositions) {
               HasSubstr("needs targets of the shape [2,3,1], the data has [3,2,1]"));
 }
 
-TEST(CheckTargets, WhatDoesNotIsNamedWithLossOutputAndData) {
+TEST(CheckTargets, ErrorsNameLossOutputAndData) {
   const std::vector<std::tuple<LossKind, Shape, TargetsInfo, const char*>> faults = {
       {LossKind::kSparseCategoricalCrossentropy,
        {10},
@@ -136,7 +136,7 @@ TEST(CheckTargets, WhatDoesNotIsNamedWithLossOutputAndData) {
        {.num_targets = 1, .num_classes = 10},
        "loss CategoricalCrossentropy: the model's output [10] needs 10 targets per example, the data has 1; "
        "class "
-       "indices go with SparseCategoricalCrossentropy"},
+       "indices need SparseCategoricalCrossentropy"},
       {LossKind::kMeanSquaredError,
        {2},
        {.num_targets = 3},
@@ -153,7 +153,7 @@ TEST(CheckTargets, WhatDoesNotIsNamedWithLossOutputAndData) {
   }
 }
 
-TEST(TargetFault, CrossEntropiesAdmitSharesAlone) {
+TEST(TargetFault, CrossEntropiesAdmitOnlyFractions) {
   for (const LossKind kind : {LossKind::kBinaryCrossentropy, LossKind::kCategoricalCrossentropy}) {
     EXPECT_EQ(TargetFault({.kind = kind}, {0.0f, 1.0f, 0.25f}), "");
     EXPECT_EQ(TargetFault({.kind = kind}, {0.0f, -1.0f}),
@@ -164,11 +164,11 @@ TEST(TargetFault, CrossEntropiesAdmitSharesAlone) {
   }
 }
 
-TEST(TargetFault, ClassIndicesAreWholeNumbersFrom0On) {
+TEST(TargetFault, ClassIndicesAreNonNegativeIntegers) {
   const LossSpec loss = {.kind = LossKind::kSparseCategoricalCrossentropy};
   EXPECT_EQ(TargetFault(loss, {0.0f, 7.0f}), "");
   EXPECT_EQ(TargetFault(loss, {0.0f, -1.0f}),
-            "is -1; SparseCategoricalCrossentropy admits whole numbers from 0 on");
+            "is -1; SparseCategoricalCrossentropy admits non-negative integers");
   EXPECT_NE(TargetFault(loss, {0.5f}), "");
 }
 

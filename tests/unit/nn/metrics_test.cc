@@ -19,7 +19,7 @@ using ::testing::Pair;
 
 using Floats = std::vector<float>;
 
-// Outputs and targets of one loss over some examples.
+// Outputs and targets for one loss, over some examples.
 struct Examples {
   LossKind loss;
   Shape output;  // of one example
@@ -43,7 +43,7 @@ MetricSet MakeSet(const std::vector<CompiledMetric>& compiled, const Examples& e
   return MetricSet(ParseMetrics(compiled, {.kind = examples.loss}, examples.output).value());
 }
 
-// The value of one metric, weighted where the examples have weights.
+// The value of one metric, weighted if the examples have weights.
 double ValueOf(const KerasObject& metric, const Examples& examples) {
   MetricSet set = MakeSet({{metric, !examples.weights.empty()}}, examples);
   Update(set, examples, 0, examples.count());
@@ -71,7 +71,7 @@ constexpr double kTolerance = 1e-6;
 
 // keras/src/metrics/accuracy_metrics_test.py
 
-TEST(Accuracy, OfBinaryClassesAgreesWithKeras) {
+TEST(Accuracy, BinaryAccuracyMatchesKeras) {
   Examples examples = {LossKind::kBinaryCrossentropy, {1}, {0.98f, 1, 0, 0.6f}, {1, 1, 0, 0}};
   EXPECT_EQ(ValueOf(MetricOfName("accuracy"), examples), 0.75);
   EXPECT_EQ(ValueOf({.class_name = "BinaryAccuracy"}, examples), 0.75);
@@ -84,7 +84,7 @@ TEST(Accuracy, OfBinaryClassesAgreesWithKeras) {
       << "a prediction at the threshold is negative";
 }
 
-TEST(Accuracy, OfCategoriesAgreesWithKeras) {
+TEST(Accuracy, CategoricalAccuracyMatchesKeras) {
   Examples examples = {
       LossKind::kCategoricalCrossentropy, {3}, {0.1f, 0.9f, 0.8f, 0.05f, 0.95f, 0}, {0, 0, 1, 0, 1, 0}};
   EXPECT_EQ(ValueOf(MetricOfName("accuracy"), examples), 0.5);
@@ -96,7 +96,7 @@ TEST(Accuracy, OfCategoriesAgreesWithKeras) {
               kTolerance);
 }
 
-TEST(Accuracy, OfClassIndicesAgreesWithKeras) {
+TEST(Accuracy, SparseCategoricalAccuracyMatchesKeras) {
   Examples examples = {
       LossKind::kSparseCategoricalCrossentropy, {3}, {0.1f, 0.6f, 0.3f, 0.05f, 0.95f, 0}, {2, 1}};
   const KerasObject top = {.class_name = "SparseTopKCategoricalAccuracy", .config = {{"k", 1}}};
@@ -108,7 +108,7 @@ TEST(Accuracy, OfClassIndicesAgreesWithKeras) {
   EXPECT_NEAR(ValueOf(top, examples), 0.3, kTolerance);
 }
 
-TEST(Accuracy, OfEqualOutputsTheFirstIsTheAnswer) {
+TEST(Accuracy, TheFirstOfEqualOutputsIsThePrediction) {
   const Shape three = {3};
   const Floats outputs = {1, 2, 2, 0, 0, 0};
   EXPECT_EQ(
@@ -119,7 +119,7 @@ TEST(Accuracy, OfEqualOutputsTheFirstIsTheAnswer) {
       0);
 }
 
-TEST(Accuracy, OfEqualOutputsAllAreAmongTheTopOnes) {
+TEST(Accuracy, EqualOutputsAllCountAmongTheTopK) {
   const KerasObject top = {.class_name = "SparseTopKCategoricalAccuracy", .config = {{"k", 2}}};
   const Floats outputs = {3, 1, 1, 1, 0};
   for (float label : {0.0f, 1.0f, 2.0f, 3.0f, 4.0f}) {
@@ -128,7 +128,7 @@ TEST(Accuracy, OfEqualOutputsAllAreAmongTheTopOnes) {
   }
 }
 
-TEST(Accuracy, AnOutputThatIsNoNumberIsNoTopOne) {
+TEST(Accuracy, NaNOutputsAreNotAmongTheTopK) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const KerasObject top = {.class_name = "SparseTopKCategoricalAccuracy", .config = {{"k", 1}}};
   EXPECT_EQ(ValueOf(top, {LossKind::kSparseCategoricalCrossentropy, {3}, {nan, 1, 0}, {0}}), 0);
@@ -141,7 +141,7 @@ TEST(Accuracy, NaNIsTheLargestOutputAsInNumPy) {
   EXPECT_EQ(ValueOf(MetricOfName("accuracy"), examples), 0.5);
 }
 
-TEST(Accuracy, OfAnImageIsTheMeanOverItsPixels) {
+TEST(Accuracy, AnImagesAccuracyIsTheMeanOverItsPixels) {
   // Two images of two pixels; one pixel of the second is wrong.
   const Examples examples = {
       LossKind::kSparseCategoricalCrossentropy, {1, 2, 2}, {1, 0, 0, 1, 1, 0, 0, 1}, {0, 1, 0, 0}, {1, 3}};
@@ -225,27 +225,27 @@ class AucTest : public testing::Test {
   const Floats weights_ = {1, 2, 3, 4};
 };
 
-TEST_F(AucTest, OfThreeThresholdsAgreesWithKeras) {
+TEST_F(AucTest, ThreeThresholdsMatchKeras) {
   const KerasObject auc = {.class_name = "AUC", .config = {{"num_thresholds", 3}}};
   EXPECT_EQ(ValueOf(auc, examples_), 0.75);
   examples_.weights = weights_;
   EXPECT_NEAR(ValueOf(auc, examples_), (1 + 4.0 / 7) / 2, kTolerance);
 }
 
-TEST_F(AucTest, OfLogitsIsThatOfTheirProbabilities) {
+TEST_F(AucTest, LogitsGiveTheAreaOfTheirProbabilities) {
   for (float& output : examples_.outputs) output = -std::log(1 / (output + 1e-12f) - 1);
   EXPECT_EQ(ValueOf({.class_name = "AUC", .config = {{"num_thresholds", 3}, {"from_logits", 1}}}, examples_),
             0.75);
 }
 
-TEST_F(AucTest, OfPrecisionAndRecallAgreesWithKeras) {
+TEST_F(AucTest, PrecisionRecallAreaMatchesKeras) {
   examples_.weights = weights_;
   const KerasObject auc = {
       .class_name = "AUC", .config = {{"num_thresholds", 3}}, .texts = {{"curve", "PR"}}};
   EXPECT_NEAR(ValueOf(auc, examples_), (0.5 * (3 + 2 * std::log(2.5)) + 4) / 7, kTolerance);
 }
 
-TEST_F(AucTest, OfTwoHundredThresholdsIsNearlyExact) {
+TEST_F(AucTest, TwoHundredThresholdsAreNearlyExact) {
   EXPECT_NEAR(ValueOf({.class_name = "AUC"}, examples_), 0.75, kTolerance)
       << "three of four pairs are in order";
   examples_.outputs = examples_.targets;
@@ -258,7 +258,7 @@ TEST_F(AucTest, OutputsBeyondTheUnitIntervalAreClipped) {
   EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 1);
 }
 
-// The definition, threshold by threshold, on random predictions with weights.
+// Checks the definition, threshold by threshold, on random predictions with weights.
 TEST_F(AucTest, AgreesWithTheCountsAtEveryThreshold) {
   Random random(1, "auc");
   Examples examples = {LossKind::kBinaryCrossentropy, {2}, {}, {}};
@@ -292,7 +292,7 @@ TEST_F(AucTest, AgreesWithTheCountsAtEveryThreshold) {
   EXPECT_NEAR(ValueOf({.class_name = "AUC"}, examples), area, 1e-12);
 }
 
-// Every metric that takes these targets, some weighted and some not.
+// Every metric that fits these targets; some weighted and some not.
 std::vector<CompiledMetric> AllOf(LossKind loss) {
   if (loss == LossKind::kSparseCategoricalCrossentropy) {
     return {{MetricOfName("accuracy")}, {MetricOfName("sparse_top_k_categorical_accuracy"), true}};
@@ -334,7 +334,7 @@ TEST(MetricSet, BatchesOfUnevenSizesEqualOneBatch) {
   }
 }
 
-TEST(MetricSet, WeightsCountInWeightedMetricsAlone) {
+TEST(MetricSet, WeightsAffectOnlyWeightedMetrics) {
   const Examples examples = {LossKind::kMeanSquaredError, {1}, {1, 2}, {0, 0}, {3, 1}};
   MetricSet set = MakeSet({{MetricOfName("mse")}, {MetricOfName("mae"), true}}, examples);
   Update(set, examples, 0, 2);
@@ -353,7 +353,7 @@ TEST(MetricSet, TheLossIsTheMeanOverTheExamplesAndNamesAreSorted) {
   EXPECT_THAT(set.Values(), ElementsAre(Pair("auc", 0), Pair("loss", 1), Pair("mse", 0)));
 }
 
-TEST(MetricSet, WithoutExamplesTheLossIsNoNumberAndMetricsAreZero) {
+TEST(MetricSet, WithoutExamplesTheLossIsNaNAndMetricsAreZero) {
   const MetricSet set(
       ParseMetrics(AllOf(LossKind::kMeanSquaredError), {.kind = LossKind::kMeanSquaredError}, {3}).value());
   for (const auto& [name, value] : set.Values()) {
@@ -365,7 +365,7 @@ TEST(MetricSet, WithoutExamplesTheLossIsNoNumberAndMetricsAreZero) {
   }
 }
 
-TEST(ParseMetrics, WithoutAnyAClassificationHasAccuracy) {
+TEST(ParseMetrics, ClassificationHasAccuracyByDefault) {
   EXPECT_THAT(NamesOf({}, LossKind::kSparseCategoricalCrossentropy, {10}), ElementsAre("accuracy"));
   EXPECT_THAT(NamesOf({}, LossKind::kCategoricalCrossentropy, {10}), ElementsAre("accuracy"));
   EXPECT_THAT(NamesOf({}, LossKind::kBinaryCrossentropy, {1}), ElementsAre("accuracy"));
@@ -381,7 +381,7 @@ TEST(ParseMetrics, NamesAreThoseGivenOrKerasDefaults) {
               ElementsAre("acc", "mse", "mean_squared_error", "auc_pr"));
 }
 
-TEST(ParseMetrics, NamesThatAreTakenChangeAsKerasChangesThem) {
+TEST(ParseMetrics, DuplicateNamesAreChangedAsInKeras) {
   const KerasObject mae = MetricOfName("mae");
   EXPECT_THAT(NamesOf({{mae}, {mae}, {mae}, {mae, true}, {mae, true}, {MetricOfName("mse"), true}},
                       LossKind::kMeanSquaredError, {1}),
@@ -397,7 +397,7 @@ TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
       "MeanAbsoluteError, RootMeanSquaredError");
 }
 
-TEST(ParseMetrics, OptionsThatItLacksAreRefusedByName) {
+TEST(ParseMetrics, UnsupportedOptionsAreRefusedByName) {
   EXPECT_EQ(FaultOf({.class_name = "Precision", .config = {{"top_k", 3}}}),
             "metric 'Precision': top_k 3 is not supported");
   EXPECT_EQ(FaultOf({.class_name = "Recall", .config = {{"thresholds", 1.5}}}),

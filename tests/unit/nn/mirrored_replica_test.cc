@@ -21,7 +21,7 @@ class MirroredReplicaTest : public testing::Test {
   std::unique_ptr<Replica> Over(const Devices& devices) {
     return MakeMirroredReplica(*model_, kLogits, devices.pointers()).value();
   }
-  // Which add up themselves.
+  // A replica whose devices add up the gradients themselves.
   std::unique_ptr<Replica> OverGroup(const Devices& devices) {
     return MakeMirroredReplica(*model_, kLogits, devices.pointers(), nullptr,
                                std::make_unique<kernels::FakeDeviceGroup>(log_))
@@ -40,7 +40,7 @@ class MirroredReplicaTest : public testing::Test {
     log_.fault = fault;
   }
 
-  // Of the MLP over two devices.
+  // Requires the MLP and two devices.
   void ExpectAFaultThenAStep(Replica& mirrored) {
     Examples examples(*model_, 6);
     const std::vector<float> parameters = model_->InitialParameters(1);
@@ -51,7 +51,7 @@ class MirroredReplicaTest : public testing::Test {
             .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("from example 3 on: label 9 of example 1"));
-    EXPECT_EQ(UnderWay(), 0) << "a sum still reads what the next step writes";
+    EXPECT_EQ(UnderWay(), 0) << "a sum still reads memory that the next step writes";
     examples.labels()[4] = 0;
     ExpectSameStep(RunStep(mirrored, *model_, parameters, examples.Batch()),
                    RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
@@ -64,7 +64,7 @@ class MirroredReplicaTest : public testing::Test {
 
 class MirroredOnDevices : public MirroredReplicaTest, public testing::WithParamInterface<const char*> {};
 
-TEST_P(MirroredOnDevices, AStepIsThatOfOneReplicaOnTheWholeBatch) {
+TEST_P(MirroredOnDevices, AStepMatchesOneReplicaOnTheWholeBatch) {
   const Devices devices(GetParam());
   for (const char* json : {kSmallCnn, kMlp, kGraph}) {
     Load(json);
@@ -80,7 +80,7 @@ TEST_P(MirroredOnDevices, AStepIsThatOfOneReplicaOnTheWholeBatch) {
   }
 }
 
-TEST_P(MirroredOnDevices, TwentyStepsEndWhereOneReplicaEnds) {
+TEST_P(MirroredOnDevices, TwentyStepsMatchOneReplica) {
   const Devices devices(GetParam());
   for (const char* json : {kSmallCnn, kMlp, kGraph}) {
     Load(json);
@@ -91,7 +91,7 @@ TEST_P(MirroredOnDevices, TwentyStepsEndWhereOneReplicaEnds) {
   }
 }
 
-TEST_P(MirroredOnDevices, EvaluationIsThatOfOneReplica) {
+TEST_P(MirroredOnDevices, EvaluationMatchesOneReplica) {
   const Devices devices(GetParam());
   Load(kSmallCnn);
   const Examples examples(*model_, 7);
@@ -107,7 +107,7 @@ TEST_P(MirroredOnDevices, EvaluationIsThatOfOneReplica) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, MirroredOnDevices, testing::Values("n", "nn", "nnn", "ff", "nf"));
 
-TEST_F(MirroredReplicaTest, OneReplicaGivesTheSameBits) {
+TEST_F(MirroredReplicaTest, OneDeviceGivesTheBitsOfAPlainReplica) {
   Load(kSmallCnn);
   const Devices devices("n");
   const Examples examples(*model_, 12);
@@ -123,9 +123,10 @@ TEST_F(MirroredReplicaTest, TwoRunsGiveTheSameBits) {
   EXPECT_EQ(Train(*first, *model_, examples, 5), Train(*second, *model_, examples, 5));
 }
 
-TEST_F(MirroredReplicaTest, WhereArithmeticIsExactSoIsTheMean) {
-  // One weight, squared error: the gradient is 2 (w x - t) x, and w = 0. Five examples on two devices: three
-  // and two, whose own means are -2 (1 + 4 + 9) / 3 and -2 (16 + 25) / 2; together -2 * 55 / 5.
+TEST_F(MirroredReplicaTest, TheMeanIsExactIfArithmeticIsExact) {
+  // One weight, squared error: the gradient is 2 (w x - t) x, and w = 0. Of five examples, the first device
+  // has three and the second two. Their means are -2 (1 + 4 + 9) / 3 and -2 (16 + 25) / 2; the mean of all is
+  // -2 * 55 / 5.
   Load(R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": 1, "input_shape": [1],
           "use_bias": false, "kernel_initializer": "zeros"}}]}})");
   const Devices devices("nn");
@@ -139,11 +140,11 @@ TEST_F(MirroredReplicaTest, WhereArithmeticIsExactSoIsTheMean) {
   EXPECT_EQ(step.loss, 55);
 }
 
-TEST_F(MirroredReplicaTest, StatisticsAreTheMeansOfTheDevicesOwn) {
+TEST_F(MirroredReplicaTest, StatisticsAreTheMeansOfTheDevicesStatistics) {
   Load(R"({"config": {"layers": [{"class_name": "BatchNormalization", "config": {"input_shape": [2]}}]}})");
   const Devices devices("nn");
   const auto mirrored = Over(devices);
-  // Channel 0: 0 2 | 4 8, means 1 and 6, variances 1 and 4. Channel 1 stays at 1.
+  // Channel 0: 0 2 | 4 8, means 1 and 6, variances 1 and 4. Channel 1 is always 1.
   const std::vector<float> inputs = {0, 1, 2, 1, 4, 1, 8, 1}, labels = {0, 1, 0, 1};
   const StepResult step = RunStep(*mirrored, *model_, model_->InitialParameters(1),
                                   {.examples = 4, .inputs = inputs, .targets = labels});
@@ -151,7 +152,7 @@ TEST_F(MirroredReplicaTest, StatisticsAreTheMeansOfTheDevicesOwn) {
   EXPECT_THAT(statistics, ::testing::ElementsAre(3.5f, 1, 2.5f, 0));
 }
 
-TEST_F(MirroredReplicaTest, ABatchWithoutExamplesHasZeroGradientsAndIsAnnounced) {
+TEST_F(MirroredReplicaTest, ABatchWithoutExamplesAnnouncesZeroGradients) {
   Load(kMlp);
   const Devices devices("nn");
   const StepResult step = RunStep(*Over(devices), *model_, model_->InitialParameters(1), {});
@@ -159,7 +160,7 @@ TEST_F(MirroredReplicaTest, ABatchWithoutExamplesHasZeroGradientsAndIsAnnounced)
   EXPECT_THAT(step.announced, Each(1));
 }
 
-TEST_F(MirroredReplicaTest, AFaultOnOneDeviceIsToldAndTheNextStepWorks) {
+TEST_F(MirroredReplicaTest, AnErrorOnOneDeviceIsReportedAndTheNextStepWorks) {
   const Devices devices("nn");
   Load(kMlp);
   ExpectAFaultThenAStep(*Over(devices));
@@ -167,13 +168,13 @@ TEST_F(MirroredReplicaTest, AFaultOnOneDeviceIsToldAndTheNextStepWorks) {
 
 class MirroredOverGroup : public MirroredReplicaTest, public testing::WithParamInterface<const char*> {};
 
-TEST_P(MirroredOverGroup, AStepIsThatOfOneReplicaOnTheWholeBatch) {
+TEST_P(MirroredOverGroup, AStepMatchesOneReplicaOnTheWholeBatch) {
   const Devices devices(GetParam());
   for (const char* json : {kSmallCnn, kMlp, kGraph}) {
     Load(json);
     const auto alone = Alone(), mirrored = OverGroup(devices);
     const std::vector<float> parameters = model_->InitialParameters(1);
-    for (const int64_t count : {12, 7, 2, 1, 12}) {  // also fewer than there are devices
+    for (const int64_t count : {12, 7, 2, 1, 12}) {  // also fewer than devices
       const Examples examples(*model_, count);
       ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Batch()),
                      RunStep(*alone, *model_, parameters, examples.Batch()), 1e-6f);
@@ -184,7 +185,7 @@ TEST_P(MirroredOverGroup, AStepIsThatOfOneReplicaOnTheWholeBatch) {
   }
 }
 
-TEST_P(MirroredOverGroup, TwentyStepsEndWhereTheHostsSumsEnd) {
+TEST_P(MirroredOverGroup, TwentyStepsMatchTheHostsSums) {
   const Devices devices(GetParam());
   for (const char* json : {kSmallCnn, kGraph, kNormalized}) {
     Load(json);
@@ -197,8 +198,9 @@ TEST_P(MirroredOverGroup, TwentyStepsEndWhereTheHostsSumsEnd) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, MirroredOverGroup, testing::Values("f", "ff", "fff"));
 
-TEST_F(MirroredReplicaTest, AGroupIsAskedForBucketsAndOneGradientComesToTheHost) {
-  // 4 x 1000 + 1000, 1000 x 1100 + 1100, 1100 x 3 + 3: the last two layers fill a bucket of a million.
+TEST_F(MirroredReplicaTest, AGroupSumsBucketsAndOneGradientIsCopiedToTheHost) {
+  // 4 x 1000 + 1000, 1000 x 1100 + 1100, 1100 x 3 + 3 parameters: the last two layers fill a bucket of a
+  // million.
   Load(R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": 1000, "input_shape": [4]}},
           {"class_name": "Dense", "config": {"units": 1100}}, {"class_name": "Dense", "config": {"units": 3}}]}})");
   const Devices devices("ff");
@@ -207,13 +209,13 @@ TEST_F(MirroredReplicaTest, AGroupIsAskedForBucketsAndOneGradientComesToTheHost)
   const StepResult step = RunStep(*mirrored, *model_, model_->InitialParameters(1), examples.Batch());
   EXPECT_THAT(step.announced, Each(1));
   EXPECT_THAT(Begun(), UnorderedElementsAre(0, 1));
-  // A device's own copies are of outputs alone: two examples of three classes.
+  // A device itself copies only outputs: two examples of three classes.
   for (DeviceThread* const thread : devices.pointers()) {
     EXPECT_EQ(static_cast<const kernels::FarDevice&>(thread->device()).bytes_down(), 2 * 3 * 4);
   }
 }
 
-TEST_F(MirroredReplicaTest, AGroupThatFailsEndsTheStepAndNothingIsAnnounced) {
+TEST_F(MirroredReplicaTest, AFailedGroupEndsTheStepWithoutAnnouncements) {
   Load(kMlp);
   const Devices devices("ff");
   const auto mirrored = OverGroup(devices);
@@ -232,7 +234,7 @@ TEST_F(MirroredReplicaTest, AGroupThatFailsEndsTheStepAndNothingIsAnnounced) {
   EXPECT_EQ(UnderWay(), 0);
 }
 
-TEST_F(MirroredReplicaTest, AFaultOnOneDeviceOfAGroupIsToldAndTheNextStepWorks) {
+TEST_F(MirroredReplicaTest, AnErrorOnOneDeviceOfAGroupIsReportedAndTheNextStepWorks) {
   const Devices devices("ff");
   Load(kMlp);
   ExpectAFaultThenAStep(*OverGroup(devices));

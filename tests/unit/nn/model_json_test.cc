@@ -50,7 +50,7 @@ TEST(ModelFromFile, AMissingFileIsNamed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
 }
 
-TEST(ModelFromJson, AHandWrittenFileIsTheSameNetwork) {
+TEST(ModelFromJson, AHandWrittenFileGivesTheSameNetwork) {
   const auto written = Model::FromJson(kHandWritten, "model.json");
   ASSERT_TRUE(written.ok()) << written.status();
   const Model exported = Model::FromFile(kKerasJson).value();
@@ -59,7 +59,7 @@ TEST(ModelFromJson, AHandWrittenFileIsTheSameNetwork) {
   EXPECT_EQ(written->InitialParameters(7), exported.InitialParameters(7));
 }
 
-TEST(ModelFromJson, VariablesLieOneAfterTheOtherInTheFlatBuffer) {
+TEST(ModelFromJson, VariablesAreContiguousInTheFlatBuffer) {
   const Model model = Model::FromFile(kKerasJson).value();
   int64_t offset = 0;
   for (const ModelVariable& variable : model.variables()) {
@@ -89,7 +89,7 @@ TEST(ModelFromJson, Keras2FormIsRead) {
   EXPECT_EQ(model->output_shape(), (Shape{4, 8, 4}));
 }
 
-TEST(ModelFromJson, AutomaticNamesKeepClearOfGivenOnes) {
+TEST(ModelFromJson, AutomaticNamesAvoidGivenNames) {
   const auto model =
       Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 1, "input_shape": [2]}},
                       {"class_name": "Dense", "config": {"units": 1, "name": "dense"}},
@@ -110,7 +110,7 @@ TEST(ModelFromJson, TheFirstLayerMayGiveTheInputShapeInEverySpelling) {
   }
 }
 
-TEST(ModelFromJson, WithoutAnInputLayerTheShapeItWasBuiltForCounts) {
+TEST(ModelFromJson, WithoutAnInputLayerBuildInputShapeIsUsed) {
   const auto model = Model::FromJson(
       R"({"config": {"build_input_shape": [null, 3], "layers": [{"class_name": "Dense", "config": {"units": 2}}]}})",
       "m");
@@ -127,7 +127,7 @@ TEST(ModelFromJson, DenseWorksOnTheLastAxis) {
   EXPECT_EQ(model.num_parameters(), 3 * 5 + 5);
 }
 
-TEST(ModelFromJson, ActivationsThatSomeVersionsWriteAsFunctionObjectsAreRead) {
+TEST(ModelFromJson, ActivationsWrittenAsFunctionObjectsAreRead) {
   const auto model = Model::FromJson(
       SequentialOf(R"({"class_name": "Dense", "config": {"units": 5, "input_shape": [3], "activation":
                        {"module": "builtins", "class_name": "function", "config": "relu"}}})"),
@@ -135,7 +135,7 @@ TEST(ModelFromJson, ActivationsThatSomeVersionsWriteAsFunctionObjectsAreRead) {
   EXPECT_TRUE(model.ok()) << model.status();
 }
 
-TEST(ModelFromJson, CanonicalFormForgetsSpacesAndTheOrderOfKeys) {
+TEST(ModelFromJson, CanonicalFormIgnoresSpacesAndTheOrderOfKeys) {
   const Model a =
       Model::FromJson(
           R"({"config":{"layers":[{"class_name":"Dense","config":{"units":2,"input_shape":[3]}}]}})", "a")

@@ -1,4 +1,4 @@
-// Model files that several tests read.
+// Model files that several tests use.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace cairn::nn {
 
-// A real export of Keras 3.16: the seed's convolutional network, compiled.
+// A real export of Keras 3.16: a convolutional network, compiled.
 inline const std::string kKerasJson = InSource("tests/support/data/keras316_mnist_cnn.json");
-// The same model as Keras' model.save() wrote it, without its weights.
+// The same model as written by Keras' model.save(), without its weights.
 inline const std::string kKerasArchive = InSource("tests/support/data/keras316_mnist_cnn.keras");
 
-// A Sequential model of these layers, the shortest file that is valid.
+// The shortest valid file of a Sequential model with these layers.
 inline std::string SequentialOf(absl::string_view layers) {
   return absl::StrCat(R"({"config": {"layers": [)", layers, "]}}");
 }
 
-// The same network as a person would write it.
+// The same network, written by hand.
 inline constexpr char kHandWritten[] = R"({
   "class_name": "Sequential",
   "config": {"layers": [

@@ -1,5 +1,5 @@
-// The graphs that models become: operations, layouts, names and constants. That they compute the same,
-// tests/interop asks onnxruntime.
+// The ONNX graphs of models: operations, layouts, names and constants. tests/interop checks with onnxruntime
+// that they compute the same.
 #include "worker/nn/onnx_graph.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ std::string Image(absl::string_view layers) {
       layers));
 }
 
-TEST(OnnxGraph, ConvolutionsAreTurnedAtTheirEndsAlone) {
+TEST(OnnxGraph, ConvolutionChainsAreTransposedOnlyAtTheirEnds) {
   const OnnxGraph graph = GraphOf(kHandWritten);
   EXPECT_THAT(Operations(graph),
               ElementsAre("Transpose", "Conv", "Relu", "MaxPool", "Conv", "Relu", "MaxPool", "Conv", "Relu",
@@ -76,7 +76,7 @@ TEST(OnnxGraph, InputsAndOutputHaveTheModelsShapesAndNames) {
   EXPECT_EQ(graph.nodes.back().output, "scores");
 }
 
-TEST(OnnxGraph, AKernelIsTurnedToFilterChannelRowColumn) {
+TEST(OnnxGraph, AKernelIsTransposedToFilterChannelRowColumn) {
   const OnnxGraph graph = GraphOf(Image(
       R"({"class_name": "Conv2D", "config": {"name": "conv", "filters": 3, "kernel_size": [1, 2], "use_bias": false}})"));
   const OnnxTensor& kernel = Constant(graph, "conv/kernel");
@@ -101,7 +101,7 @@ TEST(OnnxGraph, TheOddPaddingOfSameIsAfter) {
   EXPECT_THAT(Ints(graph.nodes[1], "pads"), ElementsAre(0, 1, 1, 1));  // top, left, bottom, right
 }
 
-TEST(OnnxGraph, WhatATransposedConvolutionDoesNotReachIsAtTheEnd) {
+TEST(OnnxGraph, OutputPaddingOfATransposedConvolutionIsAtTheEnd) {
   const OnnxGraph graph = GraphOf(Image(
       R"({"class_name": "Conv2DTranspose", "config": {"filters": 1, "kernel_size": [1, 4], "strides": 2,
                                                       "padding": "same"}})"));
@@ -124,13 +124,13 @@ TEST(OnnxGraph, ALayerThatIsCalledTwiceHasItsVariablesOnce) {
   EXPECT_THAT(graph.nodes[2].inputs, ElementsAre(graph.nodes[0].output, graph.nodes[1].output));
 }
 
-TEST(OnnxGraph, WhereNothingIsToBeDoneTheOutputIsStillNoInput) {
+TEST(OnnxGraph, AModelWithoutOperationsHasAnIdentityNode) {
   const OnnxGraph graph = GraphOf(Image(R"({"class_name": "Dropout", "config": {"rate": 0.5}})"));
   ASSERT_THAT(Operations(graph), ElementsAre("Identity"));
   EXPECT_NE(graph.output.name, graph.inputs[0].name);
 }
 
-TEST(OnnxGraph, ALayerWithoutCounterpartIsNamed) {
+TEST(OnnxGraph, ALayerWithoutOnnxOperationsIsNamed) {
   class Odd final : public Layer {
    public:
     Odd() : Layer("odd", "OddLayer") {}

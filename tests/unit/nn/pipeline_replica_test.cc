@@ -17,7 +17,7 @@ class PipelineReplicaTest : public testing::Test {
  protected:
   void Load(const char* json) { model_ = std::make_unique<Model>(Model::FromJson(json, "m").value()); }
   std::unique_ptr<Replica> Alone() { return Replica::Create(*model_, kLogits, *device_).value(); }
-  // Layers in turn, or as `places` has them by name.
+  // Places each layer on the device given in `places` by name; other layers are placed in turn.
   std::unique_ptr<Replica> Divided(const Devices& devices, int64_t micro_batches,
                                    const std::map<std::string, int>& places = {}) {
     std::vector<int> device_of;
@@ -37,7 +37,7 @@ class PipelineReplicaTest : public testing::Test {
 
 class PipelineOnDevices : public PipelineReplicaTest, public testing::WithParamInterface<const char*> {};
 
-TEST_P(PipelineOnDevices, AStepIsThatOfOneDevice) {
+TEST_P(PipelineOnDevices, AStepMatchesOneDevice) {
   const Devices devices(GetParam());
   for (const char* json : {kSmallCnn, kMlp, kGraph}) {
     Load(json);
@@ -56,7 +56,7 @@ TEST_P(PipelineOnDevices, AStepIsThatOfOneDevice) {
   }
 }
 
-TEST_P(PipelineOnDevices, TwentyStepsEndWhereOneDeviceEnds) {
+TEST_P(PipelineOnDevices, TwentyStepsMatchOneDevice) {
   const Devices devices(GetParam());
   for (const char* json : {kSmallCnn, kMlp, kGraph}) {
     Load(json);
@@ -67,7 +67,7 @@ TEST_P(PipelineOnDevices, TwentyStepsEndWhereOneDeviceEnds) {
   }
 }
 
-TEST_P(PipelineOnDevices, EvaluationIsThatOfOneDevice) {
+TEST_P(PipelineOnDevices, EvaluationMatchesOneDevice) {
   const Devices devices(GetParam());
   for (const char* json : {kSmallCnn, kNormalized, kGraph}) {
     Load(json);
@@ -86,7 +86,7 @@ TEST_P(PipelineOnDevices, EvaluationIsThatOfOneDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, PipelineOnDevices, testing::Values("n", "nn", "nnn", "ff", "nf", "fn"));
 
-TEST_F(PipelineReplicaTest, WithOneMicroBatchTheBitsAreThoseOfOneDevice) {
+TEST_F(PipelineReplicaTest, OneMicroBatchGivesTheBitsOfOneDevice) {
   const Devices devices("nn");
   for (const char* json : {kMlp, kGraph, kNormalized}) {
     Load(json);
@@ -95,7 +95,7 @@ TEST_F(PipelineReplicaTest, WithOneMicroBatchTheBitsAreThoseOfOneDevice) {
   }
 }
 
-TEST_F(PipelineReplicaTest, TwoRunsGiveTheSameBitsWhicheverDeviceIsFaster) {
+TEST_F(PipelineReplicaTest, TwoRunsGiveTheSameBitsRegardlessOfDeviceSpeed) {
   const Devices devices("nnn");
   for (const char* json : {kSmallCnn, kGraph}) {
     Load(json);
@@ -109,7 +109,7 @@ TEST_F(PipelineReplicaTest, StatisticsAreTheWeightedMeansOfTheMicroBatches) {
   Load(R"({"config": {"layers": [
       {"class_name": "BatchNormalization", "config": {"name": "norm", "input_shape": [2]}},
       {"class_name": "Dense", "config": {"name": "dense", "units": 2}}]}})");
-  // Channel 0: 0 2 | 7, means 1 and 7, variances 1 and 0. Channel 1 stays at 1.
+  // Channel 0: 0 2 | 7, means 1 and 7, variances 1 and 0. Channel 1 is always 1.
   const std::vector<float> inputs = {0, 1, 2, 1, 7, 1}, labels = {0, 1, 0};
   for (const char* kinds : {"nn", "ff"}) {
     const Devices devices(kinds);
@@ -119,7 +119,7 @@ TEST_F(PipelineReplicaTest, StatisticsAreTheWeightedMeansOfTheMicroBatches) {
   }
 }
 
-TEST_F(PipelineReplicaTest, TheGradientIsOfTheWholeBatchsMeanWhereThatIsExact) {
+TEST_F(PipelineReplicaTest, TheGradientIsThatOfTheWholeBatchsMean) {
   // y = w2 w1 x, w1 = w2 = 1, squared error against 0: both gradients are the mean of 2 x^2. Three
   // micro-batches of 2, 2 and 1 examples.
   Load(R"({"config": {"layers": [
@@ -139,7 +139,7 @@ TEST_F(PipelineReplicaTest, TheGradientIsOfTheWholeBatchsMeanWhereThatIsExact) {
   EXPECT_EQ(step.loss, 55);
 }
 
-TEST_F(PipelineReplicaTest, ADeviceWithItsOwnMemoryHoldsTheVariablesOfItsLayersAlone) {
+TEST_F(PipelineReplicaTest, ADeviceWithItsOwnMemoryStoresOnlyItsLayersVariables) {
   Load(kMlp);
   std::vector<kernels::FarDevice*> far;
   std::vector<std::unique_ptr<DeviceThread>> threads;
@@ -154,13 +154,13 @@ TEST_F(PipelineReplicaTest, ADeviceWithItsOwnMemoryHoldsTheVariablesOfItsLayersA
       MakePipelineReplica(*model_, kLogits, {threads[0].get(), threads[1].get()}, {0, 1, 1, 1}, 2).value();
   const Examples examples(*model_, 4);
   RunStep(*divided, *model_, model_->InitialParameters(1), examples.Batch());
-  // Up: layer a's 12 x 16 + 16 values, the inputs, and a's outputs' gradients.
+  // Up: layer a's 12 x 16 + 16 values, the inputs, and the gradients of a's outputs.
   EXPECT_EQ(far[0]->bytes_up(), 4 * (12 * 16 + 16 + 4 * 12 + 4 * 16));
-  // Down: its gradients and its outputs.
+  // Down: the gradients and outputs of layer a.
   EXPECT_EQ(far[0]->bytes_down(), 4 * (12 * 16 + 16 + 4 * 16));
 }
 
-TEST_F(PipelineReplicaTest, ABatchWithoutExamplesHasZeroGradientsAndIsAnnounced) {
+TEST_F(PipelineReplicaTest, ABatchWithoutExamplesAnnouncesZeroGradients) {
   Load(kMlp);
   const Devices devices("nn");
   const StepResult step = RunStep(*Divided(devices, 2), *model_, model_->InitialParameters(1), {});
@@ -168,7 +168,7 @@ TEST_F(PipelineReplicaTest, ABatchWithoutExamplesHasZeroGradientsAndIsAnnounced)
   EXPECT_THAT(step.announced, Each(1));
 }
 
-TEST_F(PipelineReplicaTest, AFaultOnOneDeviceStopsAllAndTheNextStepWorks) {
+TEST_F(PipelineReplicaTest, AnErrorOnOneDeviceStopsAllAndTheNextStepWorks) {
   Load(kMlp);
   const Devices devices("nn");
   const auto divided = Divided(devices, 3);

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Parts of a chain, one node each.
+// The stages of a chain, with one node each.
 std::vector<ModelPart> Chain(int parts) {
   std::vector<ModelPart> chain;
   for (int i = 0; i < parts; ++i) {
@@ -35,7 +35,8 @@ std::vector<ModelPart> Chain(int parts) {
   return chain;
 }
 
-// Plays devices that need one tick for a task forward and two for one backward; what each did, tick by tick.
+// Simulates devices that take one tick for a forward task and two for a backward task. Returns what each did,
+// tick by tick.
 std::vector<std::string> Play(PipelineSchedule& schedule, int devices, int tasks) {
   struct Player {
     std::optional<PipelineSchedule::Task> task;
@@ -44,7 +45,7 @@ std::vector<std::string> Play(PipelineSchedule& schedule, int devices, int tasks
   };
   std::vector<Player> players(static_cast<size_t>(devices));
   schedule.Start();
-  // A task is only asked for while there is one that can be done: Next() would block.
+  // Uses TryNext(), since Next() would block if no task is ready.
   std::vector<std::tuple<bool, int, int>> finished;
   for (int tick = 0; tick < 100 && static_cast<int>(finished.size()) < tasks; ++tick) {
     for (int device = 0; device < devices; ++device) {
@@ -73,18 +74,18 @@ TEST(PipelineSchedule, TwoDevicesWorkAtTheSameTime) {
                                                  ". F0 B0 B0 F1 B1 B1 F2 B2 B2 F3 B3 B3 . ."));
 }
 
-TEST(PipelineSchedule, AnEvaluationGoesForwardAlone) {
+TEST(PipelineSchedule, AnEvaluationHasNoBackwardTasks) {
   PipelineSchedule schedule(Chain(2), {0, 1}, 3, false);
   EXPECT_THAT(Play(schedule, 2, 6), ElementsAre("F0 F1 F2 .", ". F0 F1 F2"));
 }
 
-TEST(PipelineSchedule, OneDeviceDoesAll) {
+TEST(PipelineSchedule, OneDeviceRunsAllTasks) {
   PipelineSchedule schedule(Chain(1), {0}, 2, true);
   EXPECT_THAT(Play(schedule, 1, 4), ElementsAre("F0 B0 B0 F1 B1 B1"));
 }
 
-TEST(PipelineSchedule, PartsThatShareAVariableTakeTurnsOnTheWayBack) {
-  // Parts 0 and 2, on one device, share a variable; part 1 gives the device between them time.
+TEST(PipelineSchedule, StagesThatShareAVariableAlternateBackward) {
+  // Stages 0 and 2, on one device, share a variable. While stage 1 runs, that device could run other tasks.
   std::vector<ModelPart> parts = Chain(3);
   parts[2].variables = {0};
   PipelineSchedule schedule(parts, {0, 1, 0}, 2, true);
@@ -103,12 +104,12 @@ TEST(PipelineSchedule, PartsThatShareAVariableTakeTurnsOnTheWayBack) {
   EXPECT_THAT(backward, ElementsAre("2:0", "0:0", "2:1", "0:1"));
 }
 
-TEST(PipelineSchedule, DevicesOnThreadsDoEachTaskOnceAndBehindWhatItNeeds) {
+TEST(PipelineSchedule, ThreadsRunEachTaskOnceAfterItsDependencies) {
   constexpr int kParts = 6, kDevices = 3, kMicroBatches = 5;
   PipelineSchedule schedule(Chain(kParts), {0, 1, 2, 0, 1, 2}, kMicroBatches, true);
   for (int round = 0; round < 20; ++round) {
     schedule.Start();
-    // Plain numbers: what orders the tasks orders these too, or a sanitizer tells.
+    // Not synchronized: the order of the tasks must order these accesses, or a sanitizer reports a race.
     std::vector<int> value(kParts * kMicroBatches);  // 1 after forward, 2 after backward
     Announcer announcer(kDevices);
     std::vector<Thread> threads;
@@ -135,7 +136,7 @@ TEST(PipelineSchedule, DevicesOnThreadsDoEachTaskOnceAndBehindWhatItNeeds) {
   }
 }
 
-TEST(PipelineSchedule, AFailureEndsItForAllAndAnotherStartForgetsIt) {
+TEST(PipelineSchedule, AFailureStopsAllDevicesUntilTheNextStart) {
   PipelineSchedule schedule(Chain(2), {0, 1}, 1, true);
   schedule.Start();
   ASSERT_TRUE(schedule.Next(0).has_value());

@@ -44,7 +44,7 @@ class ReplicaTest : public testing::Test {
   std::vector<float> labels_;
 };
 
-TEST_F(ReplicaTest, AnUntrainedNetworkLosesTheLogarithmOfItsClasses) {
+TEST_F(ReplicaTest, AnUntrainedNetworksLossIsTheLogOfItsClasses) {
   const auto result =
       MakeReplica()->ForwardBackward(parameters_, Batch(64), absl::MakeSpan(gradients_), [](int) {});
   ASSERT_TRUE(result.ok()) << result.status();
@@ -77,7 +77,7 @@ class ForwardAheadTest : public ReplicaTest {
   }
 };
 
-TEST_F(ForwardAheadTest, EveryVariableIsWaitedForInTheOrderOfTheLayersAndNoBitChanges) {
+TEST_F(ForwardAheadTest, VariablesAreAwaitedInLayerOrderAndNoBitChanges) {
   const auto replica = MakeReplica();
   const BatchView batch = Batch(8);
   const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
@@ -91,7 +91,7 @@ TEST_F(ForwardAheadTest, EveryVariableIsWaitedForInTheOrderOfTheLayersAndNoBitCh
   EXPECT_EQ(Gradients(*replica, batch), at_once);
 }
 
-TEST_F(ForwardAheadTest, ParametersAreReadWhenTheyHaveComeAndNotBefore) {
+TEST_F(ForwardAheadTest, ParametersAreReadOnlyAfterTheyArrive) {
   const auto replica = MakeReplica();
   const BatchView batch = Batch(8);
   const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
@@ -106,11 +106,11 @@ TEST_F(ForwardAheadTest, ParametersAreReadWhenTheyHaveComeAndNotBefore) {
   EXPECT_EQ(gradients_, at_once);
 }
 
-TEST_F(ForwardAheadTest, WhatWasCutShortDroppedOrOfAnotherBatchIsNotUsed) {
+TEST_F(ForwardAheadTest, IncompleteDroppedOrMismatchedPassesAreNotUsed) {
   const auto replica = MakeReplica();
   const BatchView batch = Batch(8);
   const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
-  // A pass over these would leave other activations.
+  // A pass over these values would leave other activations.
   std::vector<float> parameters = parameters_, other(parameters_.size(), 0.5f);
   const auto ahead_of_other_values = [&] {
     parameters = other;
@@ -122,7 +122,7 @@ TEST_F(ForwardAheadTest, WhatWasCutShortDroppedOrOfAnotherBatchIsNotUsed) {
     return gradients_;
   };
   ahead_of_other_values();
-  EXPECT_NE(gradients(), at_once) << "else this test shows nothing";
+  EXPECT_NE(gradients(), at_once) << "otherwise this test proves nothing";
   replica->ForwardAhead(parameters, batch, [](int variable) { return variable < 4; });
   EXPECT_EQ(gradients(), at_once) << "cut short";
   ahead_of_other_values();
@@ -130,9 +130,9 @@ TEST_F(ForwardAheadTest, WhatWasCutShortDroppedOrOfAnotherBatchIsNotUsed) {
   EXPECT_EQ(gradients(), at_once) << "dropped";
   ahead_of_other_values();
   ASSERT_TRUE(replica->Evaluate(parameters, batch).ok());
-  EXPECT_EQ(gradients(), at_once) << "an evaluation came between";
+  EXPECT_EQ(gradients(), at_once) << "an evaluation was run in between";
   ahead_of_other_values();
-  EXPECT_EQ(Gradients(*replica, batch), at_once) << "of other parameters";
+  EXPECT_EQ(Gradients(*replica, batch), at_once) << "other parameters";
 }
 
 TEST_F(ReplicaTest, StepsDownTheGradientReduceTheLoss) {
@@ -165,7 +165,7 @@ TEST_F(ReplicaTest, EvaluateGivesTheSumsOfForwardBackward) {
   EXPECT_EQ(evaluated->sums.examples, 10);
 }
 
-TEST_F(ReplicaTest, BothGiveTheOutputsOfTheBatch) {
+TEST_F(ReplicaTest, ForwardBackwardAndEvaluateReturnTheSameOutputs) {
   const auto replica = MakeReplica();
   const BatchView batch = Batch(10);
   const auto trained = replica->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {});
@@ -188,7 +188,7 @@ TEST_F(ReplicaTest, WeightsScaleTheLossAndTheGradient) {
   ASSERT_TRUE(unweighted.ok() && weighted.ok());
   EXPECT_EQ(weighted->sums.loss, 2 * unweighted->sums.loss);
   for (float& gradient : plain) gradient *= 2;
-  EXPECT_EQ(gradients_, plain);  // a power of two rounds nothing
+  EXPECT_EQ(gradients_, plain);  // multiplying by a power of two does not round
 }
 
 TEST_F(ReplicaTest, UnevenBatchesInAnyOrderDoNotDisturbEachOther) {
@@ -201,7 +201,7 @@ TEST_F(ReplicaTest, UnevenBatchesInAnyOrderDoNotDisturbEachOther) {
   EXPECT_EQ(std::memcmp(first.data(), again.data(), first.size() * sizeof(float)), 0);
 }
 
-TEST_F(ReplicaTest, ABatchWithoutExamplesHasZeroGradientsAndIsAnnounced) {
+TEST_F(ReplicaTest, ABatchWithoutExamplesAnnouncesZeroGradients) {
   int announced = 0;
   const auto result = MakeReplica()->ForwardBackward(parameters_, Batch(0), absl::MakeSpan(gradients_),
                                                      [&](int) { ++announced; });
@@ -255,7 +255,7 @@ TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
   EXPECT_EQ(far.bytes_down(), static_cast<int64_t>((gradients_.size() + result->outputs.size()) * 4));
 }
 
-TEST_F(ReplicaTest, GradientsGivenTheDevicesOwnMemoryStayThere) {
+TEST_F(ReplicaTest, GradientsInDeviceMemoryStayThere) {
   kernels::FarDevice far;
   const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
   const absl::Span<float> own = replica->device_gradients();
@@ -267,12 +267,12 @@ TEST_F(ReplicaTest, GradientsGivenTheDevicesOwnMemoryStayThere) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(announced, Each(1));
   };
-  for (int time = 0; time < 2; ++time) {  // one way after the other
+  for (int time = 0; time < 2; ++time) {  // alternating
     step(absl::MakeSpan(gradients_), Batch(8));
     std::fill(own.begin(), own.end(), 0.0f);
     const int64_t before = far.bytes_down();
     step(own, Batch(8));
-    EXPECT_EQ(far.bytes_down() - before, 8 * 10 * 4) << "the outputs alone";
+    EXPECT_EQ(far.bytes_down() - before, 8 * 10 * 4) << "only the outputs";
     EXPECT_THAT(gradients_, testing::ElementsAreArray(own));
     BatchView none = Batch(8);
     none.examples = 0;
@@ -283,7 +283,7 @@ TEST_F(ReplicaTest, GradientsGivenTheDevicesOwnMemoryStayThere) {
   EXPECT_TRUE(MakeReplica()->device_gradients().empty());
 }
 
-TEST_F(ReplicaTest, WhatWasPinnedIsFreeAfterUnpin) {
+TEST_F(ReplicaTest, UnpinReleasesPinnedMemory) {
   kernels::FarDevice far;
   const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
   ASSERT_TRUE(replica->Pin(parameters_).ok());
@@ -312,7 +312,7 @@ TEST(Replica, AnOutputThatTheLossCannotTakeIsRefused) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto status = Replica::Create(model, {}, *device).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the model's output [1] has one score"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the model's output [1] has only one score"));
 }
 
 TEST(Replica, AnImageOfScoresHasALabelForEachPixel) {
@@ -331,8 +331,8 @@ TEST(Replica, AnImageOfScoresHasALabelForEachPixel) {
   EXPECT_EQ(result->outputs.size(), 24u);
 }
 
-TEST(Replica, ANetworkThatEndsInABlockedImageIsFlattenedRight) {
-  // Conv2D to 1x1, flattened: the output of the last convolution must leave its blocked layout.
+TEST(Replica, ABlockedLastLayerIsFlattenedCorrectly) {
+  // Conv2D to 1x1, flattened: the output of the last convolution must be converted from its blocked layout.
   const Model model =
       Model::FromJson(
           SequentialOf(
@@ -343,7 +343,7 @@ TEST(Replica, ANetworkThatEndsInABlockedImageIsFlattenedRight) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica = Replica::Create(model, {.from_logits = true}, *device).value();
   std::vector<float> parameters = model.InitialParameters(1);
-  parameters[parameters.size() - 3] = 1;  // biases 1, 2, 0: the second class wins
+  parameters[parameters.size() - 3] = 1;  // biases 1, 2, 0: the second class has the largest score
   parameters[parameters.size() - 2] = 2;
   const std::vector<float> inputs(64, 0.25f);
   const std::vector<float> labels = {1};

@@ -1,4 +1,4 @@
-// Devices on threads of their own, and what replicas over them are held against: the same model on one.
+// Devices on their own threads, and helpers that compare replicas on them to a replica on one device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace cairn::nn {
 
 class Devices {
  public:
-  // "nnf": two CPU devices, and one whose memory is far from the host's.
+  // "nnf": two CPU devices, and one whose memory is separate from the host's.
   explicit Devices(const std::string& kinds) {
     for (const char kind : kinds) {
       const auto index = static_cast<int>(threads_.size());
@@ -40,10 +40,10 @@ class Devices {
   std::vector<DeviceThread*> pointers_;
 };
 
-// What a step gives.
+// The results of a step.
 struct StepResult {
   std::vector<float> gradients, outputs;
-  std::vector<int> announced;  // [variable] how often
+  std::vector<int> announced;  // [variable] number of announcements
   double loss = 0;
   int64_t examples = 0;
 };
@@ -56,7 +56,7 @@ inline StepResult RunStep(Replica& replica, const Model& model, absl::Span<const
   const auto result =
       replica.ForwardBackward(parameters, batch, absl::MakeSpan(step.gradients), [&](int variable) {
         ++step.announced[static_cast<size_t>(variable)];
-        // Final: what it is when it is told is what is pushed.
+        // A gradient must be final when it is announced, since it is then pushed.
         const ModelVariable& told = model.variables()[static_cast<size_t>(variable)];
         for (int64_t i = 0; i < told.shape.num_elements(); ++i) {
           EXPECT_FALSE(std::isnan(step.gradients[static_cast<size_t>(told.offset + i)])) << told.name;
@@ -114,7 +114,7 @@ inline void ExpectSameStep(const StepResult& got, const StepResult& expected, fl
   for (const int times : got.announced) EXPECT_EQ(times, 1);
 }
 
-// Steps down the gradient; the parameters at the end.
+// Runs gradient descent. Returns the final parameters.
 inline std::vector<float> Train(Replica& replica, const Model& model, const Examples& examples, int steps) {
   std::vector<float> parameters = model.InitialParameters(1);
   for (int step = 0; step < steps; ++step) {
@@ -133,7 +133,7 @@ inline std::vector<float> Train(Replica& replica, const Model& model, const Exam
   return parameters;
 }
 
-// A person's: convolutions with pooling, dropout between dense layers, a penalty.
+// A typical small model: convolutions with pooling, dropout between dense layers, a penalty.
 inline constexpr char kSmallCnn[] = R"({"config": {"layers": [
     {"class_name": "Conv2D", "config": {"name": "conv", "filters": 4, "kernel_size": 3, "activation": "relu",
                                         "input_shape": [8, 8, 1]}},
@@ -156,7 +156,7 @@ inline constexpr char kNormalized[] = R"({"config": {"layers": [
     {"class_name": "BatchNormalization", "config": {"name": "norm", "momentum": 0.5}},
     {"class_name": "Dense", "config": {"name": "b", "units": 3}}]}})";
 
-// Two inputs; a shared layer, called before and behind another; a skip around both calls.
+// Two inputs; a shared layer, called before and after another layer; a skip connection around both calls.
 inline constexpr char kGraph[] = R"({"class_name": "Functional", "config": {"name": "graph", "layers": [
     {"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_shape": [null, 6]},
      "inbound_nodes": []},

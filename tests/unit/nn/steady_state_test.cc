@@ -1,6 +1,6 @@
-// After its first steps a replica asks the system for no memory any more. What is counted are requests of a
-// KiB and more, but for oneDNN's own: it makes lists for every call of a primitive, and room for what its
-// matrix products pack.
+// After its first steps, a replica requests no more memory from the system. Only requests of at least 1 KiB
+// count, and oneDNN's own are excluded: it allocates lists for every call of a primitive, and buffers for
+// packed matrices.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST(SteadyState, TheCounterSeesARequest) {
   EXPECT_GE(large_requests, 1) << memory->size();
 }
 
-TEST(SteadyState, AStepAsksForNoMemory) {
+TEST(SteadyState, AStepAllocatesNoMemory) {
   for (const char* model : {"mnist_cnn", "mnist_mlp", "cifar_resnet20"}) {
     for (int threads : {1, 2}) {
       EXPECT_EQ(LargeRequestsOfTenSteps(InSource(absl::StrCat("deploy/examples/", model, ".json")), threads),

@@ -7,8 +7,8 @@
 namespace cairn::nn {
 namespace {
 
-// The widths are those of Keras 3's own summaries on a terminal of 80 columns.
-TEST(SummaryTable, OfTheSeedNetworkLooksLikeKeras3) {
+// The widths are those of Keras 3's summaries on a terminal of 80 columns.
+TEST(SummaryTable, TheTableLooksLikeKeras3) {
   EXPECT_EQ(SummaryTable(Model::FromFile(kKerasJson).value()),
             R"(Model: "sequential"
 ┏━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━┓
@@ -46,7 +46,7 @@ TEST(SummaryTable, LongNamesWrapAtTheBlankAndThenEndInAnEllipsis) {
                          "│ (Dense)                         │                        │               │\n"));
 }
 
-TEST(SummaryTable, OfAGraphShowsInputsConnectionsAndWhatIsNotTrained) {
+TEST(SummaryTable, AGraphShowsInputsConnectionsAndNonTrainableVariables) {
   const auto model = Model::FromJson(R"({"class_name": "Functional", "config": {"name": "skip", "layers": [
       {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [null, 4, 4, 2]}},
       {"class_name": "Conv2D", "config": {"name": "conv", "filters": 2, "kernel_size": 3, "padding": "same"},

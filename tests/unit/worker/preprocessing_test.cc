@@ -93,7 +93,7 @@ TEST(Preprocessing, OtherColumnsAreRefused) {
   const Preprocessing trained = OfColumns({"a", "b", "y"});
   EXPECT_EQ(CheckSame(trained, trained), absl::OkStatus());
   EXPECT_THAT(std::string(CheckSame(trained, OfColumns({"b", "a", "y"})).message()),
-              HasSubstr("--feature_column: the inputs are columns a, b, in training they were b, a"));
+              HasSubstr("--feature_column: the inputs are columns a, b, but in training they were b, a"));
 }
 
 TEST(Preprocessing, DescribesWhatWasTakenOver) {

@@ -41,7 +41,7 @@ constexpr Row kActivations[] = {
     {"tanh", {.function = {.kind = Activation::kTanh}}},
 };
 
-// A plain name, or one of the objects that some versions of Keras 3 write: of {"class_name": "function",
+// A plain name, or the name in an object as some versions of Keras 3 write it. Of {"class_name": "function",
 // "config": "relu"} and {"class_name": "ReLU", "config": {...}} only the first has no options of its own.
 const json& NameOf(const json& value) {
   static const json* const kFunction = new json("function");
@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeActivationOp(const kernels::TensorD
 
 namespace {
 
-// A relu with all its options: below the threshold a line through it, above it the input up to the limit.
+// A relu with all its options: slope * (x - threshold) below the threshold, min(x, limit) above it.
 std::string OnnxRelu(const kernels::ActivationParams& f, const std::string& x, OnnxBuilder& onnx) {
   if (f.is_plain_relu()) return onnx.Add("Relu", {x});
   if (f.threshold == 0 && f.slope == 0 && f.limit > 0) {

@@ -1,4 +1,5 @@
-// The `activation` field of layers, and what it becomes: fused into the kernel, or an op of its own after it.
+// The `activation` field of layers, and its implementation: fused into the layer's kernel, or as a separate
+// op.
 #pragma once
 
 #include <memory>
@@ -12,28 +13,28 @@
 namespace cairn::nn {
 
 struct ActivationSpec {
-  bool softmax = false;  // over the last axis; otherwise element by element:
+  bool softmax = false;  // over the last axis; otherwise `function`, element by element
   kernels::ActivationParams function{};
 
   bool is_linear() const { return !softmax && function.kind == kernels::Activation::kLinear; }
-  // max(x, 0), which the kernels of convolutions and dense layers compute by themselves.
+  // max(x, 0), which the kernels of convolutions and dense layers can compute.
   bool is_plain_relu() const { return !softmax && function.is_plain_relu(); }
 };
 
-// Keras' names; absent is linear. The error for an unknown one lists the supported.
+// Reads Keras' names; absent means linear. The error for an unknown name lists the supported ones.
 ActivationSpec ReadActivation(absl::string_view field, ConfigReader& config);
 
-// `op`, and `activation` after it, in row-major order where it needs that.
+// `op` followed by `activation`, with a reorder to row-major between them if necessary.
 absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device);
-// The same where the op's kernel computes a plain relu by itself.
+// The same for an op whose kernel computes a plain relu: then only other activations are added.
 absl::StatusOr<std::unique_ptr<LayerOp>> ReluFusedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device);
-// `activation` of a value of a graph.
+// Adds `activation` of `input` to the graph.
 OnnxValue OnnxActivation(const ActivationSpec& activation, OnnxValue input, OnnxBuilder& onnx);
-// The activation by itself.
+// An op of the activation alone.
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeActivationOp(const kernels::TensorDesc& input,
                                                           const ActivationSpec& activation,
                                                           kernels::Device& device);

@@ -1,4 +1,4 @@
-// Activation, ELU, LeakyReLU, ReLU and Softmax: an activation as a layer of its own.
+// Activation, ELU, LeakyReLU, ReLU and Softmax: activations as separate layers.
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -58,7 +58,7 @@ std::unique_ptr<Layer> MakeElu(std::string name, ConfigReader& config) {
 }
 
 std::unique_ptr<Layer> MakeLeakyRelu(std::string name, ConfigReader& config) {
-  // Keras 2 says alpha.
+  // Keras 2 writes alpha.
   const double slope = config.Number("negative_slope", config.Number("alpha", 0.3));
   return std::make_unique<ActivationLayer>(
       std::move(name), "LeakyReLU",

@@ -1,5 +1,5 @@
-// BatchNormalization over the last axis. Its moving statistics are variables like the others, on the servers:
-// every push carries the batch's mean and variance where trained variables have a gradient.
+// BatchNormalization over the last axis. Its moving statistics are variables on the servers, like all others.
+// Every push carries the batch's mean and variance in the place of gradients.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,12 +15,13 @@ namespace {
 struct BatchNormConfig {
   float momentum, epsilon;
   bool scale, center;
-  bool frozen;  // trainable is false: always by the moving statistics, as Keras has it
+  // Set if trainable is false: the moving statistics are used even in training, as in Keras.
+  bool frozen;
   InitializerSpec gamma, beta, moving_mean, moving_variance;
   RegularizerSpec gamma_regularizer, beta_regularizer;
 };
 
-// Variables: gamma and beta where there are such, the moving mean and the moving variance.
+// Variables: gamma and beta if they exist, the moving mean and the moving variance.
 class BatchNormOp final : public LayerOp {
  public:
   BatchNormOp(const BatchNormConfig& config, std::unique_ptr<kernels::BatchNorm> op,
@@ -66,7 +67,7 @@ class BatchNormOp final : public LayerOp {
   const BatchNormConfig config_;
   const std::unique_ptr<kernels::BatchNorm> op_;
   const std::unique_ptr<kernels::DeviceMemory> statistics_;  // of the batch: means, then variances
-  const std::unique_ptr<kernels::DeviceMemory> unused_;      // takes dx where nobody needs it, else null
+  const std::unique_ptr<kernels::DeviceMemory> unused_;  // receives dx if it is not needed; otherwise null
   kernels::Device& device_;
 };
 
@@ -152,7 +153,7 @@ class BatchNormalizationLayer final : public Layer {
 
  private:
   const BatchNormConfig config_;
-  const std::optional<int64_t> axis_;  // counted with the batch; absent: the last
+  const std::optional<int64_t> axis_;  // counted with the batch; nullopt: the last
 };
 
 }  // namespace

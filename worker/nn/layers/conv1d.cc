@@ -26,7 +26,7 @@ class Conv1DLayer final : public Layer {
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (inputs[0].rank() != 2) {
       return absl::InvalidArgumentError(
-          absl::StrCat("input ", inputs[0].ToString(), " is no sequence [steps, channels]"));
+          absl::StrCat("input ", inputs[0].ToString(), " is not a sequence [steps, channels]"));
     }
     CAIRN_ASSIGN_OR_RETURN(const Shape output,
                            kernels::OutputShape(Params({.shape = {1, 1, inputs[0][0], inputs[0][1]}})));

@@ -55,8 +55,9 @@ class Conv2DTransposeLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     const Shape image = onnx.ShapeOf(inputs[0]);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
-    // The gradient of a convolution from `output` to `image`: its padding is cut off here, and what its
-    // windows do not reach is 0 at the far ends.
+    // ConvTranspose is the gradient of a convolution from `output` to `image`. Its "pads" are that
+    // convolution's padding, and "output_padding" adds the elements at the far ends that its windows do not
+    // reach, which are 0.
     std::vector<int64_t> before, after, unreached;
     for (int axis = 0; axis < 2; ++axis) {
       const int64_t window = config_.conv.kernel_size[static_cast<size_t>(axis)];

@@ -62,7 +62,7 @@ ConvConfig ReadConv1DConfig(ConfigReader& config) {
 absl::Status CheckImage(const Shape& input) {
   if (input.rank() == 3) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("input ", input.ToString(), " is no image [height, width, channels]"));
+      absl::StrCat("input ", input.ToString(), " is not an image [height, width, channels]"));
 }
 
 Shape BatchOfOne(const Shape& image) {
@@ -80,7 +80,7 @@ std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::a
                                        kernels::Padding padding) {
   std::vector<int64_t> kernel_shape, steps, gaps, before, after;
   for (size_t i = 0; i < spatial.size(); ++i) {
-    const size_t axis = 2 - spatial.size() + i;  // of the pairs
+    const size_t axis = 2 - spatial.size() + i;  // an index into the pairs
     const kernels::Window window = kernels::MakeWindow(
         spatial[i], kernels::Dilated(kernel_size[axis], dilation[axis]), strides[axis], padding);
     kernel_shape.push_back(kernel_size[axis]);

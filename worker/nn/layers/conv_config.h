@@ -22,38 +22,38 @@ struct ConvConfig {
   InitializerSpec bias_initializer;
   RegularizerSpec bias_regularizer;
 
-  // Of a convolution of `input` [n, h, w, c] with a fused relu where that is the activation.
+  // The parameters of a convolution of `input` [n, h, w, c]. A relu activation is fused.
   kernels::Conv2DParams Params(kernels::TensorDesc input, int64_t filters, int64_t groups) const;
 };
 
-// Everything but filters, groups and the kernels' initializers and regularizers.
+// Reads everything but filters, groups and the kernels' initializers and regularizers.
 ConvConfig ReadConvConfig(ConfigReader& config);
-// The same where Keras has one spatial axis: the first of each pair is 1.
+// The same for layers with one spatial axis: the first of each pair is 1.
 ConvConfig ReadConv1DConfig(ConfigReader& config);
 kernels::Padding ReadPadding(ConfigReader& config);
 
 // INVALID_ARGUMENT unless the shape is [height, width, channels].
 absl::Status CheckImage(const Shape& input);
-// A batch of one, for asking what an op makes of a shape.
+// The shape of a batch of one image, for computing an op's output shape.
 Shape BatchOfOne(const Shape& image);
-// Without the batch again.
+// The inverse of BatchOfOne().
 Shape WithoutBatch(const Shape& shape);
 
-// One convolution of a graph.
+// A convolution of an ONNX graph.
 struct OnnxConv {
-  std::string kernel;  // of [filters, c / groups, kernel_size]
-  std::string bias;    // of [filters]; empty: none
+  std::string kernel;  // a tensor [filters, c / groups, kernel_size]
+  std::string bias;    // a tensor [filters]; empty: none
   int64_t filters = 0, groups = 1;
 };
-// A convolution of `config`'s windows, without its activation; over [h, w, c], or over a sequence [w, c].
+// Adds a convolution with `config`'s windows, without its activation, over [h, w, c] or a sequence [w, c].
 OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue input, OnnxBuilder& onnx);
-// Attributes kernel_shape, strides and pads of windows that slide over an image or a sequence of `spatial`
-// extents (the last axes of the pairs); dilations too where they are not 1.
+// The attributes kernel_shape, strides and pads of windows that slide over an image or a sequence of
+// `spatial` extents (the last axes of the pairs), and dilations if they are not 1.
 std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::array<int64_t, 2> kernel_size,
                                        std::array<int64_t, 2> strides, std::array<int64_t, 2> dilation,
                                        kernels::Padding padding);
 
-// kernel, and bias where there is one.
+// The kernel, and the bias if there is one.
 std::vector<VariableSpec> KernelAndBias(VariableSpec kernel, int64_t filters, const ConvConfig& config);
 
 }  // namespace cairn::nn

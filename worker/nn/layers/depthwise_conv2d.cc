@@ -1,5 +1,5 @@
-// DepthwiseConv2D and SeparableConv2D: a convolution of every channel by itself, kernel [kh, kw, c,
-// multiplier]; and the same with a mixture of the channels after it.
+// DepthwiseConv2D convolves every channel separately, kernel [kh, kw, c, multiplier]. SeparableConv2D then
+// mixes the channels with a pointwise convolution.
 #include <string>
 #include <utility>
 
@@ -26,7 +26,7 @@ DepthwiseConfig ReadDepthwise(ConfigReader& config) {
                           .initializer = config.Initializer("depthwise_initializer", "glorot_uniform"),
                           .regularizer = config.Regularizer("depthwise_regularizer")};
   config.RefuseUnlessNull({"depthwise_constraint"});
-  // Keras 2 writes what these inherit from Conv2D and do not use.
+  // Keras 2 writes these fields, which the layers inherit from Conv2D and do not use.
   config.Ignore({"groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint"});
   return read;
 }
@@ -43,7 +43,7 @@ VariableSpec DepthwiseKernel(const char* name, const DepthwiseConfig& config, co
           .regularizer = config.regularizer};
 }
 
-// Without the activation. Filter f * multiplier + m is the m-th of channel f.
+// Adds the convolution without its activation. Filter f * multiplier + m is the m-th filter of channel f.
 OnnxValue AddOnnxDepthwise(const DepthwiseConfig& config, const OnnxVariable& kernel, const std::string& bias,
                            OnnxValue input, OnnxBuilder& onnx) {
   const int64_t channels = kernel.shape[2];
@@ -129,7 +129,7 @@ class SeparableConv2DLayer final : public Layer {
                                                   kernels::Device& device) const override {
     const ConvConfig& conv = config_.depthwise.conv;
     kernels::Conv2DParams depthwise_params = DepthwiseParams(config_.depthwise, params.inputs[0]);
-    depthwise_params.use_bias = depthwise_params.relu = false;  // they come after both
+    depthwise_params.use_bias = depthwise_params.relu = false;  // they are applied after both convolutions
     depthwise_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto depthwise, device.ops().MakeConv2D(depthwise_params));
     CAIRN_ASSIGN_OR_RETURN(auto pointwise,

@@ -1,4 +1,4 @@
-// Dropout: in training, elements fall to 0 at random and the rest grows to make up for them.
+// Dropout: in training, random elements become 0, and the others are scaled up to preserve the mean.
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -35,7 +35,8 @@ class DropoutOp final : public LayerOp {
   kernels::Device& device_;
 };
 
-// A mask of fewer elements than the input, which is broadcast: what falls, falls along whole axes.
+// Dropout with a mask that has fewer elements than the input and is broadcast: whole axes are dropped
+// together.
 class BroadcastDropoutOp final : public LayerOp {
  public:
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& input, const Shape& noise,
@@ -92,8 +93,8 @@ class BroadcastDropoutOp final : public LayerOp {
 
 class DropoutLayer final : public Layer {
  public:
-  // `noise`: of the mask, with the batch, 0 where Keras' noise_shape has null: the input's extent. Empty: the
-  // input's shape.
+  // `noise` is the mask's shape, with the batch; 0 stands for null in Keras' noise_shape and means the
+  // input's extent. Empty: the input's shape.
   DropoutLayer(std::string name, float rate, std::vector<int64_t> noise)
       : Layer(std::move(name), "Dropout"), rate_(rate), noise_(std::move(noise)) {}
 
@@ -107,7 +108,7 @@ class DropoutLayer final : public Layer {
     if (valid) return inputs[0];
     return absl::InvalidArgumentError(absl::StrCat("noise_shape: [", absl::StrJoin(noise_, ","),
                                                    "] does not broadcast to input ", inputs[0].ToString(),
-                                                   " with its batch (0: as the input)"));
+                                                   " with its batch (0: the input's extent)"));
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
   bool accepts_blocked(absl::Span<const Shape>) const override { return noise_.empty(); }
@@ -138,7 +139,7 @@ class DropoutLayer final : public Layer {
   const std::vector<int64_t> noise_;
 };
 
-// Extents, of which null is 0. The batch's must be null: that of a mask drawn for each example.
+// Reads the extents, with 0 for null. The batch's extent must be null: a mask is drawn for each example.
 std::vector<int64_t> ReadNoiseShape(ConfigReader& config) {
   const nlohmann::json& value = config.Raw("noise_shape");
   if (value.is_null()) return {};
@@ -164,7 +165,7 @@ std::vector<int64_t> ReadNoiseShape(ConfigReader& config) {
 std::unique_ptr<Layer> MakeDropout(std::string name, ConfigReader& config) {
   const double rate = config.Number("rate");
   if (!(rate >= 0 && rate < 1)) config.Fail("rate", absl::StrCat(rate, " is not in [0, 1)"));
-  config.Ignore({"seed"});  // the job's --seed
+  config.Ignore({"seed"});  // the job's --seed is used
   return std::make_unique<DropoutLayer>(std::move(name), static_cast<float>(rate), ReadNoiseShape(config));
 }
 

@@ -1,4 +1,4 @@
-// Embedding: rows of a table [input_dim, output_dim] by index.
+// Embedding: looks up rows of a table [input_dim, output_dim] by index.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -36,7 +36,7 @@ class EmbeddingLayer final : public Layer {
                                                   kernels::Device& device) const override {
     if (params.needs_input_gradients) {
       return absl::InvalidArgumentError(
-          "indices have no gradient: no layer with variables may stand before it");
+          "indices have no gradient: no layer with variables may come before it");
     }
     Shape output = params.inputs[0].shape;
     CAIRN_ASSIGN_OR_RETURN(auto op,

@@ -1,4 +1,4 @@
-// Flatten and Reshape: row-major memory stays as it is.
+// Flatten and Reshape: they do not change the row-major memory.
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 
 class ReshapeLayer final : public Layer {
  public:
-  // `target`: one extent may be -1, which takes what is left.
+  // `target`: one extent may be -1, for the remaining elements.
   ReshapeLayer(std::string name, std::string class_name, std::vector<int64_t> target)
       : Layer(std::move(name), std::move(class_name)), target_(std::move(target)) {}
 
@@ -47,7 +47,7 @@ class ReshapeLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     const Shape input = onnx.ShapeOf(inputs[0]);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&input, 1}));
-    std::vector<int64_t> extents = {0};  // the batch, as it is
+    std::vector<int64_t> extents = {0};  // the batch is unchanged
     extents.insert(extents.end(), output.dims().begin(), output.dims().end());
     const std::string name =
         output.rank() == 1

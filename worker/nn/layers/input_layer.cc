@@ -32,7 +32,7 @@ Shape ReadShape(absl::string_view field, bool has_batch, ConfigReader& config) {
   return {};
 }
 
-// The first of the three spellings that is there, or null.
+// Finds the first spelling that is present; null if none is.
 struct Spelling {
   const char* field;
   bool has_batch;

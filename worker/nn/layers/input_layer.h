@@ -1,4 +1,4 @@
-// InputLayer, or the shape that a first layer gives instead: it computes nothing.
+// InputLayer, or the input shape that a first layer gives instead. It computes nothing.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -7,13 +7,15 @@
 
 namespace cairn::nn {
 
-// [null, 28, 28, 1] without the batch: [28, 28, 1]. A fault of `value` goes to `config` under `field`.
+// Reads a shape with a batch axis and returns it without: [null, 28, 28, 1] becomes [28, 28, 1]. Errors in
+// `value` go to `config` under `field`.
 Shape ReadBatchShape(absl::string_view field, ConfigReader& config);
 
-// The config of an InputLayer. Keras 3 says batch_shape, Keras 2 batch_input_shape, people write shape.
+// Reads the config of an InputLayer. Keras 3 writes batch_shape, Keras 2 batch_input_shape, users write
+// shape.
 Shape ReadInputLayer(ConfigReader& config);
 
-// True where a layer other than InputLayer gives the model's input shape: batch_shape, batch_input_shape or
+// True if a layer other than InputLayer gives the model's input shape: batch_shape, batch_input_shape or
 // input_shape (without the batch).
 bool HasInputShape(ConfigReader& config);
 Shape ReadInputShape(ConfigReader& config);

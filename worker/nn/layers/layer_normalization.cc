@@ -18,7 +18,7 @@ struct LayerNormConfig {
   RegularizerSpec gamma_regularizer, beta_regularizer;
 };
 
-// Variables: gamma and beta, where there are such.
+// Variables: gamma and beta, if they exist.
 class LayerNormOp final : public LayerOp {
  public:
   LayerNormOp(kernels::TensorDesc output, bool scale, bool center, std::unique_ptr<kernels::LayerNorm> op)

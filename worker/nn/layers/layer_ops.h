@@ -1,4 +1,4 @@
-// Layer ops around the kernels' ops: what most layers are on a device.
+// Layer ops that wrap the kernels' ops. Most layers use them.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ class UnaryLayerOp final : public LayerOp {
   const std::unique_ptr<kernels::UnaryOp> op_;
 };
 
-// Variables: the kernel and, where there is one, the bias.
+// Variables: the kernel, and the bias if there is one.
 class LinearLayerOp final : public LayerOp {
  public:
   LinearLayerOp(std::unique_ptr<kernels::LinearOp> op, bool use_bias)
@@ -56,7 +56,7 @@ class LinearLayerOp final : public LayerOp {
   const bool use_bias_;
 };
 
-// An op whose output goes under another shape.
+// An op whose output is presented under another shape.
 class ReshapedOp final : public LayerOp {
  public:
   ReshapedOp(kernels::TensorDesc output, std::unique_ptr<LayerOp> op)
@@ -83,7 +83,7 @@ class NaryLayerOp final : public LayerOp {
   const std::unique_ptr<kernels::NaryOp> op_;
 };
 
-// To row-major float32, and its gradient back.
+// Converts to row-major float32, and the gradient back.
 class ReorderOp final : public LayerOp {
  public:
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& from,
@@ -106,17 +106,17 @@ class ReorderOp final : public LayerOp {
   const std::unique_ptr<kernels::Reorder> forward_, backward_;
 };
 
-// Ops of one input, one after another; their variables in the same order.
+// Ops with one input each, in sequence. Their variables are in the same order.
 class ChainOp final : public LayerOp {
  public:
   struct Link {
     std::unique_ptr<LayerOp> op;
     size_t variables = 0;
-    // Between this op and the next; null behind the last.
+    // Between this op and the next; null after the last.
     std::unique_ptr<kernels::DeviceMemory> output{}, gradient{};
   };
-  // `links` without their memory; variables are counted from the end: what the others leave belongs to the
-  // first.
+  // `links` are given without memory. Only links after the first need a count of `variables`; the first has
+  // the remaining ones.
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(std::vector<Link> links, kernels::Device& device);
 
   const kernels::TensorDesc& output() const override { return links_.back().op->output(); }
@@ -125,7 +125,7 @@ class ChainOp final : public LayerOp {
 
  private:
   explicit ChainOp(std::vector<Link> links) : links_(std::move(links)) {}
-  // The variables of link `index` among `all` of the layer.
+  // The variables of link `index`, taken from `all` variables of the layer.
   template <typename Pointer>
   absl::Span<Pointer> Of(size_t index, absl::Span<Pointer> all) const {
     size_t end = all.size();

@@ -1,5 +1,5 @@
-// The makers of all layers, one per source file. Names, `trainable` and `dtype`, which every layer has, are
-// read before a maker is called.
+// The makers of all layers, one per source file. The fields that every layer has (name, `trainable`, `dtype`)
+// are read before a maker is called.
 #pragma once
 
 #include <memory>

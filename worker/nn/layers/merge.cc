@@ -1,4 +1,4 @@
-// Several inputs become one: sums, products and their like, which broadcast, and Concatenate.
+// Layers that merge several inputs: sums, products and similar functions, which broadcast, and Concatenate.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -20,7 +20,7 @@ constexpr int64_t kLargestBlock = 16;
 struct MergeRow {
   const char* class_name;
   kernels::MergeKind kind;
-  const char* onnx_op;  // of two inputs; but of an average, which is a sum divided
+  const char* onnx_op;  // merges two inputs; for an average, the sum is divided afterwards
   size_t max_inputs = 1000;
 };
 using enum kernels::MergeKind;
@@ -31,7 +31,7 @@ constexpr MergeRow kAverageRow = {"Average", kAverage, "Add"};
 constexpr MergeRow kMaximumRow = {"Maximum", kMaximum, "Max"};
 constexpr MergeRow kMinimumRow = {"Minimum", kMinimum, "Min"};
 
-// `shape` with axes of extent 1 before its own, as Keras' merges expand inputs of fewer axes.
+// Prepends axes of extent 1 to `shape`, as Keras' merges expand inputs with fewer axes.
 Shape Expanded(const Shape& shape, int rank) {
   Shape expanded;
   for (int axis = shape.rank(); axis < rank; ++axis) expanded.Append(1);
@@ -110,7 +110,7 @@ class MergeLayer final : public Layer {
   }
 
  private:
-  // Whether the ops for sums and products of one shape and any layout do it.
+  // Whether the ops for sums and products suffice. They need one shape, and take any layout.
   bool IsPlain(absl::Span<const Shape> inputs) const {
     return (row_.kind == kAdd || row_.kind == kMultiply) && AreEqual(inputs);
   }
@@ -127,7 +127,7 @@ class MergeLayer final : public Layer {
 
 class ConcatenateLayer final : public Layer {
  public:
-  // `axis` as Keras counts: with the batch, or negative from the end.
+  // `axis` as in Keras: counted with the batch, or negative from the end.
   ConcatenateLayer(std::string name, int64_t axis) : Layer(std::move(name), "Concatenate"), axis_(axis) {}
 
   bool merges() const override { return true; }
@@ -155,7 +155,7 @@ class ConcatenateLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
-  // Along the channels, where no padding would come to lie inside.
+  // Along the channels, if no padding would be inside the result.
   bool accepts_blocked(absl::Span<const Shape> inputs) const override {
     const int rank = inputs[0].rank();
     if (rank != 3 || AxisOf(rank + 1) != rank) return false;

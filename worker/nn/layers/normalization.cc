@@ -1,5 +1,5 @@
-// Normalization: inputs by the mean and variance of a data set, which stand in the model file or, after
-// adapt(), among its weights.
+// Normalization: standardizes inputs by the mean and variance of a data set. These are in the model file or,
+// after adapt(), among its weights.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ namespace {
 constexpr float kEpsilon = 1e-7f;  // Keras' backend.epsilon()
 
 struct NormalizationConfig {
-  std::vector<int64_t> axes;  // as Keras counts them, with the batch; empty: one mean for everything
+  std::vector<int64_t> axes;  // as in Keras, counted with the batch; empty: one mean for everything
   bool invert = false;
   // Constants from the model file; empty: the statistics are variables.
   std::vector<double> mean{}, variance{};
@@ -28,14 +28,14 @@ struct NormalizationConfig {
   bool has_constants() const { return !mean.empty(); }
 };
 
-// The elements that have a mean of their own, and the extents that they come from.
+// The elements that have their own mean, and the axes that they cover.
 struct Statistics {
-  Shape shape;        // Keras' of the variables
-  Shape trailing;     // the last axes of the input, which they cover
+  Shape shape;        // the shape of Keras' variables
+  Shape trailing;     // the last axes of the input, which the statistics cover
   int64_t width = 1;  // elements
 };
 
-// Statistics that lie as the input's last axes do; axes of extent 1 do not matter.
+// The statistics must cover the input's last axes; axes of extent 1 do not matter.
 absl::StatusOr<Statistics> StatisticsOf(const std::vector<int64_t>& axes, const Shape& input) {
   const auto fault = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("axis: [", absl::StrJoin(axes, ","), "] of input ",
@@ -44,11 +44,11 @@ absl::StatusOr<Statistics> StatisticsOf(const std::vector<int64_t>& axes, const 
   std::vector<bool> kept(static_cast<size_t>(input.rank()));  // [axis of the input]
   for (const int64_t axis : axes) {
     const int64_t own = (axis < 0 ? axis + input.rank() + 1 : axis) - 1;
-    if (own < 0 || own >= input.rank()) return fault("is none of its axes");
+    if (own < 0 || own >= input.rank()) return fault("is not one of its axes");
     kept[static_cast<size_t>(own)] = true;
   }
   Statistics statistics;
-  int first = input.rank();  // of the trailing axes
+  int first = input.rank();  // the first of the trailing axes
   while (first > 0 && (kept[static_cast<size_t>(first) - 1] || input[first - 1] == 1)) --first;
   for (int axis = 0; axis < input.rank(); ++axis) {
     if (kept[static_cast<size_t>(axis)]) {
@@ -61,7 +61,7 @@ absl::StatusOr<Statistics> StatisticsOf(const std::vector<int64_t>& axes, const 
   return statistics;
 }
 
-// Variables: mean, variance, and how many examples they are of.
+// Variables: mean, variance, and the number of examples.
 class NormalizationOp final : public LayerOp {
  public:
   NormalizationOp(std::unique_ptr<kernels::Standardize> op, int64_t width, kernels::Device& device)
@@ -72,7 +72,7 @@ class NormalizationOp final : public LayerOp {
     return op_->Forward(args.inputs[0], args.variables[0], args.variables[1], args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
-    for (size_t i = 0; i < args.gradients.size(); ++i) {  // they stay what they are
+    for (size_t i = 0; i < args.gradients.size(); ++i) {  // the variables keep their values
       CAIRN_RETURN_IF_ERROR(device_.CopyOnDevice(args.variables[i], args.gradients[i], widths_[i]));
     }
     if (args.input_gradients[0] == nullptr) return absl::OkStatus();
@@ -188,7 +188,7 @@ std::unique_ptr<Layer> MakeNormalization(std::string name, ConfigReader& config)
   NormalizationConfig read = {.axes = config.Ints("axis", {{-1}}), .invert = config.Bool("invert", false)};
   const bool has_mean = !config.Raw("mean").is_null(), has_variance = !config.Raw("variance").is_null();
   if (has_mean != has_variance) {
-    config.Fail(has_mean ? "variance" : "mean", "required where the other one is given");
+    config.Fail(has_mean ? "variance" : "mean", "required if the other one is given");
   } else if (has_mean) {
     read.mean = config.Numbers("mean");
     read.variance = config.Numbers("variance");

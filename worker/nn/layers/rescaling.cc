@@ -1,4 +1,4 @@
-// Rescaling: inputs by constants of the model file.
+// Rescaling: scales and shifts inputs by constants of the model file.
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>

@@ -1,4 +1,4 @@
-// ZeroPadding2D: a frame of zeros.
+// ZeroPadding2D: adds a frame of zeros.
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -46,7 +46,7 @@ class ZeroPadding2DLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     const Shape image = onnx.ShapeOf(inputs[0]);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
-    // What stands before each axis, then what stands behind.
+    // First the padding before each axis, then the padding after it.
     if (onnx.IsChannelsFirst(inputs[0])) {
       const std::string pads =
           onnx.Ints("pads", {0, 0, frame_.top, frame_.left, 0, 0, frame_.bottom, frame_.right});
@@ -61,7 +61,7 @@ class ZeroPadding2DLayer final : public Layer {
   const Frame frame_;
 };
 
-// Keras: p, [height, width], or [[top, bottom], [left, right]].
+// Reads one side of Keras' padding: p, [height, width], or [[top, bottom], [left, right]].
 bool ReadSide(const json& value, int64_t& before, int64_t& after) {
   constexpr int64_t kWidest = 1 << 16;
   const auto is_width = [](const json& n) { return n.is_number_integer() && n >= 0 && n <= kWidest; };
@@ -88,7 +88,8 @@ std::unique_ptr<Layer> MakeZeroPadding2D(std::string name, ConfigReader& config)
             ReadSide(value, frame.left, frame.right);
   }
   if (!valid)
-    config.Fail("padding", absl::StrCat("expected such as 1, [1,1] or [[1,1],[1,1]], got ", value.dump()));
+    config.Fail("padding",
+                absl::StrCat("expected a value such as 1, [1,1] or [[1,1],[1,1]], got ", value.dump()));
   config.Refuse("data_format", "channels_last");
   return std::make_unique<ZeroPadding2DLayer>(std::move(name), frame);
 }

@@ -1,4 +1,4 @@
-// How often a prediction is right (keras/src/metrics/accuracy_metrics.py).
+// The fraction of predictions that are right (keras/src/metrics/accuracy_metrics.py).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,19 +10,19 @@ namespace {
 
 using Row = absl::Span<const float>;
 
-// As NumPy's argmax: the first of equals, and NaN is larger than all numbers.
+// Like NumPy's argmax: the first of equal elements; NaN is larger than all numbers.
 size_t IndexOfLargest(Row row) {
   const auto smaller = [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); };
   return static_cast<size_t>(std::max_element(row.begin(), row.end(), smaller) - row.begin());
 }
 
-// The share of an example's rows whose class is among the `k` largest outputs. `sparse`: targets are class
-// indices; else the class is the largest target's.
+// The fraction of an example's rows whose class is among the `k` largest outputs. `sparse`: targets are class
+// indices; otherwise the class is the index of the largest target.
 class RowAccuracy final : public ExampleMean {
  public:
   enum class Rule {
     kLargest,  // the first of equal outputs is the prediction
-    kTopK,     // of equal outputs all count as above the k-th
+    kTopK,     // equal outputs all count as ranked above the k-th
   };
   RowAccuracy(const MetricParams& params, Rule rule, bool sparse)
       : ExampleMean(params), rule_(rule), sparse_(sparse) {}
@@ -42,7 +42,7 @@ class RowAccuracy final : public ExampleMean {
 
   bool IsRight(Row outputs, size_t label) const {
     if (rule_ == Rule::kLargest) return IndexOfLargest(outputs) == label;
-    // A NaN is no large score (JAX' in_top_k).
+    // NaN does not count as a large score (JAX' in_top_k).
     const float score = std::isnan(outputs[label]) ? -std::numeric_limits<float>::infinity() : outputs[label];
     return std::count_if(outputs.begin(), outputs.end(), [score](float other) { return other > score; }) <
            params().k;

@@ -1,5 +1,5 @@
-// What follows from the counts of true and false positives and negatives
-// (keras/src/metrics/confusion_metrics.py). Every output is a prediction of its own, a target other than 0 is
+// Metrics computed from the counts of true and false positives and negatives
+// (keras/src/metrics/confusion_metrics.py). Every output is a separate prediction, a target other than 0 is
 // positive, and counts are sums of the examples' weights.
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ void ForEachPrediction(absl::Span<const float> outputs, absl::Span<const float> 
   }
 }
 
-// True positives over true positives and one kind of error.
+// True positives divided by all predicted positives (precision) or all positives (recall).
 class PositivesRatio final : public Metric {
  public:
   enum class Of { kPredictedPositives, kPositives };
@@ -49,10 +49,10 @@ class PositivesRatio final : public Metric {
   double true_positives_ = 0, all_ = 0;
 };
 
-// The predictions of one kind.
+// Counts the predictions of one kind.
 class PredictionCount final : public Metric {
  public:
-  // Counts where the prediction and the target are as given.
+  // Counts predictions for which the prediction and the target have the given values.
   PredictionCount(const MetricParams& params, bool predicted, bool positive)
       : params_(params), predicted_(predicted), positive_(positive) {}
 
@@ -72,9 +72,9 @@ class PredictionCount final : public Metric {
   double count_ = 0;
 };
 
-// The area under a curve through the points of evenly spaced thresholds t_i = i / (n - 1), the first a little
-// below 0 and the last a little above 1. Predictions are counted in buckets (t_i, t_{i+1}]; a threshold's
-// positives are those of its own bucket and all above.
+// The area under a curve through the points of evenly spaced thresholds t_i = i / (n - 1), the first slightly
+// below 0 and the last slightly above 1. Predictions are counted in buckets (t_i, t_{i+1}]; a threshold's
+// positives are those of its own bucket and of all higher ones.
 class AreaUnderCurve final : public Metric {
  public:
   explicit AreaUnderCurve(const MetricParams& params)
@@ -112,7 +112,7 @@ class AreaUnderCurve final : public Metric {
     return buckets;
   }
 
-  // Trapezia between neighbours on the curve of recall over the false positives' rate.
+  // The trapezoidal rule on the curve of recall over the false positive rate.
   static double RocArea(const std::vector<double>& true_positives,
                         const std::vector<double>& false_positives) {
     double area = 0;
@@ -141,7 +141,7 @@ class AreaUnderCurve final : public Metric {
   }
 
   const MetricParams params_;
-  std::vector<double> positives_, negatives_;  // [num_thresholds], the last one always 0
+  std::vector<double> positives_, negatives_;  // [num_thresholds]; the last element is always 0
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How far predictions are from their targets (keras/src/metrics/regression_metrics.py).
+// The distance between predictions and targets (keras/src/metrics/regression_metrics.py).
 #include <cmath>
 
 #include "worker/nn/metrics/example_mean.h"

@@ -1,5 +1,5 @@
-// Keras' MeanMetricWrapper: the mean over the examples, each times its weight, divided by the weights' sum,
-// of what a metric says of one example (keras/src/metrics/reduction_metrics.py).
+// Keras' MeanMetricWrapper: the mean of a metric's value for each example, weighted by the examples' weights
+// (keras/src/metrics/reduction_metrics.py).
 #pragma once
 
 #include "worker/nn/metrics/metric.h"
@@ -29,7 +29,7 @@ class ExampleMean : public Metric {
   const MetricParams& params() const { return params_; }
 
  private:
-  // The mean over one example's rows or outputs.
+  // The metric for one example: the mean over its rows or outputs.
   virtual double OfExample(absl::Span<const float> outputs, absl::Span<const float> targets) const = 0;
 
   const MetricParams params_;

@@ -1,6 +1,7 @@
-// One number over many examples, gathered batch by batch, and the makers of all of them. One thread.
+// A metric: one number over many examples, accumulated batch by batch. This header declares the makers of all
+// metrics. One thread.
 //
-// To add a metric: its maker in one of the files here, a row in metrics.cc.
+// To add a metric, add its maker to one of the files here, and a row to metrics.cc.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace cairn::nn {
 
-// Which of two values is the better one.
+// Which of two values is better.
 enum class Better { kHigher, kLower };
 
 // The outputs' extents, and Keras' options with Keras' defaults.
@@ -18,21 +19,21 @@ struct MetricParams {
   int64_t rows_per_example = 1;  // outputs are [examples, rows_per_example, width]
   int64_t width = 1;
   double threshold = 0.5;         // above it a prediction is positive
-  int64_t k = 5;                  // of the top-k accuracies
+  int64_t k = 5;                  // for the top-k accuracies
   int64_t num_thresholds = 200;   // AUC, at least 2
-  bool precision_recall = false;  // AUC: of that curve, not of the ROC
+  bool precision_recall = false;  // AUC: of the precision-recall curve, not the ROC curve
   bool from_logits = false;       // AUC: outputs go through a sigmoid
 };
 
 class Metric {
  public:
   virtual ~Metric() = default;
-  // `outputs` [examples, rows_per_example, width], row-major. `targets` as the loss took them: class indices
-  // [examples, rows_per_example], each in [0, width), or of the outputs' shape. `weights` [examples]; empty
-  // where every example weighs 1.
+  // `outputs` [examples, rows_per_example, width], row-major. `targets` as the loss takes them: class indices
+  // [examples, rows_per_example], each in [0, width), or an array of the outputs' shape. `weights`
+  // [examples]; empty if every example weighs 1.
   virtual void Update(absl::Span<const float> outputs, absl::Span<const float> targets,
                       absl::Span<const float> weights) = 0;
-  // 0 where nothing has weight.
+  // 0 if the sum of weights is 0.
   virtual double Result() const = 0;
   virtual void Reset() = 0;
 };
