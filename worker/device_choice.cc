@@ -24,7 +24,7 @@ std::string Available(const DeviceRequest& request, const absl::StatusOr<int>& g
   return absl::StrJoin(names, ", ");
 }
 
-// One look for a device.
+// A search for one device.
 class Search {
  public:
   Search(absl::string_view source, const DeviceRequest& request, const DeviceMakers& makers)
@@ -32,7 +32,7 @@ class Search {
 
   absl::StatusOr<FoundDevice> Any() {
     if (gpus_.ok()) return Gpu(std::nullopt);
-    // Nothing to use is as common as can be; what is there and does not work is to be repaired.
+    // A machine without a GPU is normal; a GPU that does not work should be repaired.
     const std::string why(gpus_.status().message());
     if (!absl::IsNotFound(gpus_.status())) warnings_.push_back(why);
     return Cpu(0, why);

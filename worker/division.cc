@@ -24,7 +24,7 @@ std::string Division::Describe(const nn::Model& model) const {
   std::string text;
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : " ", model.nodes()[i].layer->name(), ":", task_of(i));
-    // Another device is another part, also where a task has but one.
+    // Marks a new stage on the same task: it has another device.
     if (i > 0 && place_of[i] != place_of[i - 1] && task_of(i) == task_of(i - 1)) text += "|";
   }
   return text;
@@ -33,7 +33,7 @@ std::string Division::Describe(const nn::Model& model) const {
 absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions& options) {
   Division division;
   if (options.mirrored || !options.devices.empty()) return division;
-  std::vector<std::string> remarks;  // who places the layers tells them
+  std::vector<std::string> remarks;  // reported by PlaceLayers()
   CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, options.place, remarks));
   std::vector<DeviceName> names;
   for (const AskedDevice& one : asked) {

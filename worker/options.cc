@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<std::string>> ParseNames(absl::string_view text) {
   return names;
 }
 
-// "0:1,1:2.5", as a dict of Keras reads without its braces.
+// "0:1,1:2.5": the contents of Keras' class_weight dict.
 absl::StatusOr<std::map<int64_t, float>> ParseClassWeights(absl::string_view text) {
   std::map<int64_t, float> weights;
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
@@ -46,7 +46,7 @@ absl::StatusOr<std::map<int64_t, float>> ParseClassWeights(absl::string_view tex
   return weights;
 }
 
-// A flag whose text `parse` turns into a value.
+// Adds a flag whose text is converted by `parse`.
 template <typename T>
 CLI::Option* AddParsed(CLI::App& app, const char* name, T& value,
                        absl::StatusOr<T> (*parse)(absl::string_view), const char* what) {
@@ -338,7 +338,6 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
   AddLogFormatFlag(app, options.log_format)->group(group);
 }
 
-// Numbers, or NVIDIA's names: what CUDA_VISIBLE_DEVICES is made of.
 void AddCheckpoints(CLI::App& app, TrainOptions& options) {
   const std::string group = "What is kept, and gone on from";
   app.add_option(FlagNames("train_dir"), options.train_dir,

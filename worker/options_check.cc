@@ -1,4 +1,4 @@
-// TrainOptions: which of them go together.
+// Checks which training flags can be combined.
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 namespace cairn::worker {
 namespace {
 
-// What only servers can do.
+// Refuses flags that need servers.
 absl::Status ValidateAllReduce(const TrainOptions& options) {
   const auto refuse = [](const char* flag, const char* why) {
     return absl::InvalidArgumentError(absl::StrCat(flag, " does not go with --mode allreduce: ", why));

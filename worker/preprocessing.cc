@@ -80,7 +80,7 @@ data::Columns ReadColumns(const nlohmann::json& json) {
   if (const nlohmann::json& label = json.at("label"); !label.is_null()) columns.label = ReadIndex(label);
   for (const nlohmann::json& name : json.at("names")) {
     const std::string text = name.get<std::string>();
-    // Training writes no text that cannot be unescaped; such a text is kept as it is.
+    // Training writes only strings that can be unescaped; others are kept unchanged.
     if (!absl::CUnescape(text, &columns.names.emplace_back())) columns.names.back() = text;
   }
   return columns;
@@ -100,7 +100,7 @@ Preprocessing ReadAll(const nlohmann::json& json) {
   return preprocessing;
 }
 
-// What later lookups rely on.
+// Finds faults that would break later lookups.
 std::string FaultOf(const data::Columns& columns) {
   if (columns.inputs.empty()) return "columns.inputs is empty";
   for (const size_t column : columns.inputs) {

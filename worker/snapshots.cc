@@ -23,16 +23,17 @@
 namespace cairn::worker {
 namespace {
 
-// For a server's answer to the reading of its state.
+// Limit for a server's answer when its state is read.
 constexpr auto kReadLimit = std::chrono::seconds(60);
-constexpr int64_t kMaxWorkers = 1 << 20;              // that a checkpoint may say it was made by
-constexpr auto kLockWait = std::chrono::seconds(10);  // a chief that is about to end
+constexpr int64_t kMaxWorkers = 1 << 20;              // upper bound for a checkpoint's number of workers
+constexpr auto kLockWait = std::chrono::seconds(10);  // for a previous chief to end
 
 void SaySkipped(const absl::Status& damage) {
   LogWarning("passed over: ", damage.message());
 }
 
-// None when there is none; but what is there and damaged is no reason to begin anew.
+// Nullopt if there are no checkpoints. If all are damaged, returns the error, so that training does not start
+// over.
 absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
   absl::Status damage;
   auto newest = OpenNewest(train_dir, [&](const absl::Status& status) {
@@ -45,14 +46,14 @@ absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
   return *std::move(newest);
 }
 
-// A step's directory, or one that has checkpoints.
+// Opens one checkpoint's directory, or the newest checkpoint of a train_dir.
 absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
   if (FileExists(absl::StrCat(directory, "/", kStateFile))) return Checkpoint::Open(directory);
   return OpenNewest(directory, &SaySkipped);
 }
 
-// A count of steps, `per_epoch` of which made an epoch, where `now_per_epoch` do: as many whole epochs, and
-// of the last one as large a part, rounded down.
+// Converts a count of steps from epochs of `per_epoch` steps to epochs of `now_per_epoch`: the same number of
+// whole epochs, and the same fraction of the last one, rounded down.
 int64_t Convert(int64_t count, int64_t per_epoch, int64_t now_per_epoch) {
   return count / per_epoch * now_per_epoch + count % per_epoch * now_per_epoch / per_epoch;
 }
@@ -100,7 +101,7 @@ RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
   return run;
 }
 
-// That the variables' first values can be read, so that a job does not fail for them later.
+// Checks that the initial values can be read, so that the job does not fail later.
 absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& model) {
   const std::string source = InitialValuesSource(options);
   if (source.empty()) return absl::OkStatus();
@@ -219,7 +220,7 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
 absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
   if (options_.train_dir.empty() && lost)
     return absl::AbortedError("all progress is lost: without --train_dir there are no checkpoints");
-  if (lost) {  // what was written since the start
+  if (lost) {  // include the checkpoints written since the start
     CAIRN_ASSIGN_OR_RETURN(auto newest, Newest(options_.train_dir));
     if (newest.has_value()) found_ = std::move(newest);
   }
@@ -242,7 +243,7 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
   const RunState& run = checkpoint.run();
   v1::Progress progress;
   progress.set_version(run.global_step);
-  // A rate that is asked for now overrides one that was reached on the way.
+  // A learning rate requested now overrides the one that the run had reached.
   const auto& now = job_.optimizer();
   const auto rate = now.hyperparameters().find("learning_rate");
   const auto before = run.hyperparameters.find("learning_rate");
@@ -278,7 +279,7 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
 void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
   const int64_t all = std::accumulate(run.positions.begin(), run.positions.end(), int64_t{0});
   const int workers = std::max(1, job_.workers_size());
-  const bool by_steps = options_.train_steps > 0;  // which count all versions, whatever they were made of
+  const bool by_steps = options_.train_steps > 0;  // --train_steps counts versions, in whatever epochs
   progress.set_version_offset(by_steps ? 0 : run.version_offset.value_or(0));
   const std::optional<Epochs> before = EpochsBefore(run);
   if (!before.has_value()) {
@@ -295,7 +296,7 @@ void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
     progress.set_version_offset(run.global_step -
                                 Convert(done, before->steps, StepsPerEpoch(options_, examples, workers)));
   }
-  // Other workers have other parts of the data: each is as far as all were on average.
+  // Other workers have other shares of the data: each one gets the average position.
   const auto workers_before = static_cast<int64_t>(run.positions.size());
   progress.mutable_positions()->Resize(
       workers, workers_before == 0 ? Convert(done, before->steps, batches)
@@ -403,7 +404,7 @@ void Snapshots::Run() {
         changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::seconds(1));
       }
       if (stopping_) return;
-      work = &*work_;  // nobody else changes it before it is done
+      work = &*work_;  // stays unchanged until it is reset below
     }
     absl::Status status = Save(*work);
     if (meters_ != nullptr) meters_->OnCheckpoint(work->version, status.ok());

@@ -16,16 +16,16 @@
 namespace cairn::worker {
 namespace {
 
-// Far beyond any of ours; what is read whole is not larger.
+// Far above the size of any file that Cairn writes. Limits what is read into memory as a whole.
 constexpr uint64_t kMostTextBytes = uint64_t{1} << 28;
 constexpr size_t kVerifyChunk = size_t{1} << 20;
 
-// A file that state.json, or every checkpoint, has.
+// A missing file is damage if state.json lists it, or if every checkpoint has it.
 absl::Status LossIfMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
 }
 
-// What the head of a file says must be what state.json says of it. Fills in where the tensors' values begin.
+// Checks that the header of a file agrees with state.json. Fills in the offsets of the tensors' values.
 absl::Status CompareTensors(const FileEntry& entry, const SafetensorsFile& file,
                             std::vector<uint64_t>& offsets) {
   if (file.tensors.size() != entry.tensors.size()) {
@@ -45,7 +45,7 @@ absl::Status CompareTensors(const FileEntry& entry, const SafetensorsFile& file,
                                               expected.rows_shape().ToString()));
     }
     offsets.push_back(found->second->offset);
-    stored.erase(found);  // state.json names it twice: the second is missing
+    stored.erase(found);  // a second entry of that name in state.json is reported as missing
   }
   return absl::OkStatus();
 }

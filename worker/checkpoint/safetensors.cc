@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kLengthBytes = sizeof(uint64_t);
 
-// A list of whole numbers that are not negative.
+// A list of integers that are not negative.
 std::optional<std::vector<int64_t>> ReadNumbers(const Json& entry, const char* key) {
   const auto found = entry.find(key);
   if (found == entry.end() || !found->is_array()) return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<std::vector<int64_t>> ReadNumbers(const Json& entry, const char* k
 
 struct Entry {
   StoredTensor tensor;
-  uint64_t begin = 0, end = 0;  // bytes, from the first value on
+  uint64_t begin = 0, end = 0;  // in bytes from the first value
 };
 
 absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
@@ -68,7 +68,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   return entry;
 }
 
-// To a device, a pipe or a socket, which a rename would replace.
+// Writes to a device, a pipe or a socket, which a rename would replace.
 absl::Status WriteSpecialFile(const std::string& path, std::string contents,
                               absl::Span<const NamedTensor> tensors) {
   for (const NamedTensor& tensor : tensors) absl::StrAppend(&contents, BytesOf(tensor.values));

@@ -21,12 +21,12 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 
-// The end of the text whose other bytes are `body`.
+// The last bytes of the file, if `body` are the bytes before them.
 std::string GuardOf(absl::string_view body) {
   return absl::StrFormat(",\n \"crc32\": \"%08x\"\n}\n", Crc32(0, body));
 }
 
-// The fields of each part, for both directions.
+// The fields of each structure, used for reading and for writing.
 template <typename Fields, typename Run>
 void RunFields(Fields& fields, Run& run) {
   fields("global_step", run.global_step);
@@ -100,7 +100,7 @@ class Writer {
   static Json Of(int64_t value) { return value; }
   static Json Of(uint64_t value) { return value; }
   static Json Of(uint32_t value) { return value; }
-  // JSON has no number for these.
+  // JSON has no notation for NaN and infinity.
   static Json Of(double value) {
     if (std::isfinite(value)) return value;
     return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
@@ -152,7 +152,7 @@ class Reader {
  private:
   using In = const nlohmann::json&;
 
-  // Not of all jobs, nor in files of before.
+  // Absent in some jobs, and in older files.
   template <typename T>
   void ReadIfThere(const char* key, std::optional<T>& value) {
     value.reset();
@@ -250,7 +250,7 @@ class Reader {
   std::string fault_;
 };
 
-// Keeps the first number that no job can have reached, so that later sums cannot overflow.
+// Keeps the first number that no job can have reached. The limits ensure that later sums do not overflow.
 class RangeCheck {
  public:
   void NotNegative(absl::string_view field, int64_t value) {
@@ -287,7 +287,7 @@ void CheckRange(const DataState& data, RangeCheck& check) {
     check.Fault("data.open", absl::StrCat(data.open.size(), " numbers"), "pairs of begin and count");
   }
   if (!check.fault().empty()) return;
-  int64_t left = data.next;  // examples in front of it that open runs may still hold
+  int64_t left = data.next;  // examples before it that open runs may still contain
   for (size_t i = 1; i < data.open.size(); i += 2) {
     left -= data.open[i];
     if (left >= 0) continue;
@@ -319,7 +319,7 @@ std::string RangeFaultOf(const RunState& run) {
   return check.fault();
 }
 
-// What later sums and paths rely on.
+// Finds faults that would break later sums and paths.
 std::string FaultOf(const StateFile& state) {
   if (std::string fault = RangeFaultOf(state.run); !fault.empty()) return fault;
   if (const int64_t offset = state.run.version_offset.value_or(0);

@@ -38,7 +38,7 @@ absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
                             const std::map<std::string, std::string>& metadata) {
   if (absl::EndsWith(path, ".safetensors")) {
     std::map<std::string, std::string> with_format = metadata;
-    with_format["format"] = "pt";  // what Hugging Face's readers want to see
+    with_format["format"] = "pt";  // required by Hugging Face's readers
     return WriteSafetensors(path, TensorsOf(model, parameters), with_format);
   }
   const auto file = OnnxFile(model, parameters, metadata);

@@ -74,7 +74,7 @@ absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
   return arrays;
 }
 
-// The newest of a train_dir that is whole, or the one whose directory is given.
+// The newest undamaged checkpoint of a train_dir, or the checkpoint whose directory is given.
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
   if (FileExists(absl::StrCat(path, "/", kStateFile))) return Checkpoint::Open(path);
   return OpenNewest(path, [](const absl::Status& skipped) { LogWarning("passed over ", skipped.message()); });
