@@ -42,8 +42,8 @@ class Maker {
   absl::StatusOr<Compute> Make() {
     if (request_.cpu_devices > request_.threads) {
       compute_.warnings.push_back(absl::StrCat("--cpu_devices: ", request_.cpu_devices,
-                                               " devices of a thread each are more than the ",
-                                               request_.threads, " that this worker has cores for"));
+                                               " devices with one thread each are more than this worker's ",
+                                               request_.threads, " cores"));
     }
     if (seat_ != nullptr) {
       CAIRN_RETURN_IF_ERROR(MakeOurs());

@@ -105,7 +105,7 @@ absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::str
   if (class_names.empty() || nn::IsClassification(loss.kind)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "the labels are names of ", data::DescribeClasses(class_names), "; ", nn::ClassName(loss.kind),
-      " needs numbers that are amounts, and names of classes go with a cross entropy"));
+      " needs numbers as targets; use a cross entropy for class names"));
 }
 
 absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,

@@ -56,7 +56,7 @@ std::vector<DeviceName> AvailableDevices(const DeviceRequest& request, const Dev
 
 struct FoundDevice {
   DeviceName name;                      // complete; the device exists
-  std::string why;                      // "--device says so"
+  std::string why;                      // "--device requests it"
   std::vector<std::string> warnings{};  // if it is not the device that the user would expect
 };
 // Resolves `text`, "auto" or a name. "auto" and names without a type select a GPU if one is usable, else the

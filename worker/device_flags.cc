@@ -25,7 +25,7 @@ std::string CheckVisibleDevices(const std::string& text) {
                                        : absl::StartsWith(part, "GPU-") || absl::StartsWith(part, "MIG-")) {
       continue;
     }
-    return absl::StrCat("'", part, "' is no GPU: expected its number, or a name as GPU-8932f937");
+    return absl::StrCat("'", part, "' is not a GPU: expected a number, or a name such as GPU-8932f937");
   }
   return "";
 }

@@ -138,7 +138,7 @@ absl::Status CheckReplication(const v1::Job& job) {
   const std::string flag = absl::StrCat("--ps_replication=", job.ps_replication());
   if (job.servers_size() < 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": a copy needs another server, and the cluster has ", job.servers_size()));
+        absl::StrCat(flag, ": a backup needs another server, and the cluster has ", job.servers_size()));
   }
   return absl::OkStatus();
 }

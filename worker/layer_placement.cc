@@ -86,8 +86,8 @@ const PlaceRule* LastThatFits(const std::vector<PlaceRule>& rules, const nn::Lay
     fitted[i] = true;
     if (last != nullptr && last->device != rules[i].device) {
       remarks.push_back(absl::StrCat("layer '", layer.name(), "': --place '", rules[i].layers, "=",
-                                     rules[i].device, "' counts, '", last->layers, "=", last->device,
-                                     "' before it does not"));
+                                     rules[i].device, "' overrides the earlier '", last->layers, "=",
+                                     last->device, "'"));
     }
     last = &rules[i];
   }
@@ -113,7 +113,7 @@ absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text) {
   const size_t equals = text.rfind('=');
   if (equals == absl::string_view::npos || equals == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is no LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
+        absl::StrCat("'", text, "' is not LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
   }
   PlaceRule rule = {std::string(absl::StripAsciiWhitespace(text.substr(0, equals))),
                     std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))};
@@ -148,8 +148,8 @@ absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
   }
   for (size_t i = 0; i < parsed.size(); ++i) {
     if (fitted[i]) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--place: no layer's name fits '", parsed[i].layers, "'; layers: ", LayerNames(model)));
+    return absl::InvalidArgumentError(absl::StrCat("--place: no layer's name matches '", parsed[i].layers,
+                                                   "'; layers: ", LayerNames(model)));
   }
   return asked;
 }

@@ -21,7 +21,7 @@ namespace {
 absl::StatusOr<std::vector<std::string>> ParseNames(absl::string_view text) {
   std::vector<std::string> names = absl::StrSplit(text, ',');
   if (std::find(names.begin(), names.end(), "") != names.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' names a column with nothing"));
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' contains an empty column name"));
   }
   return names;
 }
@@ -37,7 +37,7 @@ absl::StatusOr<std::map<int64_t, float>> ParseClassWeights(absl::string_view tex
     if (!absl::SimpleAtoi(pair.first, &label) || label < 0 || !absl::SimpleAtof(pair.second, &weight) ||
         !(weight >= 0) || !std::isfinite(weight)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", part, "' is no CLASS:WEIGHT of a class index and a number of at least 0"));
+          absl::StrCat("'", part, "' is not CLASS:WEIGHT, a class index and a number of at least 0"));
     }
     if (!weights.emplace(label, weight).second) {
       return absl::InvalidArgumentError(absl::StrCat("class ", label, " has two weights"));

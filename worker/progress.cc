@@ -109,8 +109,8 @@ void Progress::EndEpoch(const ShownMetrics& metrics) {
     PrintLine(metrics);
   }
   if (cluster_.stale > 0 || cluster_.refused > 0) {
-    Say(absl::StrCat("gradients that did not count in this epoch: ", cluster_.stale, " came too late, ",
-                     cluster_.refused, " were of lost workers or after the end"));
+    Say(absl::StrCat("gradients that reached no update in this epoch: ", cluster_.stale, " came too late, ",
+                     cluster_.refused, " came from lost workers or after the end"));
   }
 }
 

@@ -29,7 +29,7 @@ constexpr int64_t kMaxWorkers = 1 << 20;              // upper bound for a check
 constexpr auto kLockWait = std::chrono::seconds(10);  // for a previous chief to end
 
 void SaySkipped(const absl::Status& damage) {
-  LogWarning("passed over: ", damage.message());
+  LogWarning("skipped a damaged checkpoint: ", damage.message());
 }
 
 // Nullopt if there are no checkpoints. If all are damaged, returns the error, so that training does not start
@@ -114,7 +114,7 @@ absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& mo
   if (!options.init_from.empty())
     return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
   return absl::InvalidArgumentError(absl::StrCat(values.status().message(), "; --init_from=",
-                                                 kInitializersOnly, " begins with the model's initializers"));
+                                                 kInitializersOnly, " starts with the model's initializers"));
 }
 
 }  // namespace
@@ -174,8 +174,8 @@ absl::Status Snapshots::FindFirst() {
     CAIRN_ASSIGN_OR_RETURN(found_, Newest(options_.train_dir));
     if (found_.has_value() && options_.resume == "never") {
       return absl::InvalidArgumentError(
-          absl::StrCat("--resume=never, and --train_dir has ", found_->directory(),
-                       ": give another directory, or --resume=auto to go on from there"));
+          absl::StrCat("--resume=never, but --train_dir has ", found_->directory(),
+                       ": give another directory, or --resume=auto to continue from there"));
     }
   }
   if (!found_.has_value() && options_.resume != "auto" && options_.resume != "never") {
@@ -194,25 +194,26 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
   if (run.model_sha256 != job_.model_sha256()) {
     const std::string difference = DescribeDifference(model_, checkpoint.model_json());
     return absl::FailedPreconditionError(
-        absl::StrCat(checkpoint.directory(), " is of another model: ",
+        absl::StrCat(checkpoint.directory(), " has another model: ",
                      difference.empty() ? absl::StrCat("its SHA-256 is ", job_.model_sha256().substr(0, 12),
                                                        " here, ", run.model_sha256.substr(0, 12), " there")
                                         : difference));
   }
   if (run.optimizer != job_.optimizer().name()) {
-    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " is of optimizer ",
-                                                      run.optimizer, ", and this job has ",
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " has optimizer ",
+                                                      run.optimizer, ", but this job has ",
                                                       job_.optimizer().name()));
   }
   if (run.data.has_value() != job_.dynamic_sharding()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        checkpoint.directory(), " is of --data_sharding ", run.data.has_value() ? "dynamic" : "static",
-        ", and this job is not: how far its data is done cannot be told"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " was written with --data_sharding ",
+                     run.data.has_value() ? "dynamic" : "static",
+                     ", unlike this job: its position in the data cannot be converted"));
   }
   if (run.data.has_value() && run.data->num_examples != job_.num_examples()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(checkpoint.directory(), " is of ", run.data->num_examples,
-                     " training examples, and there are ", job_.num_examples()));
+        absl::StrCat(checkpoint.directory(), " was written with ", run.data->num_examples,
+                     " training examples, and this job has ", job_.num_examples()));
   }
   return absl::OkStatus();
 }
@@ -229,12 +230,13 @@ absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
     return std::nullopt;
   }
   CAIRN_RETURN_IF_ERROR(CheckSame(*found_));
-  LogWarning("going on from step ", found_->run().global_step, ", of ", found_->directory());
+  LogWarning("resuming from step ", found_->run().global_step, " of ", found_->directory());
   v1::Progress progress = ProgressOf(*found_);
   if (progress.version_offset() != found_->run().version_offset.value_or(0)) {
-    LogWarning("its epochs took other steps than this job's (batch size ", found_->run().batch_size, ", ",
-               found_->run().num_workers, found_->run().num_workers == 1 ? " worker" : " workers",
-               "): the job ends at step ", job_.final_version() + progress.version_offset());
+    LogWarning("its epochs had another number of steps than this job's (batch size ",
+               found_->run().batch_size, ", ", found_->run().num_workers,
+               found_->run().num_workers == 1 ? " worker" : " workers", "): the job ends at step ",
+               job_.final_version() + progress.version_offset());
   }
   return progress;
 }

@@ -91,8 +91,8 @@ absl::Status Trainer::Initialise() {
   if (job.workers_size() > 1) {
     const bool counts = std::any_of(parts_.metrics.begin(), parts_.metrics.end(), Counts);
     Log(counts ? LogLevel::kWarning : LogLevel::kInfo,
-        absl::StrCat("training metrics are of the examples of ", job.workers(0), ", one of ",
-                     job.workers_size(), " workers; validation metrics are of all examples"));
+        absl::StrCat("training metrics cover only the examples of ", job.workers(0), ", one of ",
+                     job.workers_size(), " workers; validation metrics cover all examples"));
   }
   return parts_.client.Initialise(job, *parts_.snapshots);
 }
@@ -105,7 +105,7 @@ absl::StatusOr<Summary> Trainer::Run() {
   if (client::IsOver(status)) {  // the job ended without this worker, which was paused or joined late
     if (chief()) {
       return absl::CancelledError(
-          absl::StrCat(status.message(), ": the job was ended by another process as its chief"));
+          absl::StrCat(status.message(), ": another process ended the job as its chief"));
     }
     LogInfo(status.message());
     return Summary{};

@@ -253,7 +253,7 @@ int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cl
   for (const std::string& remark : inputs->data.remarks) LogWarning(remark);
   if (inputs->data.validation == nullptr)
     LogWarning("--data_dir has no validation set: all of it is evaluated");
-  LogInfo("evaluates the checkpoints in ", options.train_dir);
+  LogInfo("evaluating the checkpoints in ", options.train_dir);
   StopOnSignal stop(signals);
   const absl::Status status =
       RunEvaluator({.options = options,
@@ -359,7 +359,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
 
   LogInfo("gradients travel as ", net::DescribeWire(*job), ": ",
           absl::StrFormat("%.3g", net::GradientBytesPerElement(*job, VariablesOf(model))),
-          " bytes an element");
+          " bytes per element");
 
   const auto pages = ServePages(watched,
                                 {.task = cluster.self.ToString(),
@@ -518,7 +518,7 @@ int Main(int argc, char** argv) {
     if (const absl::Status status = CheckOutputPaths(options); !status.ok()) return Fault(status.message());
   }
   if (options.all_reduce() && cluster->spec.num_tasks("ps") > 0) {
-    return Fault(absl::StrCat(cluster->source, ": --mode allreduce has no use for the cluster's ",
+    return Fault(absl::StrCat(cluster->source, ": --mode allreduce does not use the cluster's ",
                               cluster->spec.num_tasks("ps"), " ps"));
   }
   if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access);

@@ -190,7 +190,7 @@ class ResumeTest(IntegrationTest):
         other.write_text(json.dumps(model))
         run = self.train(other, "--epochs=2", "--train_dir=run")
         self.assert_exit(INCOMPATIBLE, run)
-        self.assertRegex(run.stderr, r"is of another model: '\S+' is \[[\d,]+\] here, \[[\d,]+\] there")
+        self.assertRegex(run.stderr, r"has another model: '\S+' is \[[\d,]+\] here, \[[\d,]+\] there")
 
     def test_a_finished_run_tells_no_rate(self):
         flags = [MLP, "--epochs=1", "--sync_replicas", "--train_dir=run"]

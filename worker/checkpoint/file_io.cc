@@ -79,7 +79,7 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   if (fd.get() < 0) return ErrnoStatus("cannot open", path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return ErrnoStatus("cannot open", path);
-  if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(path, " is no plain file"));
+  if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(path, " is not a regular file"));
   return InputFile(std::move(fd), path, static_cast<uint64_t>(info.st_size));
 }
 

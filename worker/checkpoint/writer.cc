@@ -33,7 +33,7 @@ absl::Status CheckSlots(absl::Span<const std::string> slots) {
   std::set<std::string> seen;
   for (const std::string& slot : slots) {
     if (slot.empty() || absl::StrContains(slot, "/") || !seen.insert(slot).second) {
-      return absl::InvalidArgumentError(absl::StrCat("no names of slots: ", absl::StrJoin(slots, ", ")));
+      return absl::InvalidArgumentError(absl::StrCat("invalid slot names: ", absl::StrJoin(slots, ", ")));
     }
   }
   return absl::OkStatus();
@@ -51,7 +51,7 @@ absl::Status CheckSlice(const net::Slice& slice, int64_t arena, const RunState& 
     return fault("rows ", slice.row_begin, " to ", slice.row_end, " of shape ", slice.shape.ToString());
   }
   if (slice.offset < 0 || slice.offset > arena || slice.elements() > arena - slice.offset) {
-    return fault(slice.elements(), " elements from ", slice.offset, " on, its server holds ", arena);
+    return fault(slice.elements(), " elements from offset ", slice.offset, " exceed the server's ", arena);
   }
   if (slice.name.empty()) return absl::InvalidArgumentError("a variable has no name");
   for (const std::string& slot : run.slots) {
@@ -83,8 +83,9 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
   for (size_t task = 0; task < servers.size(); ++task) {
     const ServerState& server = servers[task];
     if (server.state.size() % (1 + run.slots.size()) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "ps/", task, ": ", server.state.size(), " values are no arena and ", run.slots.size(), " slots"));
+      return absl::InvalidArgumentError(absl::StrCat("ps/", task, ": ", server.state.size(),
+                                                     " values do not divide into an arena and ",
+                                                     run.slots.size(), " slots"));
     }
     const size_t arena = server.state.size() / (1 + run.slots.size());
     for (const net::Slice& slice : server.slices) {

@@ -133,7 +133,7 @@ class Lister {
   // `path` ends in '/', or is empty for the root.
   absl::Status Group(hid_t group, const std::string& path, int depth) {
     if (depth > kDeepest)
-      return absl::InvalidArgumentError(absl::StrCat(path, ": groups within groups without end"));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": groups are nested too deeply"));
     const auto name = ReadTexts(group, "name", kLongestName);
     if (!name.ok()) return Annotate(name.status(), path);
     if (name->has_value())
@@ -205,7 +205,7 @@ absl::StatusOr<std::optional<std::string>> Hdf5File::RootText(const std::string&
   if (!root.ok()) return Damaged("its root");
   CAIRN_ASSIGN_OR_RETURN(auto texts, ReadTexts(root.get(), attribute, kLongestText));
   if (!texts.has_value()) return std::nullopt;
-  if (texts->size() != 1) return absl::InvalidArgumentError(absl::StrCat(attribute, ": is no string"));
+  if (texts->size() != 1) return absl::InvalidArgumentError(absl::StrCat(attribute, ": is not a string"));
   return std::move(texts->front());
 }
 
@@ -231,18 +231,18 @@ absl::StatusOr<std::optional<std::vector<std::string>>> Hdf5File::GroupTexts(
 absl::Status Hdf5File::Read(const std::string& path, absl::Span<float> to) const {
   const auto shape = shapes_.find(path);
   if (shape == shapes_.end() || shape->second.num_elements() != static_cast<int64_t>(to.size()))
-    return absl::InternalError(absl::StrCat("not asked for as it is: ", path));
+    return absl::InternalError(absl::StrCat("requested with another size: ", path));
   const Object dataset(H5Oopen(file_, path.c_str(), H5P_DEFAULT));
   if (!dataset.ok()) return Damaged("cannot be opened");
   const Type type(H5Dget_type(dataset.get()));
   if (!type.ok()) return Damaged("its type");
   const H5T_class_t kind = H5Tget_class(type.get());
   const bool counter = kind == H5T_INTEGER && to.size() == 1;
-  if (kind != H5T_FLOAT && !counter) return absl::InvalidArgumentError("is not of floating point");
+  if (kind != H5T_FLOAT && !counter) return absl::InvalidArgumentError("is not floating point");
   const Properties how(H5Dget_create_plist(dataset.get()));
   if (!how.ok()) return Damaged("its layout");
   if (H5Pget_layout(how.get()) == H5D_VIRTUAL || H5Pget_external_count(how.get()) > 0)
-    return absl::InvalidArgumentError("lies in another file");
+    return absl::InvalidArgumentError("is stored in another file");
   if (H5Dread(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, to.data()) < 0)
     return Damaged("its values");
   return absl::OkStatus();

@@ -111,7 +111,7 @@ absl::Status ReadReport(absl::string_view report) {
   int code = 0;
   if (!absl::SimpleAtoi(parts.first, &code) || code <= 0 ||
       code > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
-    return Damaged("ends in confusion");
+    return Damaged("gives no valid result");
   }
   return absl::Status(static_cast<absl::StatusCode>(code), parts.second);
 }
@@ -160,7 +160,7 @@ absl::Status RunStatusInChild(const ChildLimits& limits, absl::FunctionRef<absl:
   if (!told || !ended || (WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU)) {
     return Damaged(absl::StrCat("does not end within ", limits.seconds, " s"));
   }
-  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) return Damaged("fails with a crash");
+  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) return Damaged("crashes");
   return report.empty() ? absl::OkStatus() : ReadReport(report);
 }
 

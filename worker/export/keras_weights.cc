@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl
     const size_t vars = path.rfind("/vars/");
     int number = 0;
     if (vars == std::string::npos || !absl::SimpleAtoi(path.substr(vars + 6), &number) || number < 0)
-      return absl::InvalidArgumentError(absl::StrCat("'", path, "' is none of Keras' weights"));
+      return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not one of Keras' weights"));
     found[path.substr(0, vars)][number] = path;
   }
   std::vector<FileLayer> layers;
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl
     if (name != file.group_names().end()) layer.name = name->second;
     for (const auto& [number, dataset] : weights) {
       if (number != static_cast<int>(layer.weights.size()))
-        return absl::InvalidArgumentError(absl::StrCat(path, "/vars has no ", layer.weights.size()));
+        return absl::InvalidArgumentError(absl::StrCat(path, "/vars has no weight ", layer.weights.size()));
       layer.weights.push_back({absl::StrCat(number), dataset});
     }
     layers.push_back(std::move(layer));

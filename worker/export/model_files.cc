@@ -27,7 +27,7 @@ std::vector<NamedTensor> TensorsOf(const nn::Model& model, absl::Span<const floa
 absl::Status CheckModelFile(const std::string& path) {
   if (!absl::EndsWith(path, ".onnx") && !absl::EndsWith(path, ".safetensors")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' ends in neither .onnx nor .safetensors, which are what can be written"));
+        absl::StrCat("'", path, "' ends in neither .onnx nor .safetensors, the supported formats"));
   }
   const absl::Status status = CheckWritable(path);
   return status.ok() ? status : absl::InvalidArgumentError(status.message());

@@ -71,7 +71,7 @@ absl::StatusOr<nn::Model> ReadHdf5(data::SharedBytes bytes, const std::string& p
   json& model = both[0];
   if (model.is_null()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": holds weights alone, no model_config: which model are they of? (--model)"));
+        absl::StrCat(path, ": contains only weights and no model_config: give the model by --model"));
   }
   if (model.is_object() && !both[1].is_null()) model["compile_config"] = CompileConfigOf(std::move(both[1]));
   return nn::Model::FromJson(model.dump(), absl::StrCat(path, "/model_config"));

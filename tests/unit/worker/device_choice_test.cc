@@ -116,7 +116,7 @@ TEST_F(DeviceChoice, SoftPlacementPutsTheCpuInItsPlaceAndWarns) {
   const auto chosen = Choose();
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_THAT(chosen->warnings, ElementsAre(HasSubstr("there is no /gpu:0")));
-  EXPECT_THAT(chosen->remarks, ElementsAre(EndsWith("(--allow_soft_placement says so)")));
+  EXPECT_THAT(chosen->remarks, ElementsAre(EndsWith("(--allow_soft_placement permits it)")));
 }
 
 TEST_F(DeviceChoice, ANamedGpuThatCannotBeMadeIsNotReplaced) {
@@ -131,7 +131,7 @@ TEST_F(DeviceChoice, ADeviceOfAnotherTaskIsRefused) {
   gpus_ = 1;
   for (const char* device : {"/job:worker/task:0/device:GPU:0", "/job:ps/task:1/device:GPU:0"}) {
     request_.device = device;
-    EXPECT_THAT(Refused(), HasSubstr("is of another task, this is worker/1"));
+    EXPECT_THAT(Refused(), HasSubstr("belongs to another task, this is worker/1"));
   }
 }
 

@@ -61,15 +61,16 @@ TEST_F(DivisionTest, ATaskWithoutALayerIsNamed) {
 }
 
 TEST_F(DivisionTest, ATaskOfAnotherJobIsRefused) {
-  EXPECT_THAT(std::string(Divide({"dense=/job:ps/task:1"}).status().message()),
-              HasSubstr("--place 'dense=/job:ps/task:1': a layer is on a task of the job worker, not of ps"));
+  EXPECT_THAT(
+      std::string(Divide({"dense=/job:ps/task:1"}).status().message()),
+      HasSubstr("--place 'dense=/job:ps/task:1': a layer must be on a task of the job worker, not of ps"));
 }
 
 TEST_F(DivisionTest, WhatDoesNotGoWithGroupsIsRefused) {
   const Division division = Divide({"dense*=/task:1"}).value();
   EXPECT_TRUE(CheckGroups(division, options_, 4).ok());
   EXPECT_EQ(CheckGroups(division, options_, 3).message(),
-            "--place divides the model over 2 workers, and 3 workers are no multiple of that");
+            "--place divides the model over 2 workers, and 3 workers are not a multiple of that");
   options_.mode = "allreduce";
   EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()),
               HasSubstr("--mode allreduce does not go with"));
@@ -96,7 +97,7 @@ TEST_F(DivisionTest, GroupsAreRunsOfWorkersAndTheirHeadsAreTheJobs) {
       net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "chief": ["e:1"], "worker": ["a:1", "b:1"]})", "test")
           .value();
   EXPECT_THAT(std::string(FindSeat(model_, options_, cluster).status().message()),
-              HasSubstr("worker 0 is the chief then"));
+              HasSubstr("worker 0 must be the chief"));
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ TEST(MakeJob, CopiesNeedAnotherServer) {
   options.ps_replication = 1;
   EXPECT_EQ(MakeJob(options, Compiled(R"("sgd")"), two, 100).status(), absl::OkStatus());
   EXPECT_EQ(MakeJob(options, Compiled(R"("sgd")"), one, 100).status().message(),
-            "--ps_replication=1: a copy needs another server, and the cluster has 1");
+            "--ps_replication=1: a backup needs another server, and the cluster has 1");
 }
 
 TEST(MakeJob, StaticShardingIsWhatItWas) {

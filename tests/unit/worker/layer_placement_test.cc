@@ -64,7 +64,7 @@ TEST_F(LayerPlacementTest, OfSeveralRulesTheLastCountsAndThatIsSaid) {
   const auto placement = Place({"*=/cpu:1", "dense_1=/cpu:2"});
   ASSERT_TRUE(placement.ok()) << placement.status();
   EXPECT_THAT(placement->remarks,
-              ElementsAre("layer 'dense_1': --place 'dense_1=/cpu:2' counts, '*=/cpu:1' before it does not"));
+              ElementsAre("layer 'dense_1': --place 'dense_1=/cpu:2' overrides the earlier '*=/cpu:1'"));
   EXPECT_THAT(placement->device_of, ElementsAre(0, 0, 1));
 }
 
@@ -91,11 +91,12 @@ TEST_F(LayerPlacementTest, SoftPlacementFallsBackAndSaysSo) {
 
 TEST_F(LayerPlacementTest, ARuleThatFitsNoLayerIsRefused) {
   EXPECT_EQ(Refused({"dnse*=/cpu:0"}),
-            "--place: no layer's name fits 'dnse*'; layers: first, dense, dense_1");
+            "--place: no layer's name matches 'dnse*'; layers: first, dense, dense_1");
 }
 
 TEST_F(LayerPlacementTest, ADeviceOfAnotherTaskIsRefused) {
-  EXPECT_THAT(Refused({"dense=/job:worker/task:0/cpu:0"}), HasSubstr("is of another task, this is worker/1"));
+  EXPECT_THAT(Refused({"dense=/job:worker/task:0/cpu:0"}),
+              HasSubstr("belongs to another task, this is worker/1"));
 }
 
 TEST_F(LayerPlacementTest, LayersAndVariablesAreTold) {

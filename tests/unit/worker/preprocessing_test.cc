@@ -61,8 +61,9 @@ TEST(Preprocessing, AnythingElseIsRefused) {
   for (const char* text : {"", "[]", "{}", "{\"inputs\": 3}", "{\"inputs\": [{\"name\": 1}]}"}) {
     EXPECT_THAT(refusal(text), HasSubstr("p.json")) << text;
   }
-  EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"label\": 2", "\"label\": 3"}})),
-              HasSubstr("p.json: is not as training writes it: columns.label is 3 of 3 names"));
+  EXPECT_THAT(
+      refusal(absl::StrReplaceAll(good, {{"\"label\": 2", "\"label\": 3"}})),
+      HasSubstr("p.json: is not a file that training writes: columns.label is 3, but there are 3 names"));
   EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"c\"\n", "{}\n"}})), HasSubstr("p.json"));
   for (const char* index : {"1.5", "-1", "1e300"}) {
     EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"label\": 2", absl::StrCat("\"label\": ", index)}})),

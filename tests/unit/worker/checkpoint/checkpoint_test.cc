@@ -132,18 +132,18 @@ TEST_F(CheckpointTest, WhatNoCheckpointCanHoldIsNotWritten) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     return MessageOf(status);
   };
-  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, 1}), HasSubstr("12 elements from 1 on, its server holds 12"));
+  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, 1}), HasSubstr("12 elements from offset 1 exceed the server's 12"));
   EXPECT_THAT(refused({"k", {6, 2}, 0, 6, -1}), HasSubstr("from -1 on"));
   EXPECT_THAT(refused({"k", {6, 2}, 0, 7, 0}), HasSubstr("rows 0 to 7 of shape [6,2]"));
   EXPECT_THAT(refused({"slot/m/k", {6, 2}, 0, 6, 0}), HasSubstr("the name of a slot"));
   EXPECT_THAT(refused({"__metadata__", {6, 2}, 0, 6, 0}), HasSubstr("the name is taken"));
-  EXPECT_THAT(refused({"\xff", {6, 2}, 0, 6, 0}), HasSubstr("no UTF-8"));
+  EXPECT_THAT(refused({"\xff", {6, 2}, 0, 6, 0}), HasSubstr("not UTF-8"));
   run_.slots = {"m", "a/b"};
-  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, 0}), HasSubstr("no names of slots: m, a/b"));
+  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, 0}), HasSubstr("invalid slot names: m, a/b"));
   run_.slots = {"m"};
   const std::vector<float> odd(3);
   EXPECT_THAT(MessageOf(WriteCheckpoint(train_dir_, run_, kModel, {{{}, odd}}, {}).status()),
-              HasSubstr("ps/0: 3 values are no arena and 1 slots"));
+              HasSubstr("ps/0: 3 values do not divide into an arena and 1 slots"));
 }
 
 TEST_F(CheckpointTest, AnotherModelOrOptimizerIsRefusedWithBothValues) {

@@ -94,10 +94,10 @@ TEST_F(DamageTest, AFileThatIsMissingIsFound) {
     std::filesystem::remove(PathOf(name));
     EXPECT_THAT(LossOf(), HasSubstr(name));
     std::filesystem::create_directory(PathOf(name));
-    EXPECT_THAT(LossOf(), HasSubstr("is no plain file"));
+    EXPECT_THAT(LossOf(), HasSubstr("is not a regular file"));
     std::filesystem::remove(PathOf(name));
     ASSERT_EQ(mkfifo(PathOf(name).c_str(), 0600), 0);
-    EXPECT_THAT(LossOf(), HasSubstr("is no plain file")) << "and nobody waits for a writer";
+    EXPECT_THAT(LossOf(), HasSubstr("is not a regular file")) << "and nobody waits for a writer";
     std::filesystem::remove(PathOf(name));
     Put(PathOf(name), bytes);
   }

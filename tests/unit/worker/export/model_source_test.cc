@@ -52,7 +52,7 @@ TEST(ReadModelFile, AWholeModelOfHdf5HasWhatCompileSaid) {
 TEST(ReadModelFile, WeightsAloneAreNoModel) {
   if (!HasHdf5()) GTEST_SKIP() << "this build has no libhdf5";
   EXPECT_EQ(FaultOf(kWeights),
-            kWeights + ": holds weights alone, no model_config: which model are they of? (--model)");
+            kWeights + ": contains only weights and no model_config: give the model by --model");
 }
 
 TEST(ReadModelFile, ADamagedArchiveIsNamed) {
