@@ -51,7 +51,8 @@ absl::Status CheckSlice(const net::Slice& slice, int64_t arena, const RunState& 
     return fault("rows ", slice.row_begin, " to ", slice.row_end, " of shape ", slice.shape.ToString());
   }
   if (slice.offset < 0 || slice.offset > arena || slice.elements() > arena - slice.offset) {
-    return fault(slice.elements(), " elements from offset ", slice.offset, " exceed the server's ", arena);
+    return fault(slice.elements(), " elements from offset ", slice.offset, " do not fit into the server's ",
+                 arena);
   }
   if (slice.name.empty()) return absl::InvalidArgumentError("a variable has no name");
   for (const std::string& slot : run.slots) {

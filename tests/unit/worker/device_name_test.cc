@@ -15,7 +15,7 @@ struct Case {
   const char* printed;  // by ToString()
 };
 
-// TensorFlow's rules: what a name leaves open, stars, the old short forms, upper case.
+// TensorFlow's rules: open parts, stars, the old short forms, upper case.
 constexpr Case kNames[] = {
     {"/job:worker/replica:0/task:3/device:GPU:1", "/job:worker/replica:0/task:3/device:GPU:1"},
     {"/job:worker/replica:1/task:3/device:CPU:0", "/job:worker/replica:1/task:3/device:CPU:0"},
@@ -75,7 +75,7 @@ constexpr Case kNames[] = {
     {"", ""},
 };
 
-TEST(ParseDeviceName, ReadsWhatTensorFlowWritesAndPrintsItInFull) {
+TEST(ParseDeviceName, ReadsTensorFlowsNotationsAndPrintsThemInFull) {
   for (const auto& [text, printed] : kNames) {
     const auto name = ParseDeviceName(text);
     ASSERT_TRUE(name.ok()) << name.status();
@@ -83,13 +83,13 @@ TEST(ParseDeviceName, ReadsWhatTensorFlowWritesAndPrintsItInFull) {
   }
 }
 
-TEST(ParseDeviceName, WhatIsPrintedIsReadAsTheSame) {
+TEST(ParseDeviceName, PrintedNamesParseToTheSameName) {
   for (const auto& [text, printed] : kNames) {
     EXPECT_EQ(ParseDeviceName(printed).value(), ParseDeviceName(text).value()) << text;
   }
 }
 
-TEST(ParseDeviceName, FaultsNameTheOffendingPart) {
+TEST(ParseDeviceName, FaultsNameTheWrongPart) {
   const Case kFaults[] = {
       {"//", "an empty part"},
       {"/gpu:0/", "an empty part"},
@@ -140,7 +140,7 @@ TEST(ParseDeviceName, FaultsNameTheOffendingPart) {
   }
 }
 
-TEST(DeviceName, ItsShortFormIsAsPeopleTypeIt) {
+TEST(DeviceName, ShortNameIsTheFormThatUsersType) {
   EXPECT_EQ(ParseDeviceName("/job:a/task:1/device:GPU:2")->ShortName(), "/gpu:2");
   EXPECT_EQ(ParseDeviceName("CPU")->ShortName(), "/cpu:*");
   EXPECT_EQ(ParseDeviceName("/device:*:1")->ShortName(), "/*:1");
@@ -152,7 +152,7 @@ struct Pair {
   const char* result;  // or the fault
 };
 
-TEST(MergeDeviceNames, TakesWhatEitherSays) {
+TEST(MergeDeviceNames, CombinesTheSetParts) {
   const Pair kPairs[] = {
       {"", "", ""},
       {"", "/gpu:0", "/device:GPU:0"},
@@ -171,7 +171,7 @@ TEST(MergeDeviceNames, TakesWhatEitherSays) {
   }
 }
 
-TEST(MergeDeviceNames, RefusesWhatDisagrees) {
+TEST(MergeDeviceNames, RefusesNamesThatDisagree) {
   const Pair kPairs[] = {
       {"/job:a", "/job:b", "Cannot merge devices with incompatible jobs: '/job:a' and '/job:b'"},
       {"/replica:0", "/replica:1", "incompatible replicas: '/replica:0' and '/replica:1'"},
@@ -186,7 +186,7 @@ TEST(MergeDeviceNames, RefusesWhatDisagrees) {
   }
 }
 
-TEST(MergeDeviceNames, SoftPlacementLeavesOpenWhatDisagrees) {
+TEST(MergeDeviceNames, SoftPlacementLeavesDisagreeingPartsOpen) {
   const Pair kPairs[] = {
       {"/job:a/gpu:0", "/cpu:0", "/job:a"},
       {"/job:a/gpu:0", "/gpu:1", "/job:a/device:GPU:*"},
@@ -200,7 +200,7 @@ TEST(MergeDeviceNames, SoftPlacementLeavesOpenWhatDisagrees) {
   EXPECT_FALSE(MergeDeviceNames(*ParseDeviceName("/job:a"), *ParseDeviceName("/job:b"), true).ok());
 }
 
-TEST(OverrideDeviceName, TheInnerNameCounts) {
+TEST(OverrideDeviceName, InnerNameTakesPrecedence) {
   const Pair kPairs[] = {
       {"/job:a/task:1", "/gpu:0", "/job:a/task:1/device:GPU:0"},
       {"/job:a/gpu:0", "/job:b", "/job:b/device:GPU:0"},
@@ -216,7 +216,7 @@ TEST(OverrideDeviceName, TheInnerNameCounts) {
   }
 }
 
-TEST(CanonicalDeviceName, TakesWhatIsOpenFromTheBase) {
+TEST(CanonicalDeviceName, TakesOpenPartsFromTheBase) {
   constexpr char kBase[] = "/job:foo/replica:10/task:0/device:CPU:0";
   const Case kNamesInIt[] = {
       {"CPU:0", "/job:foo/replica:10/task:0/device:CPU:0"},
@@ -234,7 +234,7 @@ TEST(CanonicalDeviceName, TakesWhatIsOpenFromTheBase) {
   EXPECT_FALSE(CanonicalDeviceName("CPU:0", "/jub:foo").ok());
 }
 
-TEST(Matches, APatternSpeaksOfEveryDeviceThatSaysAsMuch) {
+TEST(Matches, PatternMatchesNamesThatHaveAllItsParts) {
   constexpr char kDevice[] = "/job:a/replica:0/task:2/device:GPU:1";
   for (const char* pattern :
        {"", "/job:a", "/task:2", "/gpu:1", "/gpu:*", "/device:*:1", "/job:a/task:2/gpu:1"}) {
@@ -243,10 +243,10 @@ TEST(Matches, APatternSpeaksOfEveryDeviceThatSaysAsMuch) {
   for (const char* pattern : {"/job:b", "/task:1", "/replica:1", "/cpu:1", "/gpu:0", "/job:a/task:2/gpu:0"}) {
     EXPECT_FALSE(Matches(*ParseDeviceName(pattern), *ParseDeviceName(kDevice))) << pattern;
   }
-  EXPECT_FALSE(Matches(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/gpu")));  // which may be another one
+  EXPECT_FALSE(Matches(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/gpu")));  // it may be another GPU
 }
 
-TEST(Compatible, SomeDeviceIsBoth) {
+TEST(Compatible, NamesThatDoNotDisagreeAreCompatible) {
   EXPECT_TRUE(Compatible(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/job:a")));
   EXPECT_TRUE(Compatible(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/gpu")));
   EXPECT_FALSE(Compatible(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/job:a/cpu:1")));

@@ -25,7 +25,7 @@ std::string HeadOf(const std::string& header) {
 }
 
 // https://github.com/huggingface/safetensors, "Format".
-TEST(Safetensors, AFileIsLengthHeaderAndValues) {
+TEST(Safetensors, FileHasLengthHeaderAndValues) {
   const std::vector<float> kernel = {1, 2}, bias = {3};
   const std::string path = absl::StrCat(testing::TempDir(), "cairn_safetensors_", getpid());
   ASSERT_TRUE(
@@ -54,7 +54,7 @@ TEST(Safetensors, AFileIsLengthHeaderAndValues) {
   EXPECT_EQ(parsed->metadata.at("epoch"), "7");
 }
 
-TEST(Safetensors, AFileThatCannotBeWrittenLeavesNothing) {
+TEST(Safetensors, FailedWriteLeavesNoFile) {
   const std::string directory = absl::StrCat(testing::TempDir(), "cairn_safetensors_dir_", getpid());
   std::filesystem::create_directory(directory);
   std::filesystem::create_directory(directory + "/taken");
@@ -64,13 +64,13 @@ TEST(Safetensors, AFileThatCannotBeWrittenLeavesNothing) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(Safetensors, APipeIsWrittenToAndNeverReplaced) {
+TEST(Safetensors, PipeIsWrittenToAndNotReplaced) {
   const std::string directory = absl::StrCat(testing::TempDir(), "cairn_safetensors_pipe_", getpid());
   std::filesystem::create_directory(directory);
   const std::string pipe = directory + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const std::vector<float> bias = {3};
-  EXPECT_FALSE(WriteSafetensors(pipe, {{"bias", {1}, bias}}, {}).ok()) << "nobody reads it";
+  EXPECT_FALSE(WriteSafetensors(pipe, {{"bias", {1}, bias}}, {}).ok()) << "the pipe has no reader";
 
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
@@ -85,7 +85,7 @@ TEST(Safetensors, APipeIsWrittenToAndNeverReplaced) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(Safetensors, NamesThatTheHeaderCannotHoldAreRefused) {
+TEST(Safetensors, InvalidNamesAreRefused) {
   const std::vector<float> one(1);
   EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsHead({{"a", {1}, one}, {"a", {1}, one}}, {}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsHead({{"__metadata__", {1}, one}}, {}).status()));
@@ -141,7 +141,7 @@ TEST(Safetensors, EveryRuleOfTheFormatIsChecked) {
   EXPECT_TRUE(absl::IsFailedPrecondition(half)) << half;
 }
 
-TEST(Safetensors, AWrongLengthIsFound) {
+TEST(Safetensors, WrongLengthIsFound) {
   std::string head = HeadOf("{}");
   for (size_t size = 0; size < 8; ++size) {
     EXPECT_TRUE(absl::IsDataLoss(ParseSafetensorsHead(head.substr(0, size), size).status())) << size;
