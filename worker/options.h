@@ -110,7 +110,7 @@ struct TrainOptions {
   std::string export_dir;
   std::string summary;  // --summary FILE: one JSON object at the end
   // TensorBoard files in --train_dir, as Keras' callback writes them.
-  int64_t histogram_freq = 0;       // --histogram_freq: epochs between weights and gradients; 0: never
+  int64_t histogram_freq = 0;       // --histogram_freq: epochs between histograms; 0: never
   int64_t update_freq = 0;          // --update_freq: steps between scalars; 0: per epoch only
   std::string log_format = "text";  // --log_format text|json: of log and progress
   std::string log_level = "info";   // --log_level debug|info|warning|error

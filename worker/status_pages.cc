@@ -52,7 +52,7 @@ std::string Metrics(const WorkerMeters& meters) {
   out.Sample({{"direction", "pull"}}, Number(wire.pull_float32_bytes.value() - wire.pull_bytes.value()));
   out.Gauge(
       "cairn_worker_gradient_error_ratio",
-      "For compressed gradients with their residuals: the norm of what was not sent, relative to the norm.",
+      "For compressed gradients with their residuals: the norm of what was not sent, relative to the whole.",
       wire.error());
   out.Counter("cairn_worker_rejoins_total", "How often the worker lost its membership and joined again.",
               Number(meters.rejoins.value()));

@@ -37,7 +37,7 @@ struct Summary {
   // float32. Then the norm of the gradients' parts that were not sent, relative to that of the gradients.
   int64_t push_bytes = 0, push_bytes_float32 = 0, pull_bytes = 0, pull_bytes_float32 = 0;
   double gradient_error = 0;
-  std::vector<int64_t> staleness_histogram;  // [staleness] accepted gradients; the last element counts more
+  std::vector<int64_t> staleness_histogram;  // [staleness] accepted gradients; the last element: this or more
   // From 1: the best epoch by --early_stopping's rules, else the last one that --save_best wrote.
   std::optional<int64_t> best_epoch;
   std::string device;

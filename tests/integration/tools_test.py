@@ -197,7 +197,7 @@ class ResumeTest(IntegrationTest):
         self.assert_exit(DONE, self.train(*flags))
         again = self.train(*flags)
         self.assert_exit(DONE, again)
-        self.assertRegex(again.stdout, "63 steps, 2000 examples, all in runs before this one: val_accuracy")
+        self.assertRegex(again.stdout, "63 steps, 2000 examples, all in earlier runs: val_accuracy")
 
 
 class JobTest(IntegrationTest):

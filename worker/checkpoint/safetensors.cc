@@ -51,7 +51,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   const auto shape = Shape::FromUntrusted(*dims);
   if (!shape.ok()) return fault(shape.status().message());
   const auto offsets = ReadNumbers(json, "data_offsets");
-  if (!offsets.has_value() || offsets->size() != 2) return fault("data_offsets are no two numbers");
+  if (!offsets.has_value() || offsets->size() != 2) return fault("data_offsets are not two numbers");
   const auto dtype = json.find("dtype");
   if (dtype == json.end() || !dtype->is_string()) return fault("its dtype is not a string");
   if (*dtype != "F32") {
