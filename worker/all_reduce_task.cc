@@ -14,7 +14,7 @@
 namespace cairn::worker {
 namespace {
 
-// Threads that share an update: more find the memory busy.
+// The number of threads that share an update. With more, memory bandwidth is the limit.
 constexpr int kMostUpdating = 4;
 
 }  // namespace
@@ -35,11 +35,11 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
     CAIRN_ASSIGN_OR_RETURN(right, MakePeer(address, args.access, args.options.transport));
     direct = ListenDirectly(args.cluster, args.access, args.listen, args.options.transport);
   }
-  // NCCL's own connections are open to whoever listens.
+  // NCCL's own connections are neither encrypted nor authenticated.
   kernels::PeerDevice* const device = args.access.tls.any() ? nullptr : args.device;
   if (device != args.device) {
     LogInfo("gradients go round the ring: ", args.device->library(),
-            " does not encrypt them, and TLS is asked for");
+            " does not encrypt them, and TLS is enabled");
   }
   std::unique_ptr<AllReduceTask> task(new AllReduceTask(std::clamp(args.threads, 1, kMostUpdating)));
   CAIRN_ASSIGN_OR_RETURN(

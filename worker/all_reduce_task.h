@@ -1,5 +1,5 @@
-// What a worker of an all-reduce job is beside its trainer: its place in the ring, and the server by which
-// its left-hand neighbour reaches it. Made and destroyed by main.
+// What a worker of an all-reduce job has in addition to its trainer: its exchange over the ring, and the
+// server through which other workers reach it. Created and destroyed by main.
 #pragma once
 
 #include <functional>
@@ -27,11 +27,12 @@ class AllReduceTask {
     const net::ResolvedCluster& cluster;
     const net::Access& access;
     const ListenFlags& listen;
-    int worker;  // position among the trainers
+    int worker;  // index among the trainers
     int threads;
-    kernels::PeerDevice* device;  // this worker's, where it adds up with others'; else null
+    // This worker's GPU if it sums gradients with other workers' GPUs, else null.
+    kernels::PeerDevice* device;
   };
-  // INVALID_ARGUMENT when the address cannot be had, or the optimizer is none.
+  // INVALID_ARGUMENT if the worker cannot listen on its address, or if the optimizer is unknown.
   static absl::StatusOr<std::unique_ptr<AllReduceTask>> Start(const Args& args);
   client::Exchange& exchange() { return *exchange_; }
 

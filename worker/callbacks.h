@@ -1,8 +1,9 @@
-// What the chief does at each epoch's end besides showing its metrics: Keras' EarlyStopping,
-// ReduceLROnPlateau and ModelCheckpoint(save_best_only=True), as flags ask for them.
+// The callbacks that the chief runs at the end of each epoch: Keras' EarlyStopping, ReduceLROnPlateau and
+// ModelCheckpoint(save_best_only=True), as the flags request them.
 //
-// The rules are those of monitor.h; this names the metric, keeps the best parameters and writes the file.
-// What concerns the servers it orders, and the trainer carries out. Made by the chief's main; one thread.
+// The rules are in monitor.h. This class selects the metric, keeps the best parameters and writes the file.
+// It returns orders for everything that concerns the servers, and the trainer carries them out. Created by
+// the chief's main; one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,31 +24,32 @@ namespace cairn::worker {
 
 class Callbacks {
  public:
-  // `metrics` of the model, each as "val_..." too where there is a `validation` set that is evaluated.
-  // INVALID_ARGUMENT for a --monitor that is none of them, and for a --save_best that cannot be written. The
-  // model must outlive this.
+  // `metrics` are the model's; each one exists as "val_..." too if `validation` says that a validation set is
+  // evaluated. INVALID_ARGUMENT if --monitor names none of them, or if the --save_best file cannot be
+  // written. `model` must outlive the object.
   static absl::StatusOr<Callbacks> Create(const TrainOptions& options, const nn::Model& model,
                                           absl::Span<const nn::MetricSpec> metrics, bool validation);
 
-  // Whether the learning rate is reduced, and so must be known.
+  // Whether the learning rate may be reduced, so that the caller must provide it.
   bool needs_learning_rate() const { return plateau_.has_value(); }
   void set_learning_rate(float rate) { learning_rate_ = rate; }
-  // What the progress line shows of it: as Keras, only where it is reduced.
+  // The learning rate for the progress line. As in Keras, it is shown only if it may be reduced.
   std::optional<float> learning_rate() const { return learning_rate_; }
 
   struct Orders {
     std::vector<std::string> messages;     // in Keras' words
-    std::optional<float> learning_rate{};  // of the updates that follow
+    std::optional<float> learning_rate{};  // for the next updates; nullopt: unchanged
     bool stop = false;                     // end the job
   };
-  // `epoch` from 0; `shown` holds the monitored metric; `parameters` are those it is of. An error says that
-  // the file could not be written.
+  // `epoch` counts from 0. `shown` must contain the monitored metric, measured with `parameters`. Fails if
+  // the file cannot be written.
   absl::StatusOr<Orders> OnEpochEnd(int64_t epoch, const ShownMetrics& shown,
                                     absl::Span<const float> parameters);
 
-  // Those to put back when training has ended; empty: none.
+  // The parameters to restore when training has ended; empty: none.
   absl::Span<const float> best_parameters() const { return best_parameters_; }
-  // From 1: the epoch that they are, or would be, of; without early stopping, of what was saved last.
+  // The epoch of best_parameters(), from 1, also if they are not restored; without early stopping, the epoch
+  // that was saved last.
   std::optional<int64_t> best_epoch() const { return best_epoch_; }
 
  private:

@@ -42,8 +42,8 @@ class Maker {
   absl::StatusOr<Compute> Make() {
     if (request_.cpu_devices > request_.threads) {
       compute_.warnings.push_back(absl::StrCat("--cpu_devices: ", request_.cpu_devices,
-                                               " devices of a thread each are more than the ",
-                                               request_.threads, " that this worker has cores for"));
+                                               " devices with one thread each are more than this worker's ",
+                                               request_.threads, " cores"));
     }
     if (seat_ != nullptr) {
       CAIRN_RETURN_IF_ERROR(MakeOurs());
@@ -70,7 +70,8 @@ class Maker {
     return absl::OkStatus();
   }
 
-  // Several GPUs add up gradients between themselves, where NCCL lets them; null: the host does.
+  // A group in which several GPUs sum gradients among themselves, if NCCL is usable; null: the host sums
+  // them.
   std::unique_ptr<kernels::DeviceGroup> GroupOf(const std::vector<FoundDevice>& found) {
     std::vector<int> indices;
     for (const FoundDevice& device : found) {
@@ -78,12 +79,13 @@ class Maker {
     }
     if (indices.size() < 2 || indices.size() < found.size()) return nullptr;
     absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>> group;
-    compute_.threads[0]->Run([&] { group = makers_.group_gpus(indices); });  // whose device is one of them
+    compute_.threads[0]->Run(
+        [&] { group = makers_.group_gpus(indices); });  // on the thread of one of these devices
     if (group.ok()) {
       compute_.remarks.push_back(absl::StrCat("gradients are added up between them by ", (*group)->name()));
       return *std::move(group);
     }
-    // As with devices: what is there and does not work is to be repaired.
+    // As for devices: NCCL may be absent, but an NCCL that does not work should be repaired.
     auto& told = absl::IsNotFound(group.status()) ? compute_.remarks : compute_.warnings;
     told.push_back(absl::StrCat("gradients are added up in the host's memory: ", group.status().message()));
     return nullptr;
@@ -93,7 +95,7 @@ class Maker {
     const std::vector<DeviceName> names = AvailableDevices(request_, makers_);
     std::vector<FoundDevice> found;
     for (const DeviceName& name : names) {
-      if (name.type != names.back().type) continue;  // GPUs, which come last, where there is one
+      if (name.type != names.back().type) continue;  // GPUs come last, if there are any
       CAIRN_ASSIGN_OR_RETURN(found.emplace_back(),
                              FindDevice(name.ToString(), "--mirrored", request_, makers_));
     }
@@ -106,7 +108,7 @@ class Maker {
       CAIRN_ASSIGN_OR_RETURN(FoundDevice device, FindDevice(text, "--devices", request_, makers_));
       const bool twice = std::any_of(found.begin(), found.end(),
                                      [&](const FoundDevice& other) { return other.name == device.name; });
-      // Two that do not exist fall back to the same one.
+      // Two devices that do not exist may fall back to the same one.
       if (twice && device.warnings.empty()) {
         return absl::InvalidArgumentError(
             absl::StrCat("--devices: ", device.name.ShortName(), " is named twice"));
@@ -138,8 +140,8 @@ class Maker {
     return absl::OkStatus();
   }
 
-  // On the caller's thread. Where no layer says otherwise a GPU that cannot be used is replaced, as "auto"
-  // has it. There were `before` warnings before the placement's.
+  // Creates one device, on the caller's thread. If no layer requests a device, a GPU that is not usable is
+  // replaced as for "auto". `before` is the number of warnings before those of the placement.
   absl::Status MakeAlone(LayerPlacement placement, size_t before) {
     const bool free =
         options_.place.empty() && std::all_of(model_.nodes().begin(), model_.nodes().end(),
@@ -147,7 +149,7 @@ class Maker {
     auto chosen =
         free ? ChooseDevice(request_, makers_) : MakeDevice(placement.devices[0], request_, makers_);
     if (!chosen.ok()) return chosen.status();
-    if (free) compute_.warnings.resize(before);  // it has looked again
+    if (free) compute_.warnings.resize(before);  // ChooseDevice() has repeated them
     Append(compute_.remarks, std::move(chosen->remarks));
     Append(compute_.warnings, std::move(chosen->warnings));
     compute_.device = std::move(chosen->device);
@@ -163,7 +165,7 @@ class Maker {
     return absl::OkStatus();
   }
 
-  // Whether it is used, all workers decide.
+  // Offers the GPU for sums with other workers' GPUs. All workers decide together whether it is used.
   void TakePeer(int index) {
     auto peer = makers_.peer_gpu(index);
     if (peer.ok()) {
@@ -174,7 +176,7 @@ class Maker {
     told.push_back(absl::StrCat("gradients go round the ring: ", peer.status().message()));
   }
 
-  // Of a model that is divided over workers, the devices of this one.
+  // Creates this worker's devices for a model that is divided over workers.
   absl::Status MakeOurs() {
     const Division& division = seat_->division;
     std::vector<bool> here;
@@ -231,7 +233,7 @@ class Maker {
 
 int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places) {
   if (options.micro_batches > 0) return options.micro_batches;
-  // Keras' trainable BatchNormalization: what a batch is then matters.
+  // Trainable BatchNormalization normalizes by the batch, so splitting a batch would change the results.
   const bool normalizes = std::any_of(
       model.variables().begin(), model.variables().end(),
       [](const nn::ModelVariable& variable) { return variable.moving_average_momentum.value_or(1) != 1; });

@@ -1,8 +1,8 @@
-// What a worker computes with: its devices, and the one replica over them that the trainer calls. One device;
-// one replica on each of several (--devices, --mirrored); or one model whose layers are on several (--place,
-// and what the model file says).
+// What a worker computes with: its devices, and the one replica over them that the trainer calls. The replica
+// is one of: a model on one device; a copy of the model on each of several devices (--devices, --mirrored);
+// one model whose layers are on several devices (--place, and the "device" fields of the model file).
 //
-// Made by cairn-worker's main thread, which uses it too.
+// Created and used by cairn-worker's main thread.
 #pragma once
 
 #include <memory>
@@ -22,29 +22,29 @@
 namespace cairn::worker {
 
 struct Compute {
-  std::unique_ptr<kernels::Device> device{};  // where there is one alone: the caller's thread's
-  std::vector<std::unique_ptr<nn::DeviceThread>> threads{};  // of several devices
-  std::unique_ptr<nn::Replica> replica{};                    // goes first
-  // Of --mode allreduce, where `device` adds up gradients with other workers'; else null.
+  std::unique_ptr<kernels::Device> device{};  // if there is only one: used by the caller's thread
+  std::vector<std::unique_ptr<nn::DeviceThread>> threads{};  // one per device, if there are several
+  std::unique_ptr<nn::Replica> replica{};                    // destroyed before the devices
+  // With --mode allreduce, `device` as a GPU that can sum gradients with other workers' GPUs; else null.
   std::unique_ptr<kernels::PeerDevice> peer{};
   std::string name{};                    // "/cpu:0", or "/gpu:0,/gpu:1"
-  std::vector<std::string> placement{};  // --log_device_placement: layer by layer
+  std::vector<std::string> placement{};  // the lines of --log_device_placement
   std::vector<std::string> remarks{}, warnings{};
-  nn::PipelinePlaces places{};  // of a model that is divided over workers
+  nn::PipelinePlaces places{};  // if the model is divided over workers
 };
 
-// Cores that threads which compute keep to, as StayOnCores() has them; of 0 they keep to none.
+// The cores that compute threads are bound to, as for StayOnCores(); `count` 0: not bound.
 struct CoreRange {
   int first = 0, count = 0;
 };
 
-// In how many micro-batches a batch passes `places` of them, unless the flags say so.
+// The number of micro-batches per batch for a pipeline of `places` devices, unless --micro_batches sets it.
 int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places);
 
-// `seat`: in a model that is divided over workers; null where it is not.
-// `model` and `trace`, which may be null, must outlive it. `request` says what all ways share; its `device`
-// is where one device is asked for. INVALID_ARGUMENT names the flag or the layer that asks for what there is
-// not.
+// `seat`: this worker's position in a model that is divided over workers; null if the model is not divided.
+// `model` and `trace` (which may be null) must outlive the result. `request.device` is used unless other
+// flags name devices; the rest of `request` applies to every device. INVALID_ARGUMENT naming the flag or the
+// layer that requests a missing device.
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
                                     const DeviceMakers& makers, TraceRecorder* trace = nullptr,

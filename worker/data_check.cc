@@ -14,10 +14,10 @@
 namespace cairn::worker {
 namespace {
 
-// Values of inputs that are looked at before training: a fraction of a second.
+// The maximum number of input values that are checked before training: a fraction of a second.
 constexpr int64_t kMaxCheckedValues = int64_t{64} << 20;
 
-// "; first: FILE: example 7 has 12": of class indices the first that is not below `limit`. Empty: none.
+// "; first: FILE: example 7 has 12" for the first class index that is not below `limit`; empty: none.
 std::string FirstLabelFrom(const data::Dataset& dataset, int64_t limit) {
   if (std::max(dataset.num_classes(), dataset.position_classes()) <= limit) return "";
   for (int64_t i = 0; i < dataset.size(); ++i) {
@@ -30,7 +30,7 @@ std::string FirstLabelFrom(const data::Dataset& dataset, int64_t limit) {
   return "";
 }
 
-// "; first: FILE: example 7: the target is -1; ...": the first target that `loss` does not admit. Empty:
+// "; first: FILE: example 7: the target is -1; ..." for the first target that `loss` does not accept; empty:
 // none.
 std::string FirstFault(const nn::LossSpec& loss, const data::Dataset& dataset) {
   for (int64_t i = 0; i < dataset.size(); ++i) {
@@ -105,7 +105,7 @@ absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::str
   if (class_names.empty() || nn::IsClassification(loss.kind)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "the labels are names of ", data::DescribeClasses(class_names), "; ", nn::ClassName(loss.kind),
-      " needs numbers that are amounts, and names of classes go with a cross entropy"));
+      " needs numbers as targets; use a cross entropy for class names"));
 }
 
 absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,

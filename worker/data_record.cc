@@ -14,7 +14,7 @@
 namespace cairn::worker {
 namespace {
 
-// Where the record of the values at `path` lies.
+// The directory of the record that belongs to `path`.
 std::string DirectoryOf(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return TrainDirOf(path);

@@ -1,6 +1,6 @@
-// What a directory with a trained model, a --train_dir or an --export_dir, keeps about the data of training:
-// class_names.txt and preprocessing.json. Without it the same values would mean something else for other
-// data.
+// The record of the training data that a directory with a trained model (--train_dir or --export_dir)
+// contains: class_names.txt and preprocessing.json. With other classes or preprocessing, the model's values
+// would mean something else.
 //
 // Blocks on the disk. Any thread.
 #pragma once
@@ -20,27 +20,26 @@ inline constexpr char kPreprocessingFile[] = "preprocessing.json";
 
 struct DataRecord {
   std::string directory{};
-  std::vector<std::string> class_names{};        // [class]; empty where labels are not words or folders
-  std::optional<Preprocessing> preprocessing{};  // nullopt: older programs wrote none
+  std::vector<std::string> class_names{};        // [class]; empty if labels are neither words nor folders
+  std::optional<Preprocessing> preprocessing{};  // nullopt: written by an older program, which kept none
 
   // "DIR/preprocessing.json", for messages.
   std::string PreprocessingPath() const;
 };
 
-// Of the values at `path`: a --train_dir, one of its checkpoints, or a file. Empty where nothing is kept, or
-// nothing is at `path`.
-// Errors name the file.
+// Reads the record that belongs to `path`: a --train_dir, one of its checkpoints, or a file. Empty if there
+// is no record, or if `path` does not exist. Errors name the file.
 absl::StatusOr<DataRecord> ReadDataRecord(const std::string& path);
 
-// Writes both files to record.directory. Without class names a file of these is removed.
+// Writes both files to record.directory. Without class names, removes an existing class_names.txt.
 absl::Status WriteDataRecord(const DataRecord& record);
 
-// INVALID_ARGUMENT where `now`, of the data that is to be trained or evaluated on, differs from `trained` in
-// the classes or in the meaning of inputs (preprocessing.h).
+// INVALID_ARGUMENT if `now`, the data to train or evaluate on, differs from `trained` in its classes or in
+// the meaning of its inputs (preprocessing.h).
 absl::Status CheckSameData(const DataRecord& trained, const DataRecord& now);
 
-// INVALID_ARGUMENT naming the first difference where `class_names`, of the data that is to be trained on, are
-// not those of the record. Both empty, or nothing known of the record: OK.
+// INVALID_ARGUMENT naming the first difference if `class_names`, from the data to train on, differ from those
+// of the record. OK if both are empty, or if `record` is.
 absl::Status CheckSameClasses(const DataRecord& record, absl::Span<const std::string> class_names);
 
 }  // namespace cairn::worker

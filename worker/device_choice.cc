@@ -24,7 +24,7 @@ std::string Available(const DeviceRequest& request, const absl::StatusOr<int>& g
   return absl::StrJoin(names, ", ");
 }
 
-// One look for a device.
+// A search for one device.
 class Search {
  public:
   Search(absl::string_view source, const DeviceRequest& request, const DeviceMakers& makers)
@@ -32,7 +32,7 @@ class Search {
 
   absl::StatusOr<FoundDevice> Any() {
     if (gpus_.ok()) return Gpu(std::nullopt);
-    // Nothing to use is as common as can be; what is there and does not work is to be repaired.
+    // A machine without a GPU is normal; a GPU that does not work should be repaired.
     const std::string why(gpus_.status().message());
     if (!absl::IsNotFound(gpus_.status())) warnings_.push_back(why);
     return Cpu(0, why);
@@ -42,12 +42,12 @@ class Search {
     if (!Matches({.job = name.job, .replica = name.replica, .task = name.task},
                  NameOf(request_.task, kCpu, 0))) {
       return absl::InvalidArgumentError(absl::StrCat(
-          source_, ": '", name.ToString(), "' is of another task, this is ", request_.task.ToString()));
+          source_, ": '", name.ToString(), "' belongs to another task, this is ", request_.task.ToString()));
     }
     if (!name.type.has_value() && !name.index.has_value()) return Any();
     const int index = name.index.value_or(0);
     const bool gpu_will_do = name.type.value_or(kGpu) == kGpu, cpu_will_do = name.type.value_or(kCpu) == kCpu;
-    const std::string why = absl::StrCat(source_, " says so");
+    const std::string why = absl::StrCat(source_, " requests it");
     if (gpu_will_do && gpus_.ok() && index < *gpus_) return Gpu(name.index);
     if (cpu_will_do && index < request_.cpu_devices) return Cpu(index, why);
     DeviceName missing = name;
@@ -58,7 +58,7 @@ class Search {
         "; available: ", Available(request_, gpus_));
     if (!request_.allow_soft_placement) return absl::InvalidArgumentError(absl::StrCat(source_, ": ", text));
     warnings_.push_back(text);
-    return Cpu(0, "--allow_soft_placement says so");
+    return Cpu(0, "--allow_soft_placement permits it");
   }
 
   absl::StatusOr<FoundDevice> Cpu(int index, const std::string& why) {
@@ -73,12 +73,12 @@ class Search {
  private:
   FoundDevice Gpu(std::optional<int> index) {
     const int gpus = *gpus_;
-    std::string why = absl::StrCat(source_, " says so");
+    std::string why = absl::StrCat(source_, " requests it");
     if (!index.has_value()) {
       index = request_.trainer_on_host % gpus;
       why = gpus == 1 ? "the only GPU"
-                      : absl::StrCat("one of ", gpus, " GPUs, the turn of trainer ", request_.trainer_on_host,
-                                     " of this machine");
+                      : absl::StrCat("one of ", gpus, " GPUs, the one for trainer ", request_.trainer_on_host,
+                                     " on this host");
     }
     return {NameOf(request_.task, kGpu, *index), std::move(why), std::move(warnings_)};
   }

@@ -1,8 +1,8 @@
-// Which devices a worker computes on: those that there are, what a name (device_name.h) means among them, and
-// how one is made.
+// Which devices a worker computes on: the available devices, what a name (device_name.h) refers to among
+// them, and how a device is created.
 //
-// Called by cairn-worker's main thread, before it reaches out to the cluster; MakeDevice() by the thread that
-// will use the device.
+// Called by cairn-worker's main thread before it contacts the cluster. MakeDevice() is called by the thread
+// that will use the device.
 #pragma once
 
 #include <functional>
@@ -20,10 +20,11 @@
 
 namespace cairn::worker {
 
-// Where the CPU's float32 will do: TensorFloat-32 asks for speed, not for less.
+// Whether the CPU's float32 satisfies `precision`. It does for TensorFloat-32, which is only a request for
+// speed.
 bool ComputesOnCpu(kernels::Precision precision);
 
-// The backends, or a test's.
+// Creates devices; tests replace them.
 struct DeviceMakers {
   std::function<absl::StatusOr<int>()> count_gpus;  // CountCudaDevices()
   std::function<absl::StatusOr<kernels::CudaDeviceInfo>(int index)> describe_gpu;
@@ -31,7 +32,7 @@ struct DeviceMakers {
   std::function<absl::StatusOr<std::unique_ptr<kernels::Device>>(int index, int threads,
                                                                  int64_t memory_limit_bytes)>
       make_cpu;
-  // Of these GPUs, which there are two or more of: CreateCudaGroup().
+  // Groups two or more GPUs: CreateCudaGroup().
   std::function<absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>>(absl::Span<const int> indices)>
       group_gpus;
   // For sums with other workers' GPUs: CreateCudaPeer().
@@ -39,44 +40,44 @@ struct DeviceMakers {
 };
 DeviceMakers TheBackends();
 
-// What the flags say, and where this worker stands.
+// What the flags request, and this worker's position in the cluster.
 struct DeviceRequest {
-  std::string device = "auto";  // or a DeviceName
+  std::string device = "auto";  // "auto" or a DeviceName
   bool allow_soft_placement = false;
-  kernels::CudaOptions cuda{};  // but for its index
-  int cpu_devices = 1;          // that the CPU is divided into, with its threads and its memory
-  int threads = 1;              // of all CPU devices together; each has at least one
+  kernels::CudaOptions cuda{};  // without the index
+  int cpu_devices = 1;          // logical devices that share the CPU, its threads and its memory
+  int threads = 1;              // in all CPU devices together; each has at least one
   net::TaskId task{};
-  int trainer_on_host = 0;  // among the trainers of this machine: they share its GPUs in turn
+  int trainer_on_host = 0;  // index among the trainers on this host, which take its GPUs in turn
 };
 
-// Logical CPU devices first, then GPUs; complete names.
+// Complete names: logical CPU devices first, then GPUs.
 std::vector<DeviceName> AvailableDevices(const DeviceRequest& request, const DeviceMakers& makers);
 
 struct FoundDevice {
-  DeviceName name;                      // complete, of an existing device
-  std::string why;                      // "--device says so"
-  std::vector<std::string> warnings{};  // that it is not what one would expect
+  DeviceName name;                      // complete; the device exists
+  std::string why;                      // "--device requests it"
+  std::vector<std::string> warnings{};  // if it is not the device that the user would expect
 };
-// What `text`, "auto" or a name, means here. "auto" and names that leave the type open are a GPU where one is
-// usable, else the CPU; of several GPUs each worker of the machine takes another one. INVALID_ARGUMENT
-// beginning with `source`, the flag: a device of another task; one that does not exist, with those that do,
-// unless `allow_soft_placement` puts /cpu:0 in its place; 16 bits on the CPU.
+// Resolves `text`, "auto" or a name. "auto" and names without a type select a GPU if one is usable, else the
+// CPU; on a host with several GPUs each worker takes a different one. INVALID_ARGUMENT, beginning with
+// `source` (the flag): the device is another task's; it does not exist (the message lists those that do),
+// unless `allow_soft_placement` replaces it by /cpu:0; or a 16-bit precision on the CPU.
 absl::StatusOr<FoundDevice> FindDevice(absl::string_view text, absl::string_view source,
                                        const DeviceRequest& request, const DeviceMakers& makers);
 
 struct ChosenDevice {
   std::unique_ptr<kernels::Device> device;
-  std::vector<std::string> remarks{};   // which, why, and what it is
-  std::vector<std::string> warnings{};  // that it is not what one would expect
+  std::vector<std::string> remarks{};   // which device, why, and its properties
+  std::vector<std::string> warnings{};  // if it is not the device that the user would expect
 };
 
-// Makes the device that was found. The backend's error when that cannot be done.
+// Creates the device that was found. Returns the backend's error if that fails.
 absl::StatusOr<ChosenDevice> MakeDevice(const FoundDevice& found, const DeviceRequest& request,
                                         const DeviceMakers& makers);
 
-// Finds `request.device` and makes it. Where "auto" finds a GPU that cannot be made it is the CPU, with a
-// warning.
+// Finds `request.device` and creates it. If "auto" finds a GPU that cannot be created, it falls back to the
+// CPU with a warning.
 absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const DeviceMakers& makers);
 
 }  // namespace cairn::worker

@@ -25,7 +25,7 @@ std::string CheckVisibleDevices(const std::string& text) {
                                        : absl::StartsWith(part, "GPU-") || absl::StartsWith(part, "MIG-")) {
       continue;
     }
-    return absl::StrCat("'", part, "' is no GPU: expected its number, or a name as GPU-8932f937");
+    return absl::StrCat("'", part, "' is not a GPU: expected a number, or a name such as GPU-8932f937");
   }
   return "";
 }
@@ -46,7 +46,7 @@ absl::Status NotTogether(absl::string_view a, absl::string_view b, absl::string_
   return absl::InvalidArgumentError(absl::StrCat(a, " does not go with ", b, ": ", why));
 }
 
-// What computes by the flags is surely a CPU.
+// Whether `device` certainly names a CPU.
 bool NamesCpu(absl::string_view device) {
   const auto name = ParseDeviceName(device);
   return name.ok() && name->type == kCpu;

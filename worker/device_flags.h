@@ -1,4 +1,4 @@
-// The flags that say where a worker computes: the part of the table in options.h that `cairn devices` and
+// The flags that select a worker's devices: the part of TrainOptions (options.h) that `cairn devices` and
 // other commands share.
 #pragma once
 
@@ -13,18 +13,18 @@ class App;
 
 namespace cairn::worker {
 
-// All of them, into `options`.
+// Adds all of them; they are parsed into `options`.
 void AddDeviceFlags(CLI::App& app, TrainOptions& options);
-// INVALID_ARGUMENT naming the flags that do not go together.
+// INVALID_ARGUMENT naming the flags that exclude each other.
 absl::Status ValidateDeviceFlags(const TrainOptions& options);
 
-// Single ones, for commands that need no more.
+// Single flags, for commands that need only these.
 void AddCpuDevicesFlag(CLI::App& app, int& cpu_devices);
 void AddVisibleDevicesFlag(CLI::App& app, std::string& visible_devices);
 void AddSoftPlacementFlag(CLI::App& app, bool& allow_soft_placement);
 
-// Makes --visible_devices true, unless it is empty. CUDA reads it when the first device is asked for; not
-// while other threads run.
+// Applies --visible_devices unless it is empty. CUDA reads the setting when the first device is requested.
+// Must not be called while other threads run.
 void UseVisibleDevices(const std::string& visible_devices);
 
 }  // namespace cairn::worker

@@ -38,10 +38,10 @@ class Parser {
  private:
   absl::Status Wrong(absl::string_view part, absl::string_view why) const {
     const std::string what =
-        part.empty() ? std::string("an empty part") : absl::StrCat("'", part, "' of it ", why);
+        part.empty() ? std::string("an empty part") : absl::StrCat("its part '", part, "' ", why);
     return absl::InvalidArgumentError(
-        absl::StrCat("'", text_, "' is no device: ", what,
-                     "; expected such as /cpu:0, /gpu:0 or /job:worker/task:0/device:GPU:0"));
+        absl::StrCat("'", text_, "' is not a device: ", what,
+                     "; expected a name such as /cpu:0, /gpu:0 or /job:worker/task:0/device:GPU:0"));
   }
 
   absl::Status ParsePart(absl::string_view part) {
@@ -67,18 +67,18 @@ class Parser {
   }
 
   absl::Status ParseJob(absl::string_view part, absl::string_view job) {
-    if (std::exchange(said_job_, true)) return Wrong(part, "says the job a second time");
+    if (std::exchange(said_job_, true)) return Wrong(part, "repeats the job");
     if (job == "*") return absl::OkStatus();
-    if (!IsWord(job)) return Wrong(part, "has no job's name: letters, digits and _, a letter first");
+    if (!IsWord(job)) return Wrong(part, "has no job name: letters, digits and _, a letter first");
     name_.job = std::string(job);
     return absl::OkStatus();
   }
 
   absl::Status ParseType(absl::string_view part, absl::string_view type, absl::string_view index) {
-    if (said_type_) return Wrong(part, "says the type a second time");
+    if (said_type_) return Wrong(part, "repeats the type");
     said_type_ = true;
     if (type != "*") {
-      if (!IsWord(type)) return Wrong(part, "has no type's name, as CPU or GPU");
+      if (!IsWord(type)) return Wrong(part, "has no type such as CPU or GPU");
       name_.type = absl::AsciiStrToUpper(type);
     }
     bool said_index = false;
@@ -87,7 +87,7 @@ class Parser {
 
   absl::Status ParseNumber(absl::string_view part, absl::string_view text, bool& said,
                            std::optional<int>& number) {
-    if (std::exchange(said, true)) return Wrong(part, "says it a second time");
+    if (std::exchange(said, true)) return Wrong(part, "repeats the number");
     if (text == "*") return absl::OkStatus();
     int value = 0;
     const bool digits = std::all_of(
@@ -154,7 +154,7 @@ absl::StatusOr<DeviceName> MergeDeviceNames(const DeviceName& name, const Device
                        .task = FirstOf(name.task, other.task)};
   if (Disagree(name.type, other.type)) {
     if (!allow_soft_placement) return incompatible("types");
-    return merged;  // and no index: it is one of a type
+    return merged;  // and no index, which is meaningful only for one type
   }
   merged.type = FirstOf(name.type, other.type);
   if (Disagree(name.index, other.index)) {

@@ -1,10 +1,10 @@
-// The name of a device, as TensorFlow writes it, and TensorFlow's rules for such names (its DeviceNameUtils
-// and Python's DeviceSpec): what may be left open, what two names say together, which devices a name speaks
-// of. Values; any thread.
+// Device names in TensorFlow's notation and with TensorFlow's rules (its DeviceNameUtils and Python's
+// DeviceSpec): which parts may be left open, how two names are merged, and which devices a name matches.
+// Values; any thread.
 //
-//   /job:worker/replica:0/task:3/device:GPU:1     all of it
-//   /device:GPU:1, /gpu:1, gpu:1                  the old short forms; types in any case, printed in upper
-//   case /job:worker/device:GPU:*, GPU, /job:*, /, ""  a part left out or a star is left open
+//   /job:worker/replica:0/task:3/device:GPU:1          a complete name
+//   /device:GPU:1, /gpu:1, gpu:1                       short forms; types in any case, printed in upper case
+//   /job:worker/device:GPU:*, GPU, /job:*, /, ""       a part that is missing or a star is open
 #pragma once
 
 #include <optional>
@@ -22,13 +22,14 @@ inline constexpr char kGpu[] = "GPU";
 struct DeviceName {
   std::optional<std::string> job{};
   std::optional<int> replica{}, task{};
-  std::optional<std::string> type{};  // kCpu, kGpu, or a type that we do not have; upper case
+  std::optional<std::string> type{};  // upper case: kCpu, kGpu, or a type that does not exist here
   std::optional<int> index{};
 
   bool complete() const { return job && replica && task && type && index; }
-  // "/job:worker/replica:0/task:3/device:GPU:1"; what is open is left out, an open index of a type is a star.
+  // "/job:worker/replica:0/task:3/device:GPU:1". Open parts are left out; an open index of a known type is a
+  // star.
   std::string ToString() const;
-  // "/gpu:1", as people type it; "/gpu:*" where the index is open, "/*:1" where the type is.
+  // "/gpu:1", as users type it; "/gpu:*" if the index is open, "/*:1" if the type is.
   std::string ShortName() const;
 
   friend bool operator==(const DeviceName& a, const DeviceName& b) {
@@ -38,23 +39,22 @@ struct DeviceName {
   friend bool operator!=(const DeviceName& a, const DeviceName& b) { return !(a == b); }
 };
 
-// INVALID_ARGUMENT quoting `text` and the part of it that is wrong. A part said twice is wrong, unlike in
-// TensorFlow's C++, which takes the last.
+// INVALID_ARGUMENT quoting `text` and the part that is wrong. A part that is given twice is an error;
+// TensorFlow's C++ takes the last one.
 absl::StatusOr<DeviceName> ParseDeviceName(absl::string_view text);
 
-// What both say together. Where they disagree: INVALID_ARGUMENT naming both and the part; but with
-// `allow_soft_placement` a type or an index that they disagree about is left open.
+// Combines both names. If they disagree: INVALID_ARGUMENT naming both and the part. With
+// `allow_soft_placement`, a type or an index that they disagree about is left open instead.
 absl::StatusOr<DeviceName> MergeDeviceNames(const DeviceName& name, const DeviceName& other,
                                             bool allow_soft_placement);
-// What `name` says, and what it leaves open as `base` has it. An index goes with its type: that of another
-// type is not taken over.
+// `name`, with its open parts taken from `base`. The index of `base` is taken only if the types agree.
 DeviceName OverrideDeviceName(const DeviceName& base, const DeviceName& name);
-// `text` with what it leaves open as `basename` has it, which must be complete: INVALID_ARGUMENT.
+// `text`, with its open parts taken from `basename`. INVALID_ARGUMENT if `basename` is not complete.
 absl::StatusOr<std::string> CanonicalDeviceName(absl::string_view text, absl::string_view basename);
 
-// Whatever `pattern` says, `name` says too.
+// Whether `name` has every part that `pattern` sets, with the same value.
 bool Matches(const DeviceName& pattern, const DeviceName& name);
-// Some device is both.
+// Whether some device matches both.
 bool Compatible(const DeviceName& a, const DeviceName& b);
 
 }  // namespace cairn::worker

@@ -11,8 +11,8 @@ namespace cairn::worker {
 
 std::string Sha256Hex(absl::string_view bytes);
 
-// Over all variables in the order of their names, little-endian float32: equal for equal parameters, whatever
-// cluster trained them. `parameters` [model.num_parameters()].
+// The digest of all variables in the order of their names, as little-endian float32: equal for equal
+// parameters, on any cluster. `parameters` [model.num_parameters()].
 std::string ParametersSha256(const nn::Model& model, absl::Span<const float> parameters);
 
 }  // namespace cairn::worker

@@ -24,7 +24,7 @@ std::string Division::Describe(const nn::Model& model) const {
   std::string text;
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : " ", model.nodes()[i].layer->name(), ":", task_of(i));
-    // Another device is another part, also where a task has but one.
+    // Marks a new stage on the same task: it has another device.
     if (i > 0 && place_of[i] != place_of[i - 1] && task_of(i) == task_of(i - 1)) text += "|";
   }
   return text;
@@ -33,7 +33,7 @@ std::string Division::Describe(const nn::Model& model) const {
 absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions& options) {
   Division division;
   if (options.mirrored || !options.devices.empty()) return division;
-  std::vector<std::string> remarks;  // who places the layers tells them
+  std::vector<std::string> remarks;  // reported by PlaceLayers()
   CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, options.place, remarks));
   std::vector<DeviceName> names;
   for (const AskedDevice& one : asked) {
@@ -51,8 +51,8 @@ absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions&
   std::vector<int> layers(static_cast<size_t>(division.tasks));
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].job.value_or("worker") != "worker") {
-      return absl::InvalidArgumentError(
-          absl::StrCat(asked[i].source, ": a layer is on a task of the job worker, not of ", *names[i].job));
+      return absl::InvalidArgumentError(absl::StrCat(
+          asked[i].source, ": a layer must be on a task of the job worker, not of ", *names[i].job));
     }
     const nn::Node& node = model.nodes()[i];
     int task = names[i].task.value_or(-1);
@@ -84,11 +84,12 @@ absl::Status CheckGroups(const Division& division, const TrainOptions& options, 
   if (workers % division.tasks != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--place divides the model over ", division.tasks,
                                                    " workers, and ", Counted(workers, "worker"),
-                                                   workers == 1 ? " is" : " are", " no multiple of that"));
+                                                   workers == 1 ? " is" : " are", " not a multiple of that"));
   }
   if (options.all_reduce())
-    return NotTogether("--mode allreduce", "the head of a group is a client of servers");
-  if (options.elastic) return NotTogether("--elastic", "groups are of the cluster's workers");
+    return NotTogether("--mode allreduce", "the stage leader of a group needs parameter servers");
+  if (options.elastic)
+    return NotTogether("--elastic", "groups consist of the workers that the cluster lists");
   return absl::OkStatus();
 }
 
@@ -100,7 +101,7 @@ absl::StatusOr<std::optional<Seat>> FindSeat(const nn::Model& model, const Train
   CAIRN_RETURN_IF_ERROR(CheckGroups(division, options, static_cast<int>(workers.size())));
   if (cluster.spec.num_tasks("chief") > 0) {
     return NotTogether(cluster.source.c_str(),
-                       "its \"chief\" would be of no group; worker 0 is the chief then");
+                       "its \"chief\" would belong to no group; worker 0 must be the chief");
   }
   if (workers.empty() || workers.rbegin()->first != static_cast<int>(workers.size()) - 1) {
     return NotTogether(cluster.source.c_str(), "its workers are not numbered from 0 without gaps");

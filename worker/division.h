@@ -1,8 +1,9 @@
-// How a model is divided over the workers of a group: what --place and the model file say of tasks, and which
-// workers of the cluster make a group. Values; made once, by cairn-worker's main thread and by `cairn train`.
+// How a model is divided over the workers of a group: the tasks that --place and the model file assign, and
+// which workers form a group. Values; computed once, by cairn-worker's main thread and by `cairn train`.
 //
-//   --place 'conv*=/job:worker/task:0' --place 'dense*=/job:worker/task:1', and six workers:
-//   groups 0 1 | 2 3 | 4 5; workers 0, 2 and 4 are their heads, and to everybody else the workers of the job
+//   --place 'conv*=/job:worker/task:0' --place 'dense*=/job:worker/task:1', with six workers:
+//   the groups are 0 1 | 2 3 | 4 5, and workers 0, 2 and 4 are their stage leaders. The rest of the cluster
+//   sees only the stage leaders as workers of the job.
 #pragma once
 
 #include <optional>
@@ -18,38 +19,40 @@
 namespace cairn::worker {
 
 struct Division {
-  int tasks = 1;  // of a group; 1: the model is not divided
-  std::vector<int>
-      place_of{};  // [node of the model] nodes of one task, and asked for one device, are of one place
-  std::vector<int> task_of_place{};  // [place]
+  int tasks = 1;  // per group; 1: the model is not divided
+  // [node of the model] The stage of each node: nodes of one task that request the same device are in one
+  // stage.
+  std::vector<int> place_of{};
+  std::vector<int> task_of_place{};  // [stage]
 
   bool divided() const { return tasks > 1; }
   int task_of(size_t node) const { return task_of_place[static_cast<size_t>(place_of[node])]; }
-  // "conv2d:0 flatten:0 dense:1": the same on all tasks that mean the same division.
+  // "conv2d:0 flatten:0 dense:1". Tasks compare it to find out whether they divide the model in the same way.
   std::string Describe(const nn::Model& model) const;
 };
 
-// Where names speak of tasks other than 0; `/job:worker/task:i` is the i-th of each group. A layer for which
-// no task is asked is where its first input is, and one behind the model's input on task 0. INVALID_ARGUMENT:
-// a task of another job; a task without a layer.
+// Divides the model if a device name has a task other than 0; `/job:worker/task:i` is the i-th worker of each
+// group. A layer without a task is placed with its first input, or on task 0 if that is the model's input.
+// INVALID_ARGUMENT: a task of another job, or a task without a layer.
 absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions& options);
 
-// Whether `workers` of them can be cut into groups, and the flags go with it: INVALID_ARGUMENT.
+// INVALID_ARGUMENT if `workers` workers cannot be split into groups, or if other flags exclude a divided
+// model.
 absl::Status CheckGroups(const Division& division, const TrainOptions& options, int workers);
 
-// A worker's place in a divided model.
+// A worker's position in a divided model.
 struct Seat {
   Division division;
   int group = 0;
-  int task = 0;  // of the group; 0: its head
-  int head = 0;  // the head's index
+  int task = 0;  // within the group; 0: the stage leader
+  int head = 0;  // the stage leader's worker index
 };
-// None where the model is not divided. INVALID_ARGUMENT as the above, or for a cluster with a chief, or gaps
-// in the workers' numbers.
+// Nullopt if the model is not divided. INVALID_ARGUMENT as for the functions above, and for a cluster with a
+// chief or with gaps in the workers' indices.
 absl::StatusOr<std::optional<Seat>> FindSeat(const nn::Model& model, const TrainOptions& options,
                                              const net::ResolvedCluster& cluster);
 
-// The cluster as the job has it: of the workers the heads alone.
+// The cluster as the job sees it: of the workers, only the stage leaders.
 net::ClusterSpec HeadsOf(const net::ClusterSpec& cluster, int tasks);
 
 }  // namespace cairn::worker

@@ -15,18 +15,18 @@
 
 namespace cairn::worker {
 
-// One thread. `dataset`, `model` and `replica`, which computes `model`, must outlive it.
+// One thread. `dataset`, `model` and `replica` (which computes `model`) must outlive the evaluator.
 class Evaluator {
  public:
   Evaluator(const data::Dataset& dataset, const nn::Model& model, nn::Replica& replica,
             absl::Span<const nn::MetricSpec> metrics);
 
-  // `parameters` in the model's flat order. `stop` is called between batches: CANCELLED when it returns true.
-  // INVALID_ARGUMENT naming the cause (finite.h) if the loss is not finite.
+  // `parameters` in the model's flat order. `stop` is called between batches; Run() returns CANCELLED if
+  // `stop` returns true. INVALID_ARGUMENT naming the cause (finite.h) if the loss is not finite.
   absl::StatusOr<nn::MetricValues> Run(absl::Span<const float> parameters, absl::FunctionRef<bool()> stop);
 
  private:
-  // The `count` examples from `first` on, in the buffers.
+  // Reads `count` examples, from `first` on, into the buffers.
   nn::BatchView Read(int64_t first, int64_t count);
   // OK if `loss`, the sum over `batch` whose first example is `first`, is finite.
   absl::Status CheckLoss(double loss, absl::Span<const float> parameters, const nn::BatchView& batch,

@@ -34,13 +34,13 @@ class CheckpointEvaluator {
       : task_(task),
         evaluator_(DataOf(task.inputs.data), task.inputs.model, task.replica, task.inputs.metrics) {}
 
-  // Evaluates those that are new, by rising step.
+  // Evaluates all new checkpoints, by increasing step.
   absl::Status EvaluateNew() {
     CAIRN_ASSIGN_OR_RETURN(const auto directories, ListCheckpoints(task_.options.train_dir));
     for (const std::string& directory : directories) {
       if (StepOf(directory.substr(directory.rfind('/') + 1)) <= last_step_.value_or(-1)) continue;
       const auto checkpoint = Checkpoint::Open(directory);
-      if (absl::IsNotFound(checkpoint.status())) continue;  // removed meanwhile: newer ones are there
+      if (absl::IsNotFound(checkpoint.status())) continue;  // removed by now; newer ones exist
       CAIRN_RETURN_IF_ERROR(checkpoint.status());
       if (!last_step_.has_value()) CAIRN_RETURN_IF_ERROR(CheckData());
       CAIRN_RETURN_IF_ERROR(Annotate(Evaluate(*checkpoint), directory));
@@ -49,7 +49,7 @@ class CheckpointEvaluator {
   }
 
   std::optional<int64_t> last_step() const { return last_step_; }
-  // The job makes no step after the last one that was evaluated.
+  // Whether the last evaluated checkpoint is that of the job's last step.
   bool done() const { return done_; }
 
  private:
@@ -57,7 +57,7 @@ class CheckpointEvaluator {
     return data.validation != nullptr ? *data.validation : *data.train;
   }
 
-  // The job may have begun, and written down how it reads its data, after this task read its own.
+  // The job may have started, and recorded how it reads its data, after this task read its own data.
   absl::Status CheckData() const {
     CAIRN_ASSIGN_OR_RETURN(const DataRecord trained, ReadDataRecord(task_.options.train_dir));
     const absl::Status same = CheckSameData(trained, task_.inputs.record);

@@ -16,7 +16,7 @@ std::optional<size_t> FirstNonFinite(absl::Span<const float> values) {
   return static_cast<size_t>(bad - values.begin());
 }
 
-// "[2,5,0]", the place of element `index` of this shape.
+// "[2,5,0]", the position of element `index` in an array of this shape.
 std::string PlaceIn(const Shape& shape, int64_t index) {
   Shape place;
   for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -32,7 +32,7 @@ absl::Span<const float> ValuesOf(const nn::ModelVariable& variable, absl::Span<c
                             static_cast<size_t>(variable.shape.num_elements()));
 }
 
-// "'dense/bias'[3] is nan", of the first parameter that is not finite; empty: all are.
+// "'dense/bias'[3] is nan" for the first parameter that is not finite; empty: all are finite.
 std::string NonFiniteParameter(const nn::Model& model, absl::Span<const float> parameters) {
   for (const nn::ModelVariable& variable : model.variables()) {
     const absl::Span<const float> values = ValuesOf(variable, parameters);
@@ -44,7 +44,8 @@ std::string NonFiniteParameter(const nn::Model& model, absl::Span<const float> p
   return "";
 }
 
-// The input, and the place in it, of element `index` of an example, which holds all inputs one after another.
+// The input that contains element `index` of an example, and the position in it. An example is the
+// concatenation of all inputs.
 std::string InputPlace(const nn::Model& model, int64_t index) {
   for (const nn::ModelInput& input : model.inputs()) {
     const int64_t elements = input.shape.num_elements();
@@ -57,7 +58,8 @@ std::string InputPlace(const nn::Model& model, int64_t index) {
   return "input";
 }
 
-// "input [4] of example 123 is nan", of the first number of the batch that is not finite; empty: all are.
+// "input [4] of example 123 is nan" for the first number of the batch that is not finite; empty: all are
+// finite.
 std::string NonFiniteData(const NonFiniteStep& step) {
   const auto examples = static_cast<size_t>(std::max<int64_t>(step.batch.examples, 1));
   const auto at = [&](const std::string& what, size_t row, float value) {

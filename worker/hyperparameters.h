@@ -1,4 +1,4 @@
-// What tells one run from another on TensorBoard's page of hyperparameters.
+// The hyperparameters of a run for TensorBoard's HParams page.
 #pragma once
 
 #include "cairn/v1/job.pb.h"
@@ -8,7 +8,7 @@
 
 namespace cairn::worker {
 
-// The job's and the optimizer's numbers under the names of our flags and of Keras.
+// The numbers of the job and of the optimizer, under the names of Cairn's flags and of Keras.
 Hyperparameters HyperparametersOf(const TrainOptions& options, const v1::Job& job, const nn::Model& model);
 
 }  // namespace cairn::worker

@@ -1,4 +1,5 @@
-// The source of a job's initial values when it resumes no checkpoint. Any thread; reads first bytes of files.
+// Where a job's initial values come from if it resumes no checkpoint. Any thread; reads the first bytes of
+// files.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace cairn::worker {
 
-// --init_from=none: the model's initializers, whatever the model file holds.
+// --init_from=none: the model's initializers, even if the model file contains weights.
 inline constexpr char kInitializersOnly[] = "none";
 
 // The file or directory of the initial values: --init_from, else the model file if it holds weights. Empty:
@@ -20,8 +21,8 @@ std::string InitialValuesSource(const TrainOptions& options);
 // --resume=DIR. Empty: none does.
 std::string CheckpointSource(const TrainOptions& options);
 
-// For the log, of a model whose initial values are those of its initializers: a warning for each layer whose
-// values adapt() would have set.
+// Warnings for the log, for a model that starts from its initializers: one for each layer whose values Keras'
+// adapt() would have set.
 std::vector<std::string> WarnOfUnadaptedLayers(const nn::Model& model);
 
 // "initial values: from trained.keras", for the log.

@@ -46,7 +46,7 @@ std::string Reading(const nn::ByteInput& use) {
                                                       : "scales them itself");
 }
 
-// How bytes become inputs, for each input that is of bytes; and how many examples there are.
+// Adds notes: how bytes become inputs, for each input that has bytes, and the number of examples.
 void AddNotes(const data::DataOptions& reading, const nn::Model& model, data::TrainingData& data) {
   const bool given = !std::isnan(reading.input_scale);
   const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(model);
@@ -65,15 +65,16 @@ void AddNotes(const data::DataOptions& reading, const nn::Model& model, data::Tr
                                                               " of ", data.validation->inputs_name()))});
 }
 
-// What is kept about the data of training, where a checkpoint is resumed.
+// The record of the training data that belongs to the checkpoint to resume; empty if none is resumed.
 absl::StatusOr<DataRecord> ReadResumed(const TrainOptions& options) {
   const std::string source = CheckpointSource(options);
   return source.empty() ? DataRecord() : ReadDataRecord(source);
 }
 
-// What the job's data must agree with: INVALID_ARGUMENT where it gives inputs or classes another meaning than
-// the checkpoint's training did, or the classes another one than the values of --init_from have. Inputs may
-// have another meaning than for these values, which is added to `remarks`.
+// Checks that the job's data agrees with what it continues. INVALID_ARGUMENT if inputs or classes mean
+// something else than in the training of the resumed checkpoint, or classes something else than for the
+// values of --init_from. Inputs may mean something else than for those values; the difference is added to
+// `remarks`.
 absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, const DataRecord& resumed,
                          const DataRecord& now, std::vector<std::string>& remarks) {
   if (!CheckpointSource(options).empty()) return CheckSameData(resumed, now);
@@ -87,7 +88,7 @@ absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, 
   return absl::OkStatus();
 }
 
-// Notes what was taken over from the resumed checkpoint's training. Its columns are kept.
+// Notes the settings that were taken over from the resumed checkpoint, and keeps its columns.
 void Continue(const DataRecord& resumed, Preprocessing& now, std::vector<data::Note>& notes) {
   const std::string use = DescribeUse(*resumed.preprocessing, now);
   if (!use.empty())

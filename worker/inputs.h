@@ -1,8 +1,7 @@
-// What a job is made of, as far as one machine can tell: model, loss, metrics and data, loaded and checked
-// against each other.
+// The inputs of a job: model, loss, metrics and data, loaded and checked against each other.
 //
-// `cairn train` loads them before it starts anything, every worker for its work: the same faults in the same
-// words.
+// `cairn train` loads them before it starts any task, and every worker loads them again, so that both report
+// a fault in the same words.
 #pragma once
 
 #include <vector>
@@ -22,8 +21,8 @@ struct Inputs {
   nn::LossSpec loss;
   std::vector<nn::MetricSpec> metrics;
   data::TrainingData data;
-  DataRecord
-      record;  // what --train_dir and --export_dir are to keep about the data; the directory is not set
+  // What --train_dir and --export_dir will record about the data; the directory is not set.
+  DataRecord record;
 };
 
 // How the data of `options` is read for `model`.

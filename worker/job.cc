@@ -14,7 +14,7 @@
 namespace cairn::worker {
 namespace {
 
-// Batches of one epoch that hold examples, over all workers: the updates that an asynchronous epoch makes.
+// The number of updates in an asynchronous epoch: batches that contain examples, over all workers.
 int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers) {
   int64_t pushes = 0;
   for (int worker = 0; worker < num_workers; ++worker) {
@@ -48,7 +48,7 @@ absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& opti
       .num_examples = num_examples,
       .num_workers = num_workers,
       .worker = worker,
-      // A larger one holds nothing more.
+      // A batch larger than a worker's share would contain no more examples.
       .batch_size =
           std::min(options.batch_size, std::max<int64_t>(1, (num_examples + num_workers - 1) / num_workers)),
       .shuffle = options.shuffle,
@@ -68,7 +68,7 @@ int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int n
 int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers) {
   if (options.mode == "sync" || options.all_reduce())
     return BatchesPerEpoch(options, num_examples, num_workers);
-  // With bounded staleness empty batches are pushed too: clocks count them.
+  // With bounded staleness empty batches are pushed too, because clocks count them.
   if (options.mode == "ssp") return BatchesPerEpoch(options, num_examples, num_workers) * num_workers;
   return PushesPerEpoch(options, num_examples, num_workers);
 }
@@ -97,7 +97,7 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
   if (options.optimizer.empty() && !compiled.has_value()) {
     return absl::InvalidArgumentError("the model file names no optimizer: give --optimizer");
   }
-  // Another optimizer than the file's starts from Keras' defaults; the same one keeps the file's
+  // An optimizer other than the file's starts with Keras' defaults; the same optimizer keeps the file's
   // hyperparameters.
   const bool from_file =
       compiled.has_value() && (options.optimizer.empty() || absl::AsciiStrToLower(options.optimizer) ==
@@ -114,7 +114,7 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
                        schedule->class_name, ": replace it by --learning_rate"));
     }
   }
-  // There is one clip at a time.
+  // Only one kind of clipping can be active.
   if (options.clipvalue.has_value() || options.clipnorm.has_value() || options.global_clipnorm.has_value()) {
     for (const char* name : {"clipvalue", "clipnorm", "global_clipnorm"}) hyperparameters.erase(name);
   }
@@ -138,7 +138,7 @@ absl::Status CheckReplication(const v1::Job& job) {
   const std::string flag = absl::StrCat("--ps_replication=", job.ps_replication());
   if (job.servers_size() < 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": a copy needs another server, and the cluster has ", job.servers_size()));
+        absl::StrCat(flag, ": a backup needs another server, and the cluster has ", job.servers_size()));
   }
   return absl::OkStatus();
 }
@@ -171,7 +171,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   if (options.max_staleness >= 0) job.set_max_staleness(options.max_staleness);
   job.set_staleness_aware_learning_rate(options.staleness_aware_learning_rate);
   CAIRN_RETURN_IF_ERROR(MakeSamplerOptions(options, num_examples, num_workers, 0));
-  // How many updates the epochs take is not known before when workers come and go.
+  // If workers join and leave, the number of updates per epoch is not known in advance.
   job.set_final_version(options.train_steps > 0 ? options.train_steps
                         : dynamic               ? 0
                                   : options.epochs * StepsPerEpoch(options, num_examples, num_workers));

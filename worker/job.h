@@ -1,5 +1,5 @@
-// From flags, model file and cluster to the job that the chief describes to the servers. Every worker makes
-// the same one and compares.
+// Builds the job that the chief describes to the servers, from flags, model file and cluster. Every worker
+// builds it too, and compares the two.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,34 @@
 
 namespace cairn::worker {
 
-// How worker `worker` of `num_workers` samples `num_examples` examples; with dynamic sharding as if it were
-// the only one: it is told what of it to take. INVALID_ARGUMENT as data::Validate().
+// How worker `worker` of `num_workers` samples `num_examples` examples. With dynamic sharding, as if it were
+// the only worker: the servers assign work items. INVALID_ARGUMENT as for data::Validate().
 absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
                                                         int num_workers, int worker);
 
-// How many versions one epoch takes, with static sharding: rounds of a synchronous job, pushes of others.
+// The number of versions per epoch with static sharding: rounds of a synchronous job, else pushes.
 // MakeSamplerOptions() must accept the arguments.
 int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);
-// How many batches one epoch has for each worker.
+// The number of batches per epoch and worker.
 int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);
 
-// Flags override what the model file's compile_config says. INVALID_ARGUMENT naming what neither gives.
+// The loss: flags override the model file's compile_config. INVALID_ARGUMENT naming what neither of them
+// gives.
 absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model);
-// The same for what is watched beside the `loss`; neither needs to say anything.
+// The metrics that are reported in addition to `loss`; none is required.
 absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& options, const nn::Model& model,
                                                         const nn::LossSpec& loss);
 
-// The optimizer, and its learning-rate schedule unless --learning_rate replaces it, as the servers read them;
-// they know which ones there are. INVALID_ARGUMENT when neither names an optimizer.
+// The optimizer and its learning-rate schedule (unless --learning_rate replaces it), in the form that the
+// servers read. Only the servers know which optimizers exist. INVALID_ARGUMENT if neither flags nor model
+// file name one.
 absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model);
 
-// The job but for its run_id. INVALID_ARGUMENT for flags that do not fit the cluster or the model.
+// The job without its run_id. INVALID_ARGUMENT for flags that do not fit the cluster or the model.
 absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model,
                                 const net::ClusterSpec& cluster, int64_t num_examples);
 
-// The model's variables as the client library wants them.
+// The model's variables, for the client library.
 std::vector<net::VariableInfo> VariablesOf(const nn::Model& model);
 
 }  // namespace cairn::worker

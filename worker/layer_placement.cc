@@ -33,7 +33,7 @@ std::string LayerNames(const nn::Model& model) {
   return absl::StrJoin(names, ", ");
 }
 
-// In TensorFlow's words.
+// TensorFlow's message.
 absl::Status CannotAssign(const nn::Layer& layer, const DeviceName& asked, const DeviceRequest& request,
                           const DeviceMakers& makers) {
   const std::string available =
@@ -49,7 +49,7 @@ absl::Status CannotAssign(const nn::Layer& layer, const DeviceName& asked, const
 
 class Placer {
  public:
-  // `any_task`: the one that a name says is not looked at.
+  // `any_task`: ignore the task in a device name.
   Placer(const DeviceRequest& request, const DeviceMakers& makers, DeviceName base, bool any_task)
       : request_(request), makers_(makers), base_(std::move(base)), any_task_(any_task) {}
 
@@ -77,7 +77,7 @@ class Placer {
   const bool any_task_;
 };
 
-// The rule that counts for a layer, and in `remarks` those before it that do not.
+// The rule that decides for a layer. Adds the rules that it overrides to `remarks`.
 const PlaceRule* LastThatFits(const std::vector<PlaceRule>& rules, const nn::Layer& layer,
                               std::vector<bool>& fitted, std::vector<std::string>& remarks) {
   const PlaceRule* last = nullptr;
@@ -86,15 +86,15 @@ const PlaceRule* LastThatFits(const std::vector<PlaceRule>& rules, const nn::Lay
     fitted[i] = true;
     if (last != nullptr && last->device != rules[i].device) {
       remarks.push_back(absl::StrCat("layer '", layer.name(), "': --place '", rules[i].layers, "=",
-                                     rules[i].device, "' counts, '", last->layers, "=", last->device,
-                                     "' before it does not"));
+                                     rules[i].device, "' overrides the earlier '", last->layers, "=",
+                                     last->device, "'"));
     }
     last = &rules[i];
   }
   return last;
 }
 
-// [node] The first node of the same layer: itself, where the layer has not been used before.
+// [node] The first node of the same layer: the node itself, unless the layer was used before.
 std::vector<size_t> FirstUses(const nn::Model& model) {
   std::map<const nn::Layer*, size_t> first;
   std::vector<size_t> uses;
@@ -113,7 +113,7 @@ absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text) {
   const size_t equals = text.rfind('=');
   if (equals == absl::string_view::npos || equals == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is no LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
+        absl::StrCat("'", text, "' is not LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
   }
   PlaceRule rule = {std::string(absl::StripAsciiWhitespace(text.substr(0, equals))),
                     std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))};
@@ -148,8 +148,8 @@ absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
   }
   for (size_t i = 0; i < parsed.size(); ++i) {
     if (fitted[i]) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--place: no layer's name fits '", parsed[i].layers, "'; layers: ", LayerNames(model)));
+    return absl::InvalidArgumentError(absl::StrCat("--place: no layer's name matches '", parsed[i].layers,
+                                                   "'; layers: ", LayerNames(model)));
   }
   return asked;
 }
@@ -159,7 +159,7 @@ absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<co
                                            const std::vector<bool>* here) {
   LayerPlacement placement;
   CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, rules, placement.remarks));
-  // Whatever is left open. Asked for only where something is: the machine may lack it.
+  // The default device. Looked up only if a layer needs it, since it may not exist.
   std::optional<FoundDevice> usual;
   const auto find_usual = [&]() -> absl::Status {
     if (usual.has_value()) return absl::OkStatus();

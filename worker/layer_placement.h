@@ -1,5 +1,5 @@
-// Which layer computes on which device: what --place and the model file say, found among the devices that
-// there are, and how that is told. Made once by cairn-worker's main thread; values.
+// Which device computes which layer: resolves --place and the "device" fields of the model file, and
+// describes the result for the log. Computed once by cairn-worker's main thread; values.
 #pragma once
 
 #include <string>
@@ -14,44 +14,47 @@
 
 namespace cairn::worker {
 
-// "dense*=/gpu:1": layers by their names, with * for any letters, ? for one and [abc] for one of these.
+// "dense*=/gpu:1". `layers` is a pattern for names: * matches any letters, ? one, and [abc] one of those
+// listed.
 struct PlaceRule {
   std::string layers;
   std::string device;  // a DeviceName
 };
 absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text);
 
-// What is asked for a layer.
+// The device that is requested for a layer.
 struct AskedDevice {
-  std::string text;    // a device's name; empty: nobody asks
-  std::string source;  // who does: "--place 'dense*=/gpu:1'"
+  std::string text;    // a device name; empty: none is requested
+  std::string source;  // the origin of the request: "--place 'dense*=/gpu:1'"
 };
-// [node of the model]. A layer is where the last rule that fits its name says, else where its own "device"
-// field says. INVALID_ARGUMENT: a rule that fits no layer. `remarks`: of several rules that fit the one that
-// counts.
+// [node of the model] The last rule that matches a layer's name decides, else the layer's own "device" field.
+// INVALID_ARGUMENT if a rule matches no layer. If several rules match a layer, `remarks` gets the one that
+// decides.
 absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
                                                       absl::Span<const std::string> rules,
                                                       std::vector<std::string>& remarks);
 
 struct LayerPlacement {
-  std::vector<FoundDevice> devices;     // each once, in the order of the layers
-  std::vector<int> device_of;           // [node of the model] of `devices`; -1: another worker's
-  std::vector<DeviceName> elsewhere{};  // [node of the model] where that is; empty: there are none
+  std::vector<FoundDevice> devices;  // each device once, in the order of the layers
+  std::vector<int> device_of;        // [node of the model] index in `devices`; -1: on another worker
+  // [node of the model] The node's task, if the model is divided over workers; else empty.
+  std::vector<DeviceName> elsewhere{};
   std::vector<std::string> remarks{}, warnings{};
 };
 
-// A layer is where AskedDevices() has it, else on
-// `request.device`. Its name may leave parts open, which are as in `request.device`. INVALID_ARGUMENT: a rule
-// that fits no layer; a device that does not exist, in TensorFlow's words with those that do, unless
-// `request.allow_soft_placement`. `here` [node of the model], of a model that is divided over workers: those
-// that are not are left out, and the task that a name says is not looked at. Null: all are.
+// Places each layer on the device that AskedDevices() gives, else on `request.device`. Open parts of a name
+// are taken from `request.device`. INVALID_ARGUMENT: a rule that matches no layer; a device that does not
+// exist (TensorFlow's message, with those that do), unless `request.allow_soft_placement` is set. `here`
+// [node of the model], for a model that is divided over workers, marks this worker's layers: the others are
+// left out, and tasks in names are ignored. Null: all layers are here.
 absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<const std::string> rules,
                                            const DeviceRequest& request, const DeviceMakers& makers,
                                            const std::vector<bool>* here = nullptr);
 
-// What --log_device_placement tells, line by line. Layers: "dense: (Dense): /job:worker/task:0/device:CPU:0".
+// The lines of --log_device_placement for layers: "dense: (Dense): /job:worker/task:0/device:CPU:0".
 std::vector<std::string> DescribeLayers(const nn::Model& model, const LayerPlacement& placement);
-// Of a job: each variable's rows and bytes on each server, and how evenly the servers are filled.
+// The lines for a job's variables: the rows and bytes of each one on each server, and how evenly the servers
+// are filled.
 std::vector<std::string> DescribeVariables(const nn::Model& model, int servers);
 
 }  // namespace cairn::worker

@@ -1,7 +1,5 @@
-// What a worker counts while it trains, for those who look: heartbeats carry a report of it to the servers,
-// and
-// --metrics_port shows it. Owned by main, written by the trainer and by snapshots, read by any thread;
-// decides nothing.
+// The metrics of a worker: heartbeats report them to the servers, and --metrics_port serves them. Nothing
+// depends on them. Owned by main, written by the trainer and by snapshots, read by any thread.
 #pragma once
 
 #include <atomic>
@@ -20,41 +18,41 @@ namespace cairn::worker {
 
 class WorkerMeters {
  public:
-  // `clock` outlives it. `device`: "/gpu:0".
+  // `clock` must outlive the object. `device`: "/gpu:0".
   WorkerMeters(const Clock& clock, std::string device);
 
   struct Step {
     int64_t examples = 0;
-    double input_seconds = 0, compute_seconds = 0, answer_seconds = 0;  // as WorkerReport
+    double input_seconds = 0, compute_seconds = 0, answer_seconds = 0;  // as in WorkerReport
     double loss = 0;                                                    // mean over the batch
     v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
     bool duplicate = false;
     int64_t staleness = 0;
-    int64_t version = 0;  // after it
+    int64_t version = 0;  // after the step
     int64_t epoch = 0;    // from 1
   };
   void OnStep(const Step& step) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A checkpoint of this version was saved, or could not be.
+  // Counts an attempt to save a checkpoint of this version; `saved`: it succeeded.
   void OnCheckpoint(int64_t version, bool saved);
 
-  // Means and rates since the call before: of the heartbeats' thread alone.
+  // Means and rates since the previous call. Called by the heartbeat thread only.
   v1::WorkerReport Report() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // How the steps of each phase were, all of them.
+  // The durations of the phases of every step.
   Distribution step_seconds{kSecondsLimits}, input_seconds{kSecondsLimits}, compute_seconds{kSecondsLimits},
       answer_seconds{kSecondsLimits};
   Counter examples, accepted, stale, refused, duplicate;
   Distribution staleness{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
-  client::WireMeters wire;                      // the client's
-  Counter rejoins;                              // its place was lost, and taken again
-  Counter checkpoints, checkpoints_failed;      // the chief's
-  std::atomic<int64_t> checkpoint_version{-1};  // of the last one; -1: none
+  client::WireMeters wire;                      // updated by the client
+  Counter rejoins;                              // times that the worker lost its membership and joined again
+  Counter checkpoints, checkpoints_failed;      // on the chief
+  std::atomic<int64_t> checkpoint_version{-1};  // of the newest checkpoint; -1: none
   std::atomic<double> checkpoint_unix_seconds{0};
 
   struct Now {
     Step last;
-    double examples_per_second = 0;       // over the last seconds
+    double examples_per_second = 0;       // over the last few seconds
     std::vector<History::Point> history;  // examples per second, and the loss
     std::string device;
     double up_seconds = 0;
@@ -69,10 +67,10 @@ class WorkerMeters {
 
   mutable Mutex mutex_;
   Step last_ ABSL_GUARDED_BY(mutex_);
-  Step sums_ ABSL_GUARDED_BY(mutex_);  // of the steps since the last report
+  Step sums_ ABSL_GUARDED_BY(mutex_);  // over the steps since the last report
   int64_t sum_steps_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint reported_at_ ABSL_GUARDED_BY(mutex_);
-  // The curve's next point, and the rate that is shown.
+  // The next point of the curve, and the rate that is shown.
   double loss_sum_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t point_steps_ ABSL_GUARDED_BY(mutex_) = 0, point_examples_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint point_at_ ABSL_GUARDED_BY(mutex_);

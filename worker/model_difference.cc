@@ -21,14 +21,14 @@ std::string DifferenceOfVariables(const nn::Model& ours, const nn::Model& theirs
   const auto there = ShapesOf(theirs), here = ShapesOf(ours);
   for (const auto& [name, shape] : here) {
     const auto found = there.find(name);
-    if (found == there.end()) return absl::StrCat("'", name, "' ", shape.ToString(), " is here alone");
+    if (found == there.end()) return absl::StrCat("'", name, "' ", shape.ToString(), " exists only here");
     if (found->second != shape) {
       return absl::StrCat("'", name, "' is ", shape.ToString(), " here, ", found->second.ToString(),
                           " there");
     }
   }
   for (const auto& [name, shape] : there) {
-    if (here.count(name) == 0) return absl::StrCat("'", name, "' ", shape.ToString(), " is there alone");
+    if (here.count(name) == 0) return absl::StrCat("'", name, "' ", shape.ToString(), " exists only there");
   }
   return "";
 }
@@ -56,7 +56,7 @@ std::string DifferenceOfSettings(const json& here, const json& there) {
     if (other != value)
       return absl::StrCat(layer, ": ", key, " is ", value.dump(), " here, ", other.dump(), " there");
   }
-  return absl::StrCat(layer, " has other settings");
+  return absl::StrCat(layer, " has different settings");
 }
 
 std::string DifferenceOfLayers(const json& ours, const json& theirs) {

@@ -1,8 +1,8 @@
-// What Keras' callbacks decide at an epoch's end from the value of one metric: keras/src/callbacks/ of
-// Keras 3.15, monitor_callback.py, early_stopping.py, reduce_lr_on_plateau.py. Keras compares in float32,
-// these in double.
+// The decisions of Keras' callbacks at the end of an epoch, given the value of one metric. They follow
+// monitor_callback.py, early_stopping.py and reduce_lr_on_plateau.py in keras/src/callbacks/ of Keras 3.15,
+// except that Keras compares in float32, this code in double.
 //
-// Rules without I/O, told one value per epoch; one thread.
+// Pure rules without I/O, called once per epoch; one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,15 @@
 
 namespace cairn::worker {
 
-// Whether `value` is better than `reference` by more than `min_delta` (at least 0). Nothing is better than
-// NaN.
+// Whether `value` is better than `reference` by more than `min_delta` (at least 0). False if either is NaN.
 bool Improves(nn::Better better, double min_delta, double value, double reference);
 
-// The best value so far. Alone it is what ModelCheckpoint(save_best_only=True) goes by.
+// The best value so far. This is the whole rule of ModelCheckpoint(save_best_only=True).
 class BestValue {
  public:
   explicit BestValue(nn::Better better, double min_delta = 0) : better_(better), min_delta_(min_delta) {}
 
-  // True when `value` is the best now. The first one always is, also a NaN.
+  // Returns true if `value` is the new best. The first value always is, even NaN.
   bool Improve(double value);
   std::optional<double> best() const { return best_; }
 
@@ -36,18 +35,19 @@ class EarlyStopping {
   struct Options {
     nn::Better better = nn::Better::kLower;
     double min_delta = 0;
-    int64_t patience = 0;                           // epochs without improvement that are borne
-    std::optional<double> baseline = std::nullopt;  // only an epoch beyond it starts the patience anew
-    int64_t start_from_epoch = 0;                   // those before are not looked at
+    int64_t patience = 0;  // epochs without improvement that are tolerated
+    std::optional<double> baseline =
+        std::nullopt;              // only an epoch that is better than it resets the patience
+    int64_t start_from_epoch = 0;  // earlier epochs are ignored
   };
   explicit EarlyStopping(const Options& options)
       : options_(options), best_(options.better, options.min_delta) {}
 
   struct Verdict {
-    bool best = false;  // this epoch's parameters are those to restore
+    bool best = false;  // the parameters of this epoch are the ones to restore
     bool stop = false;  // never after epoch 0
   };
-  // `epoch` from 0.
+  // `epoch` counts from 0.
   Verdict OnEpochEnd(int64_t epoch, double value);
 
  private:
@@ -63,20 +63,20 @@ class ReduceOnPlateau {
     double factor = 0.1;  // in [0, 1)
     double min_delta = 1e-4;
     int64_t patience = 10;  // epochs without improvement until the rate is reduced
-    int64_t cooldown = 0;   // epochs after that in which nothing counts
+    int64_t cooldown = 0;   // epochs after a reduction that are not counted
     double min_rate = 0;
   };
   explicit ReduceOnPlateau(const Options& options)
       : options_(options), best_(options.better, options.min_delta) {}
 
-  // The learning rate from here on, if it is not to stay at `rate`.
+  // The new learning rate; nullopt: it stays at `rate`.
   std::optional<float> OnEpochEnd(double value, float rate);
 
  private:
   const Options options_;
   BestValue best_;
   int64_t wait_ = 0;
-  int64_t cooldown_ = 0;  // epochs left of it
+  int64_t cooldown_ = 0;  // remaining epochs
 };
 
 }  // namespace cairn::worker

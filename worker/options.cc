@@ -21,12 +21,12 @@ namespace {
 absl::StatusOr<std::vector<std::string>> ParseNames(absl::string_view text) {
   std::vector<std::string> names = absl::StrSplit(text, ',');
   if (std::find(names.begin(), names.end(), "") != names.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' names a column with nothing"));
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' contains an empty column name"));
   }
   return names;
 }
 
-// "0:1,1:2.5", as a dict of Keras reads without its braces.
+// "0:1,1:2.5": the contents of Keras' class_weight dict.
 absl::StatusOr<std::map<int64_t, float>> ParseClassWeights(absl::string_view text) {
   std::map<int64_t, float> weights;
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
@@ -37,7 +37,7 @@ absl::StatusOr<std::map<int64_t, float>> ParseClassWeights(absl::string_view tex
     if (!absl::SimpleAtoi(pair.first, &label) || label < 0 || !absl::SimpleAtof(pair.second, &weight) ||
         !(weight >= 0) || !std::isfinite(weight)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", part, "' is no CLASS:WEIGHT of a class index and a number of at least 0"));
+          absl::StrCat("'", part, "' is not CLASS:WEIGHT, a class index and a number of at least 0"));
     }
     if (!weights.emplace(label, weight).second) {
       return absl::InvalidArgumentError(absl::StrCat("class ", label, " has two weights"));
@@ -46,7 +46,7 @@ absl::StatusOr<std::map<int64_t, float>> ParseClassWeights(absl::string_view tex
   return weights;
 }
 
-// A flag whose text `parse` turns into a value.
+// Adds a flag whose text is converted by `parse`.
 template <typename T>
 CLI::Option* AddParsed(CLI::App& app, const char* name, T& value,
                        absl::StatusOr<T> (*parse)(absl::string_view), const char* what) {
@@ -338,7 +338,6 @@ void AddWhatItTells(CLI::App& app, TrainOptions& options) {
   AddLogFormatFlag(app, options.log_format)->group(group);
 }
 
-// Numbers, or NVIDIA's names: what CUDA_VISIBLE_DEVICES is made of.
 void AddCheckpoints(CLI::App& app, TrainOptions& options) {
   const std::string group = "What is kept, and gone on from";
   app.add_option(FlagNames("train_dir"), options.train_dir,

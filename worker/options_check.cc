@@ -1,4 +1,4 @@
-// TrainOptions: which of them go together.
+// Checks which training flags can be combined.
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 namespace cairn::worker {
 namespace {
 
-// What only servers can do.
+// Refuses flags that need servers.
 absl::Status ValidateAllReduce(const TrainOptions& options) {
   const auto refuse = [](const char* flag, const char* why) {
     return absl::InvalidArgumentError(absl::StrCat(flag, " does not go with --mode allreduce: ", why));
@@ -20,12 +20,13 @@ absl::Status ValidateAllReduce(const TrainOptions& options) {
   if (options.staleness_aware_learning_rate) {
     return refuse("--staleness_aware_learning_rate", "no gradient is stale");
   }
-  if (options.elastic) return refuse("--elastic", "the ring is of the cluster's workers");
+  if (options.elastic) return refuse("--elastic", "the ring consists of the workers that the cluster lists");
   if (options.data_sharding == "dynamic")
-    return refuse("--data_sharding dynamic", "nobody hands out the data");
+    return refuse("--data_sharding dynamic", "there is no server to assign the data");
   if (options.ps_replication > 0) return refuse("--ps_replication", "there are no servers");
   if (options.wire.dtype != "float32") return refuse("--wire_dtype", "sums travel as float32");
-  if (options.wire.values != "auto") return refuse("--wire_values", "every worker makes the values itself");
+  if (options.wire.values != "auto")
+    return refuse("--wire_values", "every worker computes the values itself");
   if (options.wire.topk_fraction.has_value()) return refuse("--topk_fraction", "sums travel as float32");
   return absl::OkStatus();
 }
@@ -47,7 +48,8 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.mode != "sync" && !options.all_reduce() && options.lost_workers == "wait") {
     return absl::InvalidArgumentError("--lost_workers=wait needs --sync_replicas: only rounds wait");
   }
-  if (options.resume.empty()) return absl::InvalidArgumentError("--resume: auto, never, or which directory?");
+  if (options.resume.empty())
+    return absl::InvalidArgumentError("--resume is empty: give auto, never or a directory");
   if (options.mode == "ssp" && options.max_staleness < 0) {
     return absl::InvalidArgumentError("--mode ssp needs --max_staleness: how far ahead a worker may go");
   }
@@ -57,7 +59,7 @@ absl::Status Validate(const TrainOptions& options) {
   }
   if (options.elastic && options.data_sharding == "static") {
     return absl::InvalidArgumentError(
-        "--elastic does not go with --data_sharding static: a worker that comes would have no part of the "
+        "--elastic does not go with --data_sharding static: a worker that joins would have no share of the "
         "data");
   }
   if (options.elastic && options.max_workers > 0 && options.max_workers < options.min_workers) {
@@ -65,7 +67,8 @@ absl::Status Validate(const TrainOptions& options) {
                                                    ", fewer than --min_workers ", options.min_workers));
   }
   if (options.elastic && options.lost_workers == "wait") {
-    return absl::InvalidArgumentError("--lost_workers=wait does not go with --elastic: who is lost has left");
+    return absl::InvalidArgumentError(
+        "--lost_workers=wait does not go with --elastic: a lost worker has left the job");
   }
   if (options.dynamic_sharding() && options.replicas_to_aggregate > 0) {
     return absl::InvalidArgumentError(
@@ -87,8 +90,8 @@ absl::Status Validate(const TrainOptions& options) {
     return absl::InvalidArgumentError("--momentum does not go with --optimizer adam");
   }
   if (!options.save_best.empty() && !absl::EndsWith(options.save_best, ".safetensors")) {
-    return absl::InvalidArgumentError(absl::StrCat("--save_best: '", options.save_best,
-                                                   "' does not end in .safetensors, as the file does"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--save_best: '", options.save_best, "' does not end in .safetensors, the only format"));
   }
   return absl::OkStatus();
 }

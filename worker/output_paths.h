@@ -1,4 +1,4 @@
-// Checks before training that a job's results can be written. Changes nothing.
+// Checks, before training, that a job's results can be written. Changes nothing.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,9 +6,9 @@
 
 namespace cairn::worker {
 
-// Checks --summary, --export_dir and --train_dir, for the task that writes them. INVALID_ARGUMENT names the
-// flag and the reason.
-// Callbacks::Create() checks --save_best, and CheckTraceFlags() checks --trace_file.
+// Checks --summary, --export_dir and --train_dir. Called by the task that writes them. INVALID_ARGUMENT
+// naming the flag and the reason. --save_best is checked by Callbacks::Create(), --trace_file by
+// CheckTraceFlags().
 absl::Status CheckOutputPaths(const TrainOptions& options);
 
 }  // namespace cairn::worker

@@ -15,7 +15,7 @@
 namespace cairn::worker {
 namespace {
 
-// For the others' streams to end.
+// The time that open streams have to end.
 constexpr auto kDrain = std::chrono::seconds(2);
 
 std::string ListensAt(const net::ResolvedCluster& cluster, const ListenFlags& listen) {

@@ -1,5 +1,5 @@
-// By which other workers reach this one: its port for gRPC, and its ways beside that. Made and destroyed by
-// main.
+// The endpoints through which other workers reach this one: its gRPC port and its data channels. Created and
+// destroyed by main.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,22 @@
 
 namespace cairn::worker {
 
-// Where a worker that others call listens.
+// Where a worker listens for other workers.
 struct ListenFlags {
   std::string address;  // --listen HOST:PORT; empty: 0.0.0.0 and the task's port
   bool reuse_port = false;
   int data_port = 0;  // --data_port
 };
 
-// The port by which others call it.
+// The gRPC port for other workers.
 net::TaskPort PeerPort(const net::ResolvedCluster& cluster, const ListenFlags& listen);
 
-// The way to a worker, by --transport.
+// A connection to the worker at `address`, over the transport that --transport selects.
 absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string& address,
                                                               const net::Access& access,
                                                               const std::string& transport);
 
-// Ours beside gRPC: none that --transport excludes.
+// This worker's listeners for data channels; --transport restricts which ones are opened.
 net::DirectListeners ListenDirectly(const net::ResolvedCluster& cluster, const net::Access& access,
                                     const ListenFlags& listen, const std::string& transport);
 
@@ -49,13 +49,13 @@ class PeerListener {
     const net::Access& access;
     const ListenFlags& listen;
     uint64_t incarnation;
-    const char* stakes;                       // what who reaches it can read and change: "the gradients"
-    std::function<std::string(int)> task_of;  // allreduce::RingDoor::task_of
+    const char* stakes;  // what a connected peer can read and change, for a warning: "the gradients"
+    std::function<std::string(int)> task_of;  // see allreduce::RingDoor::task_of
   };
-  // `host` outlives the listener. INVALID_ARGUMENT when the address cannot be had.
+  // `host` must outlive the listener. INVALID_ARGUMENT if the port cannot be opened.
   static absl::StatusOr<std::unique_ptr<PeerListener>> Start(allreduce::RingHost& host,
                                                              net::DirectListeners direct, const Args& args);
-  // Streams have a moment to end.
+  // Gives open streams a moment to end.
   ~PeerListener();
 
  private:

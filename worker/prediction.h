@@ -1,5 +1,5 @@
-// What a trained model makes of examples: its outputs, and, where targets are known, loss and metrics, as the
-// evaluation in training has them.
+// The outputs of a trained model for given examples, and, if targets are known, loss and metrics as computed
+// by the evaluation during training.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace cairn::worker {
 struct PredictionRequest {
   const nn::Model& model;
   absl::Span<const float> parameters;  // in the model's flat order
-  const data::RowSource& inputs;       // rows of as many numbers as the model takes
-  int64_t limit = 0;                   // the first so many rows; 0: all
-  const data::Targets* targets =
-      nullptr;  // of as many rows; null: unknown, and loss and metrics are not looked at
+  const data::RowSource& inputs;       // rows with as many numbers as the model takes
+  int64_t limit = 0;                   // use only the first N rows; 0: all
+  // One per row; null: unknown, and `loss` and `metrics` are ignored.
+  const data::Targets* targets = nullptr;
   nn::LossSpec loss{};
   absl::Span<const nn::MetricSpec> metrics{};
   int threads = 1;
@@ -34,16 +34,18 @@ struct Prediction {
   nn::MetricValues metrics;    // with "loss"; empty without targets
 };
 
-// On the CPU, in batches. One thread calls; blocks until all is computed. INVALID_ARGUMENT where inputs or
-// targets do not fit the model or the loss.
+// Computes on the CPU, in batches. The calling thread blocks until all outputs are computed. INVALID_ARGUMENT
+// if inputs or targets do not fit the model or the loss.
 absl::StatusOr<Prediction> Predict(const PredictionRequest& request);
 
-// "the outputs of 1 of 8 examples are not finite numbers: 5 (input 3 is nan)": which, and whether the input
-// of each is at fault. Empty where all outputs are finite. `inputs` as in the request.
+// "the outputs of 1 of 8 examples are not finite numbers: 5 (input 3 is nan)": names the examples, and for
+// each one the input that is not finite, if there is one. Empty if all outputs are finite. `inputs` as in the
+// request.
 std::string NonFiniteOutputs(const Prediction& prediction, const data::RowSource& inputs);
 
-// Outputs as a person reads them: probabilities where the loss is a cross entropy from logits, over the last
-// axis or, for a binary one, each by itself; else as they are. `outputs` [rows, width], changed in place.
+// Converts outputs for display, in place: to probabilities if the loss is a cross entropy from logits
+// (softmax over the last axis, or a sigmoid of each output for binary cross entropy); else unchanged.
+// `outputs` [rows, width].
 void ToProbabilities(const nn::LossSpec& loss, int64_t width, absl::Span<float> outputs);
 
 }  // namespace cairn::worker

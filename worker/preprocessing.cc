@@ -80,7 +80,7 @@ data::Columns ReadColumns(const nlohmann::json& json) {
   if (const nlohmann::json& label = json.at("label"); !label.is_null()) columns.label = ReadIndex(label);
   for (const nlohmann::json& name : json.at("names")) {
     const std::string text = name.get<std::string>();
-    // Training writes no text that cannot be unescaped; such a text is kept as it is.
+    // Training writes only strings that can be unescaped; others are kept unchanged.
     if (!absl::CUnescape(text, &columns.names.emplace_back())) columns.names.back() = text;
   }
   return columns;
@@ -100,16 +100,17 @@ Preprocessing ReadAll(const nlohmann::json& json) {
   return preprocessing;
 }
 
-// What later lookups rely on.
+// Finds faults that would break later lookups.
 std::string FaultOf(const data::Columns& columns) {
   if (columns.inputs.empty()) return "columns.inputs is empty";
   for (const size_t column : columns.inputs) {
     if (column >= columns.names.size()) {
-      return absl::StrCat("columns.inputs has ", column, " of ", columns.names.size(), " names");
+      return absl::StrCat("columns.inputs has ", column, ", but there are ", columns.names.size(), " names");
     }
   }
   if (columns.label && *columns.label >= columns.names.size()) {
-    return absl::StrCat("columns.label is ", *columns.label, " of ", columns.names.size(), " names");
+    return absl::StrCat("columns.label is ", *columns.label, ", but there are ", columns.names.size(),
+                        " names");
   }
   return "";
 }
@@ -151,7 +152,7 @@ absl::StatusOr<Preprocessing> ParsePreprocessing(absl::string_view text, absl::s
     fault = error.what();
   }
   if (fault.empty()) return preprocessing;
-  return absl::InvalidArgumentError(absl::StrCat(source, ": is not as training writes it: ", fault));
+  return absl::InvalidArgumentError(absl::StrCat(source, ": is not a file that training writes: ", fault));
 }
 
 void UseWhereOpen(const Preprocessing& trained, data::DataOptions& options) {

@@ -1,6 +1,6 @@
-// How training makes inputs of what is in the files: the columns that it reads and the factors that it
-// multiplies by. Kept as preprocessing.json beside a trained model, so that its inputs mean the same wherever
-// it is used.
+// How training converts the contents of files to inputs: the columns that it reads and the factors that it
+// multiplies by. Saved as preprocessing.json beside a trained model, so that inputs mean the same wherever
+// the model is used.
 //
 // Values; any thread.
 #pragma once
@@ -19,20 +19,21 @@ namespace cairn::worker {
 
 struct Preprocessing {
   struct Input {
-    std::string name;  // of the model's input layer
+    std::string name;  // the name of the model's input layer
     bool bytes = false;
-    float scale = 1;  // the factor of its values, given or by default
+    float scale = 1;  // the factor for its values, given or by default
 
     friend bool operator==(const Input&, const Input&) = default;
   };
   std::vector<Input> inputs{};             // in the model's order
   std::optional<float> input_scale{};      // --input_scale; nullopt: the default
-  std::optional<data::Columns> columns{};  // of CSV and TFRecord files
+  std::optional<data::Columns> columns{};  // for CSV and TFRecord files
 
   friend bool operator==(const Preprocessing&, const Preprocessing&) = default;
 };
 
-// How `options`, which name the model's inputs, read files with these bytes and columns (data::TrainingData).
+// The preprocessing of files with these byte inputs and columns (data::TrainingData) under `options`, which
+// names the model's inputs.
 Preprocessing PreprocessingOf(const data::DataOptions& options, const std::vector<bool>& byte_inputs,
                               const std::optional<data::Columns>& columns);
 
@@ -40,15 +41,16 @@ std::string ToText(const Preprocessing& preprocessing);
 // INVALID_ARGUMENT naming `source` and the field for anything that ToText() does not write.
 absl::StatusOr<Preprocessing> ParsePreprocessing(absl::string_view text, absl::string_view source);
 
-// Sets what the flags behind `options` leave open to what it was in training.
+// Sets the options that the user left open to their values in training.
 void UseWhereOpen(const Preprocessing& trained, data::DataOptions& options);
 
-// INVALID_ARGUMENT with both values where `now` gives an input another meaning than `trained`: another factor
-// for values of the same type (those of another type may need another one), or other columns by name.
+// INVALID_ARGUMENT with both values if an input means something else in `now` than in `trained`: another
+// factor for values of the same type (values of another type may need another factor), or columns with other
+// names.
 absl::Status CheckSame(const Preprocessing& trained, const Preprocessing& now);
 
-// What UseWhereOpen() took over for files that are read as `now`: "columns a, b, label y; --input_scale 0.5";
-// and the inputs that are of another type than in training. Empty: nothing.
+// Describes what UseWhereOpen() took over for files that are read as `now`: "columns a, b, label y;
+// --input_scale 0.5"; also lists the inputs whose type differs from training. Empty: nothing.
 std::string DescribeUse(const Preprocessing& trained, const Preprocessing& now);
 
 }  // namespace cairn::worker

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-// The texts are those of Keras 3's utils/progbar.py, with verbose=1 on a terminal and verbose=2 elsewhere.
+// The texts are those of Keras 3's utils/progbar.py: verbose=1 on a terminal, otherwise verbose=2.
 
 namespace cairn::worker {
 namespace {
@@ -109,8 +109,8 @@ void Progress::EndEpoch(const ShownMetrics& metrics) {
     PrintLine(metrics);
   }
   if (cluster_.stale > 0 || cluster_.refused > 0) {
-    Say(absl::StrCat("gradients that did not count in this epoch: ", cluster_.stale, " came too late, ",
-                     cluster_.refused, " were of lost workers or after the end"));
+    Say(absl::StrCat("gradients that reached no update in this epoch: ", cluster_.stale, " came too late, ",
+                     cluster_.refused, " came from lost workers or after the end"));
   }
 }
 
@@ -159,12 +159,12 @@ void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
                                : "";
   std::string tail = absl::StrCat(" ", FormatStepTime(per_step), rate, FormatMetrics(metrics));
 
-  // Columns, not bytes: the bar's character has three bytes.
+  // Widths in columns, not bytes: the bar's character has three bytes.
   const auto head_width = static_cast<int64_t>(count.size() + 1 + 1 + time.size());
   const auto width_of = [&](int64_t bar) { return head_width + bar + static_cast<int64_t>(tail.size()); };
-  // An epoch's last line stays, and may be longer than the terminal is wide.
+  // The last line of an epoch stays, and may be wider than the terminal.
   const int64_t limit = last ? std::numeric_limits<int64_t>::max() : WidthLimit();
-  if (head_width + kSmallestBarWidth > limit) return;  // a line that wraps would leave its rows behind
+  if (head_width + kSmallestBarWidth > limit) return;  // a wrapped line could not be overwritten
   if (width_of(kBarWidth) > limit) tail = absl::StrCat(" ", FormatStepTime(per_step), FormatMetrics(metrics));
   const int64_t bar =
       std::clamp<int64_t>(kBarWidth - (width_of(kBarWidth) - limit), kSmallestBarWidth, kBarWidth);
@@ -181,7 +181,7 @@ void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
 
 int64_t Progress::WidthLimit() const {
   const int columns = options_.columns ? options_.columns() : 0;
-  // A cursor behind the last column wraps on some terminals.
+  // On some terminals, a cursor after the last column wraps.
   return columns > 1 ? columns - 1 : std::numeric_limits<int64_t>::max();
 }
 
@@ -194,7 +194,7 @@ void Progress::Write(const std::string& text) {
   size_t written = 0;
   while (written < text.size()) {
     const ssize_t count = ::write(options_.fd, text.data() + written, text.size() - written);
-    if (count < 0 && errno != EINTR) return;  // a display that has gone must not stop the training
+    if (count < 0 && errno != EINTR) return;  // a broken display must not stop training
     if (count > 0) written += static_cast<size_t>(count);
   }
 }

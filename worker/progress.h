@@ -1,7 +1,7 @@
-// Keras' progress line: on a terminal one line per epoch that redraws itself, elsewhere a line per epoch; or
-// a JSON object for each thing that happens.
+// Keras' progress line: on a terminal, one line per epoch that is redrawn in place; otherwise, one line per
+// epoch. With --log_format json, a JSON object per event.
 //
-// Owned by the chief's trainer; one thread. Writes to the given file descriptor and nothing else.
+// Owned by the chief's trainer; one thread. Writes only to the given file descriptor.
 #pragma once
 
 #include <cstdint>
@@ -24,60 +24,61 @@ class Progress {
   struct Options {
     int fd = 1;
     bool terminal = false;  // redraw, with a bar
-    // On a terminal: its width now, asked before each redraw; 0 or null: unknown, lines may have any width. A
-    // line that does not fit would be left behind by the next one.
+    // The terminal's width, queried before each redraw; 0 or null: unknown, lines may have any width. A
+    // wrapped line could not be overwritten by the next redraw.
     std::function<int()> columns{};
-    bool color = true;          // on a terminal, in Keras' colors; without, what is left of the bar is thin
+    bool color = true;          // on a terminal: Keras' colors; false: the rest of the bar is drawn thin
     bool json = false;          // --log_format json: neither bar nor line
-    int64_t display_every = 0;  // not on a terminal: a line every so many steps too; 0 is never
+    int64_t display_every = 0;  // without a terminal: also a line every N steps; 0: never
   };
-  // `clock` outlives it.
+  // `clock` must outlive the object.
   Progress(const Options& options, const Clock& clock);
 
-  // "Epoch 1/5". `steps` is the epoch's length as this worker sees it.
+  // Prints "Epoch 1/5". `steps` is the length of the epoch as this worker sees it.
   void StartEpoch(int64_t epoch, int64_t epochs, int64_t steps);
-  // `step` steps of the epoch are done. Draws at most every 50 ms.
-  // `metrics` is asked when there is something to draw.
+  // `step` steps of the epoch are done. Draws at most every 50 ms, and calls `metrics` only when it draws.
   void Update(int64_t step, absl::FunctionRef<ShownMetrics()> metrics);
-  // "938/938 ━━━━━━━━━━━━━━━━━━━━ 12s 13ms/step - accuracy: 0.9512 - loss: 0.1570 - val_accuracy: ..."
-  // Elsewhere "938/938 - 12s - 13ms/step - accuracy: ...". Both count the time since StartEpoch.
+  // Prints the last line of an epoch, with the time since StartEpoch(). On a terminal:
+  //   938/938 ━━━━━━━━━━━━━━━━━━━━ 12s 13ms/step - accuracy: 0.9512 - loss: 0.1570 - val_accuracy: ...
+  // otherwise:
+  //   938/938 - 12s - 13ms/step - accuracy: 0.9512 - ...
   void EndEpoch(const ShownMetrics& metrics);
-  // A line of its own, between epochs.
+  // Prints a separate line, between epochs.
   void Say(const std::string& text);
 
-  // How the whole cluster does in this epoch, for what is shown from here on: on a terminal its examples per
-  // second behind the step's time; and at the epoch's end, wherever there are any, a line about gradients
-  // that did not count.
+  // The state of the whole cluster in this epoch, shown from now on: on a terminal, the cluster's examples
+  // per second after the time per step; at the end of the epoch, a line about stale and refused gradients, if
+  // there were any.
   struct Cluster {
     double examples_per_second = 0;
     int64_t stale = 0, refused = 0;
   };
   void SetCluster(const Cluster& cluster) { cluster_ = cluster; }
-  // It redraws, and so is to be told again now and then.
+  // Whether the line is redrawn, so that SetCluster() should be called regularly.
   bool redraws() const { return options_.terminal && !options_.json; }
 
  private:
   void DrawBar(const ShownMetrics& metrics, bool last);
-  // The greatest width of a redrawn line, in columns of the terminal.
+  // The maximum width of a redrawn line, in terminal columns.
   int64_t WidthLimit() const;
   void PrintLine(const ShownMetrics& metrics);
   void PrintEvent(const char* event, const ShownMetrics& metrics);
-  // Seconds per step, without the epoch's first, which warms everything up, as soon as there is a second.
+  // Seconds per step, without the first step of the epoch (which includes warm-up) if there are others.
   double SecondsPerStep() const;
   void Write(const std::string& text);
 
   const Options options_;
   const Clock& clock_;
-  // Of the current epoch.
+  // State of the current epoch.
   int64_t epoch_ = 0;
   int64_t steps_ = 0;
   Cluster cluster_;
   int64_t step_ = 0;
   TimePoint start_;
   TimePoint after_first_step_;
-  int64_t first_step_ = 0;  // the step that after_first_step_ was taken at; 0 before it
+  int64_t first_step_ = 0;  // the step at after_first_step_; 0 before it
   TimePoint next_draw_;
-  int64_t drawn_width_ = 0;  // columns of the line on the terminal
+  int64_t drawn_width_ = 0;  // width of the line on the terminal, in columns
 };
 
 }  // namespace cairn::worker

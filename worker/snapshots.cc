@@ -23,16 +23,17 @@
 namespace cairn::worker {
 namespace {
 
-// For a server's answer to the reading of its state.
+// Limit for a server's answer when its state is read.
 constexpr auto kReadLimit = std::chrono::seconds(60);
-constexpr int64_t kMaxWorkers = 1 << 20;              // that a checkpoint may say it was made by
-constexpr auto kLockWait = std::chrono::seconds(10);  // a chief that is about to end
+constexpr int64_t kMaxWorkers = 1 << 20;              // upper bound for a checkpoint's number of workers
+constexpr auto kLockWait = std::chrono::seconds(10);  // for a previous chief to end
 
 void SaySkipped(const absl::Status& damage) {
-  LogWarning("passed over: ", damage.message());
+  LogWarning("skipped a damaged checkpoint: ", damage.message());
 }
 
-// None when there is none; but what is there and damaged is no reason to begin anew.
+// Nullopt if there are no checkpoints. If all are damaged, returns the error, so that training does not start
+// over.
 absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
   absl::Status damage;
   auto newest = OpenNewest(train_dir, [&](const absl::Status& status) {
@@ -45,14 +46,14 @@ absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
   return *std::move(newest);
 }
 
-// A step's directory, or one that has checkpoints.
+// Opens one checkpoint's directory, or the newest checkpoint of a train_dir.
 absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
   if (FileExists(absl::StrCat(directory, "/", kStateFile))) return Checkpoint::Open(directory);
   return OpenNewest(directory, &SaySkipped);
 }
 
-// A count of steps, `per_epoch` of which made an epoch, where `now_per_epoch` do: as many whole epochs, and
-// of the last one as large a part, rounded down.
+// Converts a count of steps from epochs of `per_epoch` steps to epochs of `now_per_epoch`: the same number of
+// whole epochs, and the same fraction of the last one, rounded down.
 int64_t Convert(int64_t count, int64_t per_epoch, int64_t now_per_epoch) {
   return count / per_epoch * now_per_epoch + count % per_epoch * now_per_epoch / per_epoch;
 }
@@ -100,7 +101,7 @@ RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
   return run;
 }
 
-// That the variables' first values can be read, so that a job does not fail for them later.
+// Checks that the initial values can be read, so that the job does not fail later.
 absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& model) {
   const std::string source = InitialValuesSource(options);
   if (source.empty()) return absl::OkStatus();
@@ -113,7 +114,7 @@ absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& mo
   if (!options.init_from.empty())
     return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
   return absl::InvalidArgumentError(absl::StrCat(values.status().message(), "; --init_from=",
-                                                 kInitializersOnly, " begins with the model's initializers"));
+                                                 kInitializersOnly, " starts with the model's initializers"));
 }
 
 }  // namespace
@@ -173,8 +174,8 @@ absl::Status Snapshots::FindFirst() {
     CAIRN_ASSIGN_OR_RETURN(found_, Newest(options_.train_dir));
     if (found_.has_value() && options_.resume == "never") {
       return absl::InvalidArgumentError(
-          absl::StrCat("--resume=never, and --train_dir has ", found_->directory(),
-                       ": give another directory, or --resume=auto to go on from there"));
+          absl::StrCat("--resume=never, but --train_dir has ", found_->directory(),
+                       ": give another directory, or --resume=auto to continue from there"));
     }
   }
   if (!found_.has_value() && options_.resume != "auto" && options_.resume != "never") {
@@ -193,25 +194,26 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
   if (run.model_sha256 != job_.model_sha256()) {
     const std::string difference = DescribeDifference(model_, checkpoint.model_json());
     return absl::FailedPreconditionError(
-        absl::StrCat(checkpoint.directory(), " is of another model: ",
+        absl::StrCat(checkpoint.directory(), " has another model: ",
                      difference.empty() ? absl::StrCat("its SHA-256 is ", job_.model_sha256().substr(0, 12),
                                                        " here, ", run.model_sha256.substr(0, 12), " there")
                                         : difference));
   }
   if (run.optimizer != job_.optimizer().name()) {
-    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " is of optimizer ",
-                                                      run.optimizer, ", and this job has ",
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " has optimizer ",
+                                                      run.optimizer, ", but this job has ",
                                                       job_.optimizer().name()));
   }
   if (run.data.has_value() != job_.dynamic_sharding()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        checkpoint.directory(), " is of --data_sharding ", run.data.has_value() ? "dynamic" : "static",
-        ", and this job is not: how far its data is done cannot be told"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " was written with --data_sharding ",
+                     run.data.has_value() ? "dynamic" : "static",
+                     ", unlike this job: its position in the data cannot be converted"));
   }
   if (run.data.has_value() && run.data->num_examples != job_.num_examples()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(checkpoint.directory(), " is of ", run.data->num_examples,
-                     " training examples, and there are ", job_.num_examples()));
+        absl::StrCat(checkpoint.directory(), " was written with ", run.data->num_examples,
+                     " training examples, and this job has ", job_.num_examples()));
   }
   return absl::OkStatus();
 }
@@ -219,7 +221,7 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
 absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
   if (options_.train_dir.empty() && lost)
     return absl::AbortedError("all progress is lost: without --train_dir there are no checkpoints");
-  if (lost) {  // what was written since the start
+  if (lost) {  // include the checkpoints written since the start
     CAIRN_ASSIGN_OR_RETURN(auto newest, Newest(options_.train_dir));
     if (newest.has_value()) found_ = std::move(newest);
   }
@@ -228,12 +230,13 @@ absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
     return std::nullopt;
   }
   CAIRN_RETURN_IF_ERROR(CheckSame(*found_));
-  LogWarning("going on from step ", found_->run().global_step, ", of ", found_->directory());
+  LogWarning("resuming from step ", found_->run().global_step, " of ", found_->directory());
   v1::Progress progress = ProgressOf(*found_);
   if (progress.version_offset() != found_->run().version_offset.value_or(0)) {
-    LogWarning("its epochs took other steps than this job's (batch size ", found_->run().batch_size, ", ",
-               found_->run().num_workers, found_->run().num_workers == 1 ? " worker" : " workers",
-               "): the job ends at step ", job_.final_version() + progress.version_offset());
+    LogWarning("its epochs had another number of steps than this job's (batch size ",
+               found_->run().batch_size, ", ", found_->run().num_workers,
+               found_->run().num_workers == 1 ? " worker" : " workers", "): the job ends at step ",
+               job_.final_version() + progress.version_offset());
   }
   return progress;
 }
@@ -242,7 +245,7 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
   const RunState& run = checkpoint.run();
   v1::Progress progress;
   progress.set_version(run.global_step);
-  // A rate that is asked for now overrides one that was reached on the way.
+  // A learning rate requested now overrides the one that the run had reached.
   const auto& now = job_.optimizer();
   const auto rate = now.hyperparameters().find("learning_rate");
   const auto before = run.hyperparameters.find("learning_rate");
@@ -278,7 +281,7 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
 void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
   const int64_t all = std::accumulate(run.positions.begin(), run.positions.end(), int64_t{0});
   const int workers = std::max(1, job_.workers_size());
-  const bool by_steps = options_.train_steps > 0;  // which count all versions, whatever they were made of
+  const bool by_steps = options_.train_steps > 0;  // --train_steps counts versions, in whatever epochs
   progress.set_version_offset(by_steps ? 0 : run.version_offset.value_or(0));
   const std::optional<Epochs> before = EpochsBefore(run);
   if (!before.has_value()) {
@@ -295,7 +298,7 @@ void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
     progress.set_version_offset(run.global_step -
                                 Convert(done, before->steps, StepsPerEpoch(options_, examples, workers)));
   }
-  // Other workers have other parts of the data: each is as far as all were on average.
+  // Other workers have other shares of the data: each one gets the average position.
   const auto workers_before = static_cast<int64_t>(run.positions.size());
   progress.mutable_positions()->Resize(
       workers, workers_before == 0 ? Convert(done, before->steps, batches)
@@ -403,7 +406,7 @@ void Snapshots::Run() {
         changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::seconds(1));
       }
       if (stopping_) return;
-      work = &*work_;  // nobody else changes it before it is done
+      work = &*work_;  // stays unchanged until it is reset below
     }
     absl::Status status = Save(*work);
     if (meters_ != nullptr) meters_->OnCheckpoint(work->version, status.ok());

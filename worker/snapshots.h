@@ -1,8 +1,8 @@
-// The chief's snapshots: taken between two steps, read and written to --train_dir by a thread of their own,
-// and given back to servers that have none or have lost theirs.
+// The chief's snapshots: taken between two steps, written to --train_dir by a thread of their own, and
+// restored to servers that have no state or lost it.
 //
-// Made by the chief's main, used by the trainer's thread, destroyed before the client that it read from; the
-// servers keep what a snapshot is of while updates go on, so training waits for nothing but a call.
+// Created by the chief's main, used by the trainer's thread, destroyed before the client. The servers
+// preserve the state of a snapshot while updates continue, so training waits only for the call that takes it.
 #pragma once
 
 #include <cstdint>
@@ -31,36 +31,37 @@ namespace cairn::worker {
 
 class Snapshots final : public client::StateSource {
  public:
-  // What --train_dir and --resume say, as far as the disk can tell. INVALID_ARGUMENT: with --resume=never a
-  // directory that has checkpoints; a directory that cannot be written; --resume=DIR where there is none.
-  // UNAVAILABLE: another chief writes there, after waiting for its end for 10 s.
-  // FAILED_PRECONDITION: what would be resumed is of another model or optimizer than `job`; DATA_LOSS: all of
-  // it is damaged. The arguments outlive this; `faults`, which may be null, passes "snapshot" when one has
-  // been read and is not written; `meters`, likewise, counts what is saved; `trace`, likewise, has the times.
+  // Checks --train_dir and --resume against the disk. INVALID_ARGUMENT: --resume=never with a directory that
+  // has checkpoints; a directory that is not writable; --resume=DIR without a checkpoint. UNAVAILABLE:
+  // another chief writes there, and did not end within 10 s. FAILED_PRECONDITION: the checkpoint to resume
+  // has another model or optimizer than `job`. DATA_LOSS: every checkpoint is damaged. All arguments must
+  // outlive the object. `faults`, `meters` and `trace` may be null: `faults` passes "snapshot" when a
+  // snapshot has been read and not yet written, `meters` counts saved checkpoints, `trace` records durations.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,
                                                            const Clock& clock, FaultPoints* faults = nullptr,
                                                            WorkerMeters* meters = nullptr,
                                                            TraceRecorder* trace = nullptr);
-  // Waits for the one being written, if any.
+  // Waits for the snapshot that is being written, if there is one.
   ~Snapshots() override;
 
   // --- The trainer's thread ---
 
-  // client::StateSource: the newest good checkpoint of --train_dir, else what --resume names, else the
-  // model's first values. Without --train_dir nothing that was lost can be given back: ABORTED.
+  // client::StateSource: the newest undamaged checkpoint of --train_dir, else the one that --resume names,
+  // else the model's initial values. ABORTED without --train_dir if `lost`: progress that is lost cannot be
+  // restored.
   absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
   absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
 
-  // The version at which training begins, from which --save_steps counts. Only the first call has an effect.
+  // Sets the version at which training begins, from which --save_steps counts. Later calls have no effect.
   void CountFrom(int64_t version);
-  // Takes a snapshot when one is due by --save_steps or --save_secs and the one before has been written. What
-  // fails is said and tried again later.
+  // Takes a snapshot if one is due by --save_steps or --save_secs and the previous one has been written.
+  // Failures are logged, and tried again later.
   void AfterStep(client::Exchange& client);
-  // Takes one now, unless this version is saved, and waits until it is on the disk, at most for `limit`. OK
-  // without --train_dir.
+  // Takes a snapshot now, unless this version is saved already, and waits up to `limit` until it is on the
+  // disk. OK without --train_dir.
   absl::Status SaveNow(client::Exchange& client, Duration limit);
-  // Of the newest snapshot taken; -1: none.
+  // The version of the newest snapshot; -1: none.
   int64_t newest_version() const { return newest_version_; }
 
  private:
@@ -74,9 +75,10 @@ class Snapshots final : public client::StateSource {
     int64_t steps;    // versions
     int64_t batches;  // of each worker
   };
-  // Those of the run that wrote a checkpoint; none if they equal this job's, or with dynamic sharding.
+  // The epochs of the run that wrote a checkpoint; nullopt if they equal this job's, or with dynamic
+  // sharding.
   std::optional<Epochs> EpochsBefore(const RunState& run) const;
-  // Sets `progress` to the checkpoint's position in this job's epochs.
+  // Sets `progress` to the checkpoint's position within this job's epochs.
   void SetPosition(const RunState& run, v1::Progress& progress) const;
   bool Due(int64_t version) const;
   absl::Status Mark(client::Exchange& client) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -103,8 +105,8 @@ class Snapshots final : public client::StateSource {
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<client::TakenSnapshot> work_ ABSL_GUARDED_BY(mutex_);  // being read and written
-  absl::Status last_ ABSL_GUARDED_BY(mutex_);                          // what the one before came to
-  Thread thread_;  // last: everything above exists when it starts
+  absl::Status last_ ABSL_GUARDED_BY(mutex_);                          // result of the previous snapshot
+  Thread thread_;  // last, so that it starts after everything above exists
 };
 
 }  // namespace cairn::worker

@@ -51,8 +51,9 @@ void TellGroup(const SplitArgs& args) {
   for (int task = 1; task < args.seat.division.tasks; ++task) {
     absl::StrAppend(&partners, task == 1 ? "" : ", ", NameOf(args, args.seat.head + task));
   }
-  LogInfo("the model is divided over group ", args.seat.group, ": its head ", NameOf(args, args.seat.head),
-          ", and ", partners, "; each batch in ", MicroBatches(args), " micro-batches");
+  LogInfo("the model is divided over group ", args.seat.group, ": its stage leader ",
+          NameOf(args, args.seat.head), ", and ", partners, "; each batch in ", MicroBatches(args),
+          " micro-batches");
 }
 
 }  // namespace

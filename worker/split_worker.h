@@ -1,5 +1,5 @@
-// What a worker of a model that is divided over workers is beside its devices: the head of its group, or a
-// partner. Made and run by main.
+// The parts of a worker that only a model divided over workers needs: the stage leader of a group, or a stage
+// worker. Created and run by main.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@
 
 namespace cairn::worker {
 
-// Everything here outlives what is made of it.
+// Everything here must outlive the objects that are created from it.
 struct SplitArgs {
   const TrainOptions& options;
   const net::ResolvedCluster& cluster;
@@ -31,16 +31,16 @@ struct SplitArgs {
   const Compute& compute;
   const net::Access& access;
   const StopOnSignal& stop;
-  TraceRecorder* trace = nullptr;  // may be
-  FaultPoints* faults =
-      nullptr;  // may be; a partner passes "announced" with each of its gradients, "computed"
+  TraceRecorder* trace = nullptr;  // may be null
+  // May be null. A stage worker passes "announced" with each of its gradients, and "computed".
+  FaultPoints* faults = nullptr;
 };
 
-// The head's replica. It has not reached its partners yet.
+// The replica of a stage leader, not yet connected to its stage workers.
 absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args);
 
-// A partner's work, to the end of training: split::Partner::Serve(). INVALID_ARGUMENT when the address cannot
-// be had.
+// Serves as a stage worker until the end of training: split::Partner::Serve(). INVALID_ARGUMENT if the port
+// cannot be opened.
 absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen);
 
 }  // namespace cairn::worker

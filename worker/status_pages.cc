@@ -25,44 +25,45 @@ std::string Metrics(const WorkerMeters& meters) {
   out.Counter("cairn_worker_examples_total", "Examples whose gradients were computed.",
               Number(meters.examples.value()));
   out.Gauge("cairn_worker_loss", "Mean over the last batch.", now.last.loss);
-  out.Gauge("cairn_worker_epoch", "The epoch under way, from 1.", Number(now.last.epoch));
-  out.Gauge("cairn_worker_version", "Of the variables after the last step.", Number(now.last.version));
-  out.Counter("cairn_worker_pushes_total", "Gradients by the servers' answer.");
+  out.Gauge("cairn_worker_epoch", "The current epoch, from 1.", Number(now.last.epoch));
+  out.Gauge("cairn_worker_version", "The version of the variables after the last step.",
+            Number(now.last.version));
+  out.Counter("cairn_worker_pushes_total", "Gradients, by the servers' answer.");
   out.Sample({{"outcome", "accepted"}}, Number(meters.accepted.value()));
   out.Sample({{"outcome", "stale"}}, Number(meters.stale.value()));
   out.Sample({{"outcome", "refused"}}, Number(meters.refused.value()));
   out.Sample({{"outcome", "duplicate"}}, Number(meters.duplicate.value()));
-  out.Histogram("cairn_worker_step_seconds", "A whole step.", meters.step_seconds);
+  out.Histogram("cairn_worker_step_seconds", "The duration of a step.", meters.step_seconds);
   out.Histogram(
       "cairn_worker_step_phase_seconds",
-      "Of a step: waiting for the batch; forward and backward, sending gradients meanwhile; then waiting for "
-      "the servers' answer.");
+      "The phases of a step: waiting for the batch; forward and backward, while gradients are sent; waiting "
+      "for the servers' answer.");
   out.Sample({{"phase", "input"}}, meters.input_seconds);
   out.Sample({{"phase", "compute"}}, meters.compute_seconds);
   out.Sample({{"phase", "answer"}}, meters.answer_seconds);
-  out.Histogram("cairn_worker_staleness_versions", "Versions between an accepted gradient's and its update.",
-                meters.staleness);
+  out.Histogram("cairn_worker_staleness_versions",
+                "Updates between the version of an accepted gradient and its own update.", meters.staleness);
   const client::WireMeters& wire = meters.wire;
-  out.Counter("cairn_worker_wire_bytes_total",
-              "Gradients that were pushed, and values that came with the answers.");
+  out.Counter("cairn_worker_wire_bytes_total", "Bytes of gradients pushed, and of values in the answers.");
   out.Sample({{"direction", "push"}}, Number(wire.push_bytes.value()));
   out.Sample({{"direction", "pull"}}, Number(wire.pull_bytes.value()));
-  out.Counter("cairn_worker_wire_saved_bytes_total", "What they would take besides, as float32.");
+  out.Counter("cairn_worker_wire_saved_bytes_total", "The additional bytes that float32 would take.");
   out.Sample({{"direction", "push"}}, Number(wire.push_float32_bytes.value() - wire.push_bytes.value()));
   out.Sample({{"direction", "pull"}}, Number(wire.pull_float32_bytes.value() - wire.pull_bytes.value()));
   out.Gauge(
       "cairn_worker_gradient_error_ratio",
-      "Of compressed gradients, with what was kept back before: the length of what did not travel, to all.",
+      "For compressed gradients with their residuals: the norm of what was not sent, relative to the whole.",
       wire.error());
-  out.Counter("cairn_worker_rejoins_total", "How often its place in the job was lost and taken again.",
+  out.Counter("cairn_worker_rejoins_total", "How often the worker lost its membership and joined again.",
               Number(meters.rejoins.value()));
-  out.Counter("cairn_worker_checkpoints_total", "Checkpoints by how they ended; the chief's.");
+  out.Counter("cairn_worker_checkpoints_total", "Checkpoints of the chief, by outcome.");
   out.Sample({{"outcome", "saved"}}, Number(meters.checkpoints.value()));
   out.Sample({{"outcome", "failed"}}, Number(meters.checkpoints_failed.value()));
   if (meters.checkpoint_version >= 0) {
-    out.Gauge("cairn_worker_checkpoint_version", "Of the newest one.", Number(meters.checkpoint_version));
-    out.Gauge("cairn_worker_checkpoint_timestamp_seconds", "When that was saved, since 1970.",
-              meters.checkpoint_unix_seconds);
+    out.Gauge("cairn_worker_checkpoint_version", "The version of the newest checkpoint.",
+              Number(meters.checkpoint_version));
+    out.Gauge("cairn_worker_checkpoint_timestamp_seconds",
+              "When the newest checkpoint was saved, in Unix seconds.", meters.checkpoint_unix_seconds);
   }
   out.AddProcess();
   return out.text();
@@ -70,7 +71,7 @@ std::string Metrics(const WorkerMeters& meters) {
 
 net::StatusPage::Table Phases(const WorkerMeters& meters) {
   net::StatusPage::Table table = {.title = "Where a step's time goes",
-                                  .columns = {"", "mean", "part", "half below", "99 % below"},
+                                  .columns = {"", "mean", "share", "median", "99th percentile"},
                                   .rows = {}};
   const double whole = meters.step_seconds.sum();
   const auto add = [&](const char* what, const Distribution& phase) {
@@ -83,7 +84,7 @@ net::StatusPage::Table Phases(const WorkerMeters& meters) {
                           {.text = net::InTime(net::QuantileOf(phase, 0.99)), .number = true}});
   };
   add("waiting for the batch", meters.input_seconds);
-  add("forward and backward, gradients on their way meanwhile", meters.compute_seconds);
+  add("forward and backward, while gradients are sent", meters.compute_seconds);
   add("waiting for the servers' answer", meters.answer_seconds);
   add("the whole step", meters.step_seconds);
   return table;

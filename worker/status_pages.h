@@ -1,4 +1,5 @@
-// What --metrics_port of a worker shows: /metrics, /statusz and /healthz, of its meters and nothing else.
+// The pages of a worker's --metrics_port: /metrics, /statusz and /healthz. They depend only on the worker's
+// metrics.
 #pragma once
 
 #include <string>
@@ -9,11 +10,11 @@
 
 namespace cairn::worker {
 
-// What does not change: who this is, and in which job.
+// The constant properties of a worker.
 struct WorkerIdentity {
   std::string task;     // "worker/1"
   std::string address;  // in the cluster
-  v1::Job job;          // but for the run_id
+  v1::Job job;          // without the run_id
   std::string model;
   int64_t parameters = 0;
 };

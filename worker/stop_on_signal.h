@@ -1,5 +1,5 @@
-// Watches for SIGINT, SIGTERM and SIGHUP: the first asks to stop, a second leaves at once. Made by main; any
-// thread.
+// Watches for SIGINT, SIGTERM and SIGHUP: the first one stops training in order, the second one exits at
+// once. Created by main; any thread.
 #pragma once
 
 #include <atomic>
@@ -16,9 +16,10 @@ class StopOnSignal {
   explicit StopOnSignal(SignalQueue& signals);
   ~StopOnSignal();
 
-  // The signal that came, or 0. SIGHUP, a terminal that went away, counts as SIGTERM.
+  // The signal received, or 0. SIGHUP (the terminal was closed) counts as SIGTERM.
   int received() const { return received_; }
-  // `trainer` is stopped when a signal comes, or now if one has come; null before it goes away.
+  // `trainer` is stopped when a signal arrives, or now if one has arrived. Must be set to null before the
+  // trainer is destroyed.
   void SetTrainer(Trainer* trainer) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -93,7 +93,7 @@ std::string OneLine(const Summary& summary) {
     absl::StrAppendFormat(&line, " in %.1f s (%.0f examples/s)", summary.seconds,
                           summary.examples_per_second);
   } else {
-    absl::StrAppend(&line, ", all in runs before this one");
+    absl::StrAppend(&line, ", all in earlier runs");
   }
   const char* separator = ": ";
   for (const auto& [name, value] : summary.metrics) {

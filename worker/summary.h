@@ -1,4 +1,4 @@
-// What a training run came to: the JSON object of --summary.
+// The result of a training run: the JSON object of --summary.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +14,44 @@ namespace cairn::worker {
 struct Summary {
   std::string mode;  // "sync", "async", "ssp"
   int ps = 0;
-  int workers = 0;          // with dynamic sharding those that took part at the end
-  int workers_max = 0;      // at one time
+  int workers = 0;          // with dynamic sharding: members at the end
+  int workers_max = 0;      // the most members at one time
   int64_t batch_size = 0;   // per worker
   int64_t global_step = 0;  // updates made
   int64_t epochs = 0;
-  int64_t examples = 0;  // in the gradients that made updates, over all workers
-  // Those that the same epochs hold besides: of workers that were lost, or came too late. None where a number
-  // of steps ends an asynchronous job somewhere in an epoch.
-  // With dynamic sharding those that were handed out and are not in the updates of some server.
+  int64_t examples = 0;  // in the gradients of all updates, over all workers
+  // Examples of these epochs that reached no update, because their worker was lost or late. Nullopt if a
+  // number of steps ends an asynchronous job within an epoch. With dynamic sharding: examples that were
+  // assigned and are missing from the updates of some server.
   std::optional<int64_t> examples_missed;
-  // With dynamic sharding those that are in some server's updates a second time; otherwise none is.
+  // With dynamic sharding: examples that are in some server's updates twice; otherwise 0.
   int64_t examples_repeated = 0;
-  double seconds = 0;  // of training, evaluation included, on the chief's clock
+  double seconds = 0;  // of training including evaluation, on the chief's clock
   double examples_per_second = 0;
-  // Training's running means over the chief's part of the last epoch; with a validation set also those of the
-  // final parameters over it: "val_loss", ...
+  // The running means of training over the chief's share of the last epoch; with a validation set, also
+  // "val_loss", ... of the final parameters.
   ShownMetrics metrics;
-  // As ps/0 counted them.
+  // As counted by ps/0.
   int64_t gradients_accepted = 0, gradients_stale = 0, gradients_duplicate = 0, staleness_max = 0;
-  // Of the chief's own steps: payloads of its gradients and of the values that they brought, and as float32;
-  // and how much of the gradients did not travel, as a part of their length.
+  // Payload of the chief's own steps, gradients pushed and values pulled: as sent, and as it would be in
+  // float32. Then the norm of the gradients' parts that were not sent, relative to that of the gradients.
   int64_t push_bytes = 0, push_bytes_float32 = 0, pull_bytes = 0, pull_bytes_float32 = 0;
   double gradient_error = 0;
-  std::vector<int64_t> staleness_histogram;  // [staleness]: accepted ones; the last counts that and more
-  // From 1: the best one by --early_stopping's rules, else the one that --save_best wrote last.
+  std::vector<int64_t> staleness_histogram;  // [staleness] accepted gradients; the last element: this or more
+  // From 1: the best epoch by --early_stopping's rules, else the last one that --save_best wrote.
   std::optional<int64_t> best_epoch;
   std::string device;
   int64_t parameters = 0;
   std::string parameters_sha256;
 
-  // One of `metrics`, if it is there.
+  // The value of one of `metrics`, if it exists.
   std::optional<double> metric(absl::string_view name) const;
 };
 
-// All of it; `metrics` as an object, and its loss, accuracy, val_loss and val_accuracy, null where there are
-// none, also beside it.
+// All fields. `metrics` is an object; its loss, accuracy, val_loss and val_accuracy also appear at the top
+// level, null if they do not exist.
 std::string ToJson(const Summary& summary);
-// The same in one line, with "event": "result" before it: the last line of --log_format json.
+// The same on one line, beginning with "event": "result": the last line of --log_format json.
 std::string AsEvent(const Summary& summary);
 // "9380 steps, 300000 examples in 12.3 s (24390 examples/s): val_accuracy 0.9901, val_loss 0.0312"
 std::string OneLine(const Summary& summary);

@@ -18,8 +18,7 @@
 namespace cairn::worker {
 namespace {
 
-// Of what a worker draws at random in one step: other than any other worker's and step's, the same on every
-// run.
+// Seed of a worker's random numbers in one step: different for every worker and step, the same in every run.
 uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
   return StreamOf(absl::StrCat("step/", seed, "/", worker, "/", epoch, "/", batch));
 }
@@ -28,19 +27,19 @@ std::string DrawRunId() {
   return absl::StrCat(absl::Hex(DrawRandomBits(), absl::kZeroPad16));
 }
 
-// A second time without a step in between something is wrong that joining again does not mend; servers that
-// are restarted several times need some more.
+// Attempts to rejoin without a step in between. A repeated failure has a cause that rejoining does not cure,
+// but servers that are restarted several times need some attempts.
 constexpr int kMostMendings = 10;
-// The launcher, and Kubernetes likewise, waits 10 s or more before it kills.
+// Less than the 10 s or more that the launcher and Kubernetes wait before they kill a process.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
 
-// What a worker that could not go on tells the servers: only a permanent failure ends the job for all.
+// The reason that a failing worker reports to the servers: only a permanent failure ends the job for all.
 v1::LeaveReason ReasonFor(const absl::Status& status) {
   return ExitCodeOf(status) == ExitCode::kFailure && !absl::IsCancelled(status) ? v1::LEAVE_REASON_FAILED
                                                                                 : v1::LEAVE_REASON_STOPPED;
 }
 
-// A metric that counts examples, rather than one that averages over them.
+// Whether a metric counts examples instead of averaging over them.
 bool Counts(const nn::MetricSpec& metric) {
   constexpr nn::MetricMaker kCounting[] = {nn::MakeTruePositives, nn::MakeTrueNegatives,
                                            nn::MakeFalsePositives, nn::MakeFalseNegatives};
@@ -70,7 +69,7 @@ void Trainer::PinBuffers() {
   std::vector<absl::Span<const float>> buffers = loader_.buffers();
   buffers.push_back(gradients_.span());
   for (const absl::Span<const float> buffer : parts_.client.parameter_buffers()) buffers.push_back(buffer);
-  // Smaller ones share their page with others, and are copied in no time.
+  // Smaller buffers share their page with others, and copying them takes no time.
   constexpr size_t kSmallestFloats = 1024;
   absl::Status first;
   for (const absl::Span<const float> buffer : buffers) {
@@ -92,8 +91,8 @@ absl::Status Trainer::Initialise() {
   if (job.workers_size() > 1) {
     const bool counts = std::any_of(parts_.metrics.begin(), parts_.metrics.end(), Counts);
     Log(counts ? LogLevel::kWarning : LogLevel::kInfo,
-        absl::StrCat("training metrics are of the examples of ", job.workers(0), ", one of ",
-                     job.workers_size(), " workers; validation metrics are of all examples"));
+        absl::StrCat("training metrics cover only the examples of ", job.workers(0), ", one of ",
+                     job.workers_size(), " workers; validation metrics cover all examples"));
   }
   return parts_.client.Initialise(job, *parts_.snapshots);
 }
@@ -103,10 +102,10 @@ absl::StatusOr<Summary> Trainer::Run() {
   if (parts_.board != nullptr) parts_.board->End(result.ok());
   if (result.ok()) return result;
   absl::Status status = result.status();
-  if (client::IsOver(status)) {  // it went on without us: we were paused, say, or came late
+  if (client::IsOver(status)) {  // the job ended without this worker, which was paused or joined late
     if (chief()) {
       return absl::CancelledError(
-          absl::StrCat(status.message(), ": the job was ended by another process as its chief"));
+          absl::StrCat(status.message(), ": another process ended the job as its chief"));
     }
     LogInfo(status.message());
     return Summary{};
@@ -134,7 +133,7 @@ void Trainer::SaveAtStop() {
 
 absl::StatusOr<Summary> Trainer::TrainAndMend() {
   client::Exchange& client = parts_.client;
-  int mendings = 0;  // without a step in between
+  int mendings = 0;  // rejoins without a step in between
   absl::Status entered = Enter();
   for (;;) {
     const int64_t entered_at = client.version();
@@ -163,8 +162,8 @@ absl::Status Trainer::Enter() {
   }
   LogInfo("joined the job at step ", client.version());
   Pass("joined");
-  // Of bounded staleness, a worker that comes back is where the slowest is, at least.
-  // Clocks count up to the same end for all: one that stopped short of it would be waited for.
+  // With bounded staleness, a returning worker continues at least at the slowest worker's clock. All clocks
+  // must reach the same end, or the others would wait for this worker.
   position_ = ssp() ? client.clock_at_join() : client.position();
   epoch_ = -1;
   epoch_ended_ = true;
@@ -195,7 +194,8 @@ absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
   }
   if (chief()) return WrapUp();
   parts_.client.Leave(v1::LEAVE_REASON_FINISHED, "");
-  // Until the chief has saved it, a server that is lost takes what we did with it, and we do it again.
+  // A server that fails before the chief has saved loses this worker's updates, and they must be computed
+  // again.
   CAIRN_RETURN_IF_ERROR(parts_.client.AwaitEnd());
   return Summary{};
 }
@@ -203,8 +203,7 @@ absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
 bool Trainer::done() const {
   if (parts_.client.finished()) return true;
   if (dynamic()) return false;
-  // Without a number of steps, an asynchronous worker goes through its own part of each epoch, at its own
-  // pace.
+  // Without --train_steps, an asynchronous worker goes through its own share of each epoch at its own speed.
   return !sync() && parts_.options.train_steps == 0 &&
          position_ >= parts_.options.epochs * loader_.batches_per_epoch();
 }
@@ -284,14 +283,14 @@ absl::Status Trainer::TrainStep() {
   input.End();
   CAIRN_RETURN_IF_ERROR(parts_.data.train->status());
   const TimePoint loaded = parts_.clock.Now();
-  // Nothing to say, and nobody waits for it.
+  // An empty batch has no gradient, and no other worker waits for one.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();
 
   const nn::BatchView view = ViewOf(batch);
   shown_steps_ = std::max(shown_steps_, std::min(batch.index + 1, loader_.batches_per_epoch()));
 
   TraceSpan compute(parts_.trace, TraceLane::kStep, "compute");
-  // Otherwise the mean comes to where they would be.
+  // If the device sums gradients, their mean arrives in the host's buffer.
   const bool on_host = !client.adds_up_on_device();
   const absl::Span<float> gradients = on_host ? gradients_.span() : parts_.replica.device_gradients();
   if (on_host) {
@@ -312,7 +311,7 @@ absl::Status Trainer::TrainStep() {
   compute.End();
   Pass("computed");
   const TimePoint computed = parts_.clock.Now();
-  if (chief()) metrics_.Update(view, result);  // which the next batch takes the place of
+  if (chief()) metrics_.Update(view, result);  // before LookAhead() overwrites the result
   const double ahead_seconds = LookAhead();
   TraceSpan awaiting(parts_.trace, TraceLane::kStep, "answer");
   CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());

@@ -1,4 +1,4 @@
-// What the chief does at an epoch's ends and at the job's: what is shown, what callbacks order, the summary.
+// What the chief does at the end of epochs and of the job: metrics, callbacks, the summary.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace cairn::worker {
 namespace {
 
-// A question to ps/0.
+// The interval between queries to ps/0.
 constexpr auto kTellEvery = std::chrono::seconds(2);
 
 }  // namespace
@@ -29,7 +29,7 @@ void Trainer::StartEpoch(int64_t epoch) {
   tell_at_ = epoch_start_ + kTellEvery;
   int64_t steps_in_all = parts_.options.epochs * loader_.batches_per_epoch();
   if (parts_.options.train_steps > 0 || (sync() && !dynamic())) steps_in_all = parts_.job.final_version();
-  // A step of the line is then one batch, and there are as many in an update as workers now.
+  // Progress counts batches, and an update has as many batches as there are workers now.
   if (parts_.options.train_steps > 0 && sync() && dynamic()) steps_in_all *= members_;
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
   if (parts_.board != nullptr) parts_.board->Begin(epoch_, parts_.client.version(), examples_before_);
@@ -38,12 +38,12 @@ void Trainer::StartEpoch(int64_t epoch) {
 
 absl::Status Trainer::EndEpoch() {
   if (std::exchange(epoch_ended_, true)) return absl::OkStatus();
-  // The batches after the chief's last one were others'.
+  // The epoch's batches after the chief's last one were other workers'.
   if (dynamic() && !stop_)
     parts_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
   const auto all = AllMetrics();
   if (!all.ok()) {
-    // Stopped during the evaluation: the resumed run repeats it, EvaluateInterruptedEpoch().
+    // Training was stopped during the evaluation; the resumed run repeats it in EvaluateInterruptedEpoch().
     if (stop_ && parts_.board != nullptr && epoch_ > last_ended_epoch_) RecordEpoch(metrics_.Values());
     return all.status();
   }
@@ -89,7 +89,7 @@ void Trainer::TellOfCluster() {
   const TimePoint now = parts_.clock.Now();
   tell_at_ = now + kTellEvery;
   const auto counters = parts_.client.ServerCounters();
-  if (!counters.ok()) return;  // a server is gone: the next step finds out
+  if (!counters.ok()) return;  // a server failed: the next step reports it
   last_counters_ = *counters;
   parts_.progress->SetCluster(
       {.examples_per_second = static_cast<double>(counters->examples() - epoch_counters_.examples()) /
@@ -101,7 +101,7 @@ void Trainer::TellOfCluster() {
 void Trainer::RecordEpoch(const ShownMetrics& metrics) {
   const auto counters = parts_.client.ServerCounters();
   const auto rate = parts_.client.LearningRate();
-  if (!counters.ok() || !rate.ok()) return;  // a server is gone: the next step finds out
+  if (!counters.ok() || !rate.ok()) return;  // a server failed: the next step reports it
   parts_.board->OnEpochEnd({.epoch = epoch_,
                             .version = parts_.client.version(),
                             .examples = counters->examples(),
@@ -116,13 +116,13 @@ void Trainer::RecordEpoch(const ShownMetrics& metrics) {
 
 absl::Status Trainer::CarryOut(const Callbacks::Orders& orders) {
   for (const std::string& message : orders.messages) parts_.progress->Say(message);
-  if (parts_.client.finished()) return absl::OkStatus();  // after the last epoch nothing is left to change
+  if (parts_.client.finished()) return absl::OkStatus();  // after the last epoch orders have no effect
   if (orders.learning_rate.has_value()) {
     CAIRN_RETURN_IF_ERROR(parts_.client.SetLearningRate(*orders.learning_rate));
   }
   if (!orders.stop) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(parts_.client.EndTraining());
-  evaluated_version_ = -1;  // averages of the parameters may have taken their place
+  evaluated_version_ = -1;  // moving averages may have replaced the parameters
   return absl::OkStatus();
 }
 
@@ -144,7 +144,7 @@ absl::Status Trainer::RestoreBest() {
 
 absl::StatusOr<ShownMetrics> Trainer::AllMetrics() {
   ShownMetrics metrics;
-  if (epoch_ >= 0) metrics = metrics_.Values();  // else there was nothing left to train
+  if (epoch_ >= 0) metrics = metrics_.Values();  // otherwise there was nothing left to train
   if (evaluator_ != nullptr) {
     CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, Evaluate());
     for (const auto& [name, value] : validation) metrics.emplace_back(absl::StrCat("val_", name), value);
@@ -177,13 +177,13 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
   if (!sync()) {
     if (parts_.options.train_steps > 0) return absl::OkStatus();
     position = parts_.options.epochs * loader_.batches_per_epoch();
-    if (position_ < position) {  // ended early, at each worker's own place: no example was due any more
+    if (position_ < position) {  // each worker ended early at its own position: nothing was missed
       SayWhatWasNotShown(summary);
       return absl::OkStatus();
     }
   }
   int64_t missed = data::Sampler(parts_.sampler).ExamplesBefore(position) - summary.examples;
-  // A part of an epoch that other batches did is rounded down: some examples are in updates twice.
+  // A partial epoch of batches of another size is rounded down, so some examples are in two updates.
   if (parts_.client.version_offset() != 0) missed = std::max<int64_t>(0, missed);
   summary.examples_missed = missed;
   return absl::OkStatus();
@@ -200,12 +200,13 @@ void Trainer::SayWhatWasNotShown(const Summary& summary) {
 absl::StatusOr<Summary> Trainer::WrapUp() {
   client::Exchange& client = parts_.client;
   const Duration limit = FromSeconds(parts_.options.step_timeout_seconds);
-  // No update comes any more: from here on nothing that a server loses has to be computed again.
+  // No more updates will come: from here on, a server failure cannot undo any work.
   if (sync()) CAIRN_RETURN_IF_ERROR(parts_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(client.WaitForOthers(limit));
-  // ps/0 alone knows when the data is used up.
+  // Only ps/0 knows when the data is used up.
   if (dynamic() && parts_.job.mode() == v1::MODE_ASYNC) CAIRN_RETURN_IF_ERROR(client.EndTraining());
-  // What the others pushed after our last step. The last epoch's evaluation is of the final parameters.
+  // Get the updates of what others pushed after the chief's last step, so that the last evaluation has the
+  // final parameters.
   CAIRN_RETURN_IF_ERROR(client.Pull());
   CAIRN_RETURN_IF_ERROR(parts_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(EndEpoch());

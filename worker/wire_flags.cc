@@ -56,7 +56,7 @@ absl::Status ValidateWireFlags(const WireFlags& flags) {
   CAIRN_ASSIGN_OR_RETURN(const auto rules, net::ParseGradientWire(flags.dtype));
   if (flags.topk_fraction.has_value() && !Has(rules, v1::ENCODING_TOPK)) {
     return absl::InvalidArgumentError(
-        "--topk_fraction needs --wire_dtype topk: otherwise whole gradients travel");
+        "--topk_fraction needs --wire_dtype topk: otherwise whole gradients are sent");
   }
   return absl::OkStatus();
 }

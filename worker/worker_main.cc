@@ -1,4 +1,4 @@
-// cairn-worker: one worker task; the chief among them also initialises, evaluates and ends the job.
+// cairn-worker: runs one worker task. The chief also initialises, evaluates and ends the job.
 
 #include <unistd.h>
 
@@ -74,16 +74,16 @@ int Fault(absl::string_view text) {
   return static_cast<int>(UsageError(kProgram, text));
 }
 
-// OpenMP's threads spin while they wait, and take the cores of the processes beside them; what tells them not
-// to is an environment variable that is read before main. So a worker that shares its machine, or has more
-// threads than cores, starts itself again with it.
+// OpenMP's threads spin while they wait, and take cores from other processes. Only an environment variable
+// that is read before main() prevents it, so a worker that shares its host, or has more threads than cores,
+// restarts itself with it set.
 void WaitPassively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "passive", 0);
-  execv("/proc/self/exe", argv);  // on failure we go on as we are
+  execv("/proc/self/exe", argv);  // if this fails, the worker continues unchanged
 }
 
-// What went wrong before the job runs: by the user's flags, or by the machine.
+// Reports a failure before the job runs: a fault of the user's flags, or of the machine.
 int Failure(const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) return Fault(status.message());
   LogError(status.message());
@@ -95,7 +95,7 @@ int CoresOf(const TrainOptions& options, const net::ResolvedCluster& cluster) {
   return options.threads > 0 ? options.threads : cores_each;
 }
 
-// oneDNN splits sums by the number of threads: with --deterministic that is always this one.
+// oneDNN's sums depend on the number of threads: --deterministic always uses this one.
 constexpr int kDeterministicThreads = 4;
 
 absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,
@@ -117,7 +117,7 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
                      TheBackends(), trace, seat);
 }
 
-// --metrics_port: null without. INVALID_ARGUMENT as HttpServer::Start().
+// Starts the server of --metrics_port; null without the flag. INVALID_ARGUMENT as for HttpServer::Start().
 absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFlags& flags,
                                                             WorkerIdentity identity,
                                                             const WorkerMeters& meters) {
@@ -130,7 +130,7 @@ absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFl
   return server;
 }
 
-// The chief's result, to stdout and to --summary.
+// Writes the chief's result to stdout and to --summary.
 absl::Status Publish(const Summary& summary, const TrainOptions& options) {
   const bool json = LogFormatOf(options.log_format) == LogFormat::kJson;
   std::printf("%s\n", (json ? AsEvent(summary) : OneLine(summary)).c_str());
@@ -141,7 +141,7 @@ absl::Status Publish(const Summary& summary, const TrainOptions& options) {
   return printed;
 }
 
-// --export_dir, of the job's end.
+// Writes --export_dir at the end of the job.
 absl::Status Export(const Summary& summary, const TrainOptions& options, const nn::Model& model,
                     absl::Span<const float> parameters, DataRecord record) {
   if (options.export_dir.empty()) return absl::OkStatus();
@@ -154,21 +154,22 @@ absl::Status Export(const Summary& summary, const TrainOptions& options, const n
   return absl::OkStatus();
 }
 
-// Of a worker that came to an elastic job, which its own cluster need not list: none.
+// This worker's address. A worker that joined an elastic job may be missing from its own cluster; then its
+// name.
 std::string AddressOf(const net::ResolvedCluster& cluster) {
   const auto& tasks = cluster.spec.tasks(cluster.self.job);
   const auto found = tasks.find(cluster.self.index);
   return found == tasks.end() ? cluster.self.ToString() : found->second.ToString();
 }
 
-// What a task's part of the job came to.
+// Logs the error of a task, if any, and returns its exit code.
 ExitCode Report(const absl::Status& status, int signal) {
   if (signal != 0) return static_cast<ExitCode>(128 + signal);
   if (!status.ok()) LogError(status.message());
   return ExitCodeOf(status);
 }
 
-// Reaches every server of the job.
+// Connects to every server of the job.
 absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
     const TrainOptions& options, const v1::Job& job, const nn::Model& model,
     const net::ResolvedCluster& cluster, int worker, const net::Access& access, const StopOnSignal& stop,
@@ -208,7 +209,7 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
                               .wire = &meters.wire});
 }
 
-// Of a worker that computes for the head of its group: it needs no data and no servers.
+// Runs a stage worker, which computes for the stage leader of its group. It needs neither data nor servers.
 int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster, const Seat& seat,
                const nn::Model& model, const net::Access& access, const ListenFlags& listen,
                const TraceFlags& traced, SignalQueue& signals, FaultPoints& faults) {
@@ -252,13 +253,13 @@ int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cl
   for (const std::string& remark : inputs->data.remarks) LogWarning(remark);
   if (inputs->data.validation == nullptr)
     LogWarning("--data_dir has no validation set: all of it is evaluated");
-  LogInfo("evaluates the checkpoints in ", options.train_dir);
+  LogInfo("evaluating the checkpoints in ", options.train_dir);
   StopOnSignal stop(signals);
   const absl::Status status =
       RunEvaluator({.options = options,
                     .inputs = *inputs,
                     .replica = *compute->replica,
-                    // The next one may be almost --save_secs away.
+                    // The next checkpoint may be almost --save_secs away.
                     .patience = FromSeconds(options.connect_timeout_seconds + options.save_secs),
                     .stop = [&stop] { return stop.received() != 0; }});
   return static_cast<int>(Report(status, stop.received()));
@@ -267,7 +268,7 @@ int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cl
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::Access& access,
         const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced,
         SignalQueue& signals, FaultPoints& faults) {
-  // What the user asked for, as far as this machine can tell: faults end with kUsage.
+  // Everything that this machine alone can check: faults exit with kUsage.
   const auto described = ReadModelFile(options.model);
   if (!described.ok()) return Fault(described.status().message());
   const auto seat = FindSeat(*described, options, cluster);
@@ -358,7 +359,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
 
   LogInfo("gradients travel as ", net::DescribeWire(*job), ": ",
           absl::StrFormat("%.3g", net::GradientBytesPerElement(*job, VariablesOf(model))),
-          " bytes an element");
+          " bytes per element");
 
   const auto pages = ServePages(watched,
                                 {.task = cluster.self.ToString(),
@@ -369,7 +370,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                 meters);
   if (!pages.ok()) return Fault(pages.status().message());
 
-  // From here on it is the cluster that decides.
+  // From here on failures depend on the cluster.
   if (head != nullptr) {
     const absl::Status reached = head->Reach();
     if (!reached.ok()) return static_cast<int>(Report(reached, stop.received()));
@@ -448,7 +449,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (head != nullptr) head->SetStep([&client] { return client.version() + 1; });
   stop.SetTrainer(&*trainer);
   if (options.deterministic) {
-    // The threads that compute are made from here on; those that communicate are there already.
+    // Compute threads are created from here on; communication threads exist already.
     const int cores = CoresOf(options, cluster);
     StayOnCores(cluster.spec.place_on_host_of(cluster.self) * cores, cores);
   }
@@ -457,8 +458,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   stop.SetTrainer(nullptr);
   if (head != nullptr)
     head->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
-  snapshots.reset();  // reads over the client's connection
-  // A job that makes no sense, or that the servers have no memory for: both are to be configured otherwise.
+  snapshots.reset();  // it reads over the client's connection
+  // The job is invalid, or the servers lack memory for it: both need other flags.
   if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {
     return Fault(initialised.message());
   }
@@ -517,7 +518,7 @@ int Main(int argc, char** argv) {
     if (const absl::Status status = CheckOutputPaths(options); !status.ok()) return Fault(status.message());
   }
   if (options.all_reduce() && cluster->spec.num_tasks("ps") > 0) {
-    return Fault(absl::StrCat(cluster->source, ": --mode allreduce has no use for the cluster's ",
+    return Fault(absl::StrCat(cluster->source, ": --mode allreduce does not use the cluster's ",
                               cluster->spec.num_tasks("ps"), " ps"));
   }
   if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access);

@@ -143,7 +143,7 @@ class FaultMatrixTest(IntegrationTest):
                 self.assert_nothing_runs()
                 again = self.job(name, f"--train_dir={name}", *LASTING)
                 self.assert_exit(DONE, again)
-                self.assertRegex(again.stderr, r"going on from step [1-9]\d\b")
+                self.assertRegex(again.stderr, r"resuming from step [1-9]\d\b")
                 self.assertEqual(self.sha_of(name), sha)
 
 

@@ -131,13 +131,13 @@ class AllReduceTest(IntegrationTest):
         self.assert_exit(DONE, self.train(MLP, "--mode=allreduce", "--workers=2", "--train_steps=10", *flags))
         second = self.train(MLP, "--mode=allreduce", "--workers=2", "--train_steps=20", *flags)
         self.assert_exit(DONE, second)
-        self.assertRegex(second.stderr, "going on from step 10")
+        self.assertRegex(second.stderr, "resuming from step 10")
         _, undisturbed = self.trained("whole", "--mode=allreduce", "--workers=2")
         self.assertEqual(read_summary(self.directory / "summary.json")["parameters_sha256"],
                          undisturbed["parameters_sha256"])
         third = self.train(MLP, "--sync_replicas", "--workers=2", "--train_steps=22", *flags)
         self.assert_exit(DONE, third)
-        self.assertRegex(third.stderr, "going on from step 20")
+        self.assertRegex(third.stderr, "resuming from step 20")
 
     def test_the_chief_ends_it_early_for_all(self):
         run = self.train(MLP, "--mode=allreduce", "--ps=0", "--workers=2", "--epochs=50", "--early_stopping=0",
@@ -159,7 +159,7 @@ class AllReduceTest(IntegrationTest):
         self.assert_refused(self.train(MLP, "--ps=0"), "--ps: 0 servers: only --mode allreduce trains without any")
         cluster = Cluster(self, ps=1, workers=1)
         self.assert_refused(cluster.start("worker", 0, "--mode=allreduce", "--model", MLP),
-                            "--mode allreduce has no use for the cluster's 1 ps")
+                            "--mode allreduce does not use the cluster's 1 ps")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class DevicesTest(IntegrationTest):
 
     def test_a_device_of_another_task_is_refused(self):
         run = self.run_to_end(*WORKER, small_data(), "--device=/job:worker/task:1/device:GPU:0", env=NO_GPU)
-        self.assert_refused(run, "--device: '/job:worker/task:1/device:GPU:0' is of another task, this is worker/0")
+        self.assert_refused(run, "--device: '/job:worker/task:1/device:GPU:0' belongs to another task, this is worker/0")
 
     def test_sixteen_bits_are_refused_where_no_gpu_is_found(self):
         run = self.run_to_end(*WORKER, small_data(), "--precision=bf16", env=NO_GPU)
@@ -91,7 +91,7 @@ class DevicesTest(IntegrationTest):
                          "--place", "*=/cpu:1", "--place", "dense_1=/cpu:0", env=NO_GPU)
         self.assert_exit(DONE, run)
         for line in (r"dense: \(Dense\): /job:worker/task:0/device:CPU:1", r"dense_1: \(Dense\): .*/device:CPU:0",
-                     r"layer 'dense_1': --place 'dense_1=/cpu:0' counts, '\*=/cpu:1' before it does not",
+                     r"layer 'dense_1': --place 'dense_1=/cpu:0' overrides the earlier '\*=/cpu:1'",
                      r"dense/kernel: \[784,128\].* bytes on /job:ps/task:[01]", r"/job:ps/task:1: \d+ bytes in",
                      r"the fullest server holds \d\.\d+ times the mean"):
             self.assertRegex(run.stderr, line)

@@ -63,7 +63,7 @@ class ElasticTest(IntegrationTest):
         self.assert_all_used_once(summary, epochs)
         self.assertEqual(summary["workers_max"], 2)
         for worker in (chief, later):
-            self.assertNotRegex(worker.stderr, "going on from step|starts again at step 0|joining again")
+            self.assertNotRegex(worker.stderr, "resuming from step|starts again at step 0|joining again")
 
     def assert_a_killed_server_loses_nothing(self, killed, rounds=True):
         """One worker comes before a server is killed in the middle of training, another one afterwards; then the server is
@@ -96,7 +96,7 @@ class ElasticTest(IntegrationTest):
         if rounds:  # else the last one may find nothing left to do
             self.assertEqual(summary["workers_max"], 3)
         for worker in (chief, before, after):
-            self.assertNotRegex(worker.stderr, "going on from step|starts again at step 0|joining again")
+            self.assertNotRegex(worker.stderr, "resuming from step|starts again at step 0|joining again")
 
     def test_with_copies_workers_come_before_and_after_the_leader_is_killed(self):
         self.assert_a_killed_server_loses_nothing(0)
@@ -122,7 +122,7 @@ class ElasticTest(IntegrationTest):
         server = later.start("ps", 0)
         workers = [self.worker(later, index, "--min_workers=3", *flags, f"--summary={self.directory}/summary.json")
                    for index in (0, 1, 2)]
-        self.assert_says(workers[0], r"going on from step")
+        self.assert_says(workers[0], r"resuming from step")
         self.assert_exit(DONE, server, *workers)
         self.assert_all_used_once(read_summary(self.directory / "summary.json"), epochs)
 

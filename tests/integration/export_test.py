@@ -65,7 +65,7 @@ class ExportTest(IntegrationTest):
         (self.directory / "other.keras").write_text("PK and no more")
         weights = self.out / "model.safetensors"
         for arguments, fault in [
-                (["predict", weights, "none.npy"], "--model: .*model.safetensors holds values alone"),
+                (["predict", weights, "none.npy"], "--model: .*model.safetensors contains only values"),
                 (["predict", "run", "none.npy"], "none.npy"),
                 (["predict", "run", self.directory / "other.json"], "other.json"),
                 (["export", weights, "--model", "other.json", "-o", "x.onnx"], r"has shape \[\d+,10\], in the model \[\d+,11\]"),

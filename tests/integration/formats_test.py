@@ -141,7 +141,7 @@ class FormatsTest(IntegrationTest):
         data = self.write("abc.csv", self.columns("a,b,c,y"))
         evaluator = self.start("cairn-worker", "--model", model, "--data_dir", data, "--train_dir=run", "--input_scale=2",
                                env={"TF_CONFIG": json.dumps(config)})
-        self.assert_says(evaluator, "evaluates the checkpoints in run")
+        self.assert_says(evaluator, "evaluating the checkpoints in run")
         self.trained_on_columns("--input_scale=0.5")
         self.assert_exit(INCOMPATIBLE, evaluator)
         self.assertIn("are multiplied by 2, in training by 0.5", evaluator.stderr)

@@ -64,7 +64,7 @@ class SplitTest(IntegrationTest):
         self.assert_exit(RETRYABLE, head, partner)
 
     def test_what_cannot_be_is_refused(self):
-        for flags, said in ((["--workers=3", SPLIT], "--place divides the model over 2 workers, and 3 workers are no multiple of that"),
+        for flags, said in ((["--workers=3", SPLIT], "--place divides the model over 2 workers, and 3 workers are not a multiple of that"),
                             (["--workers=2", "--place=dense=/task:2"], "no layer is on /job:worker/task:1"),
                             (["--workers=2", SPLIT, "--mode=allreduce"], "--mode allreduce does not go with a model that"),
                             (["--workers=2", SPLIT, "--elastic"], "--elastic does not go with a model that"),

@@ -190,14 +190,14 @@ class ResumeTest(IntegrationTest):
         other.write_text(json.dumps(model))
         run = self.train(other, "--epochs=2", "--train_dir=run")
         self.assert_exit(INCOMPATIBLE, run)
-        self.assertRegex(run.stderr, r"is of another model: '\S+' is \[[\d,]+\] here, \[[\d,]+\] there")
+        self.assertRegex(run.stderr, r"has another model: '\S+' is \[[\d,]+\] here, \[[\d,]+\] there")
 
     def test_a_finished_run_tells_no_rate(self):
         flags = [MLP, "--epochs=1", "--sync_replicas", "--train_dir=run"]
         self.assert_exit(DONE, self.train(*flags))
         again = self.train(*flags)
         self.assert_exit(DONE, again)
-        self.assertRegex(again.stdout, "63 steps, 2000 examples, all in runs before this one: val_accuracy")
+        self.assertRegex(again.stdout, "63 steps, 2000 examples, all in earlier runs: val_accuracy")
 
 
 class JobTest(IntegrationTest):

@@ -82,7 +82,7 @@ class TrainUsageTest(IntegrationTest):
                      "--sync_replicas", "--max_staleness=3")
 
     def test_a_device_that_is_none(self):
-        self.refused("--device: 'tpu:0' is no device: .*; expected such as /cpu:0, /gpu:0", MLP, "--data_dir", small_data(),
+        self.refused("--device: 'tpu:0' is not a device: .*; expected a name such as /cpu:0, /gpu:0", MLP, "--data_dir", small_data(),
                      "--device=tpu:0")
 
     def test_sixteen_bits_on_the_cpu(self):

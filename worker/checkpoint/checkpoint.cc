@@ -16,21 +16,21 @@
 namespace cairn::worker {
 namespace {
 
-// Far beyond any of ours; what is read whole is not larger.
+// Far above the size of any file that Cairn writes. Limits what is read into memory as a whole.
 constexpr uint64_t kMostTextBytes = uint64_t{1} << 28;
 constexpr size_t kVerifyChunk = size_t{1} << 20;
 
-// A file that state.json, or every checkpoint, has.
+// A missing file is damage if state.json lists it, or if every checkpoint has it.
 absl::Status LossIfMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
 }
 
-// What the head of a file says must be what state.json says of it. Fills in where the tensors' values begin.
+// Checks that the header of a file agrees with state.json. Fills in the offsets of the tensors' values.
 absl::Status CompareTensors(const FileEntry& entry, const SafetensorsFile& file,
                             std::vector<uint64_t>& offsets) {
   if (file.tensors.size() != entry.tensors.size()) {
     return absl::DataLossError(
-        absl::StrCat(file.tensors.size(), " tensors, by ", kStateFile, " ", entry.tensors.size()));
+        absl::StrCat(file.tensors.size(), " tensors, but ", kStateFile, " lists ", entry.tensors.size()));
   }
   std::map<std::string, const StoredTensor*> stored;
   for (const StoredTensor& tensor : file.tensors) stored.emplace(tensor.name, &tensor);
@@ -41,27 +41,27 @@ absl::Status CompareTensors(const FileEntry& entry, const SafetensorsFile& file,
     }
     if (found->second->shape != expected.rows_shape()) {
       return absl::DataLossError(absl::StrCat("tensor '", expected.name, "' has shape ",
-                                              found->second->shape.ToString(), ", by ", kStateFile, " ",
+                                              found->second->shape.ToString(), ", but ", kStateFile, " has ",
                                               expected.rows_shape().ToString()));
     }
     offsets.push_back(found->second->offset);
-    stored.erase(found);  // state.json names it twice: the second is missing
+    stored.erase(found);  // a second entry of that name in state.json is reported as missing
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckSum(uint32_t found, uint32_t expected, absl::string_view what) {
   if (found == expected) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(what, " is damaged: crc32 ", found, ", written was ", expected));
+  return absl::DataLossError(absl::StrCat(what, " is damaged: crc32 ", found, ", expected ", expected));
 }
 
 absl::Status ReadHead(const std::string& directory, const FileEntry& entry, std::vector<uint64_t>& offsets) {
   CAIRN_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(absl::StrCat(directory, "/", entry.name)));
   if (file.size() != entry.bytes) {
-    return absl::DataLossError(absl::StrCat("it has ", file.size(), " bytes, written were ", entry.bytes));
+    return absl::DataLossError(absl::StrCat("it has ", file.size(), " bytes, expected ", entry.bytes));
   }
   if (entry.head_bytes > entry.bytes || entry.head_bytes > kMaxSafetensorsHeader + sizeof(uint64_t)) {
-    return absl::DataLossError(absl::StrCat("a head of ", entry.head_bytes, " bytes"));
+    return absl::DataLossError(absl::StrCat("its head of ", entry.head_bytes, " bytes is too long"));
   }
   std::string head(static_cast<size_t>(entry.head_bytes), '\0');
   uint32_t crc = 0;
@@ -76,7 +76,7 @@ absl::StatusOr<std::string> ReadModel(const std::string& directory, const StateF
   if (!text.ok()) return LossIfMissing(text.status());
   if (text->size() != state.model_bytes) {
     return absl::DataLossError(
-        absl::StrCat(kModelFile, " has ", text->size(), " bytes, written were ", state.model_bytes));
+        absl::StrCat(kModelFile, " has ", text->size(), " bytes, expected ", state.model_bytes));
   }
   CAIRN_RETURN_IF_ERROR(CheckSum(Crc32(0, *text), state.model_crc32, kModelFile));
   return text;
@@ -88,7 +88,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   if (!FileExists(directory)) return absl::NotFoundError(absl::StrCat("there is no ", directory));
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error)) {
-    return absl::DataLossError(absl::StrCat(directory, " is no directory"));
+    return absl::DataLossError(absl::StrCat(directory, " is not a directory"));
   }
   const auto open = [&]() -> absl::StatusOr<Checkpoint> {
     const auto text = ReadSmallFile(absl::StrCat(directory, "/", kStateFile), kMostTextBytes);
@@ -203,7 +203,7 @@ absl::StatusOr<Checkpoint> OpenNewest(const std::string& train_dir,
     skipped(status);
   }
   return absl::NotFoundError(
-      absl::StrCat("there is no ", directories.empty() ? "" : "whole ", "checkpoint in ", train_dir));
+      absl::StrCat("there is no ", directories.empty() ? "" : "undamaged ", "checkpoint in ", train_dir));
 }
 
 }  // namespace cairn::worker

@@ -1,5 +1,5 @@
-// Reads checkpoints, written by any number of servers, into the flat order of a model. Nothing in the files
-// is trusted: each byte is under a checksum, each number is checked before it is used.
+// Reads checkpoints, written by any number of servers, into a model's flat order. Nothing in the files is
+// trusted: every byte is covered by a checksum, and every number is checked before it is used.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +19,31 @@
 
 namespace cairn::worker {
 
-// One that was opened: state.json, model.json and the heads of all files are whole and fit each other. Holds
-// no file open. Immutable; safe to read from any thread.
+// An open checkpoint: state.json, model.json and the headers of all tensor files are complete and consistent.
+// Keeps no file open. Immutable; safe to read from any thread.
 class Checkpoint {
  public:
-  // NOT_FOUND when there is no such directory; DATA_LOSS naming file and tensor for what is torn, damaged or
-  // foreign; FAILED_PRECONDITION for another format's number.
+  // NOT_FOUND if the directory does not exist; DATA_LOSS naming file and tensor if the checkpoint is
+  // incomplete, damaged or not ours; FAILED_PRECONDITION for another format number.
   static absl::StatusOr<Checkpoint> Open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }
   const RunState& run() const { return state_.run; }
-  const std::string& model_json() const { return model_json_; }  // as WriteCheckpoint() was given it
-  // Variables by name, then each slot's in the order of run().slots.
+  const std::string& model_json() const { return model_json_; }  // as it was given to WriteCheckpoint()
+  // The variables by name, then the tensors of each slot, in the order of run().slots.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const std::vector<FileEntry>& files() const { return state_.files; }
-  uint64_t bytes() const;  // of all files with tensors
+  uint64_t bytes() const;  // of all tensor files together
 
   // Fills into[0] with the values of `variables`, each at its offset, and into[1 + i] with their slot
-  // slots[i] likewise: [1 + slots][elements that the variables take]. What the checkpoint holds besides is
-  // left out. FAILED_PRECONDITION naming the tensor when it is not there, has another shape (both are told)
-  // or lacks rows; DATA_LOSS naming file and tensor where its checksum tells that it is damaged. On an error
-  // `into` holds anything. Blocks while the disk reads.
+  // slots[i] at the same offsets: [1 + slots][elements of the variables]. Other contents of the checkpoint
+  // are ignored. FAILED_PRECONDITION naming the tensor if it is missing, has another shape (the message has
+  // both) or lacks rows; DATA_LOSS naming file and tensor if its checksum does not match. After an error the
+  // contents of `into` are undefined. Blocks while the disk reads.
   absl::Status Load(absl::Span<const net::VariableInfo> variables, absl::Span<const std::string> slots,
                     absl::Span<const absl::Span<float>> into) const;
 
-  // Reads every byte: Load()'s errors, the first one.
+  // Reads every byte. Returns the first of Load()'s errors.
   absl::Status Verify() const;
 
  private:
@@ -51,7 +51,8 @@ class Checkpoint {
       : directory_(std::move(directory)), state_(std::move(state)), model_json_(std::move(model_json)) {}
 
   absl::Status ReadHeads();
-  // Hands the values' bytes to `next_buffer`'s memory piece by piece, and compares their checksum.
+  // Reads the bytes of the values, piece by piece, into the memory that `next_buffer` returns, and verifies
+  // their checksum.
   absl::Status ReadRows(const TensorRows& rows,
                         absl::FunctionRef<absl::Span<char>(uint64_t left)> next_buffer) const;
 
@@ -61,10 +62,10 @@ class Checkpoint {
   std::vector<TensorInfo> tensors_;
 };
 
-// The checkpoint of the highest step whose every byte is as it was written. Those that are damaged are passed
-// over, each after `skipped` was told why (DATA_LOSS, naming the directory). NOT_FOUND when there is none;
-// other errors end the search, FAILED_PRECONDITION for a newer program's checkpoint among them. Blocks while
-// the disk reads.
+// Opens the checkpoint of the highest step that is undamaged in every byte. Damaged ones are passed over;
+// `skipped` is called with the reason for each (DATA_LOSS, naming the directory). NOT_FOUND if none is left.
+// Any other error ends the search, such as FAILED_PRECONDITION for a checkpoint of a newer program. Blocks
+// while the disk reads.
 absl::StatusOr<Checkpoint> OpenNewest(const std::string& train_dir,
                                       absl::FunctionRef<void(const absl::Status&)> skipped);
 

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "floats are written as they lie in memory");
 
-// A checksum is taken while what was read, or is to be written, is in the cache.
+// The unit of I/O: the checksum of a chunk is computed while the chunk is in the cache.
 constexpr size_t kChunkBytes = size_t{1} << 18;
 
 }  // namespace
@@ -74,12 +74,12 @@ absl::Status OutputFile::Sync() {
 }
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
-  // O_NONBLOCK: a pipe in the place of a file does not hold us up.
+  // O_NONBLOCK: opening a pipe instead of a file must not block.
   FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return ErrnoStatus("cannot open", path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return ErrnoStatus("cannot open", path);
-  if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(path, " is no plain file"));
+  if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(path, " is not a regular file"));
   return InputFile(std::move(fd), path, static_cast<uint64_t>(info.st_size));
 }
 
@@ -116,7 +116,7 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_
 absl::Status SyncDirectory(const std::string& path) {
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return ErrnoStatus("cannot open", path);
-  // Some network file systems cannot, and order their renames themselves.
+  // Some network file systems cannot sync directories; they order renames themselves.
   if (fsync(fd.get()) != 0 && errno != EINVAL) return ErrnoStatus("cannot write", path);
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
-// Files written front to back and read from anywhere, without a buffer of their own: what goes through is the
-// caller's memory. Errors name the path and the system's reason.
+// Files that are written sequentially and read at any offset, directly from and into the caller's memory.
+// Errors name the path and the system's reason.
 //
-// Each object is of one thread; movable, closes itself.
+// Each object belongs to one thread; movable; closed by its destructor.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace cairn::worker {
 
-// zlib's crc32 of what `crc` is of and then `bytes`; 0: of nothing.
+// zlib's crc32, continued: `crc` is that of the preceding bytes, 0 if there are none.
 uint32_t Crc32(uint32_t crc, absl::string_view bytes);
 
-// The memory of `values`: little-endian, like the files.
+// The memory of `values`: little-endian, as in the files.
 absl::string_view BytesOf(absl::Span<const float> values);
 
 class FileDescriptor {
@@ -35,12 +35,12 @@ class FileDescriptor {
 
 class OutputFile {
  public:
-  // Empties what is there.
+  // Truncates an existing file.
   static absl::StatusOr<OutputFile> Create(const std::string& path);
 
-  // Appends `bytes`. `crc`, where given, goes on over them.
+  // Appends `bytes`, and updates `*crc` with them if it is given.
   absl::Status Write(absl::string_view bytes, uint32_t* crc = nullptr);
-  // What was written is on the disk.
+  // Returns when everything written is on the disk.
   absl::Status Sync();
   uint64_t written() const { return written_; }
 
@@ -53,14 +53,14 @@ class OutputFile {
 
 class InputFile {
  public:
-  // NOT_FOUND; PERMISSION_DENIED; DATA_LOSS for what is no plain file.
+  // NOT_FOUND; PERMISSION_DENIED; DATA_LOSS if `path` is not a regular file.
   static absl::StatusOr<InputFile> Open(const std::string& path);
 
-  uint64_t size() const { return size_; }  // bytes, when it was opened
+  uint64_t size() const { return size_; }  // in bytes, when it was opened
   const std::string& path() const { return path_; }
 
-  // Fills `into` with the bytes from `offset` on, and adds them to `crc`. DATA_LOSS where the file ends
-  // before.
+  // Fills `into` with the bytes from `offset` on, and updates `crc` with them. DATA_LOSS if the file ends too
+  // early.
   absl::Status ReadAt(uint64_t offset, absl::Span<char> into, uint32_t& crc) const;
 
  private:
@@ -71,13 +71,13 @@ class InputFile {
   uint64_t size_;
 };
 
-// The whole file. DATA_LOSS when it has more than `max_bytes`; otherwise InputFile's errors.
+// Reads a whole file. DATA_LOSS if it has more than `max_bytes`; otherwise InputFile's errors.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
 
-// What was made, renamed or removed in the directory is on the disk.
+// Returns when the directory's entries (files created, renamed or removed) are on the disk.
 absl::Status SyncDirectory(const std::string& path);
 
-// `what` path: the reason in errno.
+// An error made of `what`, the path and the reason in errno.
 absl::Status ErrnoStatus(absl::string_view what, const std::string& path);
 
 }  // namespace cairn::worker

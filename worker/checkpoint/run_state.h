@@ -1,4 +1,4 @@
-// What a checkpoint says about the run: everything that is not a tensor.
+// The state of a run in a checkpoint: everything except the tensors.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace cairn::worker {
 
-// How far the epochs of a job with dynamic sharding are done: v1::DataPosition.
+// Progress through the epochs of a job with dynamic sharding: see v1::DataPosition.
 struct DataState {
   int64_t num_examples = 0;
   int64_t next = 0;
-  std::vector<int64_t> open;  // begin and count of each run
+  std::vector<int64_t> open;  // begin and count of each run, alternating
   int64_t missed = 0, repeated = 0;
 
   friend bool operator==(const DataState&, const DataState&) = default;
@@ -24,20 +24,20 @@ struct RunState {
   std::string mode;         // "sync", "async"
   std::string run_id;
   std::string model_sha256;
-  std::string optimizer;  // its class
+  std::string optimizer;  // the class name
   std::map<std::string, double> hyperparameters;
-  std::vector<std::string> slots;      // the optimizer's, in the order of ServerState::state
-  std::optional<float> learning_rate;  // where it was changed after the start
+  std::vector<std::string> slots;      // the optimizer's slots, in the order of ServerState::state
+  std::optional<float> learning_rate;  // if it was changed after the start
   uint64_t seed = 0;
-  int64_t batch_size = 0;  // of one worker
+  int64_t batch_size = 0;  // per worker
   int64_t num_workers = 0;
-  int64_t final_version = 0;  // at which the job ends
+  int64_t final_version = 0;  // the version at which the job ends
   int64_t epochs = 0;
-  std::optional<int64_t> num_examples;    // of an epoch; none in older files
-  std::optional<int64_t> version_offset;  // v1::Progress::version_offset; none in older files
+  std::optional<int64_t> num_examples;    // per epoch; absent in older files
+  std::optional<int64_t> version_offset;  // v1::Progress::version_offset; absent in older files
   std::vector<int64_t> positions;         // [worker]: batches done; asynchronous jobs
   std::optional<DataState> data;          // with dynamic sharding
-  // So far, as v1::Counters has them: examples, gradients.
+  // Totals so far, as in v1::Counters: of examples, then of gradients.
   int64_t examples = 0, accepted = 0, stale = 0, duplicate = 0, rejected = 0, staleness_max = 0;
   std::vector<int64_t> staleness_histogram;
   double saved_at = 0;  // Unix seconds

@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kLengthBytes = sizeof(uint64_t);
 
-// A list of whole numbers that are not negative.
+// A list of integers that are not negative.
 std::optional<std::vector<int64_t>> ReadNumbers(const Json& entry, const char* key) {
   const auto found = entry.find(key);
   if (found == entry.end() || !found->is_array()) return std::nullopt;
@@ -38,25 +38,25 @@ std::optional<std::vector<int64_t>> ReadNumbers(const Json& entry, const char* k
 
 struct Entry {
   StoredTensor tensor;
-  uint64_t begin = 0, end = 0;  // bytes, from the first value on
+  uint64_t begin = 0, end = 0;  // in bytes from the first value
 };
 
 absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   const auto fault = [&](const auto&... what) {
     return absl::DataLossError(absl::StrCat("tensor '", name, "': ", what...));
   };
-  if (!json.is_object()) return fault("its description is no object");
+  if (!json.is_object()) return fault("its description is not an object");
   const auto dims = ReadNumbers(json, "shape");
-  if (!dims.has_value()) return fault("its shape is no list of sizes");
+  if (!dims.has_value()) return fault("its shape is not a list of sizes");
   const auto shape = Shape::FromUntrusted(*dims);
   if (!shape.ok()) return fault(shape.status().message());
   const auto offsets = ReadNumbers(json, "data_offsets");
-  if (!offsets.has_value() || offsets->size() != 2) return fault("data_offsets are no two numbers");
+  if (!offsets.has_value() || offsets->size() != 2) return fault("data_offsets are not two numbers");
   const auto dtype = json.find("dtype");
-  if (dtype == json.end() || !dtype->is_string()) return fault("its dtype is no text");
+  if (dtype == json.end() || !dtype->is_string()) return fault("its dtype is not a string");
   if (*dtype != "F32") {
-    return absl::FailedPreconditionError(
-        absl::StrCat("tensor '", name, "': its dtype is ", dtype->get<std::string>(), ", only F32 is read"));
+    return absl::FailedPreconditionError(absl::StrCat("tensor '", name, "': its dtype is ",
+                                                      dtype->get<std::string>(), ", only F32 is supported"));
   }
   Entry entry = {
       {name, *shape}, static_cast<uint64_t>(offsets->front()), static_cast<uint64_t>(offsets->back())};
@@ -68,7 +68,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   return entry;
 }
 
-// To a device, a pipe or a socket, which a rename would replace.
+// Writes to a device, a pipe or a socket, which a rename would replace.
 absl::Status WriteSpecialFile(const std::string& path, std::string contents,
                               absl::Span<const NamedTensor> tensors) {
   for (const NamedTensor& tensor : tensors) absl::StrAppend(&contents, BytesOf(tensor.values));
@@ -93,13 +93,13 @@ absl::StatusOr<std::string> SafetensorsHead(absl::Span<const NamedTensor> tensor
   try {
     text = header.dump();
   } catch (const Json::exception&) {
-    return absl::InvalidArgumentError("the name of a tensor, or the metadata, is no UTF-8");
+    return absl::InvalidArgumentError("the name of a tensor, or the metadata, is not UTF-8");
   }
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
   if (length > kMaxSafetensorsHeader) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a header of ", length, " bytes, the format has at most ", kMaxSafetensorsHeader));
+        absl::StrCat("a header of ", length, " bytes exceeds the format's limit of ", kMaxSafetensorsHeader));
   }
   std::string head(kLengthBytes, '\0');
   std::memcpy(head.data(), &length, kLengthBytes);
@@ -128,12 +128,13 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
 absl::StatusOr<SafetensorsFile> ParseSafetensorsHead(absl::string_view head, uint64_t file_bytes) {
   uint64_t length = 0;
   if (head.size() < kLengthBytes || file_bytes < head.size()) {
-    return absl::DataLossError(absl::StrCat("no safetensors file: ", file_bytes, " bytes"));
+    return absl::DataLossError(absl::StrCat("not a safetensors file: ", file_bytes, " bytes"));
   }
   std::memcpy(&length, head.data(), kLengthBytes);
   const absl::string_view text = head.substr(kLengthBytes);
   if (length > kMaxSafetensorsHeader || length != text.size() || text.empty() || text[0] != '{') {
-    return absl::DataLossError(absl::StrCat("no safetensors file: its header would have ", length, " bytes"));
+    return absl::DataLossError(
+        absl::StrCat("not a safetensors file: its header would have ", length, " bytes"));
   }
   const auto document = ParseJson(text, "header");
   if (!document.ok()) return absl::DataLossError(document.status().message());
@@ -142,10 +143,10 @@ absl::StatusOr<SafetensorsFile> ParseSafetensorsHead(absl::string_view head, uin
   std::vector<Entry> entries;
   for (const auto& [name, json] : document->items()) {
     if (name == kMetadata) {
-      if (!json.is_object()) return absl::DataLossError("header: __metadata__ is no object");
+      if (!json.is_object()) return absl::DataLossError("header: __metadata__ is not an object");
       for (const auto& [key, value] : json.items()) {
         if (!value.is_string()) {
-          return absl::DataLossError(absl::StrCat("header: __metadata__: '", key, "' is no text"));
+          return absl::DataLossError(absl::StrCat("header: __metadata__: '", key, "' is not a string"));
         }
         file.metadata.emplace(key, value.get<std::string>());
       }
@@ -161,7 +162,7 @@ absl::StatusOr<SafetensorsFile> ParseSafetensorsHead(absl::string_view head, uin
   for (Entry& entry : entries) {
     if (entry.begin != end) {
       return absl::DataLossError(absl::StrCat("tensor '", entry.tensor.name, "': its values begin at ",
-                                              entry.begin, ", those before end at ", end));
+                                              entry.begin, ", the previous ones end at ", end));
     }
     end = entry.end;
     entry.tensor.offset = head.size() + entry.begin;
@@ -169,7 +170,7 @@ absl::StatusOr<SafetensorsFile> ParseSafetensorsHead(absl::string_view head, uin
   }
   if (end != file_bytes - head.size()) {
     return absl::DataLossError(
-        absl::StrCat("it has ", file_bytes, " bytes, by its header ", head.size() + end));
+        absl::StrCat("it has ", file_bytes, " bytes, its header describes ", head.size() + end));
   }
   return file;
 }

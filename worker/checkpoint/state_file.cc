@@ -21,12 +21,12 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 
-// The end of the text whose other bytes are `body`.
+// The last bytes of the file, if `body` are the bytes before them.
 std::string GuardOf(absl::string_view body) {
   return absl::StrFormat(",\n \"crc32\": \"%08x\"\n}\n", Crc32(0, body));
 }
 
-// The fields of each part, for both directions.
+// The fields of each structure, used for reading and for writing.
 template <typename Fields, typename Run>
 void RunFields(Fields& fields, Run& run) {
   fields("global_step", run.global_step);
@@ -100,7 +100,7 @@ class Writer {
   static Json Of(int64_t value) { return value; }
   static Json Of(uint64_t value) { return value; }
   static Json Of(uint32_t value) { return value; }
-  // JSON has no number for these.
+  // JSON has no notation for NaN and infinity.
   static Json Of(double value) {
     if (std::isfinite(value)) return value;
     return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
@@ -152,7 +152,7 @@ class Reader {
  private:
   using In = const nlohmann::json&;
 
-  // Not of all jobs, nor in files of before.
+  // Absent in some jobs, and in older files.
   template <typename T>
   void ReadIfThere(const char* key, std::optional<T>& value) {
     value.reset();
@@ -164,20 +164,20 @@ class Reader {
     return absl::StrCat(where, " ", what);
   }
   static std::string Read(In json, const std::string& where, std::string& value) {
-    if (!json.is_string()) return Fault(where, "is no text");
+    if (!json.is_string()) return Fault(where, "is not a string");
     value = json.get<std::string>();
     return "";
   }
   static std::string Read(In json, const std::string& where, int64_t& value) {
     if (!json.is_number_integer() ||
         (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX})) {
-      return Fault(where, "is no whole number of 64 bits");
+      return Fault(where, "is not a 64-bit integer");
     }
     value = json.get<int64_t>();
     return "";
   }
   static std::string Read(In json, const std::string& where, uint64_t& value) {
-    if (!json.is_number_unsigned()) return Fault(where, "is no whole number from 0 on");
+    if (!json.is_number_unsigned()) return Fault(where, "is not an integer of at least 0");
     value = json.get<uint64_t>();
     return "";
   }
@@ -196,7 +196,7 @@ class Reader {
     } else if (json == "inf" || json == "-inf") {
       value = std::numeric_limits<double>::infinity() * (json == "inf" ? 1 : -1);
     } else {
-      return Fault(where, "is no number");
+      return Fault(where, "is not a number");
     }
     return "";
   }
@@ -206,7 +206,7 @@ class Reader {
     if (json.is_null()) return "";
     if (std::string fault = Read(json, where, wide); !fault.empty()) return fault;
     if (std::isfinite(wide) && std::fabs(wide) > std::numeric_limits<float>::max()) {
-      return Fault(where, "is beyond float32");
+      return Fault(where, "exceeds the range of float32");
     }
     value = static_cast<float>(wide);
     return "";
@@ -221,7 +221,7 @@ class Reader {
   }
   template <typename T>
   static std::string Read(In json, const std::string& where, std::vector<T>& values) {
-    if (!json.is_array()) return Fault(where, "is no list");
+    if (!json.is_array()) return Fault(where, "is not a list");
     values.clear();
     for (size_t i = 0; i < json.size(); ++i) {
       const std::string element = absl::StrCat(where, "[", i, "]");
@@ -230,7 +230,7 @@ class Reader {
     return "";
   }
   static std::string Read(In json, const std::string& where, std::map<std::string, double>& values) {
-    if (!json.is_object()) return Fault(where, "is no object");
+    if (!json.is_object()) return Fault(where, "is not an object");
     values.clear();
     for (const auto& [key, value] : json.items()) {
       std::string fault = Read(value, absl::StrCat(where, ".", key), values[key]);
@@ -250,11 +250,11 @@ class Reader {
   std::string fault_;
 };
 
-// Keeps the first number that no job can have reached, so that later sums cannot overflow.
+// Keeps the first number that no job can have reached. The limits ensure that later sums do not overflow.
 class RangeCheck {
  public:
   void NotNegative(absl::string_view field, int64_t value) {
-    if (value < 0) Fault(field, absl::StrCat(value), "a number from 0 on");
+    if (value < 0) Fault(field, absl::StrCat(value), "a number of at least 0");
   }
   void Count(absl::string_view field, int64_t value) {
     if (value < 0 || value > kMaxCount) Fault(field, absl::StrCat(value), absl::StrCat("0 to ", kMaxCount));
@@ -263,7 +263,8 @@ class RangeCheck {
     for (size_t i = 0; i < values.size(); ++i) Count(absl::StrCat(field, "[", i, "]"), values[i]);
   }
   void Rate(absl::string_view field, double value) {
-    if (!std::isfinite(value) || value < 0) Fault(field, absl::StrCat(value), "a finite number from 0 on");
+    if (!std::isfinite(value) || value < 0)
+      Fault(field, absl::StrCat(value), "a finite number of at least 0");
   }
   void Fault(absl::string_view field, absl::string_view value, absl::string_view wanted) {
     if (fault_.empty()) fault_ = absl::StrCat(field, " is ", value, ", not ", wanted);
@@ -287,7 +288,7 @@ void CheckRange(const DataState& data, RangeCheck& check) {
     check.Fault("data.open", absl::StrCat(data.open.size(), " numbers"), "pairs of begin and count");
   }
   if (!check.fault().empty()) return;
-  int64_t left = data.next;  // examples in front of it that open runs may still hold
+  int64_t left = data.next;  // examples before it that open runs may still contain
   for (size_t i = 1; i < data.open.size(); i += 2) {
     left -= data.open[i];
     if (left >= 0) continue;
@@ -319,7 +320,7 @@ std::string RangeFaultOf(const RunState& run) {
   return check.fault();
 }
 
-// What later sums and paths rely on.
+// Finds faults that would break later sums and paths.
 std::string FaultOf(const StateFile& state) {
   if (std::string fault = RangeFaultOf(state.run); !fault.empty()) return fault;
   if (const int64_t offset = state.run.version_offset.value_or(0);
@@ -328,7 +329,7 @@ std::string FaultOf(const StateFile& state) {
   }
   for (const FileEntry& file : state.files) {
     if (file.name.empty() || absl::StrContains(file.name, "/") || absl::StartsWith(file.name, ".")) {
-      return absl::StrCat("'", file.name, "' is no name of a file here");
+      return absl::StrCat("'", file.name, "' is not a valid file name");
     }
     for (const TensorEntry& tensor : file.tensors) {
       const int64_t rows = tensor.shape.rank() == 0 ? 1 : tensor.shape.dim(0);
@@ -361,7 +362,7 @@ absl::StatusOr<std::string> ToText(const StateFile& state) {
     const absl::string_view body = absl::StripSuffix(text, "\n}");
     return absl::StrCat(body, GuardOf(body));
   } catch (const Json::exception&) {
-    return absl::InvalidArgumentError(absl::StrCat(kStateFile, ": a text in it is no UTF-8"));
+    return absl::InvalidArgumentError(absl::StrCat(kStateFile, ": a string in it is not UTF-8"));
   }
 }
 
@@ -372,7 +373,7 @@ absl::StatusOr<StateFile> ParseStateFile(absl::string_view text) {
   const size_t guard_bytes = GuardOf("").size();
   if (text.size() < guard_bytes) return loss(absl::StrCat("only ", text.size(), " bytes"));
   const absl::string_view body = text.substr(0, text.size() - guard_bytes);
-  if (text.substr(body.size()) != GuardOf(body)) return loss("its bytes are not those that were written");
+  if (text.substr(body.size()) != GuardOf(body)) return loss("its checksum does not match");
   const auto document = ParseJson(text, kStateFile);
   if (!document.ok()) return absl::DataLossError(document.status().message());
 

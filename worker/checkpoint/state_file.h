@@ -1,5 +1,5 @@
-// state.json: what a checkpoint consists of, and what is written of it last. Its checksums guard every byte
-// of the other files, and the last line guards the file itself: crc32 of all bytes before it.
+// state.json: the contents of a checkpoint. It is the last file written. Its checksums cover every byte of
+// the other files, and its last line covers the file itself: the crc32 of all bytes before that line.
 //
 // Values; any thread.
 #pragma once
@@ -18,23 +18,23 @@ namespace cairn::worker {
 inline constexpr char kStateFile[] = "state.json";
 inline constexpr char kModelFile[] = "model.json";
 
-// Rows [row_begin, row_end) of a tensor, as one file holds them.
+// Rows [row_begin, row_end) of a tensor, stored in one file.
 struct TensorEntry {
   std::string name;  // as in the file
   Shape shape;       // of the whole tensor
   int64_t row_begin = 0;
   int64_t row_end = 0;
-  uint32_t crc32 = 0;  // of the values
+  uint32_t crc32 = 0;  // of the values of these rows
 
-  Shape rows_shape() const;  // of these rows
+  Shape rows_shape() const;  // the shape of these rows
 };
 
 struct FileEntry {
-  std::string name;  // in the checkpoint's directory
+  std::string name;  // within the checkpoint's directory
   uint64_t bytes = 0;
   uint64_t head_bytes = 0;  // see safetensors.h
   uint32_t head_crc32 = 0;
-  std::vector<TensorEntry> tensors;  // in the order of their values
+  std::vector<TensorEntry> tensors;  // in the order of their values in the file
 };
 
 struct StateFile {
@@ -44,11 +44,11 @@ struct StateFile {
   std::vector<FileEntry> files;
 };
 
-// INVALID_ARGUMENT for text that is no UTF-8.
+// INVALID_ARGUMENT for strings that are not UTF-8.
 absl::StatusOr<std::string> ToText(const StateFile& state);
 
-// DATA_LOSS naming the field for anything that ToText() does not write; FAILED_PRECONDITION for a whole file
-// of another format's number.
+// DATA_LOSS naming the field for anything that ToText() does not write; FAILED_PRECONDITION for an undamaged
+// file with another format number.
 absl::StatusOr<StateFile> ParseStateFile(absl::string_view text);
 
 }  // namespace cairn::worker

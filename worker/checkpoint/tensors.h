@@ -1,5 +1,5 @@
-// The tensors of a checkpoint: variables and optimizer slots, each whole or as runs of rows in several files.
-// Values; any thread.
+// The tensors of a checkpoint: variables and optimizer slots, each of them in one piece or as runs of rows in
+// several files. Values; any thread.
 #pragma once
 
 #include <cstddef>
@@ -16,34 +16,34 @@
 
 namespace cairn::worker {
 
-// Rows [row_begin, row_end) and where they lie.
+// Rows [row_begin, row_end) of a tensor and their position in the files.
 struct TensorRows {
   int64_t row_begin = 0;
   int64_t row_end = 0;
-  size_t file = 0;      // of StateFile::files
-  size_t entry = 0;     // of FileEntry::tensors
-  uint64_t offset = 0;  // bytes, in the file
+  size_t file = 0;      // index in StateFile::files
+  size_t entry = 0;     // index in FileEntry::tensors
+  uint64_t offset = 0;  // in bytes from the start of the file
 };
 
 struct TensorInfo {
   std::string name;              // in the files
-  std::string variable;          // the variable's name
-  std::string slot;              // empty: its values
-  Shape shape;                   // of the whole
-  std::vector<TensorRows> rows;  // by rising row_begin
+  std::string variable;          // the name of the variable
+  std::string slot;              // empty: the variable's values
+  Shape shape;                   // of the whole tensor
+  std::vector<TensorRows> rows;  // by increasing row_begin
 
   uint64_t bytes() const { return static_cast<uint64_t>(shape.num_elements()) * sizeof(float); }
 };
 
-// A variable's name; for a slot "slot/<slot>/<variable>".
+// The name in the files: the variable's name, or "slot/<slot>/<variable>" for a slot.
 std::string TensorName(absl::string_view variable, absl::string_view slot);
 
-// All tensors of `state`: the variables by name, then each slot's, in the order of run.slots.
-// TensorRows::offset is left 0. FAILED_PRECONDITION naming the tensor and both shapes where two files differ.
+// All tensors of `state`: the variables by name, then the tensors of each slot, in the order of run.slots.
+// Does not set TensorRows::offset. FAILED_PRECONDITION naming the tensor and both shapes if two files
+// disagree.
 absl::StatusOr<std::vector<TensorInfo>> MergeTensors(const StateFile& state);
 
-// FAILED_PRECONDITION naming the tensor and both row numbers where `tensor.rows` leave rows out or hold some
-// twice.
+// FAILED_PRECONDITION naming the tensor and both row numbers if `tensor.rows` have gaps or overlap.
 absl::Status CheckRows(const TensorInfo& tensor);
 
 }  // namespace cairn::worker

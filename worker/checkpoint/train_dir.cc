@@ -38,7 +38,7 @@ std::string TemporaryOf(const std::string& path) {
   return absl::StrCat(path, kTemporary, getpid());
 }
 
-// The names in `directory`; none where it does not exist.
+// The names in `directory`; empty if it does not exist.
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
   std::error_code error;
   std::vector<std::string> names;
@@ -56,7 +56,7 @@ absl::Status RemoveAll(const std::string& path) {
   return error ? FailureOf("remove", path, error) : absl::OkStatus();
 }
 
-// Also the directories above it, each of them on the disk.
+// Creates a directory and its missing parents, and syncs each of them to the disk.
 absl::Status MakeDirectory(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return absl::OkStatus();
@@ -77,7 +77,7 @@ absl::Status RemoveLeftovers(const std::string& directory, absl::string_view pre
   return absl::OkStatus();
 }
 
-// Out of sight by one rename, so that a half-removed checkpoint is never taken for a damaged one.
+// Renames the checkpoint first, so that a partly removed checkpoint is never taken for a damaged one.
 absl::Status RemoveCheckpoint(const std::string& path) {
   const std::string temporary = TemporaryOf(path);
   if (std::rename(path.c_str(), temporary.c_str()) != 0) return ErrnoStatus("cannot remove", path);
@@ -143,7 +143,7 @@ absl::StatusOr<std::string> PublishCheckpoint(const std::string& train_dir, int6
     if (std::rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus("cannot rename to", path);
   } else if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
     CAIRN_RETURN_IF_ERROR(RemoveAll(temporary));
-  } else {  // a file system that cannot exchange: for a moment there is none of this step
+  } else {  // the file system cannot exchange files: for a moment there is no checkpoint of this step
     const std::string old = absl::StrCat(temporary, "-old");
     if (std::rename(path.c_str(), old.c_str()) != 0) return ErrnoStatus("cannot replace", path);
     if (std::rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus("cannot rename to", path);

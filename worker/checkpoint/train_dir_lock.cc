@@ -38,12 +38,12 @@ absl::StatusOr<TrainDirLock> TrainDirLock::Take(const std::string& train_dir, Du
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) {
       LogWarning(path, " cannot be locked: ", std::strerror(errno),
-                 "; that no other chief writes there is for you to see to");
+                 "; make sure that no other chief writes there");
       return lock;
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::UnavailableError(absl::StrCat("another chief writes to '", train_dir,
-                                                 "': ", ReadFile(path).value_or("who, it does not say"),
+                                                 "': ", ReadFile(path).value_or("an unknown process"),
                                                  "; end it, or give another directory"));
     }
     std::this_thread::sleep_for(kLook);

@@ -1,5 +1,5 @@
-// One chief at a time writes to a --train_dir: <train_dir>/lock, locked while the process lives. The system
-// gives the lock back when the process ends, however it does.
+// Ensures that only one chief at a time writes to a --train_dir, by a lock on <train_dir>/lock that lasts as
+// long as the process. The system releases the lock however the process ends.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace cairn::worker {
 
 class TrainDirLock {
  public:
-  // Makes the directory's lock file where it is missing, and waits up to `limit` for who holds it, as one
-  // that is about to end. UNAVAILABLE telling who that is; INVALID_ARGUMENT with the system's reason. Where
-  // the file system knows no locks, a warning is said and there is none.
+  // Creates the lock file if it is missing, and waits up to `limit` for another holder to end. UNAVAILABLE
+  // naming the holder if it did not; INVALID_ARGUMENT with the system's reason. If the file system does not
+  // support locks, logs a warning and returns OK without a lock.
   static absl::StatusOr<TrainDirLock> Take(const std::string& train_dir, Duration limit);
 
   ~TrainDirLock();

@@ -20,10 +20,10 @@
 namespace cairn::worker {
 namespace {
 
-// PyTorch's limit is the width of the number; so many servers are no cluster of ours.
+// PyTorch's file names have five digits. No cluster has that many servers.
 constexpr size_t kMostFiles = 99999;
 
-// What goes into which file, before anything is written.
+// The contents of each file, determined before anything is written.
 struct Plan {
   StateFile state;
   std::vector<std::vector<absl::Span<const float>>> values;  // [file][tensor]
@@ -33,13 +33,13 @@ absl::Status CheckSlots(absl::Span<const std::string> slots) {
   std::set<std::string> seen;
   for (const std::string& slot : slots) {
     if (slot.empty() || absl::StrContains(slot, "/") || !seen.insert(slot).second) {
-      return absl::InvalidArgumentError(absl::StrCat("no names of slots: ", absl::StrJoin(slots, ", ")));
+      return absl::InvalidArgumentError(absl::StrCat("invalid slot names: ", absl::StrJoin(slots, ", ")));
     }
   }
   return absl::OkStatus();
 }
 
-// `slice` with rows of its shape and elements of an arena of `arena` elements.
+// Checks the rows and the elements of `slice` against its shape and against an arena of `arena` elements.
 absl::Status CheckSlice(const net::Slice& slice, int64_t arena, const RunState& run) {
   const auto fault = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat("variable '", slice.name, "': ", what...));
@@ -51,7 +51,8 @@ absl::Status CheckSlice(const net::Slice& slice, int64_t arena, const RunState& 
     return fault("rows ", slice.row_begin, " to ", slice.row_end, " of shape ", slice.shape.ToString());
   }
   if (slice.offset < 0 || slice.offset > arena || slice.elements() > arena - slice.offset) {
-    return fault(slice.elements(), " elements from ", slice.offset, " on, its server holds ", arena);
+    return fault(slice.elements(), " elements from offset ", slice.offset, " do not fit into the server's ",
+                 arena);
   }
   if (slice.name.empty()) return absl::InvalidArgumentError("a variable has no name");
   for (const std::string& slot : run.slots) {
@@ -60,8 +61,8 @@ absl::Status CheckSlice(const net::Slice& slice, int64_t arena, const RunState& 
   return absl::OkStatus();
 }
 
-// A file has each name once: where a server holds several runs of rows of a variable, the second one of each
-// goes into a second file, and so on.
+// The slices of each file. A name can occur only once per file: if a server has several runs of rows of a
+// variable, the second run goes into a second file, and so on.
 std::vector<std::vector<const net::Slice*>> SlicesOfFiles(const ServerState& server) {
   std::vector<std::vector<const net::Slice*>> files;
   std::map<std::string, size_t> seen;
@@ -83,8 +84,9 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
   for (size_t task = 0; task < servers.size(); ++task) {
     const ServerState& server = servers[task];
     if (server.state.size() % (1 + run.slots.size()) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "ps/", task, ": ", server.state.size(), " values are no arena and ", run.slots.size(), " slots"));
+      return absl::InvalidArgumentError(absl::StrCat("ps/", task, ": ", server.state.size(),
+                                                     " values do not divide into an arena and ",
+                                                     run.slots.size(), " slots"));
     }
     const size_t arena = server.state.size() / (1 + run.slots.size());
     for (const net::Slice& slice : server.slices) {
@@ -108,7 +110,7 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
     return absl::InvalidArgumentError(absl::StrCat(plan.state.files.size(), " files, at most ", kMostFiles));
   }
   for (size_t i = 0; i < plan.state.files.size(); ++i) {
-    // As torch.distributed.checkpoint names them: counted from 1, one model in one part.
+    // torch.distributed.checkpoint's names: numbered from 1, with one part per model.
     plan.state.files[i].name = absl::StrFormat("shard-%05d-model-00001-of-00001.safetensors", i + 1);
   }
   CAIRN_ASSIGN_OR_RETURN(const auto tensors, MergeTensors(plan.state));
@@ -116,8 +118,8 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
   return plan;
 }
 
-// What torch.distributed.checkpoint reads row-split tensors by: at which index of the whole tensor each
-// begins.
+// The metadata by which torch.distributed.checkpoint reads row-split tensors: the index in the whole tensor
+// at which each one begins.
 std::map<std::string, std::string> ShardingInfo(const FileEntry& file) {
   nlohmann::json info = nlohmann::json::object();
   for (const TensorEntry& tensor : file.tensors) {
@@ -125,14 +127,14 @@ std::map<std::string, std::string> ShardingInfo(const FileEntry& file) {
     if (!offsets.empty()) offsets[0] = tensor.row_begin;
     info[tensor.name] = {{"saved_offsets", offsets}};
   }
-  using ErrorHandler =
-      nlohmann::json::error_handler_t;  // names that are no UTF-8 are found by SafetensorsHead
+  // SafetensorsHead() reports names that are not UTF-8.
+  using ErrorHandler = nlohmann::json::error_handler_t;
   return {{"DCP_SHARDING_INFO", info.dump(-1, ' ', false, ErrorHandler::replace)},
           {"DCP_VERSION", "1.0"},
           {"format", "pt"}};
 }
 
-// Writes the file and fills in what `file` says of it.
+// Writes the file and fills in its sizes and checksums in `file`.
 absl::Status WriteTensors(const std::string& directory, absl::Span<const absl::Span<const float>> values,
                           FileEntry& file) {
   std::vector<NamedTensor> tensors;
@@ -176,7 +178,7 @@ absl::StatusOr<std::string> WriteCheckpoint(const std::string& train_dir, const 
   CAIRN_ASSIGN_OR_RETURN(Plan plan, MakePlan(run, servers));
   CAIRN_ASSIGN_OR_RETURN(const std::string temporary, BeginCheckpoint(train_dir, run.global_step));
   if (absl::Status status = WriteFiles(temporary, model_json, plan); !status.ok()) {
-    std::error_code ignored;  // what cannot be removed now is removed before the next one is written
+    std::error_code ignored;  // leftovers are removed before the next checkpoint is written
     std::filesystem::remove_all(temporary, ignored);
     return status;
   }

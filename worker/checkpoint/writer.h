@@ -1,7 +1,8 @@
-// Writes checkpoints. docs/design/checkpoint-format.md has the files and the order in which they appear.
+// Writes checkpoints. docs/design/checkpoint-format.md describes the files and the order in which they
+// appear.
 //
-// Called by whoever has read the servers' state, from one thread of one process at a time. Blocks while the
-// disk writes; holds nothing in memory but what it is given.
+// Must be called by one thread of one process at a time. Blocks while the disk writes; needs no memory except
+// its arguments.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +17,23 @@
 
 namespace cairn::worker {
 
-// What one server held at one version: its arena and its optimizer slots.
+// The state of one server at one version: its arena and its optimizer slots.
 struct ServerState {
-  std::vector<net::Slice> slices;  // as the server describes them, by rising offset
+  std::vector<net::Slice> slices;  // as reported by the server, by increasing offset
   absl::Span<const float> state;   // [1 + slots][arena elements]: the values, then each slot
 };
 
 struct WriteOptions {
-  // So many checkpoints are left, the one written among them; 0: all. The lowest steps go first.
+  // The number of checkpoints to keep, including the new one; 0: all. The lowest steps are removed first.
   int64_t max_to_keep = 5;
 };
 
-// Writes <train_dir>/checkpoints/step-<run.global_step>, in place of one that is there, and returns it; makes
-// train_dir where it is missing. `model_json` is kept as it is. `servers` [server].
+// Writes <train_dir>/checkpoints/step-<run.global_step> and returns its path. Replaces an existing checkpoint
+// of this step, and creates train_dir if it is missing. `model_json` is stored unchanged. `servers` [server].
 //
-// On an error no checkpoint is lost but those that max_to_keep removes. FAILED_PRECONDITION naming the
-// variable when the servers lack rows of one, hold rows twice or know it under two shapes; INVALID_ARGUMENT
-// for a name or a slice that a checkpoint cannot hold; otherwise the system's reason and the path
+// An error never loses a checkpoint, except those that max_to_keep removes. FAILED_PRECONDITION naming the
+// variable if the servers lack rows of it, have rows twice, or disagree about its shape; INVALID_ARGUMENT for
+// a name or a slice that a checkpoint cannot hold; otherwise the system's reason and the path
 // (RESOURCE_EXHAUSTED: disk full).
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& train_dir, const RunState& run,
                                             absl::string_view model_json,

@@ -1,4 +1,4 @@
-// Where the build found no libhdf5.
+// Replaces hdf5_file.cc in builds without libhdf5.
 #include "worker/export/hdf5_file.h"
 
 namespace cairn::worker {

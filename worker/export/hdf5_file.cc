@@ -15,9 +15,9 @@ namespace {
 constexpr int kMaxObjects = 1'000'000;
 constexpr int kDeepest = 32;
 constexpr size_t kLongestName = 4096;
-constexpr size_t kLongestText = 64 << 20;  // of all strings of an attribute
+constexpr size_t kLongestText = 64 << 20;  // all strings of an attribute together
 
-// An identifier of libhdf5 and what closes it.
+// An identifier of libhdf5, closed by the destructor.
 template <herr_t (*kClose)(hid_t)>
 class Handle {
  public:
@@ -40,7 +40,7 @@ using Space = Handle<H5Sclose>;
 using Type = Handle<H5Tclose>;
 using Properties = Handle<H5Pclose>;
 
-// The innermost message of the last failed call of this thread.
+// The innermost message of the last failed call on this thread.
 std::string Reason() {
   std::string reason;
   const auto keep = [](unsigned, const H5E_error2_t* error, void* to) -> herr_t {
@@ -56,14 +56,14 @@ absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", Reason()));
 }
 
-// No messages of this thread's on stderr, and no code loaded because a file asks for it.
+// Suppresses libhdf5's messages on stderr, and the loading of plugins that a file requests.
 void Quieten() {
   H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
 }
 
-// The strings of an attribute, of fixed or variable length; none where it holds something else.
+// The strings of an attribute, of fixed or variable length; empty if it holds something else.
 absl::StatusOr<std::vector<std::string>> TextsOf(const Attribute& attribute, size_t longest) {
   const Type type(H5Aget_type(attribute.get()));
   const Space space(H5Aget_space(attribute.get()));
@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<std::string>> TextsOf(const Attribute& attribute, siz
   return texts;
 }
 
-// The attribute of an open object, where it exists.
+// The strings of an attribute of an open object; nullopt if the attribute does not exist.
 absl::StatusOr<std::optional<std::vector<std::string>>> ReadTexts(hid_t object, const std::string& name,
                                                                   size_t longest) {
   if (H5Aexists(object, name.c_str()) <= 0) return std::nullopt;
@@ -124,7 +124,7 @@ absl::StatusOr<Shape> ShapeOf(const Object& dataset) {
   return Shape::FromUntrusted(dims);
 }
 
-// Walks the file's groups into the two maps.
+// Walks the groups of a file and fills the two maps.
 class Lister {
  public:
   Lister(std::map<std::string, Shape>& shapes, std::map<std::string, std::string>& names)
@@ -133,7 +133,7 @@ class Lister {
   // `path` ends in '/', or is empty for the root.
   absl::Status Group(hid_t group, const std::string& path, int depth) {
     if (depth > kDeepest)
-      return absl::InvalidArgumentError(absl::StrCat(path, ": groups within groups without end"));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": groups are nested too deeply"));
     const auto name = ReadTexts(group, "name", kLongestName);
     if (!name.ok()) return Annotate(name.status(), path);
     if (name->has_value())
@@ -141,7 +141,7 @@ class Lister {
     std::vector<std::string> links;
     const auto keep = [](hid_t, const char* name, const H5L_info_t* info, void* to) -> herr_t {
       auto& names = *static_cast<std::vector<std::string>*>(to);
-      if (info->type == H5L_TYPE_HARD) names.emplace_back(name);  // the others lead elsewhere
+      if (info->type == H5L_TYPE_HARD) names.emplace_back(name);  // other links may leave the file
       return names.size() > kMaxObjects ? -1 : 0;
     };
     if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, keep, &links) < 0)
@@ -174,11 +174,11 @@ class Lister {
 
 absl::StatusOr<Hdf5File> Hdf5File::Open(data::SharedBytes bytes) {
   Quieten();
-  // Neither copied nor written to: it is opened for reading.
+  // The file is opened for reading: the image is neither copied nor written to.
   void* image = const_cast<uint8_t*>(bytes.data());
   const hid_t id =
       H5LTopen_file_image(image, bytes.size(), H5LT_FILE_IMAGE_DONT_COPY | H5LT_FILE_IMAGE_DONT_RELEASE);
-  if (id < 0) return absl::InvalidArgumentError("is not readable HDF5");  // why, libhdf5 forgets
+  if (id < 0) return absl::InvalidArgumentError("is not readable HDF5");  // libhdf5 gives no reason here
   Hdf5File file(std::move(bytes), id);
   CAIRN_RETURN_IF_ERROR(file.List());
   return file;
@@ -205,7 +205,7 @@ absl::StatusOr<std::optional<std::string>> Hdf5File::RootText(const std::string&
   if (!root.ok()) return Damaged("its root");
   CAIRN_ASSIGN_OR_RETURN(auto texts, ReadTexts(root.get(), attribute, kLongestText));
   if (!texts.has_value()) return std::nullopt;
-  if (texts->size() != 1) return absl::InvalidArgumentError(absl::StrCat(attribute, ": is no string"));
+  if (texts->size() != 1) return absl::InvalidArgumentError(absl::StrCat(attribute, ": is not a string"));
   return std::move(texts->front());
 }
 
@@ -231,18 +231,18 @@ absl::StatusOr<std::optional<std::vector<std::string>>> Hdf5File::GroupTexts(
 absl::Status Hdf5File::Read(const std::string& path, absl::Span<float> to) const {
   const auto shape = shapes_.find(path);
   if (shape == shapes_.end() || shape->second.num_elements() != static_cast<int64_t>(to.size()))
-    return absl::InternalError(absl::StrCat("not asked for as it is: ", path));
+    return absl::InternalError(absl::StrCat("requested with another size: ", path));
   const Object dataset(H5Oopen(file_, path.c_str(), H5P_DEFAULT));
   if (!dataset.ok()) return Damaged("cannot be opened");
   const Type type(H5Dget_type(dataset.get()));
   if (!type.ok()) return Damaged("its type");
   const H5T_class_t kind = H5Tget_class(type.get());
   const bool counter = kind == H5T_INTEGER && to.size() == 1;
-  if (kind != H5T_FLOAT && !counter) return absl::InvalidArgumentError("is not of floating point");
+  if (kind != H5T_FLOAT && !counter) return absl::InvalidArgumentError("is not floating point");
   const Properties how(H5Dget_create_plist(dataset.get()));
   if (!how.ok()) return Damaged("its layout");
   if (H5Pget_layout(how.get()) == H5D_VIRTUAL || H5Pget_external_count(how.get()) > 0)
-    return absl::InvalidArgumentError("lies in another file");
+    return absl::InvalidArgumentError("is stored in another file");
   if (H5Dread(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, to.data()) < 0)
     return Damaged("its values");
   return absl::OkStatus();

@@ -33,7 +33,7 @@ absl::Status SystemFault(absl::string_view what) {
   return absl::InternalError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-// Of this process's address space, now.
+// The current size of this process's address space.
 int64_t AddressSpaceBytes() {
   long pages = 0;
   if (std::FILE* file = std::fopen("/proc/self/statm", "r"); file != nullptr) {
@@ -50,13 +50,13 @@ void Limit(int resource, int64_t most) {
   setrlimit(static_cast<__rlimit_resource>(resource), &limit);
 }
 
-// The child: tells its error through `report`, and never returns.
+// Runs in the child: writes the error of `work`, if any, to `report`, and never returns.
 [[noreturn]] void Work(int report, const ChildLimits& limits, absl::FunctionRef<absl::Status()> work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGXCPU})
     std::signal(signal, SIG_DFL);
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  dup2(nowhere, STDERR_FILENO);  // the allocator's last words
+  dup2(nowhere, STDERR_FILENO);  // the allocator's message when it aborts
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_CPU, limits.seconds);
   Limit(RLIMIT_AS, AddressSpaceBytes() + limits.memory_bytes);
@@ -72,7 +72,7 @@ void Limit(int resource, int64_t most) {
   _exit(left.empty() ? 0 : 1);
 }
 
-// Everything that comes until the other end is closed; false after the deadline.
+// Reads until the other end is closed; false after the deadline.
 bool ReadAll(int from, Clock::time_point deadline, std::string& text) {
   constexpr size_t kLongest = 1 << 20;
   for (char part[4096];;) {
@@ -86,7 +86,7 @@ bool ReadAll(int from, Clock::time_point deadline, std::string& text) {
   }
 }
 
-// How the child ended. One that has not by the deadline is killed: false.
+// Waits for the child and sets `how` it ended. Kills it at the deadline and returns false.
 bool Reap(pid_t child, Clock::time_point deadline, int& how) {
   for (;;) {
     const pid_t reaped = waitpid(child, &how, WNOHANG);
@@ -104,14 +104,14 @@ absl::Status Damaged(absl::string_view how) {
   return absl::InvalidArgumentError(absl::StrCat("damaged: reading it ", how));
 }
 
-// "3 which argument": a status code and a message, of a child that may have lost its mind.
+// Parses "3 which argument", a status code and a message. A damaged child may have written anything.
 absl::Status ReadReport(absl::string_view report) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(report, absl::MaxSplits(' ', 1));
   int code = 0;
   if (!absl::SimpleAtoi(parts.first, &code) || code <= 0 ||
       code > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
-    return Damaged("ends in confusion");
+    return Damaged("gives no valid result");
   }
   return absl::Status(static_cast<absl::StatusCode>(code), parts.second);
 }
@@ -160,7 +160,7 @@ absl::Status RunStatusInChild(const ChildLimits& limits, absl::FunctionRef<absl:
   if (!told || !ended || (WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU)) {
     return Damaged(absl::StrCat("does not end within ", limits.seconds, " s"));
   }
-  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) return Damaged("fails with a crash");
+  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) return Damaged("crashes");
   return report.empty() ? absl::OkStatus() : ReadReport(report);
 }
 

@@ -1,5 +1,5 @@
-// Runs code that cannot be trusted with what it reads, as libraries of C with damaged files, in a process of
-// its own: when it crashes, hangs or takes all memory, there is an error.
+// Runs code that may fail badly on its input, such as a C library on a damaged file, in a process of its own:
+// if it crashes, hangs or exhausts memory, the caller gets an error.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 namespace cairn::worker {
 
 struct ChildLimits {
-  int64_t seconds = 300;                      // of processor time, and of waiting
-  int64_t memory_bytes = int64_t{256} << 20;  // beyond what this process has
+  int64_t seconds = 300;                      // limit for processor time, and for elapsed time
+  int64_t memory_bytes = int64_t{256} << 20;  // in addition to what this process uses
 };
 
-// What `work` puts into its argument [values], or its error. INVALID_ARGUMENT when it ended in another way.
-// `work` runs in a copy of this process with one thread: it must take no lock that another thread may hold,
-// logs nothing and starts no threads. Any thread; blocks.
+// Returns the values that `work` writes to its argument [values], or its error. INVALID_ARGUMENT if `work`
+// ends in any other way. `work` runs in a forked copy of this process, which has only one thread: it must not
+// take a lock that another thread may hold, log, or start threads. Any thread; blocks.
 absl::StatusOr<std::vector<float>> RunInChild(size_t values, const ChildLimits& limits,
                                               absl::FunctionRef<absl::Status(absl::Span<float>)> work);
 
-// The same of work that returns a text. INVALID_ARGUMENT where the text has more than `max_bytes`.
+// The same for `work` that returns a text. INVALID_ARGUMENT if the text is longer than `max_bytes`.
 absl::StatusOr<std::string> ReadTextInChild(size_t max_bytes, const ChildLimits& limits,
                                             absl::FunctionRef<absl::StatusOr<std::string>()> work);
 

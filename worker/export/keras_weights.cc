@@ -22,21 +22,21 @@ namespace cairn::worker {
 namespace {
 
 struct FileWeight {
-  std::string name;     // "kernel"; of Keras 3 its number
+  std::string name;     // "kernel"; in Keras 3 files, a number
   std::string dataset;  // "layers/dense/vars/0"
 };
 
-// One layer of the file that has weights.
+// A layer of the file that has weights.
 struct FileLayer {
-  std::string path;  // "layers/dense_1": by class and order; of Keras 2: by name
-  std::string name;  // as its model has it; empty: the file does not say
+  std::string path;  // "layers/dense_1": by class and order; in Keras 2 files: by name
+  std::string name;  // in its model; empty: not in the file
   std::vector<FileWeight> weights;
-  bool in_order = true;  // the weights are those of the layer in its order; else they go by name
+  bool in_order = true;  // the weights are in the layer's order; false: they are matched by name
 };
 
-// One layer of the model that has variables.
+// A layer of the model that has variables.
 struct ModelLayer {
-  std::string path;  // what Keras 3 would call it in a file
+  std::string path;  // Keras 3's path for it in a file
   std::string name;
   std::vector<const nn::ModelVariable*> variables;
 };
@@ -59,21 +59,21 @@ std::vector<ModelLayer> LayersOf(const nn::Model& model) {
   return layers;
 }
 
-// Random generators of dropout and its like keep their state among the weights.
+// Dropout and similar layers keep the state of their random generators among the weights.
 bool IsRandomState(absl::string_view path) {
   return absl::StrContains(path, "/seed_generator");
 }
 
-// layers/dense/vars/0, also in layers of layers.
+// Keras 3: layers/dense/vars/0, also in nested layers.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl::string_view root) {
-  std::map<std::string, std::map<int, std::string>>
-      found;  // path of the layer, number of the weight, dataset
+  // [path of the layer][number of the weight]: dataset
+  std::map<std::string, std::map<int, std::string>> found;
   for (const auto& [path, shape] : file.shapes()) {
     if (!absl::StartsWith(path, root) || IsRandomState(path)) continue;
     const size_t vars = path.rfind("/vars/");
     int number = 0;
     if (vars == std::string::npos || !absl::SimpleAtoi(path.substr(vars + 6), &number) || number < 0)
-      return absl::InvalidArgumentError(absl::StrCat("'", path, "' is none of Keras' weights"));
+      return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not one of Keras' weights"));
     found[path.substr(0, vars)][number] = path;
   }
   std::vector<FileLayer> layers;
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl
     if (name != file.group_names().end()) layer.name = name->second;
     for (const auto& [number, dataset] : weights) {
       if (number != static_cast<int>(layer.weights.size()))
-        return absl::InvalidArgumentError(absl::StrCat(path, "/vars has no ", layer.weights.size()));
+        return absl::InvalidArgumentError(absl::StrCat(path, "/vars has no weight ", layer.weights.size()));
       layer.weights.push_back({absl::StrCat(number), dataset});
     }
     layers.push_back(std::move(layer));
@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl
   return layers;
 }
 
-// "kernel" of "dense/kernel:0".
+// "kernel" for "dense/kernel:0".
 std::string WeightName(absl::string_view dataset) {
   const absl::string_view last = dataset.substr(dataset.rfind('/') + 1);
   return std::string(last.substr(0, last.find(':')));
@@ -106,7 +106,7 @@ FileLayer NamedLayer(const std::string& name) {
   return {.path = name, .name = name, .weights = {}, .in_order = false};
 }
 
-// The layers that `root` lists: layer names, and the weights' names of each, may contain slashes.
+// The layers that `root` lists. Names of layers and of weights may contain slashes.
 absl::StatusOr<std::vector<FileLayer>> ListedLayers(const Hdf5File& file, absl::string_view root,
                                                     const std::vector<std::string>& names) {
   std::vector<FileLayer> layers;
@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<FileLayer>> ListedLayers(const Hdf5File& file, absl::
   return layers;
 }
 
-// dense/dense/kernel:0, in an .h5 of a whole model below model_weights.
+// Keras 2: dense/dense/kernel:0; in the .h5 of a whole model, below model_weights.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras2(const Hdf5File& file, absl::string_view root) {
   CAIRN_ASSIGN_OR_RETURN(const auto names,
                          file.GroupTexts(std::string(absl::StripSuffix(root, "/")), "layer_names"));
@@ -154,8 +154,9 @@ absl::StatusOr<std::vector<FileLayer>> LayersOf(const Hdf5File& file) {
   return LayersOfKeras2(file, holds("model_weights/") ? "model_weights/" : "");
 }
 
-// The file's layers by what the model's are to be found by: their names, where those are the same or no paths
-// are, and else their paths.
+// Indexes the file's layers by the key with which the model's layers are looked up: by names if all of them
+// are the model's, or if the paths are not all the model's and every layer of the file has a name; else by
+// paths.
 std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file,
                                               const std::vector<ModelLayer>& model, bool& by_name) {
   std::map<std::string, const FileLayer*> names, paths;
@@ -172,7 +173,7 @@ std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file
   return by_name ? names : paths;
 }
 
-// Which of `layer`'s weights is `variable`, the one at `position` of the layer in the model; null: none.
+// The weight in `layer` of `variable`, which is at `position` of the layer in the model; null: none.
 const FileWeight* Find(const FileLayer& layer, size_t position, const nn::ModelVariable& variable) {
   if (layer.in_order) return position < layer.weights.size() ? &layer.weights[position] : nullptr;
   const std::string name = WeightName(variable.name);
@@ -251,7 +252,7 @@ bool IsKerasWeightsFile(const std::string& path) {
 
 absl::StatusOr<std::vector<float>> LoadKerasWeights(const std::string& path, const nn::Model& model) {
   CAIRN_ASSIGN_OR_RETURN(const data::SharedBytes bytes, ReadHdf5Bytes(path));
-  // Of a damaged file libhdf5 does anything at all.
+  // libhdf5 may crash or hang on a damaged file.
   auto values =
       RunInChild(static_cast<size_t>(model.num_parameters()), {},
                  [&](absl::Span<float> parameters) { return ReadWeights(bytes, model, parameters); });

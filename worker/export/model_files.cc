@@ -27,7 +27,7 @@ std::vector<NamedTensor> TensorsOf(const nn::Model& model, absl::Span<const floa
 absl::Status CheckModelFile(const std::string& path) {
   if (!absl::EndsWith(path, ".onnx") && !absl::EndsWith(path, ".safetensors")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' ends in neither .onnx nor .safetensors, which are what can be written"));
+        absl::StrCat("'", path, "' ends in neither .onnx nor .safetensors, the supported formats"));
   }
   const absl::Status status = CheckWritable(path);
   return status.ok() ? status : absl::InvalidArgumentError(status.message());
@@ -38,7 +38,7 @@ absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
                             const std::map<std::string, std::string>& metadata) {
   if (absl::EndsWith(path, ".safetensors")) {
     std::map<std::string, std::string> with_format = metadata;
-    with_format["format"] = "pt";  // what Hugging Face's readers want to see
+    with_format["format"] = "pt";  // required by Hugging Face's readers
     return WriteSafetensors(path, TensorsOf(model, parameters), with_format);
   }
   const auto file = OnnxFile(model, parameters, metadata);

@@ -1,4 +1,4 @@
-// A trained model as the files that other programs load. Any thread; blocks while the disk writes.
+// Writes a trained model to files for other programs. Any thread; blocks while the disk writes.
 #pragma once
 
 #include <map>
@@ -13,22 +13,23 @@
 
 namespace cairn::worker {
 
-// All variables under Keras' names, in the order of these; values borrowed from `parameters`, which is in the
-// model's flat order.
+// All variables under Keras' names, in the order of the names. The values are borrowed from `parameters`,
+// which are in the model's flat order.
 std::vector<NamedTensor> TensorsOf(const nn::Model& model, absl::Span<const float> parameters);
 
-// INVALID_ARGUMENT unless `path` ends as a format that WriteModelFile() knows, and can be written.
+// INVALID_ARGUMENT unless `path` has an ending that WriteModelFile() supports, and can be written.
 absl::Status CheckModelFile(const std::string& path);
 
-// By its ending: .onnx, or .safetensors, which has the values in Keras' layouts alone. Atomically; errors
-// name the path. What the model cannot be expressed in is OnnxFile()'s error.
+// Writes the format that the ending of `path` selects: .onnx, or .safetensors, which contains only the
+// values, in Keras' layouts. Replaces the file atomically; errors name the path. A model that ONNX cannot
+// express gives OnnxFile()'s error.
 absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
                             absl::Span<const float> parameters,
                             const std::map<std::string, std::string>& metadata);
 
-// Makes `directory`. INVALID_ARGUMENT where that fails, or where nothing can be written there.
+// Creates `directory`. INVALID_ARGUMENT if that fails, or if the directory is not writable.
 absl::Status PrepareModelDirectory(const std::string& directory);
-// model.json, Keras' description; model.safetensors; model.onnx.
+// Writes model.json (Keras' description), model.safetensors and model.onnx.
 absl::Status WriteModelDirectory(const std::string& directory, const nn::Model& model,
                                  absl::Span<const float> parameters,
                                  const std::map<std::string, std::string>& metadata);

@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr absl::string_view kZipMagic("PK\x03\x04", 4);
 constexpr absl::string_view kHdf5Magic("\x89HDF\r\n\x1a\n", 8);
-constexpr char kMetadataMember[] = "metadata.json";  // of a .keras archive: Keras' version and the date
+constexpr char kMetadataMember[] = "metadata.json";  // in a .keras archive: Keras' version and the date
 constexpr int64_t kMaxConfigBytes = int64_t{256} << 20;
 
 absl::string_view TextOf(const data::SharedBytes& bytes) {
@@ -43,7 +43,7 @@ absl::StatusOr<nn::Model> ReadArchive(const std::string& path) {
   return nn::Model::FromJson(TextOf(config), absl::StrCat(path, "/", kConfigMember));
 }
 
-// A JSON array of the root's attributes model_config and training_config, null where one is absent.
+// A JSON array of the root's attributes model_config and training_config; null for one that is absent.
 absl::StatusOr<std::string> ReadConfigs(data::SharedBytes bytes) {
   CAIRN_ASSIGN_OR_RETURN(const Hdf5File file, Hdf5File::Open(std::move(bytes)));
   std::string configs;
@@ -54,12 +54,12 @@ absl::StatusOr<std::string> ReadConfigs(data::SharedBytes bytes) {
   return configs + "]";
 }
 
-// The compile_config of Keras 3's archives, from the training_config of an .h5.
+// The equivalent of a Keras 3 archive's compile_config, from the training_config of an .h5 file.
 json CompileConfigOf(json training) {
   if (!training.is_object()) return training;
   if (training.contains("optimizer_config")) training["optimizer"] = training["optimizer_config"];
   training.erase("optimizer_config");
-  training.erase("sample_weight_mode");  // Keras 2's, of models of sequences
+  training.erase("sample_weight_mode");  // from Keras 2, for sequence models
   return training;
 }
 
@@ -71,7 +71,7 @@ absl::StatusOr<nn::Model> ReadHdf5(data::SharedBytes bytes, const std::string& p
   json& model = both[0];
   if (model.is_null()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": holds weights alone, no model_config: which model are they of? (--model)"));
+        absl::StrCat(path, ": contains only weights and no model_config: give the model by --model"));
   }
   if (model.is_object() && !both[1].is_null()) model["compile_config"] = CompileConfigOf(std::move(both[1]));
   return nn::Model::FromJson(model.dump(), absl::StrCat(path, "/model_config"));

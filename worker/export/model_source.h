@@ -14,8 +14,8 @@
 
 namespace cairn::worker {
 
-inline constexpr char kConfigMember[] = "config.json";        // of a .keras archive
-inline constexpr char kWeightsMember[] = "model.weights.h5";  // of a .keras archive
+inline constexpr char kConfigMember[] = "config.json";        // in a .keras archive
+inline constexpr char kWeightsMember[] = "model.weights.h5";  // in a .keras archive
 
 enum class ModelFileKind { kText, kKerasArchive, kHdf5 };
 

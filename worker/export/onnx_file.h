@@ -1,4 +1,4 @@
-// A model with its values as an .onnx file for inference: opset 17, any batch size, inputs and output in
+// A model and its values as an .onnx file for inference: opset 17, any batch size, inputs and output in
 // Keras' shapes (images channels last), initializers under Keras' names of the variables. Any thread.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace cairn::worker {
 
-// The file's bytes. `parameters` in the model's flat order [num_parameters()]; `metadata` goes into it as it
-// is. UNIMPLEMENTED naming the layer that ONNX's operations do not express; FAILED_PRECONDITION for more than
-// the 2 GiB that a protobuf may have.
+// The contents of the file. `parameters` in the model's flat order [num_parameters()]; `metadata` is written
+// unchanged. UNIMPLEMENTED naming the layer that ONNX's operators cannot express; FAILED_PRECONDITION above 2
+// GiB, protobuf's limit.
 absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const float> parameters,
                                      const std::map<std::string, std::string>& metadata);
 

@@ -35,7 +35,7 @@ absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
   for (int i = 7; i >= 0; --i) header = header << 8 | static_cast<unsigned char>(length[i]);
   if (header > kMaxSafetensorsHeader || header + sizeof(length) > file.size()) {
     return absl::DataLossError(
-        absl::StrCat("its header is of ", header, " bytes, the file of ", file.size()));
+        absl::StrCat("its header has ", header, " bytes, the file only ", file.size()));
   }
   std::string head(header + sizeof(length), '\0');
   CAIRN_RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(head), crc));
@@ -59,7 +59,7 @@ absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(const data::Array array, file.Read(name));
     if (data::IsInteger(array.type)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", name, ": is of ", data::NameOf(array.type), ", not of floating point"));
+          absl::StrCat(path, ": ", name, ": is ", data::NameOf(array.type), ", not floating point"));
     }
     WeightArray& weights = arrays[name];
     weights.shape = array.shape;
@@ -74,10 +74,12 @@ absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
   return arrays;
 }
 
-// The newest of a train_dir that is whole, or the one whose directory is given.
+// The newest undamaged checkpoint of a train_dir, or the checkpoint whose directory is given.
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
   if (FileExists(absl::StrCat(path, "/", kStateFile))) return Checkpoint::Open(path);
-  return OpenNewest(path, [](const absl::Status& skipped) { LogWarning("passed over ", skipped.message()); });
+  return OpenNewest(path, [](const absl::Status& skipped) {
+    LogWarning("skipped a damaged checkpoint: ", skipped.message());
+  });
 }
 
 // The purpose of the memory, for the error when there is too little.
@@ -162,7 +164,7 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std
   if (!IsDirectory(path)) {
     if (model_file.empty() && !IsKerasWeightsFile(path)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--model: ", path, " holds values alone: of which model?"));
+          absl::StrCat("--model: ", path, " contains only values: give the model's file"));
     }
     CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(model_file.empty() ? path : model_file));
     CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(path, model));

@@ -38,7 +38,8 @@ class CallbacksTest : public testing::Test {
     const auto loss = *MakeLoss(options_, model_);
     return Callbacks::Create(options_, model_, *MakeMetrics(options_, model_, loss), validation);
   }
-  // One epoch after another, with `name` as the only metric; the first that orders a stop, or -1.
+  // Runs an epoch for each value, with `name` as the only metric. Returns the first one that orders a stop,
+  // or -1.
   static int64_t StopsAfter(Callbacks& callbacks, const std::string& name,
                             const std::vector<double>& values) {
     for (size_t epoch = 0; epoch < values.size(); ++epoch) {
@@ -51,7 +52,7 @@ class CallbacksTest : public testing::Test {
     return -1;
   }
 
-  // Of the monitored metric.
+  // The monitored metric's.
   int64_t StopsAfter(const std::vector<double>& values) {
     auto callbacks = *Create();
     return StopsAfter(callbacks, options_.monitor, values);
@@ -62,7 +63,7 @@ class CallbacksTest : public testing::Test {
   const std::string directory_;
 };
 
-TEST_F(CallbacksTest, WithoutFlagsNothingIsDecidedAndNoMetricAskedFor) {
+TEST_F(CallbacksTest, WithoutFlagsNoMetricIsRequiredAndNothingIsOrdered) {
   options_.monitor = "none";
   auto callbacks = Create();
   ASSERT_TRUE(callbacks.ok()) << callbacks.status();
@@ -72,7 +73,7 @@ TEST_F(CallbacksTest, WithoutFlagsNothingIsDecidedAndNoMetricAskedFor) {
   EXPECT_FALSE(orders->stop || orders->learning_rate.has_value() || callbacks->best_epoch().has_value());
 }
 
-TEST_F(CallbacksTest, AMonitorThatIsNoMetricIsRefusedWithThoseThereAre) {
+TEST_F(CallbacksTest, AnUnknownMonitorIsRefusedWithTheExistingMetrics) {
   options_.early_stopping_patience = 1;
   options_.monitor = "accuracy";
   EXPECT_EQ(std::string(Create().status().message()),
@@ -84,7 +85,7 @@ TEST_F(CallbacksTest, AMonitorThatIsNoMetricIsRefusedWithThoseThereAre) {
             "set is evaluated");
 }
 
-TEST_F(CallbacksTest, AutoKnowsWhichMetricsShouldRise) {
+TEST_F(CallbacksTest, AutoKnowsWhichMetricsShouldIncrease) {
   options_.early_stopping_patience = 1;
   const std::vector<double> rising = {1, 2, 3}, falling = {3, 2, 1};
   for (const std::string prefix : {"", "val_"}) {
@@ -100,7 +101,7 @@ TEST_F(CallbacksTest, AutoKnowsWhichMetricsShouldRise) {
   EXPECT_EQ(StopsAfter(rising), -1);
 }
 
-TEST_F(CallbacksTest, TheBestEpochsParametersAreKept) {
+TEST_F(CallbacksTest, ParametersOfTheBestEpochAreKept) {
   options_.early_stopping_patience = 2;
   options_.restore_best_weights = true;
   auto callbacks = *Create();
@@ -109,7 +110,7 @@ TEST_F(CallbacksTest, TheBestEpochsParametersAreKept) {
   EXPECT_THAT(callbacks.best_parameters(), ElementsAre(1, 1, 1));
 }
 
-TEST_F(CallbacksTest, ARateIsReducedInKerasWords) {
+TEST_F(CallbacksTest, ReducedLearningRateIsReportedInKerasWords) {
   options_.plateau_factor = 0.5;
   options_.plateau_patience = 1;
   auto callbacks = *Create();
@@ -122,7 +123,7 @@ TEST_F(CallbacksTest, ARateIsReducedInKerasWords) {
   EXPECT_EQ(callbacks.learning_rate(), 0.125f);
 }
 
-TEST_F(CallbacksTest, WhatIsSavedIsTheBest) {
+TEST_F(CallbacksTest, OnlyTheBestParametersAreSaved) {
   options_.save_best = directory_ + "/best.safetensors";
   auto callbacks = *Create();
   EXPECT_THAT(
@@ -149,7 +150,7 @@ TEST_F(CallbacksTest, WhatIsSavedIsTheBest) {
   EXPECT_THAT(values, ElementsAre(6, 4, 5)) << "the model has the kernel first";
 }
 
-TEST_F(CallbacksTest, AFileThatCannotBeWrittenIsRefusedAtOnce) {
+TEST_F(CallbacksTest, UnwritableFileIsRefusedByCreate) {
   options_.save_best = directory_ + "/missing/best.safetensors";
   EXPECT_THAT(std::string(Create().status().message()),
               HasSubstr("--save_best: cannot create " + directory_));
@@ -158,10 +159,10 @@ TEST_F(CallbacksTest, AFileThatCannotBeWrittenIsRefusedAtOnce) {
   EXPECT_THAT(std::string(Create().status().message()), HasSubstr("Is a directory"));
   std::filesystem::remove(options_.save_best);
   EXPECT_TRUE(Create().ok());
-  EXPECT_TRUE(std::filesystem::is_empty(directory_)) << "looking leaves nothing";
+  EXPECT_TRUE(std::filesystem::is_empty(directory_)) << "the check leaves no file";
 }
 
-TEST_F(CallbacksTest, AFileThatCannotBeWrittenLaterEndsInAnError) {
+TEST_F(CallbacksTest, FileThatBecomesUnwritableIsAnError) {
   options_.save_best = directory_ + "/best.safetensors";
   auto callbacks = *Create();
   std::filesystem::remove_all(directory_);

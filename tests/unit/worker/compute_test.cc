@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// A machine with two GPUs, whose devices compute on the CPU, and a group of them, or none for a reason.
+// A host with two GPUs, simulated on the CPU. They form a group unless fault_ is set.
 class MirroredCompute : public testing::Test {
  protected:
   Compute Make(std::vector<std::string> devices) {
@@ -36,7 +36,7 @@ class MirroredCompute : public testing::Test {
     EXPECT_TRUE(compute.ok()) << compute.status();
     return *std::move(compute);
   }
-  // A step works, and so many sums of it were the group's.
+  // Runs a step, in which the group must compute `sums` sums.
   void ExpectStep(Compute& compute, size_t sums) {
     const nn::Examples examples(model_, 4);
     const nn::StepResult step =
@@ -53,14 +53,14 @@ class MirroredCompute : public testing::Test {
   kernels::FakeDeviceGroup::Log log_;
 };
 
-TEST_F(MirroredCompute, SeveralGpusAddUpThemselves) {
+TEST_F(MirroredCompute, SeveralGpusSumGradientsThemselves) {
   Compute compute = Make({"/gpu:1", "/gpu:0"});
   EXPECT_THAT(grouped_, ElementsAre(1, 0));
   EXPECT_THAT(compute.remarks, Contains("gradients are added up between them by a fake"));
   ExpectStep(compute, 1);
 }
 
-TEST_F(MirroredCompute, WithoutNcclTheHostAddsUpAndThatIsSaid) {
+TEST_F(MirroredCompute, WithoutNcclTheHostSumsAndARemarkReportsIt) {
   fault_ = absl::NotFoundError("libnccl.so.2 was not found");
   Compute compute = Make({"/gpu:0", "/gpu:1"});
   EXPECT_THAT(compute.remarks,
@@ -69,7 +69,7 @@ TEST_F(MirroredCompute, WithoutNcclTheHostAddsUpAndThatIsSaid) {
   ExpectStep(compute, 0);
 }
 
-TEST_F(MirroredCompute, AnNcclThatDoesNotWorkIsAWarning) {
+TEST_F(MirroredCompute, BrokenNcclIsAWarning) {
   fault_ = absl::InternalError("NCCL 2.28.9 between /gpu:0,/gpu:1: adds up wrongly: 1 instead of 3");
   Compute compute = Make({"/gpu:0", "/gpu:1"});
   EXPECT_THAT(compute.warnings,
@@ -77,7 +77,7 @@ TEST_F(MirroredCompute, AnNcclThatDoesNotWorkIsAWarning) {
   ExpectStep(compute, 0);
 }
 
-TEST_F(MirroredCompute, OneGpuOrACpuAmongThemMakesNoGroup) {
+TEST_F(MirroredCompute, OneGpuOrACpuAmongTheDevicesMakesNoGroup) {
   for (const std::vector<std::string>& devices :
        {std::vector<std::string>{"/gpu:0"}, {"/gpu:0", "/cpu:0"}, {"/cpu:0", "/cpu:1"}}) {
     Compute compute = Make(devices);
@@ -87,7 +87,7 @@ TEST_F(MirroredCompute, OneGpuOrACpuAmongThemMakesNoGroup) {
   }
 }
 
-// A worker's one GPU, or what takes its place.
+// A worker with one GPU, simulated on the CPU, which can sum with other workers' GPUs unless fault_ is set.
 class PeerCompute : public testing::Test {
  protected:
   Compute Make(const std::string& device) {
@@ -137,7 +137,7 @@ class PeerCompute : public testing::Test {
   std::vector<int> asked_;
 };
 
-TEST_F(PeerCompute, OfAnAllReduceJobTheGpuCanAddUpWithOthers) {
+TEST_F(PeerCompute, InAnAllReduceJobTheGpuCanSumWithOtherWorkers) {
   options_.mode = "allreduce";
   const Compute compute = Make("/gpu:1");
   EXPECT_NE(compute.peer, nullptr);
@@ -145,7 +145,7 @@ TEST_F(PeerCompute, OfAnAllReduceJobTheGpuCanAddUpWithOthers) {
   EXPECT_FALSE(compute.replica->device_gradients().empty());
 }
 
-TEST_F(PeerCompute, OtherJobsCpusAndThoseWhoWantTheRingDoNotAsk) {
+TEST_F(PeerCompute, OtherJobsCpusAndRingJobsRequestNoPeer) {
   EXPECT_EQ(Make("/gpu:0").peer, nullptr);
   options_.mode = "allreduce";
   EXPECT_EQ(Make("/cpu:0").peer, nullptr);
@@ -154,7 +154,7 @@ TEST_F(PeerCompute, OtherJobsCpusAndThoseWhoWantTheRingDoNotAsk) {
   EXPECT_THAT(asked_, IsEmpty());
 }
 
-TEST_F(PeerCompute, WithoutNcclItIsTheRingAndThatIsSaid) {
+TEST_F(PeerCompute, WithoutNcclTheRingIsUsedAndARemarkReportsIt) {
   options_.mode = "allreduce";
   fault_ = absl::NotFoundError("libnccl.so.2 was not found");
   const Compute without = Make("/gpu:0");

@@ -14,7 +14,7 @@ namespace {
 
 using kernels::LossKind;
 
-TEST(CheckClassNames, NamesOfClassesAreNoAmounts) {
+TEST(CheckClassNames, ClassNamesAreRefusedForARegression) {
   const std::vector<std::string> names = {"cold", "hot"};
   for (const LossKind kind : {LossKind::kMeanSquaredError, LossKind::kMeanAbsoluteError, LossKind::kHuber}) {
     const absl::Status status = CheckClassNames({.kind = kind}, names);
@@ -28,7 +28,7 @@ TEST(CheckClassNames, NamesOfClassesAreNoAmounts) {
   }
 }
 
-// Examples of one number, whose targets are these.
+// Examples of one number, with the given targets.
 class Amounts final : public data::Dataset {
  public:
   explicit Amounts(std::vector<float> targets) : targets_(std::move(targets)) {}
@@ -59,12 +59,12 @@ absl::Status Check(LossKind kind, int units, std::vector<float> targets) {
   return CheckDataset(model, {.kind = kind}, Amounts(std::move(targets)), remarks);
 }
 
-TEST(CheckDataset, NegativeTargetsAreForARegression) {
+TEST(CheckDataset, NegativeTargetsAreAcceptedForARegression) {
   EXPECT_TRUE(Check(LossKind::kMeanSquaredError, 1, {1, 1, -1}).ok());
   EXPECT_TRUE(Check(LossKind::kHuber, 1, {1, 1, -1}).ok());
 }
 
-TEST(CheckDataset, ATargetThatIsNoClassIndexIsNamed) {
+TEST(CheckDataset, TargetThatIsNotAClassIndexIsNamed) {
   const absl::Status status = Check(LossKind::kSparseCategoricalCrossentropy, 2, {1, 1, -1});
   EXPECT_THAT(std::string(status.message()),
               ::testing::HasSubstr("needs class indices, the data has 1 numbers per example; first: targets: "

@@ -19,7 +19,7 @@ std::string Refusal(const DataRecord& record, const std::vector<std::string>& na
   return std::string(CheckSameClasses(record, names).message());
 }
 
-TEST(DataRecord, IsFoundBesideTheValues) {
+TEST(DataRecord, IsFoundNextToTheValues) {
   const data::TemporaryDirectory dir;
   const std::string step = dir / "checkpoints/step-00000020";
   std::filesystem::create_directories(step);
@@ -35,14 +35,14 @@ TEST(DataRecord, IsFoundBesideTheValues) {
   EXPECT_TRUE(ReadDataRecord(dir.path())->class_names.empty()) << "names of other data are removed";
 }
 
-TEST(DataRecord, ADamagedFileIsNamed) {
+TEST(DataRecord, DamagedFileIsNamed) {
   const data::TemporaryDirectory dir;
   ASSERT_TRUE(WriteFileAtomically(dir / "preprocessing.json", "{").ok());
   EXPECT_THAT(std::string(ReadDataRecord(dir.path()).status().message()),
               HasSubstr(dir / "preprocessing.json"));
 }
 
-TEST(DataRecord, TheFirstClassThatDiffersIsNamed) {
+TEST(DataRecord, FirstClassThatDiffersIsNamed) {
   const DataRecord record{.directory = "run", .class_names = {"cat", "dog"}, .preprocessing = kPlain};
   EXPECT_EQ(CheckSameClasses(record, record.class_names), absl::OkStatus());
   EXPECT_THAT(Refusal(record, std::vector<std::string>{"cat", "eel"}),
@@ -53,12 +53,12 @@ TEST(DataRecord, TheFirstClassThatDiffersIsNamed) {
   EXPECT_THAT(Refusal(record, {"cat", "dog", "eel"}), HasSubstr("class 2 is none there, 'eel' here"));
 }
 
-TEST(DataRecord, WordsAreNotNumbers) {
+TEST(DataRecord, ClassNamesDifferFromNumericLabels) {
   EXPECT_THAT(Refusal({.directory = "run", .class_names = {"cat", "dog"}}, {}),
               HasSubstr("the labels of the training set are numbers: class 0 is 'cat' there, 0 here"));
   EXPECT_THAT(Refusal({.directory = "run", .preprocessing = kPlain}, {"cat", "dog"}),
               HasSubstr("run: was trained on labels that are numbers; the training set has 2 classes"));
-  EXPECT_EQ(Refusal({.directory = "run"}, {"cat", "dog"}), "") << "nothing is known";
+  EXPECT_EQ(Refusal({.directory = "run"}, {"cat", "dog"}), "") << "the record is empty";
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A machine with so many GPUs, or none for a reason. Their devices compute on the CPU.
+// A host with GPUs, simulated on the CPU, or with an error instead of GPUs.
 class DeviceChoice : public testing::Test {
  protected:
   absl::StatusOr<ChosenDevice> Choose() {
@@ -29,7 +29,7 @@ class DeviceChoice : public testing::Test {
          },
          .make_cpu = &kernels::CreateCpuDevice});
   }
-  // The index of the GPU that is chosen; -1: the CPU.
+  // The index of the selected GPU; -1: the CPU.
   int Chosen() {
     made_.reset();
     const auto chosen = Choose();
@@ -48,7 +48,7 @@ class DeviceChoice : public testing::Test {
   std::optional<kernels::CudaOptions> made_;
 };
 
-TEST_F(DeviceChoice, AutoIsTheCpuWithoutAWarningWhereThereIsNoGpu) {
+TEST_F(DeviceChoice, AutoSelectsTheCpuWithoutAWarningIfThereIsNoGpu) {
   request_.threads = 2;
   const auto chosen = Choose();
   ASSERT_TRUE(chosen.ok()) << chosen.status();
@@ -57,7 +57,7 @@ TEST_F(DeviceChoice, AutoIsTheCpuWithoutAWarningWhereThereIsNoGpu) {
   EXPECT_THAT(chosen->warnings, IsEmpty());
 }
 
-TEST_F(DeviceChoice, AutoIsTheGpuWhereThereIsOne) {
+TEST_F(DeviceChoice, AutoSelectsTheGpuIfThereIsOne) {
   gpus_ = 1;
   const auto chosen = Choose();
   ASSERT_TRUE(chosen.ok()) << chosen.status();
@@ -66,7 +66,7 @@ TEST_F(DeviceChoice, AutoIsTheGpuWhereThereIsOne) {
                                            EndsWith("(the only GPU)")));
 }
 
-TEST_F(DeviceChoice, TrainersOfAMachineTakeItsGpusInTurn) {
+TEST_F(DeviceChoice, TrainersOnOneHostTakeItsGpusInTurn) {
   gpus_ = 2;
   for (const char* device : {"auto", "gpu"}) {
     request_.device = device;
@@ -77,7 +77,7 @@ TEST_F(DeviceChoice, TrainersOfAMachineTakeItsGpusInTurn) {
   }
 }
 
-TEST_F(DeviceChoice, AutoWarnsOfAGpuThatCannotBeUsed) {
+TEST_F(DeviceChoice, AutoWarnsAboutAnUnusableGpu) {
   gpus_ = absl::FailedPreconditionError("no usable GPU: libcudnn.so.9 is missing");
   auto chosen = Choose();
   ASSERT_TRUE(chosen.ok()) << chosen.status();
@@ -91,7 +91,7 @@ TEST_F(DeviceChoice, AutoWarnsOfAGpuThatCannotBeUsed) {
   EXPECT_THAT(chosen->remarks, ElementsAre(EndsWith("(/gpu:0 is not usable)")));
 }
 
-TEST_F(DeviceChoice, ANamedDeviceIsTakenWhateverTheTurn) {
+TEST_F(DeviceChoice, NamedDeviceIsUsedByEveryTrainer) {
   gpus_ = 4;
   request_.trainer_on_host = 1;
   request_.device = "/job:worker/task:1/device:GPU:3";
@@ -100,7 +100,7 @@ TEST_F(DeviceChoice, ANamedDeviceIsTakenWhateverTheTurn) {
   EXPECT_EQ(Chosen(), -1);
 }
 
-TEST_F(DeviceChoice, ADeviceThatDoesNotExistIsRefusedWithThoseThatDo) {
+TEST_F(DeviceChoice, MissingDeviceIsRefusedWithTheAvailableOnes) {
   request_.device = "/gpu:0";
   EXPECT_EQ(Refused(), "--device: there is no /gpu:0 (no usable GPU: no NVIDIA driver); available: /cpu:0");
   gpus_ = 2;
@@ -110,16 +110,16 @@ TEST_F(DeviceChoice, ADeviceThatDoesNotExistIsRefusedWithThoseThatDo) {
   EXPECT_EQ(Refused(), "--device: there is no /cpu:1; available: /cpu:0, /gpu:0, /gpu:1");
 }
 
-TEST_F(DeviceChoice, SoftPlacementPutsTheCpuInItsPlaceAndWarns) {
+TEST_F(DeviceChoice, SoftPlacementFallsBackToTheCpuWithAWarning) {
   request_.device = "/gpu:0";
   request_.allow_soft_placement = true;
   const auto chosen = Choose();
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_THAT(chosen->warnings, ElementsAre(HasSubstr("there is no /gpu:0")));
-  EXPECT_THAT(chosen->remarks, ElementsAre(EndsWith("(--allow_soft_placement says so)")));
+  EXPECT_THAT(chosen->remarks, ElementsAre(EndsWith("(--allow_soft_placement permits it)")));
 }
 
-TEST_F(DeviceChoice, ANamedGpuThatCannotBeMadeIsNotReplaced) {
+TEST_F(DeviceChoice, NamedGpuThatCannotBeCreatedIsNotReplaced) {
   gpus_ = 1;
   gpu_fault_ = absl::ResourceExhaustedError("no memory left");
   request_.device = "/gpu:0";
@@ -127,11 +127,11 @@ TEST_F(DeviceChoice, ANamedGpuThatCannotBeMadeIsNotReplaced) {
   EXPECT_EQ(Choose().status(), gpu_fault_);
 }
 
-TEST_F(DeviceChoice, ADeviceOfAnotherTaskIsRefused) {
+TEST_F(DeviceChoice, DeviceOfAnotherTaskIsRefused) {
   gpus_ = 1;
   for (const char* device : {"/job:worker/task:0/device:GPU:0", "/job:ps/task:1/device:GPU:0"}) {
     request_.device = device;
-    EXPECT_THAT(Refused(), HasSubstr("is of another task, this is worker/1"));
+    EXPECT_THAT(Refused(), HasSubstr("belongs to another task, this is worker/1"));
   }
 }
 
@@ -155,7 +155,7 @@ TEST_F(DeviceChoice, CpuDevicesShareThreadsAndMemory) {
   EXPECT_EQ(Refused(), "--device: there is no /cpu:2; available: /cpu:0, /cpu:1");
 }
 
-TEST_F(DeviceChoice, ADeviceNeedNotBeNamedInFull) {
+TEST_F(DeviceChoice, DeviceNamesMayBeIncomplete) {
   gpus_ = 2;
   request_.trainer_on_host = 1;
   for (const char* device : {"/job:worker", "/task:1/gpu:1", "/device:*:1", "", "GPU"}) {

@@ -15,7 +15,7 @@ struct Case {
   const char* printed;  // by ToString()
 };
 
-// TensorFlow's rules: what a name leaves open, stars, the old short forms, upper case.
+// TensorFlow's rules: open parts, stars, the old short forms, upper case.
 constexpr Case kNames[] = {
     {"/job:worker/replica:0/task:3/device:GPU:1", "/job:worker/replica:0/task:3/device:GPU:1"},
     {"/job:worker/replica:1/task:3/device:CPU:0", "/job:worker/replica:1/task:3/device:CPU:0"},
@@ -75,7 +75,7 @@ constexpr Case kNames[] = {
     {"", ""},
 };
 
-TEST(ParseDeviceName, ReadsWhatTensorFlowWritesAndPrintsItInFull) {
+TEST(ParseDeviceName, ReadsTensorFlowsNotationsAndPrintsThemInFull) {
   for (const auto& [text, printed] : kNames) {
     const auto name = ParseDeviceName(text);
     ASSERT_TRUE(name.ok()) << name.status();
@@ -83,64 +83,64 @@ TEST(ParseDeviceName, ReadsWhatTensorFlowWritesAndPrintsItInFull) {
   }
 }
 
-TEST(ParseDeviceName, WhatIsPrintedIsReadAsTheSame) {
+TEST(ParseDeviceName, PrintedNamesParseToTheSameName) {
   for (const auto& [text, printed] : kNames) {
     EXPECT_EQ(ParseDeviceName(printed).value(), ParseDeviceName(text).value()) << text;
   }
 }
 
-TEST(ParseDeviceName, FaultsNameTheOffendingPart) {
+TEST(ParseDeviceName, FaultsNameTheWrongPart) {
   const Case kFaults[] = {
       {"//", "an empty part"},
       {"/gpu:0/", "an empty part"},
       {"/job:a//gpu:0", "an empty part"},
-      {"tpu:0", "'tpu:0' of it is none of"},
-      {"/room:1/gpu:0", "'room:1' of it is none of"},
-      {"/job:worker/tsk:0/device:GPU:0", "'tsk:0' of it is none of"},
-      {"gpu0", "'gpu0' of it is none of"},
-      {"*", "'*' of it is none of"},
-      {"gpu:", "'gpu:' of it has no number"},
-      {"gpu:x", "'gpu:x' of it has no number"},
-      {"gpu:-1", "'gpu:-1' of it has no number"},
-      {"gpu:+1", "'gpu:+1' of it has no number"},
-      {"gpu: 1", "'gpu: 1' of it has no number"},
-      {"gpu:1 ", "'gpu:1 ' of it has no number"},
-      {"gpu:1x", "'gpu:1x' of it has no number"},
-      {"gpu:**", "'gpu:**' of it has no number"},
-      {"gpu:2147483648", "'gpu:2147483648' of it has no number"},
+      {"tpu:0", "its part 'tpu:0' is none of"},
+      {"/room:1/gpu:0", "its part 'room:1' is none of"},
+      {"/job:worker/tsk:0/device:GPU:0", "its part 'tsk:0' is none of"},
+      {"gpu0", "its part 'gpu0' is none of"},
+      {"*", "its part '*' is none of"},
+      {"gpu:", "its part 'gpu:' has no number"},
+      {"gpu:x", "its part 'gpu:x' has no number"},
+      {"gpu:-1", "its part 'gpu:-1' has no number"},
+      {"gpu:+1", "its part 'gpu:+1' has no number"},
+      {"gpu: 1", "its part 'gpu: 1' has no number"},
+      {"gpu:1 ", "its part 'gpu:1 ' has no number"},
+      {"gpu:1x", "its part 'gpu:1x' has no number"},
+      {"gpu:**", "its part 'gpu:**' has no number"},
+      {"gpu:2147483648", "its part 'gpu:2147483648' has no number"},
       {"cpu:99999999999999999999", "has no number"},
-      {"gpu:0:1", "'gpu:0:1' of it is not gpu:N"},
-      {"/task:x/gpu:0", "'task:x' of it has no number"},
-      {"/task/gpu:0", "'task' of it is not task:N"},
-      {"/task:1:2", "'task:1:2' of it is not task:N"},
-      {"/replica:/gpu:0", "'replica:' of it has no number"},
-      {"/replica", "'replica' of it is not replica:N"},
-      {"/job:/gpu:0", "'job:' of it has no job's name"},
-      {"/job", "'job' of it is not job:NAME"},
-      {"/job:3a", "'job:3a' of it has no job's name"},
-      {"/job:_a", "'job:_a' of it has no job's name"},
-      {"/job:a b", "'job:a b' of it has no job's name"},
-      {"/job:a:1", "'job:a:1' of it is not job:NAME"},
-      {"device", "'device' of it is not device:TYPE"},
-      {"device:", "'device:' of it has no type's name"},
-      {"/device::0", "'device::0' of it has no type's name"},
-      {"/device:0", "'device:0' of it has no type's name"},
-      {"/device:GPU:", "'device:GPU:' of it has no number"},
-      {"/device:GPU:0:0", "'device:GPU:0:0' of it is not device:TYPE"},
-      {"/gpu:0/cpu:0", "'cpu:0' of it says the type a second time"},
-      {"/device:GPU:0/gpu:0", "'gpu:0' of it says the type a second time"},
-      {"/job:a/job:a", "'job:a' of it says the job a second time"},
-      {"/task:1/task:2", "'task:2' of it says it a second time"},
+      {"gpu:0:1", "its part 'gpu:0:1' is not gpu:N"},
+      {"/task:x/gpu:0", "its part 'task:x' has no number"},
+      {"/task/gpu:0", "its part 'task' is not task:N"},
+      {"/task:1:2", "its part 'task:1:2' is not task:N"},
+      {"/replica:/gpu:0", "its part 'replica:' has no number"},
+      {"/replica", "its part 'replica' is not replica:N"},
+      {"/job:/gpu:0", "its part 'job:' has no job name"},
+      {"/job", "its part 'job' is not job:NAME"},
+      {"/job:3a", "its part 'job:3a' has no job name"},
+      {"/job:_a", "its part 'job:_a' has no job name"},
+      {"/job:a b", "its part 'job:a b' has no job name"},
+      {"/job:a:1", "its part 'job:a:1' is not job:NAME"},
+      {"device", "its part 'device' is not device:TYPE"},
+      {"device:", "its part 'device:' has no type such as"},
+      {"/device::0", "its part 'device::0' has no type such as"},
+      {"/device:0", "its part 'device:0' has no type such as"},
+      {"/device:GPU:", "its part 'device:GPU:' has no number"},
+      {"/device:GPU:0:0", "its part 'device:GPU:0:0' is not device:TYPE"},
+      {"/gpu:0/cpu:0", "its part 'cpu:0' repeats the type"},
+      {"/device:GPU:0/gpu:0", "its part 'gpu:0' repeats the type"},
+      {"/job:a/job:a", "its part 'job:a' repeats the job"},
+      {"/task:1/task:2", "its part 'task:2' repeats the number"},
   };
   for (const auto& [text, fault] : kFaults) {
     const auto status = ParseDeviceName(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(fault)) << text;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("is no device")) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is not a device")) << text;
   }
 }
 
-TEST(DeviceName, ItsShortFormIsAsPeopleTypeIt) {
+TEST(DeviceName, ShortNameIsTheFormThatUsersType) {
   EXPECT_EQ(ParseDeviceName("/job:a/task:1/device:GPU:2")->ShortName(), "/gpu:2");
   EXPECT_EQ(ParseDeviceName("CPU")->ShortName(), "/cpu:*");
   EXPECT_EQ(ParseDeviceName("/device:*:1")->ShortName(), "/*:1");
@@ -152,7 +152,7 @@ struct Pair {
   const char* result;  // or the fault
 };
 
-TEST(MergeDeviceNames, TakesWhatEitherSays) {
+TEST(MergeDeviceNames, CombinesTheSetParts) {
   const Pair kPairs[] = {
       {"", "", ""},
       {"", "/gpu:0", "/device:GPU:0"},
@@ -171,7 +171,7 @@ TEST(MergeDeviceNames, TakesWhatEitherSays) {
   }
 }
 
-TEST(MergeDeviceNames, RefusesWhatDisagrees) {
+TEST(MergeDeviceNames, RefusesNamesThatDisagree) {
   const Pair kPairs[] = {
       {"/job:a", "/job:b", "Cannot merge devices with incompatible jobs: '/job:a' and '/job:b'"},
       {"/replica:0", "/replica:1", "incompatible replicas: '/replica:0' and '/replica:1'"},
@@ -186,7 +186,7 @@ TEST(MergeDeviceNames, RefusesWhatDisagrees) {
   }
 }
 
-TEST(MergeDeviceNames, SoftPlacementLeavesOpenWhatDisagrees) {
+TEST(MergeDeviceNames, SoftPlacementLeavesDisagreeingPartsOpen) {
   const Pair kPairs[] = {
       {"/job:a/gpu:0", "/cpu:0", "/job:a"},
       {"/job:a/gpu:0", "/gpu:1", "/job:a/device:GPU:*"},
@@ -200,7 +200,7 @@ TEST(MergeDeviceNames, SoftPlacementLeavesOpenWhatDisagrees) {
   EXPECT_FALSE(MergeDeviceNames(*ParseDeviceName("/job:a"), *ParseDeviceName("/job:b"), true).ok());
 }
 
-TEST(OverrideDeviceName, TheInnerNameCounts) {
+TEST(OverrideDeviceName, InnerNameTakesPrecedence) {
   const Pair kPairs[] = {
       {"/job:a/task:1", "/gpu:0", "/job:a/task:1/device:GPU:0"},
       {"/job:a/gpu:0", "/job:b", "/job:b/device:GPU:0"},
@@ -216,7 +216,7 @@ TEST(OverrideDeviceName, TheInnerNameCounts) {
   }
 }
 
-TEST(CanonicalDeviceName, TakesWhatIsOpenFromTheBase) {
+TEST(CanonicalDeviceName, TakesOpenPartsFromTheBase) {
   constexpr char kBase[] = "/job:foo/replica:10/task:0/device:CPU:0";
   const Case kNamesInIt[] = {
       {"CPU:0", "/job:foo/replica:10/task:0/device:CPU:0"},
@@ -234,7 +234,7 @@ TEST(CanonicalDeviceName, TakesWhatIsOpenFromTheBase) {
   EXPECT_FALSE(CanonicalDeviceName("CPU:0", "/jub:foo").ok());
 }
 
-TEST(Matches, APatternSpeaksOfEveryDeviceThatSaysAsMuch) {
+TEST(Matches, PatternMatchesNamesThatHaveAllItsParts) {
   constexpr char kDevice[] = "/job:a/replica:0/task:2/device:GPU:1";
   for (const char* pattern :
        {"", "/job:a", "/task:2", "/gpu:1", "/gpu:*", "/device:*:1", "/job:a/task:2/gpu:1"}) {
@@ -243,10 +243,10 @@ TEST(Matches, APatternSpeaksOfEveryDeviceThatSaysAsMuch) {
   for (const char* pattern : {"/job:b", "/task:1", "/replica:1", "/cpu:1", "/gpu:0", "/job:a/task:2/gpu:0"}) {
     EXPECT_FALSE(Matches(*ParseDeviceName(pattern), *ParseDeviceName(kDevice))) << pattern;
   }
-  EXPECT_FALSE(Matches(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/gpu")));  // which may be another one
+  EXPECT_FALSE(Matches(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/gpu")));  // it may be another GPU
 }
 
-TEST(Compatible, SomeDeviceIsBoth) {
+TEST(Compatible, NamesThatDoNotDisagreeAreCompatible) {
   EXPECT_TRUE(Compatible(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/job:a")));
   EXPECT_TRUE(Compatible(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/gpu")));
   EXPECT_FALSE(Compatible(*ParseDeviceName("/gpu:1"), *ParseDeviceName("/job:a/cpu:1")));

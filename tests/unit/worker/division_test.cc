@@ -34,13 +34,13 @@ class DivisionTest : public testing::Test {
   TrainOptions options_;
 };
 
-TEST_F(DivisionTest, ALayerThatNobodyNamesIsWhereItsInputIs) {
+TEST_F(DivisionTest, LayerWithoutATaskIsPlacedWithItsInput) {
   EXPECT_THAT(Tasks({"conv*=/job:worker/task:0", " dense*=/job:worker/task:1"}), ElementsAre(0, 0, 1, 1, 1));
   EXPECT_THAT(Tasks({"dense=/job:worker/task:1", "dense_1=/job:worker/task:0"}), ElementsAre(0, 0, 1, 1, 0));
   EXPECT_THAT(Tasks({"flatten=/task:1", "dense_1=/task:2/cpu:1"}), ElementsAre(0, 1, 1, 1, 2));
 }
 
-TEST_F(DivisionTest, DevicesOfOneTaskArePlacesOfTheirOwn) {
+TEST_F(DivisionTest, EachDeviceOfATaskIsAStage) {
   const auto division = Divide({"dense*=/task:1", "dense_1=/task:1/cpu:1"});
   ASSERT_TRUE(division.ok()) << division.status();
   EXPECT_THAT(division->place_of, ElementsAre(0, 0, 1, 1, 2));
@@ -48,28 +48,29 @@ TEST_F(DivisionTest, DevicesOfOneTaskArePlacesOfTheirOwn) {
   EXPECT_EQ(division->Describe(model_), "conv:0 flatten:0 dense:1 dropout:1 dense_1:1|");
 }
 
-TEST_F(DivisionTest, WithoutOtherTasksNothingIsDivided) {
+TEST_F(DivisionTest, ModelIsNotDividedWithoutOtherTasks) {
   EXPECT_FALSE(Divide({})->divided());
   EXPECT_FALSE(Divide({"dense=/job:worker/task:0/cpu:0"})->divided());
 }
 
-TEST_F(DivisionTest, ATaskWithoutALayerIsNamed) {
+TEST_F(DivisionTest, TaskWithoutALayerIsNamed) {
   EXPECT_THAT(std::string(Divide({"dense=/task:2"}).status().message()),
               HasSubstr("no layer is on /job:worker/task:1, and some are on /job:worker/task:2"));
   EXPECT_THAT(std::string(Divide({"*=/task:1"}).status().message()),
               HasSubstr("no layer is on /job:worker/task:0"));
 }
 
-TEST_F(DivisionTest, ATaskOfAnotherJobIsRefused) {
-  EXPECT_THAT(std::string(Divide({"dense=/job:ps/task:1"}).status().message()),
-              HasSubstr("--place 'dense=/job:ps/task:1': a layer is on a task of the job worker, not of ps"));
+TEST_F(DivisionTest, TaskOfAnotherJobIsRefused) {
+  EXPECT_THAT(
+      std::string(Divide({"dense=/job:ps/task:1"}).status().message()),
+      HasSubstr("--place 'dense=/job:ps/task:1': a layer must be on a task of the job worker, not of ps"));
 }
 
-TEST_F(DivisionTest, WhatDoesNotGoWithGroupsIsRefused) {
+TEST_F(DivisionTest, IncompatibleFlagsAndClustersAreRefused) {
   const Division division = Divide({"dense*=/task:1"}).value();
   EXPECT_TRUE(CheckGroups(division, options_, 4).ok());
   EXPECT_EQ(CheckGroups(division, options_, 3).message(),
-            "--place divides the model over 2 workers, and 3 workers are no multiple of that");
+            "--place divides the model over 2 workers, and 3 workers are not a multiple of that");
   options_.mode = "allreduce";
   EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()),
               HasSubstr("--mode allreduce does not go with"));
@@ -79,7 +80,7 @@ TEST_F(DivisionTest, WhatDoesNotGoWithGroupsIsRefused) {
               HasSubstr("--elastic does not go with"));
 }
 
-TEST_F(DivisionTest, GroupsAreRunsOfWorkersAndTheirHeadsAreTheJobs) {
+TEST_F(DivisionTest, GroupsAreConsecutiveWorkersAndStageLeadersAreTheJobsWorkers) {
   options_.place = {"dense*=/task:1"};
   net::ResolvedCluster cluster = {
       .spec = net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "worker": ["a:1", "b:1", "c:1", "d:1"]})", "test")
@@ -96,7 +97,7 @@ TEST_F(DivisionTest, GroupsAreRunsOfWorkersAndTheirHeadsAreTheJobs) {
       net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "chief": ["e:1"], "worker": ["a:1", "b:1"]})", "test")
           .value();
   EXPECT_THAT(std::string(FindSeat(model_, options_, cluster).status().message()),
-              HasSubstr("worker 0 is the chief then"));
+              HasSubstr("worker 0 must be the chief"));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-// Example i has the target i % 4 and, in the weighted set, the same weight. More than one batch, and uneven.
+// Example i has the target i % 4 and, in the weighted set, the same weight. There are several batches, the
+// last one smaller.
 class SmallNumbers final : public data::Dataset {
  public:
   static constexpr int64_t kSize = 300;
@@ -54,7 +55,7 @@ class OneNaN final : public data::Dataset {
   const SmallNumbers numbers_{false};
 };
 
-// A network that answers 0 and is asked for the squared error: all values are quotients of whole numbers.
+// A network that outputs 0, with the squared error as loss: all results are quotients of integers.
 class EvaluatorTest : public testing::Test {
  protected:
   absl::StatusOr<nn::MetricValues> Evaluate(const data::Dataset& dataset, bool stop = false) {
@@ -66,10 +67,10 @@ class EvaluatorTest : public testing::Test {
     Evaluator evaluator(dataset, model_, *replica, metrics);
     const std::vector<float> parameters(static_cast<size_t>(model_.num_parameters()), parameter_);
     CAIRN_RETURN_IF_ERROR(evaluator.Run(parameters, [stop] { return stop; }));
-    return evaluator.Run(parameters, [stop] { return stop; });  // the first run must leave nothing behind
+    return evaluator.Run(parameters, [stop] { return stop; });  // must not depend on the first run
   }
 
-  float parameter_ = 0;  // the value of each
+  float parameter_ = 0;  // the value of every parameter
 
  private:
   const nn::Model model_ = *nn::Model::FromJson(
@@ -77,25 +78,25 @@ class EvaluatorTest : public testing::Test {
       "model");
 };
 
-TEST_F(EvaluatorTest, EveryExampleCountsOnce) {
+TEST_F(EvaluatorTest, EveryExampleIsCountedOnce) {
   const auto values = Evaluate(SmallNumbers(false));
   ASSERT_TRUE(values.ok()) << values.status();
-  // 75 of each of 0, 1, 2, 3.
+  // There are 75 examples for each of 0, 1, 2, 3.
   EXPECT_THAT(*values, ElementsAre(Pair("loss", 3.5), Pair("mae", 1.5), Pair("mse", 3.5)));
 }
 
 TEST_F(EvaluatorTest, WeightsScaleTheLossAndWeightedMetrics) {
   const auto values = Evaluate(SmallNumbers(true));
   ASSERT_TRUE(values.ok()) << values.status();
-  // The weights' sum is 450; the loss is a mean over 300 examples all the same.
+  // The sum of the weights is 450, but the loss is a mean over 300 examples.
   EXPECT_THAT(*values, ElementsAre(Pair("loss", 2700.0 / 300), Pair("mae", 1050.0 / 450), Pair("mse", 3.5)));
 }
 
-TEST_F(EvaluatorTest, ItStopsBetweenBatches) {
+TEST_F(EvaluatorTest, StopsBetweenBatches) {
   EXPECT_EQ(Evaluate(SmallNumbers(false), /*stop=*/true).status().code(), absl::StatusCode::kCancelled);
 }
 
-TEST_F(EvaluatorTest, ALossOfNaNNamesTheExample) {
+TEST_F(EvaluatorTest, NanLossNamesTheExample) {
   const absl::Status status = Evaluate(OneNaN()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
@@ -103,7 +104,7 @@ TEST_F(EvaluatorTest, ALossOfNaNNamesTheExample) {
             "(from 0) of test.csv is nan");
 }
 
-TEST_F(EvaluatorTest, ALossOfNaNNamesTheParameter) {
+TEST_F(EvaluatorTest, NanLossNamesTheParameter) {
   parameter_ = std::numeric_limits<float>::infinity();
   EXPECT_THAT(
       std::string(Evaluate(SmallNumbers(false)).status().message()),

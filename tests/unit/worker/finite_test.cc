@@ -44,30 +44,30 @@ TEST_F(FiniteTest, FiniteParametersPass) {
   EXPECT_TRUE(CheckFinite(model_, parameters_, "weights.npz").ok());
 }
 
-TEST_F(FiniteTest, TheVariableItsPlaceAndTheFileAreNamed) {
+TEST_F(FiniteTest, VariablePositionAndFileAreNamed) {
   parameters_[static_cast<size_t>(model_.variables()[0].offset) + 3] = -kInfinity;
   const absl::Status status = CheckFinite(model_, parameters_, "weights.npz");
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(status.message(), "weights.npz: 'hidden/kernel'[1,1] is -inf: weights must be finite numbers");
 }
 
-TEST_F(FiniteTest, DataAreNamedByTheirPlaceInTheSet) {
+TEST_F(FiniteTest, BadInputIsNamedByItsExampleInTheSet) {
   inputs_[5] = kNaN;
-  parameters_[0] = kNaN;  // which may well be what the data made of it
+  parameters_[0] = kNaN;  // possibly a consequence of the data
   EXPECT_EQ(Explained(), "the data are at fault: input [2] of example 12 (from 0) of data.npz is nan");
 }
 
-TEST_F(FiniteTest, TargetsAreDataToo) {
+TEST_F(FiniteTest, BadTargetIsNamed) {
   targets_[0] = kInfinity;
   EXPECT_EQ(Explained(), "the data are at fault: target 0 of example 7 (from 0) of data.npz is inf");
 }
 
-TEST_F(FiniteTest, ParametersAreNamedWhereTheDataAreFinite) {
+TEST_F(FiniteTest, BadParameterIsNamedIfTheDataAreFinite) {
   parameters_.back() = kNaN;
   EXPECT_EQ(Explained(), "the parameters are at fault, the data are finite: 'head/bias'[0] is nan");
 }
 
-TEST_F(FiniteTest, AnOverflowNamesTheLayerAndTheLargestParameter) {
+TEST_F(FiniteTest, OverflowNamesTheLayerAndTheLargestParameter) {
   parameters_[0] = -3e38f;
   EXPECT_EQ(Explained("layer 'hidden'"),
             "the step overflowed, the data and the parameters are finite: the output of layer 'hidden' is "
@@ -75,7 +75,7 @@ TEST_F(FiniteTest, AnOverflowNamesTheLayerAndTheLargestParameter) {
             "that is not; the largest parameter, of 'hidden/kernel', is 3e+38");
 }
 
-TEST_F(FiniteTest, AReplicaKnowsTheLayerThatOverflowed) {
+TEST_F(FiniteTest, ReplicaReportsTheLayerThatOverflowed) {
   const auto device = *kernels::CreateCpuDevice(0, 1);
   const auto replica = *nn::Replica::Create(model_, {.kind = kernels::LossKind::kMeanSquaredError}, *device);
   std::vector<float> gradients(parameters_.size());

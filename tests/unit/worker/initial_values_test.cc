@@ -22,7 +22,7 @@ nn::Model ModelWith(const std::string& normalization) {
   return *std::move(model);
 }
 
-TEST(WarnOfUnadaptedLayers, NamesANormalizationWhoseStatisticsAreVariables) {
+TEST(WarnOfUnadaptedLayers, NamesNormalizationsWhoseStatisticsAreVariables) {
   EXPECT_THAT(WarnOfUnadaptedLayers(ModelWith("")),
               ElementsAre(HasSubstr("layer 'norm' (Normalization) passes its inputs unchanged")));
   EXPECT_THAT(WarnOfUnadaptedLayers(ModelWith(R"(, "mean": [1, 2], "variance": [4, 9])")), IsEmpty());

@@ -32,7 +32,7 @@ std::map<std::string, double> HyperparametersOf(const v1::OptimizerConfig& confi
 constexpr char kScheduled[] = R"({"class_name": "SGD", "config": {"momentum": 0.5, "learning_rate": {
     "class_name": "PiecewiseConstantDecay", "config": {"boundaries": [10], "values": [1, 0.5]}}}})";
 
-TEST(MakeOptimizer, CarriesTheFilesSchedule) {
+TEST(MakeOptimizer, KeepsTheFilesSchedule) {
   const auto config = MakeOptimizer({}, Compiled(kScheduled)).value();
   EXPECT_THAT(HyperparametersOf(config), ElementsAre(Pair("momentum", 0.5)));
   EXPECT_EQ(config.learning_rate_schedule().name(), "PiecewiseConstantDecay");
@@ -40,7 +40,7 @@ TEST(MakeOptimizer, CarriesTheFilesSchedule) {
   EXPECT_THAT(config.learning_rate_schedule().values(), ElementsAre(1, 0.5));
 }
 
-TEST(MakeOptimizer, ALearningRateFlagReplacesTheSchedule) {
+TEST(MakeOptimizer, LearningRateFlagReplacesTheSchedule) {
   TrainOptions options;
   options.learning_rate = 0.25;
   const auto config = MakeOptimizer(options, Compiled(kScheduled)).value();
@@ -49,13 +49,13 @@ TEST(MakeOptimizer, ALearningRateFlagReplacesTheSchedule) {
               UnorderedElementsAre(Pair("momentum", 0.5), Pair("learning_rate", 0.25)));
 }
 
-TEST(MakeOptimizer, AnotherOptimizerLeavesTheFilesScheduleBehind) {
+TEST(MakeOptimizer, AnotherOptimizerIgnoresTheFilesSchedule) {
   TrainOptions options;
   options.optimizer = "adam";
   EXPECT_FALSE(MakeOptimizer(options, Compiled(kScheduled))->has_learning_rate_schedule());
 }
 
-TEST(MakeOptimizer, APlateauNeedsARateThatNoScheduleGives) {
+TEST(MakeOptimizer, PlateauCallbackExcludesASchedule) {
   TrainOptions options;
   options.plateau_factor = 0.5;
   EXPECT_EQ(std::string(MakeOptimizer(options, Compiled(kScheduled)).status().message()),
@@ -65,13 +65,13 @@ TEST(MakeOptimizer, APlateauNeedsARateThatNoScheduleGives) {
   EXPECT_TRUE(MakeOptimizer(options, Compiled(kScheduled)).ok());
 }
 
-TEST(MakeOptimizer, AnUnknownListOfASchedulesConfigIsRefused) {
+TEST(MakeOptimizer, UnknownListInAScheduleIsRefused) {
   const auto config = MakeOptimizer({}, Compiled(R"({"class_name": "SGD", "config": {"learning_rate": {
       "class_name": "PiecewiseConstantDecay", "config": {"limits": [10]}}}})"));
   EXPECT_THAT(std::string(config.status().message()), HasSubstr("has an unknown list 'limits'"));
 }
 
-TEST(MakeOptimizer, AClipFlagReplacesWhicheverClipTheFileHas) {
+TEST(MakeOptimizer, ClipFlagReplacesTheFilesClipping) {
   TrainOptions options;
   options.clipnorm = 2;
   options.weight_decay = 0.125;
@@ -104,8 +104,8 @@ TEST(MakeMetrics, FlagsOverrideTheModelFile) {
   EXPECT_THAT(NamesOf(options, CompiledWith(R"(["mae"])")), ElementsAre("mse", "root_mean_squared_error"));
 }
 
-// 5 examples in batches of 2 for 2 workers: two steps an epoch, the second of which is empty for one worker.
-TEST(MakeJob, WithBoundedStalenessEachWorkerPushesInEveryStepOfAnEpoch) {
+// 5 examples in batches of 2 for 2 workers: two steps per epoch, the second of which is empty for one worker.
+TEST(MakeJob, WithBoundedStalenessEveryWorkerPushesInEveryStep) {
   TrainOptions options;
   options.batch_size = 2;
   options.epochs = 3;
@@ -125,7 +125,7 @@ TEST(MakeJob, WithBoundedStalenessEachWorkerPushesInEveryStepOfAnEpoch) {
   EXPECT_EQ(job_in("async", 5).final_version(), 3 * 3) << "an empty batch is not pushed";
 }
 
-TEST(MakeMetrics, AnUnknownNameIsRefused) {
+TEST(MakeMetrics, UnknownNameIsRefused) {
   TrainOptions options;
   options.metrics = "mse,r2";
   const nn::Model model = CompiledWith("null");
@@ -133,7 +133,7 @@ TEST(MakeMetrics, AnUnknownNameIsRefused) {
               HasSubstr("metric 'r2' is not supported; supported: accuracy, "));
 }
 
-TEST(MakeJob, OfAnElasticJobKnowsTheChiefAndNoLastStep) {
+TEST(MakeJob, ElasticJobHasAChiefAndNoFinalVersion) {
   net::ClusterSpec spec;
   ASSERT_TRUE(spec.Add({"ps", 0}, {"a", 1}).ok());
   ASSERT_TRUE(spec.Add({"worker", 3}, {"b", 1}).ok());
@@ -152,7 +152,7 @@ TEST(MakeJob, OfAnElasticJobKnowsTheChiefAndNoLastStep) {
   EXPECT_EQ(job->max_workers(), 8);
 }
 
-TEST(MakeJob, CopiesNeedAnotherServer) {
+TEST(MakeJob, BackupsNeedAnotherServer) {
   net::ClusterSpec one, two;
   ASSERT_TRUE(one.Add({"ps", 0}, {"a", 1}).ok());
   ASSERT_TRUE(two.Add({"ps", 0}, {"a", 1}).ok());
@@ -162,10 +162,10 @@ TEST(MakeJob, CopiesNeedAnotherServer) {
   options.ps_replication = 1;
   EXPECT_EQ(MakeJob(options, Compiled(R"("sgd")"), two, 100).status(), absl::OkStatus());
   EXPECT_EQ(MakeJob(options, Compiled(R"("sgd")"), one, 100).status().message(),
-            "--ps_replication=1: a copy needs another server, and the cluster has 1");
+            "--ps_replication=1: a backup needs another server, and the cluster has 1");
 }
 
-TEST(MakeJob, StaticShardingIsWhatItWas) {
+TEST(MakeJob, StaticShardingHasAllWorkersAndAFinalVersion) {
   net::ClusterSpec spec;
   ASSERT_TRUE(spec.Add({"ps", 0}, {"a", 1}).ok());
   ASSERT_TRUE(spec.Add({"worker", 0}, {"b", 1}).ok());

@@ -25,7 +25,7 @@ class LayerPlacementTest : public testing::Test {
                         .make_gpu = nullptr,
                         .make_cpu = &kernels::CreateCpuDevice});
   }
-  // The layers' devices in short.
+  // The short names of the layers' devices.
   std::vector<std::string> Places(std::vector<std::string> rules) {
     const auto placement = Place(std::move(rules));
     EXPECT_TRUE(placement.ok()) << placement.status();
@@ -47,28 +47,28 @@ class LayerPlacementTest : public testing::Test {
   absl::StatusOr<int> gpus_ = absl::NotFoundError("no usable GPU: no NVIDIA driver");
 };
 
-TEST_F(LayerPlacementTest, TheModelFileSaysWhereALayerIs) {
+TEST_F(LayerPlacementTest, ModelFilePlacesItsLayers) {
   EXPECT_THAT(Places({}), ElementsAre("/cpu:0", "/cpu:1", "/cpu:0"));
   request_.device = "/cpu:2";
   EXPECT_THAT(Places({}), ElementsAre("/cpu:2", "/cpu:1", "/cpu:0"));
 }
 
-TEST_F(LayerPlacementTest, RulesStandAboveTheModelFile) {
+TEST_F(LayerPlacementTest, RulesOverrideTheModelFile) {
   EXPECT_THAT(Places({"dense*=/cpu:2"}), ElementsAre("/cpu:0", "/cpu:2", "/cpu:2"));
   EXPECT_THAT(Places({"dense=/cpu:2"}), ElementsAre("/cpu:0", "/cpu:2", "/cpu:0"));
   EXPECT_THAT(Places({"dense_[0-9]=cpu:1", "?irst=/job:worker/task:1/device:CPU:2"}),
               ElementsAre("/cpu:2", "/cpu:1", "/cpu:1"));
 }
 
-TEST_F(LayerPlacementTest, OfSeveralRulesTheLastCountsAndThatIsSaid) {
+TEST_F(LayerPlacementTest, LastMatchingRuleDecidesAndIsReported) {
   const auto placement = Place({"*=/cpu:1", "dense_1=/cpu:2"});
   ASSERT_TRUE(placement.ok()) << placement.status();
   EXPECT_THAT(placement->remarks,
-              ElementsAre("layer 'dense_1': --place 'dense_1=/cpu:2' counts, '*=/cpu:1' before it does not"));
+              ElementsAre("layer 'dense_1': --place 'dense_1=/cpu:2' overrides the earlier '*=/cpu:1'"));
   EXPECT_THAT(placement->device_of, ElementsAre(0, 0, 1));
 }
 
-TEST_F(LayerPlacementTest, ADeviceThatDoesNotExistIsRefusedInTensorFlowsWords) {
+TEST_F(LayerPlacementTest, MissingDeviceIsRefusedInTensorFlowsWords) {
   EXPECT_EQ(
       Refused({"dense*=/gpu:1"}),
       "Cannot assign a device for layer 'dense' (Dense): it was explicitly assigned to /device:GPU:1 but "
@@ -79,7 +79,7 @@ TEST_F(LayerPlacementTest, ADeviceThatDoesNotExistIsRefusedInTensorFlowsWords) {
   EXPECT_THAT(Refused({}), HasSubstr("layer 'dense' (Dense): it was explicitly assigned to /device:CPU:1"));
 }
 
-TEST_F(LayerPlacementTest, SoftPlacementFallsBackAndSaysSo) {
+TEST_F(LayerPlacementTest, SoftPlacementFallsBackWithAWarning) {
   request_.allow_soft_placement = true;
   const auto placement = Place({"dense=/gpu:1"});
   ASSERT_TRUE(placement.ok()) << placement.status();
@@ -89,16 +89,17 @@ TEST_F(LayerPlacementTest, SoftPlacementFallsBackAndSaysSo) {
                           "/cpu:0, /cpu:1, /cpu:2; it is on /cpu:0"));
 }
 
-TEST_F(LayerPlacementTest, ARuleThatFitsNoLayerIsRefused) {
+TEST_F(LayerPlacementTest, RuleThatMatchesNoLayerIsRefused) {
   EXPECT_EQ(Refused({"dnse*=/cpu:0"}),
-            "--place: no layer's name fits 'dnse*'; layers: first, dense, dense_1");
+            "--place: no layer's name matches 'dnse*'; layers: first, dense, dense_1");
 }
 
-TEST_F(LayerPlacementTest, ADeviceOfAnotherTaskIsRefused) {
-  EXPECT_THAT(Refused({"dense=/job:worker/task:0/cpu:0"}), HasSubstr("is of another task, this is worker/1"));
+TEST_F(LayerPlacementTest, DeviceOfAnotherTaskIsRefused) {
+  EXPECT_THAT(Refused({"dense=/job:worker/task:0/cpu:0"}),
+              HasSubstr("belongs to another task, this is worker/1"));
 }
 
-TEST_F(LayerPlacementTest, LayersAndVariablesAreTold) {
+TEST_F(LayerPlacementTest, LayersAndVariablesAreDescribed) {
   EXPECT_THAT(DescribeLayers(model_, Place({}).value()),
               ElementsAre("first: (Dense): /job:worker/task:1/device:CPU:0",
                           "dense: (Dense): /job:worker/task:1/device:CPU:1",
@@ -113,14 +114,14 @@ TEST_F(LayerPlacementTest, LayersAndVariablesAreTold) {
           "the fullest server holds 1.023 times the mean"));
 }
 
-TEST(ParsePlaceRule, WhatIsNoneIsRefused) {
+TEST(ParsePlaceRule, MalformedRulesAreRefused) {
   for (const char* text : {"", "dense", "=/gpu:0", "dense=gpu:x", "dense=/gpu:0/"}) {
     EXPECT_EQ(ParsePlaceRule(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
   EXPECT_EQ(ParsePlaceRule("a=b=/gpu:0")->layers, "a=b");
 }
 
-TEST(ModelJson, WhereALayerComputesDoesNotMakeItAnotherModel) {
+TEST(ModelJson, DevicesOfLayersDoNotChangeTheModelsIdentity) {
   std::string other = kModel;
   other.replace(other.find("/cpu:1"), 6, "/gpu:7");
   EXPECT_EQ(nn::Model::FromJson(kModel, "a")->canonical_json(),

@@ -33,7 +33,7 @@ class WorkerMetersTest : public testing::Test {
   int64_t version_ = 0;
 };
 
-TEST_F(WorkerMetersTest, AReportIsOfTheTimeSinceTheLastOne) {
+TEST_F(WorkerMetersTest, ReportCoversTheTimeSinceTheLastReport) {
   for (int i = 0; i < 4; ++i) Step(3);
   const v1::WorkerReport first = meters_.Report();
   EXPECT_EQ(first.examples_per_second(), 64);
@@ -48,17 +48,17 @@ TEST_F(WorkerMetersTest, AReportIsOfTheTimeSinceTheLastOne) {
   EXPECT_EQ(idle.loss(), 3);
 }
 
-TEST_F(WorkerMetersTest, GradientsCountByTheirOutcome) {
+TEST_F(WorkerMetersTest, GradientsAreCountedByOutcome) {
   Step(1);
   Step(1, v1::OUTCOME_STALE);
   Step(1, v1::OUTCOME_FINISHED);
   EXPECT_EQ(meters_.accepted.value(), 1);
   EXPECT_EQ(meters_.stale.value(), 1);
   EXPECT_EQ(meters_.refused.value(), 1);
-  EXPECT_EQ(meters_.staleness.count(), 1) << "of accepted ones";
+  EXPECT_EQ(meters_.staleness.count(), 1) << "only accepted gradients count";
 }
 
-TEST_F(WorkerMetersTest, TheCurveIsOfMeansOverItsPoints) {
+TEST_F(WorkerMetersTest, CurvePointsAreMeans) {
   for (const double loss : {4.0, 2.0, 1.0, 1.0}) Step(loss);
   const auto now = meters_.now();
   ASSERT_EQ(now.history.size(), 2u);
@@ -68,7 +68,7 @@ TEST_F(WorkerMetersTest, TheCurveIsOfMeansOverItsPoints) {
   EXPECT_EQ(now.examples_per_second, 64);
 }
 
-TEST_F(WorkerMetersTest, PagesShowThem) {
+TEST_F(WorkerMetersTest, PagesShowTheMetrics) {
   Step(0.5);
   meters_.OnCheckpoint(40, true);
   meters_.OnCheckpoint(50, false);

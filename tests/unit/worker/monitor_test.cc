@@ -1,4 +1,4 @@
-// Expected values are what Keras 3.15's own classes said of the same sequences.
+// The expected values were computed with Keras 3.15's own classes.
 #include "worker/monitor.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 using nn::Better;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-TEST(BestValue, TheFirstIsTheBestAndThenOnlyWhatIsBetterByMoreThanTheDelta) {
+TEST(BestValue, ImprovesOnTheFirstValueAndThenByMoreThanTheDelta) {
   BestValue lowest(Better::kLower, 0.5);
   EXPECT_TRUE(lowest.Improve(4));
   EXPECT_FALSE(lowest.Improve(3.5));
@@ -33,7 +33,7 @@ struct StopRow {
   int64_t best;   // the epoch to restore
 };
 
-TEST(EarlyStopping, StopsAndRestoresWhereKerasDoes) {
+TEST(EarlyStopping, StopsAndRestoresLikeKeras) {
   const StopRow rows[] = {
       {{3, 2, 1, 1, 1, 1}, {.patience = 2}, 4, 2},
       {{3, 2, 1, 2, 0, 1, 2, 3}, {.patience = 2}, 6, 4},
@@ -70,7 +70,7 @@ struct ReduceRow {
   std::vector<float> rates;  // after each epoch, from 1
 };
 
-TEST(ReduceOnPlateau, ReducesWhenKerasDoes) {
+TEST(ReduceOnPlateau, ReducesLikeKeras) {
   const ReduceRow rows[] = {
       {{1, 1, 1, 1, 1}, {.factor = 0.5, .patience = 2}, {1, 1, 0.5f, 0.5f, 0.25f}},
       {{1, 1, 1}, {.factor = 0.5, .patience = 0}, {1, 0.5f, 0.25f}},
@@ -102,7 +102,7 @@ TEST(ReduceOnPlateau, ReducesWhenKerasDoes) {
   }
 }
 
-TEST(ReduceOnPlateau, AFloorThatIsReachedLeavesTheRateAlone) {
+TEST(ReduceOnPlateau, RateStaysAtTheMinimum) {
   ReduceOnPlateau plateau({.factor = 0.5, .patience = 0, .min_rate = 0.1});
   EXPECT_EQ(plateau.OnEpochEnd(1, 0.1f), std::nullopt) << "the first value improves";
   EXPECT_EQ(plateau.OnEpochEnd(1, 0.1f), std::nullopt) << "0.1f is no more than 0.1 in float";

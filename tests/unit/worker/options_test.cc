@@ -31,7 +31,7 @@ class Options : public testing::Test {
   std::string fault_;
 };
 
-TEST_F(Options, EveryFlagIsReadInBothSpellings) {
+TEST_F(Options, EveryFlagIsAcceptedInBothSpellings) {
   const std::vector<std::pair<std::string, std::string>> flags = {{"model", "m.json"},
                                                                   {"data_dir", "d"},
                                                                   {"input_scale", "0.5"},
@@ -180,7 +180,7 @@ TEST_F(Options, EveryFlagIsReadInBothSpellings) {
   }
 }
 
-TEST_F(Options, UnsaidKeepsTheDefaults) {
+TEST_F(Options, MissingFlagsKeepTheDefaults) {
   ASSERT_EQ(Parse({}), std::nullopt);
   EXPECT_EQ(options_.mode, "async");
   EXPECT_EQ(options_.batch_size, 32);
@@ -195,7 +195,7 @@ TEST_F(Options, UnsaidKeepsTheDefaults) {
   EXPECT_EQ(options_.per_process_gpu_memory_fraction, 1);
 }
 
-TEST_F(Options, SyncReplicasIsModeSync) {
+TEST_F(Options, SyncReplicasSelectsModeSync) {
   ASSERT_EQ(Parse({"--sync_replicas"}), std::nullopt);
   EXPECT_EQ(options_.mode, "sync");
   ASSERT_EQ(Parse({"--nosync-replicas"}), std::nullopt);
@@ -206,23 +206,23 @@ TEST_F(Options, SyncReplicasIsModeSync) {
   EXPECT_EQ(options_.mode, "async");
 }
 
-TEST_F(Options, ASwitchAndItsOppositeAreRefused) {
+TEST_F(Options, SwitchAndItsOppositeAreRefusedTogether) {
   EXPECT_EQ(Parse({"--sync_replicas", "--nosync_replicas"}), ExitCode::kUsage);
   EXPECT_EQ(Parse({"--nosync_replicas", "--sync_replicas"}), ExitCode::kUsage);
 }
 
-TEST_F(Options, PlacementRulesAddUp) {
+TEST_F(Options, PlacementRulesAccumulate) {
   ASSERT_EQ(Parse({"--place=a=/cpu:0", "--place=b=/cpu:0,c=/cpu:0"}), std::nullopt);
   EXPECT_EQ(options_.place.size(), 3u);
 }
 
-TEST_F(Options, ModeAndSyncReplicasDoNotGoTogether) {
+TEST_F(Options, ModeAndSyncReplicasExcludeEachOther) {
   EXPECT_EQ(Parse({"--mode=async", "--sync_replicas"}), ExitCode::kUsage);
   EXPECT_THAT(fault_, HasSubstr("--mode"));
   EXPECT_THAT(fault_, HasSubstr("--sync_replicas"));
 }
 
-TEST_F(Options, BadValuesAreRefusedByName) {
+TEST_F(Options, BadValuesAreRefusedNamingTheFlag) {
   for (const char* argument : {"--batch_size=0",
                                "--epochs=0",
                                "--train_steps=-1",
@@ -281,7 +281,7 @@ TEST_F(Options, OnlyOneClipMayBeGiven) {
   EXPECT_EQ(options_.global_clipnorm, 1);
 }
 
-TEST_F(Options, GivenFlagsMakeTheSameOptionsInAnotherProcess) {
+TEST_F(Options, GivenFlagsGiveTheSameOptionsInAnotherProcess) {
   ASSERT_EQ(Parse({"--nosync_replicas", "--learning-rate", "0.1", "--novalidation", "--model=a b.json"}),
             std::nullopt);
   EXPECT_THAT(GivenFlags(app_, app_), ElementsAre("--model=a b.json", "--sync_replicas=false",
@@ -295,7 +295,7 @@ TrainOptions Complete() {
   return options;
 }
 
-TEST(Validate, AModelAndDataAreEnough) {
+TEST(Validate, ModelAndDataAreSufficient) {
   EXPECT_TRUE(Validate(Complete()).ok());
 }
 
@@ -306,7 +306,7 @@ TEST(Validate, NamesTheMissingFlag) {
   EXPECT_EQ(Validate(options).message(), "--data_dir is missing");
 }
 
-TEST(Validate, FlagsOfOneModeDoNotGoWithTheOther) {
+TEST(Validate, FlagsOfOneModeAreRefusedInAnother) {
   TrainOptions options = Complete();
   options.replicas_to_aggregate = 2;
   EXPECT_THAT(std::string(Validate(options).message()),
@@ -326,7 +326,7 @@ TEST(Validate, FlagsOfOneModeDoNotGoWithTheOther) {
   EXPECT_EQ(Validate(options), absl::OkStatus());
 }
 
-TEST(Validate, TheCpuDoesNotComputeInSixteenBits) {
+TEST(Validate, CpuRefusesSixteenBitPrecision) {
   TrainOptions options = Complete();
   options.precision = kernels::Precision::kFloat16;
   EXPECT_TRUE(Validate(options).ok()) << "a GPU may be found";
@@ -337,7 +337,7 @@ TEST(Validate, TheCpuDoesNotComputeInSixteenBits) {
   EXPECT_TRUE(Validate(options).ok());
 }
 
-TEST(Validate, AReplicaOnEachDeviceDoesNotGoWithWhatSaysOne) {
+TEST(Validate, SeveralReplicasExcludeFlagsForOneDevice) {
   TrainOptions options = Complete();
   options.mirrored = true;
   EXPECT_TRUE(Validate(options).ok());

@@ -22,7 +22,7 @@ Preprocessing OfColumns(std::vector<std::string> names) {
   return preprocessing;
 }
 
-TEST(Preprocessing, IsOfTheFactorsThatBytesAndNumbersGet) {
+TEST(Preprocessing, HasTheFactorsOfBytesAndNumbers) {
   data::DataOptions options{.raw_bytes = {false, true, false}, .input_names = {"a", "b", "c"}};
   const Preprocessing usual = PreprocessingOf(options, {true, true, false}, {});
   EXPECT_EQ(usual.inputs[0], (Preprocessing::Input{"a", true, 1 / 255.0f}));
@@ -34,7 +34,7 @@ TEST(Preprocessing, IsOfTheFactorsThatBytesAndNumbersGet) {
   EXPECT_EQ(PreprocessingOf(options, {}, {}).input_scale, 0.5f);
 }
 
-TEST(Preprocessing, IsReadAsItWasWritten) {
+TEST(Preprocessing, SurvivesWritingAndReading) {
   Preprocessing all =
       OfColumns({"gr\xC3\xB6\xC3\x9F"
                  "e",
@@ -48,10 +48,10 @@ TEST(Preprocessing, IsReadAsItWasWritten) {
   }
   EXPECT_THAT(ToText(all), HasSubstr("\"gr\xC3\xB6\xC3\x9F"
                                      "e\""))
-      << "readable where it can be";
+      << "valid UTF-8 stays readable";
 }
 
-TEST(Preprocessing, AnythingElseIsRefused) {
+TEST(Preprocessing, MalformedTextIsRefused) {
   const std::string good = ToText(OfColumns({"a", "b", "c"}));
   const auto refusal = [](const std::string& text) {
     const auto read = ParsePreprocessing(text, "p.json");
@@ -61,8 +61,9 @@ TEST(Preprocessing, AnythingElseIsRefused) {
   for (const char* text : {"", "[]", "{}", "{\"inputs\": 3}", "{\"inputs\": [{\"name\": 1}]}"}) {
     EXPECT_THAT(refusal(text), HasSubstr("p.json")) << text;
   }
-  EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"label\": 2", "\"label\": 3"}})),
-              HasSubstr("p.json: is not as training writes it: columns.label is 3 of 3 names"));
+  EXPECT_THAT(
+      refusal(absl::StrReplaceAll(good, {{"\"label\": 2", "\"label\": 3"}})),
+      HasSubstr("p.json: is not a file that training writes: columns.label is 3, but there are 3 names"));
   EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"c\"\n", "{}\n"}})), HasSubstr("p.json"));
   for (const char* index : {"1.5", "-1", "1e300"}) {
     EXPECT_THAT(refusal(absl::StrReplaceAll(good, {{"\"label\": 2", absl::StrCat("\"label\": ", index)}})),
@@ -71,7 +72,7 @@ TEST(Preprocessing, AnythingElseIsRefused) {
   }
 }
 
-TEST(Preprocessing, FillsWhatFlagsLeaveOpen) {
+TEST(Preprocessing, FillsInOptionsThatFlagsLeaveOpen) {
   const Preprocessing trained = Scaled(false, 0.5f, 0.5f);
   data::DataOptions open;
   UseWhereOpen(trained, open);
@@ -81,7 +82,7 @@ TEST(Preprocessing, FillsWhatFlagsLeaveOpen) {
   EXPECT_EQ(given.input_scale, 2);
 }
 
-TEST(Preprocessing, AnotherFactorForValuesOfTheSameTypeIsRefused) {
+TEST(Preprocessing, DifferentFactorForTheSameTypeIsRefused) {
   const std::string refusal(CheckSame(Scaled(true, 1 / 255.0f), Scaled(true, 1)).message());
   EXPECT_THAT(refusal, HasSubstr("--input_scale: the uint8 values of input 'x' are multiplied by 1, in "
                                  "training by 0.00392157"));
@@ -89,14 +90,14 @@ TEST(Preprocessing, AnotherFactorForValuesOfTheSameTypeIsRefused) {
   EXPECT_EQ(CheckSame(Scaled(true, 1 / 255.0f), Scaled(false, 1)), absl::OkStatus());
 }
 
-TEST(Preprocessing, OtherColumnsAreRefused) {
+TEST(Preprocessing, DifferentColumnsAreRefused) {
   const Preprocessing trained = OfColumns({"a", "b", "y"});
   EXPECT_EQ(CheckSame(trained, trained), absl::OkStatus());
   EXPECT_THAT(std::string(CheckSame(trained, OfColumns({"b", "a", "y"})).message()),
               HasSubstr("--feature_column: the inputs are columns a, b, but in training they were b, a"));
 }
 
-TEST(Preprocessing, DescribesWhatWasTakenOver) {
+TEST(Preprocessing, DescribesTheSettingsTakenOver) {
   EXPECT_EQ(DescribeUse(Scaled(true, 1 / 255.0f), Scaled(true, 1 / 255.0f)), "");
   EXPECT_EQ(DescribeUse(Scaled(true, 0.5f, 0.5f), Scaled(true, 0.5f, 0.5f)), "--input_scale 0.5");
   EXPECT_EQ(DescribeUse(Scaled(true, 1 / 255.0f), Scaled(false, 1)),

@@ -22,7 +22,7 @@ class FakeClock final : public Clock {
   TimePoint now_{seconds(1000)};
 };
 
-// Progress into a pipe whose other end is read between the calls.
+// Progress writes into a pipe; the test reads the other end between calls.
 class ProgressTest : public testing::Test {
  protected:
   ProgressTest() { EXPECT_EQ(pipe(ends_), 0); }
@@ -34,7 +34,7 @@ class ProgressTest : public testing::Test {
   Progress InAFile(int64_t display_every = 0) {
     return Progress({.fd = ends_[1], .display_every = display_every}, clock_);
   }
-  // What was written since the last call.
+  // The text written since the last call.
   std::string Shown() {
     EXPECT_EQ(write(ends_[1], "$", 1), 1);  // an end mark, so that an empty pipe does not block
     std::string text;
@@ -52,7 +52,7 @@ class ProgressTest : public testing::Test {
   int ends_[2];
 };
 
-TEST_F(ProgressTest, AsJsonEachThingIsAnObject) {
+TEST_F(ProgressTest, JsonHasOneObjectPerEvent) {
   Progress progress({.fd = ends_[1], .terminal = true, .json = true, .display_every = 2}, clock_);
   progress.StartEpoch(2, 5, 4);
   EXPECT_EQ(Shown(), "{\"event\":\"epoch_begin\",\"epoch\":2,\"epochs\":5,\"steps\":4}\n");
@@ -73,7 +73,7 @@ TEST_F(ProgressTest, AsJsonEachThingIsAnObject) {
   EXPECT_EQ(Shown(), "{\"event\":\"message\",\"message\":\"a \\\"word\\\"\"}\n");
 }
 
-TEST_F(ProgressTest, TheClustersRateAndWhatDidNotCountAreShown) {
+TEST_F(ProgressTest, ClusterRateAndGradientsWithoutUpdateAreShown) {
   Progress progress = OnTerminal();
   progress.StartEpoch(1, 1, 2);
   progress.Update(2, [] { return ShownMetrics{}; });
@@ -82,14 +82,14 @@ TEST_F(ProgressTest, TheClustersRateAndWhatDidNotCountAreShown) {
   progress.EndEpoch({{"loss", 0.5}});
   const std::string shown = Shown();
   EXPECT_NE(shown.find("/step 1234 examples/s - loss: 0.5000"), std::string::npos) << shown;
-  EXPECT_NE(shown.find("did not count in this epoch: 3 came too late, 2 were of lost workers"),
+  EXPECT_NE(shown.find("reached no update in this epoch: 3 came too late, 2 came from lost workers"),
             std::string::npos);
   progress.StartEpoch(1, 1, 2);
   progress.EndEpoch({});
-  EXPECT_EQ(Shown().find("did not count"), std::string::npos) << "a new epoch counts anew";
+  EXPECT_EQ(Shown().find("reached no update"), std::string::npos) << "a new epoch starts from 0";
 }
 
-TEST_F(ProgressTest, ALineThatIsRedrawnFitsTheTerminalAlsoWhenItIsResized) {
+TEST_F(ProgressTest, RedrawnLineFitsTheTerminalAlsoAfterAResize) {
   int columns = 80;
   Progress progress({.fd = ends_[1], .terminal = true, .columns = [&] { return columns; }, .color = false},
                     clock_);
@@ -115,10 +115,10 @@ TEST_F(ProgressTest, ALineThatIsRedrawnFitsTheTerminalAlsoWhenItIsResized) {
   EXPECT_EQ(Shown(), "") << "not even the counter fits";
   progress.EndEpoch(metrics);
   EXPECT_NE(Shown().find("sparse_top_k_categorical_accuracy: 0.7500"), std::string::npos)
-      << "the last line is whole";
+      << "the last line is complete";
 }
 
-TEST_F(ProgressTest, ElsewhereThanOnATerminalAnEpochIsOneLine) {
+TEST_F(ProgressTest, WithoutATerminalAnEpochIsOneLine) {
   Progress progress = InAFile();
   progress.StartEpoch(1, 5, 938);
   EXPECT_EQ(Shown(), "Epoch 1/5\n");
@@ -146,7 +146,7 @@ TEST_F(ProgressTest, DisplayEveryAddsLines) {
             "25/25 - 50s - 2s/step - loss: 1.0000\n");
 }
 
-TEST_F(ProgressTest, OnATerminalTheBarGrowsAndTheTimeLeftShrinks) {
+TEST_F(ProgressTest, OnATerminalTheBarGrowsAndTheRemainingTimeShrinks) {
   Progress progress = OnTerminal();
   progress.StartEpoch(2, 5, 100);
   Shown();
@@ -171,7 +171,7 @@ TEST_F(ProgressTest, TheLastDrawEndsTheLineWithTheTimeTaken) {
   EXPECT_EQ(Shown(), "\r4/4 ━━━━━━━━━━━━━━━━━━━━ 0s 250us/step - loss: 0.5000 - val_loss: 0.7500\n");
 }
 
-TEST_F(ProgressTest, ItRedrawsAtMostEveryFiftyMilliseconds) {
+TEST_F(ProgressTest, RedrawsAtMostEveryFiftyMilliseconds) {
   Progress progress = OnTerminal();
   progress.StartEpoch(1, 1, 1000);
   progress.Update(1, [] { return ShownMetrics{}; });
@@ -184,7 +184,7 @@ TEST_F(ProgressTest, ItRedrawsAtMostEveryFiftyMilliseconds) {
   EXPECT_EQ(Shown(), "\r   3/1000 ──────────────────── 24s 25ms/step");
 }
 
-TEST_F(ProgressTest, LongTimesLeftAreHoursAndMinutes) {
+TEST_F(ProgressTest, LongRemainingTimesHaveHoursAndMinutes) {
   Progress progress = OnTerminal();
   progress.StartEpoch(1, 1, 1000);
   Shown();
@@ -193,7 +193,7 @@ TEST_F(ProgressTest, LongTimesLeftAreHoursAndMinutes) {
   EXPECT_EQ(Shown(), "\r   1/1000 ──────────────────── 2:46:30 10s/step");
 }
 
-TEST_F(ProgressTest, AShorterLineCoversALongerOne) {
+TEST_F(ProgressTest, ShorterLineOverwritesALongerOne) {
   Progress progress = OnTerminal();
   progress.StartEpoch(1, 1, 10);
   progress.Update(1, [] { return ShownMetrics{{"loss", 100.0}}; });
@@ -203,7 +203,7 @@ TEST_F(ProgressTest, AShorterLineCoversALongerOne) {
   EXPECT_EQ(Shown(), "\r 2/10 ━━━━──────────────── 8s 1s/step - loss: 1.0000  ");
 }
 
-TEST_F(ProgressTest, InColorTheCountIsBoldAndTheBarGreenAndWhite) {
+TEST_F(ProgressTest, WithColorTheCountIsBoldAndTheBarGreenAndWhite) {
   Progress progress({.fd = ends_[1], .terminal = true}, clock_);
   progress.StartEpoch(1, 1, 2);
   Shown();
@@ -214,7 +214,7 @@ TEST_F(ProgressTest, InColorTheCountIsBoldAndTheBarGreenAndWhite) {
       "\r\x1b[1m1/2\x1b[0m \x1b[32m━━━━━━━━━━\x1b[0m\x1b[37m━━━━━━━━━━\x1b[0m \x1b[1m3s\x1b[0m 3s/step");
 }
 
-TEST_F(ProgressTest, AnEpochThatStopsEarlySaysHowFarItCame) {
+TEST_F(ProgressTest, EpochThatStopsEarlyShowsTheStepReached) {
   Progress progress = InAFile();
   progress.StartEpoch(1, 1, 100);
   Shown();
@@ -224,7 +224,7 @@ TEST_F(ProgressTest, AnEpochThatStopsEarlySaysHowFarItCame) {
   EXPECT_EQ(Shown(), " 40/100 - 1s - 25ms/step\n");
 }
 
-TEST_F(ProgressTest, ADisplayThatHasGoneDoesNotStopTheTraining) {
+TEST_F(ProgressTest, BrokenDisplayDoesNotStopTraining) {
   Progress progress({.fd = -1, .terminal = true}, clock_);
   progress.StartEpoch(1, 1, 2);
   progress.Update(1, [] { return ShownMetrics{}; });

@@ -8,7 +8,7 @@
 namespace cairn::worker {
 namespace {
 
-TEST(Summary, MetricsAreAnObjectAndTheUsualOnesStandBesideIt) {
+TEST(Summary, MetricsAreAnObjectAndCommonOnesAreAlsoAtTopLevel) {
   Summary summary;
   summary.metrics = {{"accuracy", 0.5}, {"auc", 0.75}, {"loss", 2}, {"val_auc", 0.25}, {"val_loss", 4}};
   const auto json = nlohmann::json::parse(ToJson(summary));
@@ -27,7 +27,7 @@ TEST(Summary, StalenessIsAListOfCounts) {
   EXPECT_EQ(nlohmann::json::parse(ToJson(summary))["staleness_histogram"], nlohmann::json({5, 0, 2}));
 }
 
-TEST(Summary, WhatIsNoNumberIsNull) {
+TEST(Summary, NanIsNull) {
   Summary summary;
   summary.metrics = {{"loss", std::nan("")}};
   const auto json = nlohmann::json::parse(ToJson(summary));
@@ -35,7 +35,7 @@ TEST(Summary, WhatIsNoNumberIsNull) {
   EXPECT_TRUE(json["metrics"]["loss"].is_null());
 }
 
-TEST(Summary, OneLineEndsWithWhatTheValidationSetSays) {
+TEST(Summary, OneLineEndsWithTheValidationMetrics) {
   Summary summary;
   summary.global_step = 10;
   summary.examples = 640;

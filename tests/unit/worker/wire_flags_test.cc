@@ -17,7 +17,7 @@ v1::Job JobOf(const WireFlags& flags) {
   return job;
 }
 
-TEST(WireFlags, OneEncodingOfValuesIsTheJobsAndNothingElseIsSaid) {
+TEST(WireFlags, EncodingOfAllGradientsIsTheJobsEncoding) {
   EXPECT_EQ(JobOf({}).SerializeAsString(), "");
   v1::Job expected;
   expected.set_wire(v1::ENCODING_FLOAT16);
@@ -26,7 +26,7 @@ TEST(WireFlags, OneEncodingOfValuesIsTheJobsAndNothingElseIsSaid) {
             expected.SerializeAsString());
 }
 
-TEST(WireFlags, ValuesOfCompressedGradientsComeInBfloat16OrAsAsked) {
+TEST(WireFlags, WithCompressedGradientsValuesAreBfloat16OrAsRequested) {
   EXPECT_EQ(JobOf({.dtype = "int8"}).wire(), v1::ENCODING_BFLOAT16);
   EXPECT_EQ(JobOf({.dtype = "int8", .values = "float32"}).wire(), v1::ENCODING_FLOAT32);
   EXPECT_EQ(JobOf({.dtype = "int8"}).gradient_wire(0).encoding(), v1::ENCODING_INT8);
@@ -36,12 +36,12 @@ TEST(WireFlags, ValuesOfCompressedGradientsComeInBfloat16OrAsAsked) {
   EXPECT_EQ(values_alone.gradient_wire(0).encoding(), v1::ENCODING_FLOAT32);
 }
 
-TEST(WireFlags, TopKTakesAHundredthUnlessTold) {
+TEST(WireFlags, TopKFractionDefaultsToAHundredth) {
   EXPECT_EQ(JobOf({.dtype = "float32,*kernel=topk"}).topk_fraction(), 0.01);
   EXPECT_EQ(JobOf({.dtype = "topk", .topk_fraction = 0.5}).topk_fraction(), 0.5);
 }
 
-TEST(WireFlags, WhatDoesNotGoTogetherIsNamed) {
+TEST(WireFlags, IncompatibleFlagsAreNamed) {
   EXPECT_THAT(ValidateWireFlags({.dtype = "int8", .topk_fraction = 0.5}).message(),
               HasSubstr("--topk_fraction needs --wire_dtype topk"));
   v1::Job job;

@@ -20,7 +20,7 @@ std::string MessageOf(const absl::Status& status) {
   return std::string(status.message());
 }
 
-TEST_F(CheckpointTest, WhatAnyNumberOfServersWroteLoadsToTheBit) {
+TEST_F(CheckpointTest, LoadsTheSameBitsForAnyNumberOfServers) {
   for (int servers = 1; servers <= 5; ++servers) {
     const std::string directory = Write(servers);
     const auto checkpoint = Checkpoint::Open(directory);
@@ -32,7 +32,7 @@ TEST_F(CheckpointTest, WhatAnyNumberOfServersWroteLoadsToTheBit) {
   }
 }
 
-TEST_F(CheckpointTest, WhatIsNoTensorComesBackAsItWas) {
+TEST_F(CheckpointTest, RunStateAndModelAreRestored) {
   const std::string directory = Write();
   EXPECT_EQ(directory, train_dir_ + "/checkpoints/step-00001000");
   const auto checkpoint = Checkpoint::Open(directory);
@@ -49,7 +49,7 @@ TEST_F(CheckpointTest, WhatIsNoTensorComesBackAsItWas) {
   EXPECT_TRUE(std::isnan(bare->run().hyperparameters.at("x")));
 }
 
-TEST_F(CheckpointTest, VariablesComeFirstThenEachSlot) {
+TEST_F(CheckpointTest, VariablesPrecedeTheSlots) {
   const auto checkpoint = Checkpoint::Open(Write());
   ASSERT_TRUE(checkpoint.ok());
   std::vector<std::string> names;
@@ -62,8 +62,8 @@ TEST_F(CheckpointTest, VariablesComeFirstThenEachSlot) {
   EXPECT_EQ(checkpoint->tensors()[5].shape, Shape({6, 2}));
 }
 
-// torch/distributed/checkpoint/hf_storage.py: every tensor of a file is in the sharding info, which is text.
-TEST_F(CheckpointTest, EachFileTellsPyTorchWhereItsRowsBegin) {
+// torch/distributed/checkpoint/hf_storage.py expects every tensor of a file in the sharding info, a string.
+TEST_F(CheckpointTest, EachFileHasTheRowOffsetsForPyTorch) {
   const std::string directory = Write(2);
   std::vector<int64_t> begins;
   const auto checkpoint = Checkpoint::Open(directory);
@@ -88,7 +88,7 @@ TEST_F(CheckpointTest, EachFileTellsPyTorchWhereItsRowsBegin) {
   EXPECT_THAT(begins, testing::UnorderedElementsAre(0, 3));
 }
 
-TEST_F(CheckpointTest, SeveralRunsOfRowsOnOneServerTakeAFileEach) {
+TEST_F(CheckpointTest, EachRunOfRowsOnOneServerHasItsOwnFile) {
   const auto slice = [](size_t variable, int64_t begin, int64_t end, int64_t offset) {
     return net::Slice{Variables()[variable].name, Variables()[variable].shape, begin, end, offset};
   };
@@ -103,7 +103,7 @@ TEST_F(CheckpointTest, SeveralRunsOfRowsOnOneServerTakeAFileEach) {
   EXPECT_TRUE(SameBits(*loaded, whole_));
 }
 
-TEST_F(CheckpointTest, ServersThatDoNotFitEachOtherAreNotWritten) {
+TEST_F(CheckpointTest, InconsistentServersAreNotWritten) {
   const auto kernel = [](int64_t begin, int64_t end, Shape shape = {6, 2}) {
     return net::Slice{"dense/kernel", shape, begin, end, 0};
   };
@@ -122,31 +122,32 @@ TEST_F(CheckpointTest, ServersThatDoNotFitEachOtherAreNotWritten) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_THAT(MessageOf(status), AllOf(HasSubstr("tensor 'dense/kernel'"), HasSubstr(what)));
   }
-  EXPECT_FALSE(FileExists(train_dir_)) << "nothing was begun";
+  EXPECT_FALSE(FileExists(train_dir_)) << "nothing was written";
 }
 
-TEST_F(CheckpointTest, WhatNoCheckpointCanHoldIsNotWritten) {
+TEST_F(CheckpointTest, InvalidNamesAndSlicesAreNotWritten) {
   const std::vector<float> state(3 * 12);
   const auto refused = [&](const net::Slice& slice) {
     const auto status = WriteCheckpoint(train_dir_, run_, kModel, {{{slice}, state}}, {}).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     return MessageOf(status);
   };
-  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, 1}), HasSubstr("12 elements from 1 on, its server holds 12"));
-  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, -1}), HasSubstr("from -1 on"));
+  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, 1}),
+              HasSubstr("12 elements from offset 1 do not fit into the server's 12"));
+  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, -1}), HasSubstr("from offset -1"));
   EXPECT_THAT(refused({"k", {6, 2}, 0, 7, 0}), HasSubstr("rows 0 to 7 of shape [6,2]"));
   EXPECT_THAT(refused({"slot/m/k", {6, 2}, 0, 6, 0}), HasSubstr("the name of a slot"));
   EXPECT_THAT(refused({"__metadata__", {6, 2}, 0, 6, 0}), HasSubstr("the name is taken"));
-  EXPECT_THAT(refused({"\xff", {6, 2}, 0, 6, 0}), HasSubstr("no UTF-8"));
+  EXPECT_THAT(refused({"\xff", {6, 2}, 0, 6, 0}), HasSubstr("not UTF-8"));
   run_.slots = {"m", "a/b"};
-  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, 0}), HasSubstr("no names of slots: m, a/b"));
+  EXPECT_THAT(refused({"k", {6, 2}, 0, 6, 0}), HasSubstr("invalid slot names: m, a/b"));
   run_.slots = {"m"};
   const std::vector<float> odd(3);
   EXPECT_THAT(MessageOf(WriteCheckpoint(train_dir_, run_, kModel, {{{}, odd}}, {}).status()),
-              HasSubstr("ps/0: 3 values are no arena and 1 slots"));
+              HasSubstr("ps/0: 3 values do not divide into an arena and 1 slots"));
 }
 
-TEST_F(CheckpointTest, AnotherModelOrOptimizerIsRefusedWithBothValues) {
+TEST_F(CheckpointTest, DifferentModelOrOptimizerIsRefusedWithBothValues) {
   const auto checkpoint = Checkpoint::Open(Write());
   ASSERT_TRUE(checkpoint.ok());
   std::vector<float> values(100);
@@ -164,7 +165,7 @@ TEST_F(CheckpointTest, AnotherModelOrOptimizerIsRefusedWithBothValues) {
                         "(m, v)"));
 }
 
-TEST_F(CheckpointTest, WhatTheModelLacksIsLeftOutAndOtherOffsetsAreKept) {
+TEST_F(CheckpointTest, TensorsThatTheModelLacksAreIgnored) {
   const auto checkpoint = Checkpoint::Open(Write());
   std::vector<float> values(5, -1), slot(5, -1);
   ASSERT_TRUE(checkpoint
@@ -175,7 +176,7 @@ TEST_F(CheckpointTest, WhatTheModelLacksIsLeftOutAndOtherOffsetsAreKept) {
   EXPECT_THAT(slot, ElementsAre(215, -1, -1, 213, 214));
 }
 
-TEST_F(CheckpointTest, RowsThatStateJsonLacksAreFoundWhenLoaded) {
+TEST_F(CheckpointTest, MissingRowsAreFoundOnLoad) {
   const std::string directory = Write(1);
   const auto rows = [](int shape, int begin, int end) {
     return absl::StrCat("[\n      ", shape, ",\n      2\n     ],\n     \"row_begin\": ", begin,
@@ -191,8 +192,8 @@ TEST_F(CheckpointTest, RowsThatStateJsonLacksAreFoundWhenLoaded) {
   EXPECT_THAT(MessageOf(status), HasSubstr("tensor 'dense/kernel' of shape [8,2]: rows 0 to 2 are missing"));
 }
 
-// A file may grow to some bytes only, as on a disk that is full.
-TEST_F(CheckpointTest, ADiskThatIsFullLeavesWhatWasThere) {
+// A limit on the size of files acts like a full disk.
+TEST_F(CheckpointTest, FullDiskPreservesExistingCheckpoints) {
   WriteStep(1);
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -213,7 +214,7 @@ TEST_F(CheckpointTest, ADiskThatIsFullLeavesWhatWasThere) {
   EXPECT_TRUE(OpenAndLoad(train_dir_ + "/checkpoints/step-00000001").ok());
 }
 
-TEST_F(CheckpointTest, AJobWithoutVariablesHasACheckpointToo) {
+TEST_F(CheckpointTest, JobWithoutVariablesHasACheckpoint) {
   run_.slots = {};
   const auto path = WriteCheckpoint(train_dir_, run_, "", {{}, {}}, {});
   ASSERT_TRUE(path.ok()) << path.status();

@@ -1,4 +1,4 @@
-// Every kind of damage that a disk, a crash or a person does to a checkpoint's files.
+// Every kind of damage that a disk, a crash or a person can do to the files of a checkpoint.
 #include <sys/stat.h>
 
 #include "tests/support/effort.h"
@@ -17,13 +17,13 @@ class DamageTest : public CheckpointFiles {
 
   std::string PathOf(const std::string& name) const { return directory_ + "/" + name; }
 
-  // What a reader makes of it; OK only with the same values.
+  // The status of opening and loading; the values must be the original ones if it is OK.
   absl::Status Outcome() const {
     const auto loaded = OpenAndLoad(directory_);
     if (!loaded.ok()) return loaded.status();
     return SameBits(*loaded, whole_) ? absl::OkStatus() : absl::InternalError("other values were loaded");
   }
-  // DATA_LOSS, naming the directory.
+  // Expects DATA_LOSS naming the directory.
   void ExpectLoss(const std::string& what) const {
     const absl::Status status = Outcome();
     EXPECT_TRUE(absl::IsDataLoss(status)) << what << ": " << status;
@@ -38,9 +38,8 @@ class DamageTest : public CheckpointFiles {
   const std::string directory_;
 };
 
-// Files are changed in place: one that is emptied and written anew is flushed to the disk by some file
-// systems.
-TEST_F(DamageTest, AnyByteThatIsAnotherIsFound) {
+// Files are changed in place, because some file systems flush a file that is truncated and rewritten.
+TEST_F(DamageTest, AnyChangedByteIsFound) {
   for (const std::string& name : NamesIn(directory_)) {
     std::fstream file(PathOf(name), std::ios::binary | std::ios::in | std::ios::out);
     const std::string bytes = *ReadFile(PathOf(name));
@@ -58,10 +57,10 @@ TEST_F(DamageTest, AnyByteThatIsAnotherIsFound) {
       put(at, bytes[at]);
     }
   }
-  EXPECT_TRUE(Outcome().ok()) << "all is as it was";
+  EXPECT_TRUE(Outcome().ok()) << "the original bytes are back";
 }
 
-TEST_F(DamageTest, AnyLengthThatIsAnotherIsFound) {
+TEST_F(DamageTest, AnyChangedLengthIsFound) {
   for (const std::string& name : NamesIn(directory_)) {
     const std::string bytes = *ReadFile(PathOf(name));
     Put(PathOf(name), bytes + '\n');
@@ -76,7 +75,7 @@ TEST_F(DamageTest, AnyLengthThatIsAnotherIsFound) {
   }
 }
 
-TEST_F(DamageTest, VerifyFindsWhatOpenDoesNotReadAndNamesFileAndTensor) {
+TEST_F(DamageTest, VerifyFindsDamageThatOpenDoesNotReadAndNamesFileAndTensor) {
   std::string bytes = *ReadFile(PathOf(kFirstFile));
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   Put(PathOf(kFirstFile), bytes);
@@ -88,22 +87,22 @@ TEST_F(DamageTest, VerifyFindsWhatOpenDoesNotReadAndNamesFileAndTensor) {
               AllOf(HasSubstr(kFirstFile), HasSubstr("tensor 'slot/v/"), HasSubstr("is damaged")));
 }
 
-TEST_F(DamageTest, AFileThatIsMissingIsFound) {
+TEST_F(DamageTest, MissingFileIsFound) {
   for (const std::string& name : NamesIn(directory_)) {
     const std::string bytes = *ReadFile(PathOf(name));
     std::filesystem::remove(PathOf(name));
     EXPECT_THAT(LossOf(), HasSubstr(name));
     std::filesystem::create_directory(PathOf(name));
-    EXPECT_THAT(LossOf(), HasSubstr("is no plain file"));
+    EXPECT_THAT(LossOf(), HasSubstr("is not a regular file"));
     std::filesystem::remove(PathOf(name));
     ASSERT_EQ(mkfifo(PathOf(name).c_str(), 0600), 0);
-    EXPECT_THAT(LossOf(), HasSubstr("is no plain file")) << "and nobody waits for a writer";
+    EXPECT_THAT(LossOf(), HasSubstr("is not a regular file")) << "opening a pipe does not block";
     std::filesystem::remove(PathOf(name));
     Put(PathOf(name), bytes);
   }
 }
 
-TEST_F(DamageTest, AFileCutAfterItWasOpenedIsFound) {
+TEST_F(DamageTest, FileTruncatedAfterOpenIsFound) {
   const auto checkpoint = Checkpoint::Open(directory_);
   ASSERT_TRUE(checkpoint.ok());
   std::filesystem::resize_file(PathOf(kFirstFile), std::filesystem::file_size(PathOf(kFirstFile)) - 1);
@@ -127,7 +126,7 @@ TEST_F(DamageTest, FilesOfAnotherCheckpointAreFound) {
   }
 }
 
-TEST_F(DamageTest, AForeignStateIsFound) {
+TEST_F(DamageTest, ForeignStateIsFound) {
   for (const char* text :
        {"", "{}", "null", "{\"global_step\": 1000}\n", "\xff\xfe", "[[[[", "epoch = 3\n"}) {
     Put(PathOf("state.json"), text);
@@ -135,7 +134,7 @@ TEST_F(DamageTest, AForeignStateIsFound) {
   }
 }
 
-TEST_F(DamageTest, AWholeStateWithWrongFieldsIsFoundAndTheFieldNamed) {
+TEST_F(DamageTest, UndamagedStateWithAWrongFieldNamesTheField) {
   const std::string good = *ReadFile(PathOf("state.json"));
   const std::vector<std::pair<std::string, std::string>> forgeries = {
       {"\"global_step\": 1000", "\"global_step\": -1"},
@@ -167,7 +166,7 @@ TEST_F(DamageTest, AWholeStateWithWrongFieldsIsFoundAndTheFieldNamed) {
   }
 }
 
-TEST_F(DamageTest, ANumberThatNoJobReachesIsFoundAndItsFieldNamed) {
+TEST_F(DamageTest, ImpossibleNumberNamesTheField) {
   const std::string good = *ReadFile(PathOf("state.json"));
   struct Forgery {
     const char* from;
@@ -196,7 +195,7 @@ TEST_F(DamageTest, ANumberThatNoJobReachesIsFoundAndItsFieldNamed) {
   }
 }
 
-TEST_F(DamageTest, AFileInTheCheckpointsPlaceIsPassedOver) {
+TEST_F(DamageTest, FileInsteadOfACheckpointIsSkipped) {
   Put(absl::StrCat(train_dir_, "/checkpoints/", StepName(2000)), "a file");
   int told = 0;
   const auto newest = OpenNewest(train_dir_, [&](const absl::Status&) { ++told; });
@@ -206,14 +205,14 @@ TEST_F(DamageTest, AFileInTheCheckpointsPlaceIsPassedOver) {
   EXPECT_TRUE(absl::IsNotFound(Checkpoint::Open(train_dir_ + "/checkpoints/step-00003000").status()));
 }
 
-TEST_F(DamageTest, AnotherFormatIsNoDamage) {
+TEST_F(DamageTest, OtherFormatIsNotDamage) {
   Forge(directory_, "\"format\": 1", "\"format\": 2");
   const absl::Status status = Outcome();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("format 2, this program reads 1"));
 }
 
-TEST_F(DamageTest, TheNewestThatIsWholeIsOpenedAndTheOthersToldOf) {
+TEST_F(DamageTest, NewestUndamagedCheckpointIsOpenedAndOthersAreReported) {
   WriteStep(2000);
   const std::string newest = WriteStep(3000);
   std::string bytes = *ReadFile(newest + "/" + kFirstFile);
@@ -239,7 +238,7 @@ TEST_F(DamageTest, TheNewestThatIsWholeIsOpenedAndTheOthersToldOf) {
       told, ElementsAre(HasSubstr("step-00003000"), HasSubstr("step-00002000"), HasSubstr("step-00001000")));
 }
 
-TEST_F(DamageTest, ANewerProgramsCheckpointIsNotPassedOver) {
+TEST_F(DamageTest, CheckpointOfANewerProgramIsNotSkipped) {
   Forge(WriteStep(2000), "\"format\": 1", "\"format\": 2");
   const auto opened = OpenNewest(train_dir_, [](const absl::Status& status) { ADD_FAILURE() << status; });
   EXPECT_TRUE(absl::IsFailedPrecondition(opened.status())) << opened.status();

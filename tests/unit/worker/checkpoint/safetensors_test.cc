@@ -25,7 +25,7 @@ std::string HeadOf(const std::string& header) {
 }
 
 // https://github.com/huggingface/safetensors, "Format".
-TEST(Safetensors, AFileIsLengthHeaderAndValues) {
+TEST(Safetensors, FileHasLengthHeaderAndValues) {
   const std::vector<float> kernel = {1, 2}, bias = {3};
   const std::string path = absl::StrCat(testing::TempDir(), "cairn_safetensors_", getpid());
   ASSERT_TRUE(
@@ -54,7 +54,7 @@ TEST(Safetensors, AFileIsLengthHeaderAndValues) {
   EXPECT_EQ(parsed->metadata.at("epoch"), "7");
 }
 
-TEST(Safetensors, AFileThatCannotBeWrittenLeavesNothing) {
+TEST(Safetensors, FailedWriteLeavesNoFile) {
   const std::string directory = absl::StrCat(testing::TempDir(), "cairn_safetensors_dir_", getpid());
   std::filesystem::create_directory(directory);
   std::filesystem::create_directory(directory + "/taken");
@@ -64,13 +64,13 @@ TEST(Safetensors, AFileThatCannotBeWrittenLeavesNothing) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(Safetensors, APipeIsWrittenToAndNeverReplaced) {
+TEST(Safetensors, PipeIsWrittenToAndNotReplaced) {
   const std::string directory = absl::StrCat(testing::TempDir(), "cairn_safetensors_pipe_", getpid());
   std::filesystem::create_directory(directory);
   const std::string pipe = directory + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const std::vector<float> bias = {3};
-  EXPECT_FALSE(WriteSafetensors(pipe, {{"bias", {1}, bias}}, {}).ok()) << "nobody reads it";
+  EXPECT_FALSE(WriteSafetensors(pipe, {{"bias", {1}, bias}}, {}).ok()) << "the pipe has no reader";
 
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
@@ -85,7 +85,7 @@ TEST(Safetensors, APipeIsWrittenToAndNeverReplaced) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(Safetensors, NamesThatTheHeaderCannotHoldAreRefused) {
+TEST(Safetensors, InvalidNamesAreRefused) {
   const std::vector<float> one(1);
   EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsHead({{"a", {1}, one}, {"a", {1}, one}}, {}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsHead({{"__metadata__", {1}, one}}, {}).status()));
@@ -104,8 +104,8 @@ TEST(Safetensors, EveryRuleOfTheFormatIsChecked) {
   EXPECT_TRUE(outcome(R"({"a":{"dtype":"F32","shape":[3,0],"data_offsets":[0,0]}})", 0).ok());
 
   const std::vector<std::tuple<std::string, uint64_t, const char*>> faults = {
-      {"{" + a + "}", 7, "by its header"},
-      {"{" + a + "}", 9, "by its header"},
+      {"{" + a + "}", 7, "its header describes"},
+      {"{" + a + "}", 9, "its header describes"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12, "'a': its values begin at 4"},
       {"{" + a + R"(,"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12,
        "'b': its values begin at 4"},
@@ -114,20 +114,21 @@ TEST(Safetensors, EveryRuleOfTheFormatIsChecked) {
       {"{" + a + "," + a + "}", 8, "appears twice"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8, "takes 8 bytes"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8, "takes 12 bytes"},
-      {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "no list of sizes"},
-      {R"({"a":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", 8, "no list of sizes"},
+      {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "not a list of sizes"},
+      {R"({"a":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", 8, "not a list of sizes"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0, "2^40"},
-      {R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,0]}})", 0, "no list of sizes"},
-      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", 8, "no two numbers"},
-      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615]}})", 8, "no two numbers"},
-      {R"({"a":{"dtype":32,"shape":[2],"data_offsets":[0,8]}})", 8, "no text"},
-      {R"({"a":{"shape":[2],"data_offsets":[0,8]}})", 8, "no text"},
-      {R"({"a":7})", 0, "no object"},
-      {R"({"__metadata__":{"a":7}})", 0, "'a' is no text"},
-      {R"({"__metadata__":[]})", 0, "no object"},
-      {"[]", 0, "no safetensors file"},
-      {" {}", 0, "no safetensors file"},
-      {"", 0, "no safetensors file"},
+      {R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,0]}})", 0,
+       "not a list of sizes"},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", 8, "not two numbers"},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615]}})", 8, "not two numbers"},
+      {R"({"a":{"dtype":32,"shape":[2],"data_offsets":[0,8]}})", 8, "not a string"},
+      {R"({"a":{"shape":[2],"data_offsets":[0,8]}})", 8, "not a string"},
+      {R"({"a":7})", 0, "not an object"},
+      {R"({"__metadata__":{"a":7}})", 0, "'a' is not a string"},
+      {R"({"__metadata__":[]})", 0, "not an object"},
+      {"[]", 0, "not a safetensors file"},
+      {" {}", 0, "not a safetensors file"},
+      {"", 0, "not a safetensors file"},
       {"{\"a", 0, "not valid JSON"},
       {std::string("{") + std::string(300, '['), 0, "not valid JSON"},
   };
@@ -140,7 +141,7 @@ TEST(Safetensors, EveryRuleOfTheFormatIsChecked) {
   EXPECT_TRUE(absl::IsFailedPrecondition(half)) << half;
 }
 
-TEST(Safetensors, AWrongLengthIsFound) {
+TEST(Safetensors, WrongLengthIsFound) {
   std::string head = HeadOf("{}");
   for (size_t size = 0; size < 8; ++size) {
     EXPECT_TRUE(absl::IsDataLoss(ParseSafetensorsHead(head.substr(0, size), size).status())) << size;

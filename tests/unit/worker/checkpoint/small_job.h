@@ -1,5 +1,5 @@
-// A job of four small variables and two slots, spread over any number of servers, and a directory to write
-// its checkpoints to.
+// A job with four small variables and two slots on any number of servers, and a directory for its
+// checkpoints.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ inline constexpr size_t kParts = 3;  // values, and two slots
 
 using Whole = std::vector<std::vector<float>>;  // [part][element], in the model's order
 
-// Every element another one; a NaN with a payload and a negative zero, of which every bit counts.
+// All elements differ. A NaN with a payload and a negative zero check that every bit is kept.
 inline Whole WholeState() {
   Whole whole(kParts, std::vector<float>(kElements));
   for (size_t part = 0; part < kParts; ++part) {
@@ -56,7 +56,7 @@ inline bool SameBits(const Whole& a, const Whole& b) {
   return true;
 }
 
-// What servers with `slices` [server] hold of `whole`.
+// The state of servers with `slices` [server] if the whole state is `whole`.
 class Servers {
  public:
   Servers(std::vector<std::vector<net::Slice>> slices, const Whole& whole) : slices_(std::move(slices)) {
@@ -77,7 +77,7 @@ class Servers {
       }
     }
   }
-  // Placed as a chief does; variables above 16 bytes are split.
+  // Places variables as a chief does, and splits those above 16 bytes.
   Servers(int count, const Whole& whole)
       : Servers(net::PlaceVariables(Variables(), {.servers = count, .split_bytes = 16}), whole) {}
 
@@ -161,7 +161,7 @@ class CheckpointFiles : public testing::Test {
   static void Put(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
   }
-  // Changes state.json and makes its guard fit again.
+  // Changes state.json and updates the checksum in its last line.
   static void Forge(const std::string& directory, const std::string& from, const std::string& to) {
     std::string text = *ReadFile(directory + "/state.json");
     const size_t found = text.find(from);

@@ -23,7 +23,7 @@ std::string EmptyDirectory(const char* name) {
   return path;
 }
 
-TEST(TrainDirLock, ASecondChiefIsToldWhoWritesThere) {
+TEST(TrainDirLock, SecondChiefGetsAnErrorNamingTheFirst) {
   const std::string directory = EmptyDirectory("second");
   const auto first = TrainDirLock::Take(directory, Duration::zero());
   ASSERT_TRUE(first.ok()) << first.status();
@@ -33,13 +33,13 @@ TEST(TrainDirLock, ASecondChiefIsToldWhoWritesThere) {
               AllOf(HasSubstr(directory), HasSubstr(absl::StrCat("process ", getpid(), " on "))));
 }
 
-TEST(TrainDirLock, IsFreeAgainWhenItGoes) {
+TEST(TrainDirLock, IsReleasedByItsDestructor) {
   const std::string directory = EmptyDirectory("again");
   EXPECT_TRUE(TrainDirLock::Take(directory, Duration::zero()).ok());
   EXPECT_TRUE(TrainDirLock::Take(directory, Duration::zero()).ok());
 }
 
-TEST(TrainDirLock, DiesWithItsProcess) {
+TEST(TrainDirLock, IsReleasedWhenItsProcessDies) {
   const std::string directory = EmptyDirectory("killed");
   int held[2];
   ASSERT_EQ(pipe(held), 0);
@@ -58,7 +58,7 @@ TEST(TrainDirLock, DiesWithItsProcess) {
   EXPECT_TRUE(TrainDirLock::Take(directory, Duration::zero()).ok());
 }
 
-TEST(TrainDirLock, NoDirectoryIsAnError) {
+TEST(TrainDirLock, MissingDirectoryIsAnError) {
   EXPECT_TRUE(absl::IsInvalidArgument(TrainDirLock::Take("/no/such/directory", Duration::zero()).status()));
 }
 

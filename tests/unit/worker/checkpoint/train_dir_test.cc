@@ -11,7 +11,7 @@ using testing::IsEmpty;
 
 using TrainDirTest = CheckpointFiles;
 
-TEST_F(TrainDirTest, OnlyTheNamesThatAreWrittenAreSteps) {
+TEST_F(TrainDirTest, OnlyNamesThatAreWrittenAreSteps) {
   EXPECT_EQ(StepName(1000), "step-00001000");
   EXPECT_EQ(StepOf("step-00001000"), 1000);
   EXPECT_EQ(StepOf(StepName(123456789012)), 123456789012);
@@ -21,7 +21,7 @@ TEST_F(TrainDirTest, OnlyTheNamesThatAreWrittenAreSteps) {
   }
 }
 
-TEST_F(TrainDirTest, ACheckpointsTrainDirIsFoundByItsPath) {
+TEST_F(TrainDirTest, TrainDirIsFoundByACheckpointsPath) {
   EXPECT_EQ(TrainDirOf("/a/run/checkpoints/step-00000020"), "/a/run");
   EXPECT_EQ(TrainDirOf("/a/run/checkpoints/step-00000020/"), "/a/run");
   EXPECT_EQ(TrainDirOf("/a/run"), "/a/run");
@@ -29,14 +29,14 @@ TEST_F(TrainDirTest, ACheckpointsTrainDirIsFoundByItsPath) {
 }
 
 TEST_F(TrainDirTest, CheckpointsAreListedByStepNotByName) {
-  EXPECT_THAT(*ListCheckpoints(train_dir_), IsEmpty()) << "there is no such directory";
+  EXPECT_THAT(*ListCheckpoints(train_dir_), IsEmpty()) << "the directory does not exist";
   for (const int64_t step : {100000000, 20, 3}) WriteStep(step);
   const std::string in = train_dir_ + "/checkpoints/";
   EXPECT_THAT(*ListCheckpoints(train_dir_),
               ElementsAre(in + "step-00000003", in + "step-00000020", in + "step-100000000"));
 }
 
-TEST_F(TrainDirTest, TheOldestAreRemovedAfterAWrite) {
+TEST_F(TrainDirTest, OldestCheckpointsAreRemovedAfterAWrite) {
   for (const int64_t step : {1, 2, 3, 4}) WriteStep(step);
   EXPECT_EQ(Steps().size(), 4u) << "0 keeps all";
   WriteStep(5, 2);
@@ -45,13 +45,13 @@ TEST_F(TrainDirTest, TheOldestAreRemovedAfterAWrite) {
   EXPECT_THAT(Steps(), ElementsAre("step-00000006"));
 }
 
-TEST_F(TrainDirTest, WhatWasJustWrittenStaysWhateverItsStep) {
+TEST_F(TrainDirTest, NewCheckpointIsKeptWhateverItsStep) {
   WriteStep(500);
   WriteStep(100, 1);
   EXPECT_THAT(Steps(), ElementsAre("step-00000100"));
 }
 
-TEST_F(TrainDirTest, TheStepThatIsThereIsReplaced) {
+TEST_F(TrainDirTest, ExistingStepIsReplaced) {
   run_.run_id = "first";
   WriteStep(1);
   run_.run_id = "second";
@@ -61,22 +61,22 @@ TEST_F(TrainDirTest, TheStepThatIsThereIsReplaced) {
   EXPECT_THAT(Steps(), ElementsAre("step-00000001"));
 }
 
-TEST_F(TrainDirTest, TheNewestIsPointedTo) {
+TEST_F(TrainDirTest, PointerNamesTheNewestCheckpoint) {
   WriteStep(1);
   WriteStep(2);
   EXPECT_EQ(*ReadFile(train_dir_ + "/checkpoint"), "model_checkpoint_path: \"checkpoints/step-00000002\"\n");
   EXPECT_THAT(NamesIn(train_dir_), ElementsAre("checkpoint", "checkpoints"));
 }
 
-TEST_F(TrainDirTest, DirectoriesThatAreMissingAreMade) {
+TEST_F(TrainDirTest, MissingDirectoriesAreCreated) {
   const std::string outer = train_dir_;
   train_dir_ += "/of/a/job";
   EXPECT_TRUE(OpenAndLoad(Write()).ok());
   train_dir_ = outer;
 }
 
-// Killed while it wrote the files, or while it removed an old checkpoint.
-TEST_F(TrainDirTest, WhatAKilledWriterLeftIsNotSeenAndRemovedByTheNextWrite) {
+// The writer was killed while it wrote files, or while it removed an old checkpoint.
+TEST_F(TrainDirTest, RemainsOfAKilledWriterAreIgnoredAndRemovedByTheNextWrite) {
   const std::string whole = WriteStep(1);
   const std::string torn = train_dir_ + "/checkpoints/step-00000002.tmp-4711";
   std::filesystem::copy(whole, torn);
@@ -92,8 +92,8 @@ TEST_F(TrainDirTest, WhatAKilledWriterLeftIsNotSeenAndRemovedByTheNextWrite) {
   EXPECT_THAT(NamesIn(train_dir_), ElementsAre("checkpoint", "checkpoints", "notes.tmp-1"));
 }
 
-// A process with our number died, as in a container where every process is 1.
-TEST_F(TrainDirTest, ALeftoverOfTheSameProcessNumberIsNoHindrance) {
+// A process with this process's id died, as in containers, where every process may have the id 1.
+TEST_F(TrainDirTest, LeftoverWithTheSameProcessIdIsRemoved) {
   const std::string left = absl::StrCat(train_dir_, "/checkpoints/step-00000002.tmp-", getpid());
   std::filesystem::create_directories(left);
   Put(left + "/state.json", "{");
@@ -101,7 +101,7 @@ TEST_F(TrainDirTest, ALeftoverOfTheSameProcessNumberIsNoHindrance) {
   EXPECT_THAT(Steps(), ElementsAre("step-00000002"));
 }
 
-TEST_F(TrainDirTest, KilledBetweenRenameAndPointerTheNewestIsFoundAllTheSame) {
+TEST_F(TrainDirTest, NewestIsFoundIfTheWriterDiedBeforeUpdatingThePointer) {
   WriteStep(1);
   const std::string pointer = *ReadFile(train_dir_ + "/checkpoint");
   const std::string newest = WriteStep(2);
@@ -112,7 +112,7 @@ TEST_F(TrainDirTest, KilledBetweenRenameAndPointerTheNewestIsFoundAllTheSame) {
   EXPECT_EQ(OpenNewest(train_dir_, skipped)->directory(), newest);
 }
 
-TEST_F(TrainDirTest, ADirectoryThatCannotBeMadeIsNamed) {
+TEST_F(TrainDirTest, DirectoryThatCannotBeCreatedIsNamed) {
   Put(train_dir_, "a file");
   const Servers job(1, whole_);
   const auto written = WriteCheckpoint(train_dir_, run_, kModel, job.states(), {});

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(RunInChild, GivesWhatTheWorkPutThere) {
+TEST(RunInChild, ReturnsTheValuesThatTheWorkWrote) {
   const auto values = RunInChild(2, {}, [](absl::Span<float> to) {
     to[0] = 1;
     to[1] = 2;
@@ -26,7 +26,7 @@ TEST(RunInChild, GivesWhatTheWorkPutThere) {
   EXPECT_THAT(*values, ElementsAre(1, 2));
 }
 
-TEST(RunInChild, LeavesThisProcessAsItIs) {
+TEST(RunInChild, DoesNotChangeThisProcess) {
   int here = 0;
   const auto values = RunInChild(0, {}, [&](absl::Span<float>) {
     here = 1;
@@ -36,13 +36,13 @@ TEST(RunInChild, LeavesThisProcessAsItIs) {
   EXPECT_EQ(here, 0);
 }
 
-TEST(RunInChild, TellsTheWorksErrorHoweverLong) {
+TEST(RunInChild, ReturnsTheWorksErrorOfAnyLength) {
   const std::string text(100'000, 'x');
   const auto values = RunInChild(0, {}, [&](absl::Span<float>) { return absl::NotFoundError(text); });
   EXPECT_EQ(values.status(), absl::NotFoundError(text));
 }
 
-TEST(RunInChild, ACrashIsAnError) {
+TEST(RunInChild, CrashIsAnError) {
   const auto values = RunInChild(0, {}, [](absl::Span<float>) -> absl::Status {
     std::raise(SIGSEGV);
     return absl::OkStatus();
@@ -51,7 +51,7 @@ TEST(RunInChild, ACrashIsAnError) {
   EXPECT_THAT(values.status().message(), HasSubstr("crash"));
 }
 
-TEST(RunInChild, WorkWithoutEndIsAnError) {
+TEST(RunInChild, EndlessWorkIsAnError) {
   const auto values = RunInChild(0, {.seconds = 1}, [](absl::Span<float>) -> absl::Status {
     for (volatile unsigned turns = 0;;) turns = turns + 1;
   });
@@ -59,8 +59,8 @@ TEST(RunInChild, WorkWithoutEndIsAnError) {
   EXPECT_THAT(values.status().message(), HasSubstr("does not end within 1 s"));
 }
 
-// What a library that has overwritten its own memory may do to the pipe that the child has and this process
-// had not.
+// The child's report pipe, found among its open descriptors. A library that has overwritten its own memory
+// might write to it.
 class ForeignPipe {
  public:
   ForeignPipe() : before_(Pipes()) {}
@@ -83,7 +83,7 @@ class ForeignPipe {
   const std::set<int> before_;
 };
 
-TEST(RunInChild, OneThatClosesThePipeAndSleepsIsAnError) {
+TEST(RunInChild, ChildThatClosesThePipeAndSleepsIsAnError) {
   const ForeignPipe pipe;
   const auto values = RunInChild(0, {.seconds = 1}, [&](absl::Span<float>) -> absl::Status {
     if (close(pipe.fd()) != 0) _exit(0);
@@ -93,25 +93,26 @@ TEST(RunInChild, OneThatClosesThePipeAndSleepsIsAnError) {
   EXPECT_THAT(values.status().message(), HasSubstr("does not end within 1 s"));
 }
 
-TEST(RunInChild, AReportWithoutSenseIsAnError) {
+TEST(RunInChild, MalformedReportIsAnError) {
   for (const std::string report :
        {"0 fine", "17 no such code", "-1 either", "text", " ", "99999999999999 x"}) {
     const ForeignPipe pipe;
     const auto values = RunInChild(0, {}, [&](absl::Span<float>) -> absl::Status {
       _exit(write(pipe.fd(), report.data(), report.size()) < 0 ? 1 : 0);
     });
-    EXPECT_EQ(values.status(), absl::InvalidArgumentError("damaged: reading it ends in confusion")) << report;
+    EXPECT_EQ(values.status(), absl::InvalidArgumentError("damaged: reading it gives no valid result"))
+        << report;
   }
 }
 
-TEST(RunInChild, MemoryEndsAtTheLimit) {
+TEST(RunInChild, MemoryIsLimited) {
   const auto values = RunInChild(0, {.memory_bytes = 64 << 20}, [](absl::Span<float>) {
     void* volatile much = std::malloc(size_t{1} << 30);
     const bool got = much != nullptr;
     std::free(much);
     return got ? absl::OkStatus() : absl::ResourceExhaustedError("no more");
   });
-  EXPECT_FALSE(values.ok());  // said so, or, with a sanitizer's allocator, died of it
+  EXPECT_FALSE(values.ok());  // an error, or a crash with a sanitizer's allocator
 }
 
 }  // namespace

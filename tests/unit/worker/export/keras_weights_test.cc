@@ -1,4 +1,4 @@
-// Real files of Keras, and what Keras makes of them: tests/support/data/keras_weights/make.py made them.
+// Files written by Keras, and Keras' outputs for them: see tests/support/data/keras_weights/make.py.
 #include "worker/export/keras_weights.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ std::string Data(absl::string_view name) {
   return InSource(absl::StrCat("tests/support/data/keras_weights/", name));
 }
 
-// Skips, aloud, where there is nothing to test.
+// Skips, with a message, if the build cannot read HDF5.
 class KerasWeights : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -53,7 +53,7 @@ constexpr char kDense[] = R"(
     {"class_name": "Dense", "config": {"name": "first", "units": 2, "input_shape": [2]}},
     {"class_name": "Dense", "config": {"name": "second", "units": 1}})";
 
-// What this network makes of NAME_inputs.npy is what Keras made of them.
+// The network's outputs for NAME_inputs.npy equal Keras' outputs.
 void ExpectKerasOutputs(absl::string_view name, const nn::Model& model,
                         const std::vector<float>& parameters) {
   const std::string path = Data(absl::StrCat(name, "_inputs.npy"));
@@ -65,7 +65,7 @@ void ExpectKerasOutputs(absl::string_view name, const nn::Model& model,
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ASSERT_EQ(outputs->shape, Shape({prediction->examples, model.output_shape()[0]}));
   for (size_t i = 0; i < prediction->outputs.size(); ++i) {
-    // Sums of float32 in another order, through a dozen layers.
+    // The tolerance covers float32 sums in another order, through a dozen layers.
     const float expected = data::ElementAt<float>(outputs->bytes.data(), static_cast<int64_t>(i));
     EXPECT_NEAR(prediction->outputs[i], expected, 1e-5 * (1 + std::abs(expected)));
   }
@@ -77,21 +77,21 @@ std::string FaultOf(const std::string& path, const nn::Model& model) {
   return std::string(values.status().message());
 }
 
-TEST_F(KerasWeights, AnArchiveGivesModelAndValuesThatScoreAsInKeras) {
+TEST_F(KerasWeights, ArchiveGivesModelAndValuesThatScoreAsInKeras) {
   const auto trained = LoadTrainedModel(Data("image.keras"), "");
   ASSERT_TRUE(trained.ok()) << trained.status();
   EXPECT_FALSE(trained->global_step.has_value());
   ExpectKerasOutputs("image", trained->model, trained->parameters);
 }
 
-TEST_F(KerasWeights, TheFormatOfKeras2HoldsTheSame) {
+TEST_F(KerasWeights, Keras2FormatHasTheSameValues) {
   const auto trained = LoadTrainedModel(Data("image.h5"), Data("image.keras"));
   ASSERT_TRUE(trained.ok()) << trained.status();
   ExpectKerasOutputs("image", trained->model, trained->parameters);
 }
 
-// With slashes in the names of layers.
-TEST_F(KerasWeights, AWholeModelOfKeras2GivesModelAndValuesThatScoreAsInKeras) {
+// The names of its layers contain slashes.
+TEST_F(KerasWeights, WholeKeras2ModelScoresAsInKeras) {
   for (const char* name : {"keras2.h5", "keras2.keras"}) {
     SCOPED_TRACE(name);
     const auto trained = LoadTrainedModel(Data(name), "");
@@ -106,8 +106,8 @@ TEST_F(KerasWeights, AdaptedStatisticsAndMergesThatBroadcastScoreAsInKeras) {
   ExpectKerasOutputs("excite", trained->model, trained->parameters);
 }
 
-// Four bytes overwritten anywhere change nothing, or the file is refused.
-TEST_F(KerasWeights, ADamagedArchiveGivesNoOtherValues) {
+// If four bytes are overwritten anywhere, the values stay the same or the file is refused.
+TEST_F(KerasWeights, DamagedArchiveGivesNoWrongValues) {
   const auto whole = data::ReadFileBytes(Data("keras2.keras"));
   ASSERT_TRUE(whole.ok()) << whole.status();
   const auto undamaged = LoadTrainedModel(Data("keras2.keras"), "");
@@ -127,7 +127,7 @@ TEST_F(KerasWeights, ADamagedArchiveGivesNoOtherValues) {
   EXPECT_GT(refused, 30);
 }
 
-TEST_F(KerasWeights, AChecksumWithinAnHdf5FileIsCompared) {
+TEST_F(KerasWeights, ChecksumInAnHdf5FileIsVerified) {
   const nn::Model model =
       ModelOf(R"({"class_name": "Dense", "config": {"name": "dense", "units": 2, "input_shape": [2]}})");
   const auto values = LoadWeights(Data("checked.weights.h5"), model);
@@ -144,20 +144,20 @@ TEST_F(KerasWeights, AChecksumWithinAnHdf5FileIsCompared) {
   EXPECT_THAT(FaultOf(path, model), StartsWith(path + ": layers/dense/vars/0: its values: "));
 }
 
-TEST_F(KerasWeights, LayersUnderOtherNamesAreFoundByClassAndOrder) {
+TEST_F(KerasWeights, LayersWithOtherNamesAreFoundByClassAndOrder) {
   const nn::Model model = ModelOf(absl::StrReplaceAll(kSteps, {{"NAME", "table"}}));
   const auto values = LoadWeights(Data("steps.weights.h5"), model);
   ASSERT_TRUE(values.ok()) << values.status();
   ExpectKerasOutputs("steps", model, *values);
 }
 
-TEST_F(KerasWeights, LayersOfModelsWithinAreFoundByName) {
+TEST_F(KerasWeights, LayersOfNestedModelsAreFoundByName) {
   const auto values = LoadWeights(Data("dense.weights.h5"), ModelOf(kDense));
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_THAT(*values, ElementsAre(0, 1, 2, 3, 10, 11, 20, 21, 30));
 }
 
-TEST_F(KerasWeights, NamesCountBeforeOrder) {
+TEST_F(KerasWeights, NamesTakePrecedenceOverOrder) {
   const nn::Model turned = ModelOf(R"(
       {"class_name": "Dense", "config": {"name": "second", "units": 1, "input_shape": [2]}},
       {"class_name": "Reshape", "config": {"target_shape": [1]}},
@@ -167,7 +167,7 @@ TEST_F(KerasWeights, NamesCountBeforeOrder) {
                        "bias [2]"));
 }
 
-TEST_F(KerasWeights, WhatIsMissingOrTooMuchOrOfAnotherShapeIsNamed) {
+TEST_F(KerasWeights, MissingUnknownAndMisshapenLayersAreNamed) {
   const std::string path = Data("dense.weights.h5");
   const auto fault = [&](absl::string_view layers) { return FaultOf(path, ModelOf(layers)); };
   EXPECT_EQ(
@@ -178,12 +178,12 @@ TEST_F(KerasWeights, WhatIsMissingOrTooMuchOrOfAnotherShapeIsNamed) {
   EXPECT_EQ(fault(absl::StrReplaceAll(kDense, {{R"("units": 2)", R"("units": 2, "use_bias": false)"}})),
             absl::StrCat(
                 path, ": layer 'first' (layers/dense) has 0 [2,2], 1 [2]; in the model it has kernel [2,2]"));
-  // Of Keras 2's format, where weights have names.
+  // In Keras 2's format weights have names.
   EXPECT_THAT(FaultOf(Data("image.h5"), ModelOf(kDense)),
               AllOf(StartsWith(Data("image.h5: has no layer 'first'; it has ")), HasSubstr("hidden")));
 }
 
-TEST_F(KerasWeights, OtherFilesAreRefusedByName) {
+TEST_F(KerasWeights, OtherFilesAreRefusedNamingThem) {
   const nn::Model model = ModelOf(kDense);
   EXPECT_TRUE(absl::IsNotFound(LoadWeights(Data("none.keras"), model).status()));
   const std::string nothing = ::testing::TempDir() + "/keras_weights_test.h5";
@@ -193,8 +193,8 @@ TEST_F(KerasWeights, OtherFilesAreRefusedByName) {
               HasSubstr("keras316_mnist_cnn.keras: has no model.weights.h5"));
 }
 
-// Whatever is cut off or changed: values, or an error that names the file, and nothing on stderr.
-TEST_F(KerasWeights, ADamagedFileIsRefusedQuietly) {
+// Any truncation or change gives values or an error that names the file, and no output on stderr.
+TEST_F(KerasWeights, DamagedFileIsRefusedWithoutOutputOnStderr) {
   const auto whole = data::ReadFileBytes(Data("dense.weights.h5"));
   ASSERT_TRUE(whole.ok()) << whole.status();
   const nn::Model model = ModelOf(kDense);

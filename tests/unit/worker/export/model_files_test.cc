@@ -31,7 +31,7 @@ std::vector<float> Floats(const onnx::v1::Tensor& tensor) {
   return values;
 }
 
-TEST(OnnxFile, SaysInWhichVersionItIs) {
+TEST(OnnxFile, HasItsVersions) {
   const onnx::v1::Model model = Small();
   EXPECT_EQ(model.ir_version(), 8);
   ASSERT_EQ(model.opset_import_size(), 1);
@@ -43,7 +43,7 @@ TEST(OnnxFile, SaysInWhichVersionItIs) {
   EXPECT_EQ(model.metadata_props(0).value(), "7");
 }
 
-TEST(OnnxFile, TheBatchHasAnyExtent) {
+TEST(OnnxFile, BatchExtentIsVariable) {
   const onnx::v1::Graph graph = Small().graph();
   for (const onnx::v1::ValueInfo& port : {graph.input(0), graph.output(0)}) {
     const auto& type = port.type().tensor_type();
@@ -54,7 +54,7 @@ TEST(OnnxFile, TheBatchHasAnyExtent) {
   }
 }
 
-TEST(OnnxFile, ADenseLayerKeepsItsNamesAndOrder) {
+TEST(OnnxFile, DenseLayerKeepsItsNamesAndOrder) {
   const onnx::v1::Graph graph = Small().graph();
   ASSERT_EQ(graph.node_size(), 1);
   EXPECT_EQ(graph.node(0).op_type(), "Gemm");
@@ -76,14 +76,14 @@ TEST(OnnxFile, AttributesHaveTheirTypes) {
   ASSERT_TRUE(file.ParseFromString(*OnnxFile(model, {}, {})));
   const onnx::v1::Attribute& alpha = file.graph().node(0).attribute(0);
   EXPECT_EQ(alpha.type(), onnx::v1::Attribute::TYPE_FLOAT);
-  EXPECT_TRUE(alpha.has_f());  // 0 too is said
+  EXPECT_TRUE(alpha.has_f());  // also if it is 0
   EXPECT_EQ(alpha.f(), 0);
   const onnx::v1::Attribute& axis = file.graph().node(1).attribute(0);
   EXPECT_EQ(axis.type(), onnx::v1::Attribute::TYPE_INT);
   EXPECT_EQ(axis.i(), 1);
 }
 
-TEST(ModelFiles, ADirectoryHasAllThreeAndTheyAgree) {
+TEST(ModelFiles, DirectoryHasAllThreeFilesAndTheyAgree) {
   const std::string directory = absl::StrCat(::testing::TempDir(), "/model_files/made");
   ASSERT_TRUE(PrepareModelDirectory(directory).ok());
   ASSERT_TRUE(WriteModelDirectory(directory, SmallModel(), SmallParameters(), {{"global_step", "7"}}).ok());
@@ -95,7 +95,7 @@ TEST(ModelFiles, ADirectoryHasAllThreeAndTheyAgree) {
             *OnnxFile(SmallModel(), SmallParameters(), {{"global_step", "7"}}));
 }
 
-TEST(ModelFiles, AnotherEndingIsRefusedWithThoseThatThereAre) {
+TEST(ModelFiles, OtherEndingIsRefusedWithTheSupportedOnes) {
   const absl::Status status = CheckModelFile("model.pb");
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(status.message(), HasSubstr("'model.pb' ends in neither .onnx nor .safetensors"));

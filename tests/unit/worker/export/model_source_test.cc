@@ -28,7 +28,7 @@ bool HasHdf5() {
   return !absl::IsUnimplemented(Hdf5File::Open(data::SharedBytes()).status());
 }
 
-TEST(ReadModelFile, JsonAndAnArchiveAreTheSameNetwork) {
+TEST(ReadModelFile, JsonAndArchiveDescribeTheSameNetwork) {
   const auto json = ReadModelFile(kJson), archive = ReadModelFile(kArchive);
   ASSERT_TRUE(json.ok()) << json.status();
   ASSERT_TRUE(archive.ok()) << archive.status();
@@ -37,7 +37,7 @@ TEST(ReadModelFile, JsonAndAnArchiveAreTheSameNetwork) {
   EXPECT_EQ(nn::SummaryTable(*json), nn::SummaryTable(*archive));
 }
 
-TEST(ReadModelFile, AWholeModelOfHdf5HasWhatCompileSaid) {
+TEST(ReadModelFile, WholeHdf5ModelHasTheSettingsOfCompile) {
   if (!HasHdf5()) GTEST_SKIP() << "this build has no libhdf5";
   const auto model = ReadModelFile(kKeras2);
   ASSERT_TRUE(model.ok()) << model.status();
@@ -49,13 +49,13 @@ TEST(ReadModelFile, AWholeModelOfHdf5HasWhatCompileSaid) {
   EXPECT_EQ(model->compile_config().metrics[0].metric.class_name, "accuracy");
 }
 
-TEST(ReadModelFile, WeightsAloneAreNoModel) {
+TEST(ReadModelFile, WeightsWithoutAModelAreRefused) {
   if (!HasHdf5()) GTEST_SKIP() << "this build has no libhdf5";
   EXPECT_EQ(FaultOf(kWeights),
-            kWeights + ": holds weights alone, no model_config: which model are they of? (--model)");
+            kWeights + ": contains only weights and no model_config: give the model by --model");
 }
 
-TEST(ReadModelFile, ADamagedArchiveIsNamed) {
+TEST(ReadModelFile, DamagedArchiveIsNamed) {
   const std::string path = ::testing::TempDir() + "/model_source_test.keras";
   ASSERT_TRUE(WriteFileAtomically(path, "PK\x03\x04 and nothing that a zip has").ok());
   EXPECT_THAT(FaultOf(path), HasSubstr(path + ": is not a readable zip archive"));
@@ -66,13 +66,13 @@ TEST(ReadModelFile, ADamagedArchiveIsNamed) {
   EXPECT_THAT(FaultOf(path), HasSubstr(path + ": config.json: "));
 }
 
-TEST(ReadModelFile, AMissingFileIsNotFound) {
+TEST(ReadModelFile, MissingFileIsNotFound) {
   const auto model = ReadModelFile("/nonexistent/model.json");
   EXPECT_TRUE(absl::IsNotFound(model.status())) << model.status();
   EXPECT_THAT(model.status().message(), HasSubstr("/nonexistent/model.json"));
 }
 
-TEST(HasWeights, IsWhatTheFileHolds) {
+TEST(HasWeights, DetectsFilesWithWeights) {
   EXPECT_FALSE(HasWeights(kJson));
   EXPECT_FALSE(HasWeights(kArchive));
   EXPECT_TRUE(HasWeights(InSource("tests/support/data/keras_weights/keras2.keras")));

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// Row i is [i, -i]: SmallModel() makes of it [10 - 2i, -10 - 2i].
+// Row i is [i, -i]; SmallModel() outputs [10 - 2i, -10 - 2i].
 class Countdown final : public data::RowSource {
  public:
   explicit Countdown(int64_t size) : size_(size) {}
@@ -33,10 +33,11 @@ class Countdown final : public data::RowSource {
   const Shape shape_ = {2};
 };
 
-TEST(Predict, GivesEveryExamplesOutputsInOrder) {
+TEST(Predict, ReturnsTheOutputsOfEveryExampleInOrder) {
   const nn::Model model = SmallModel();
-  const auto prediction = Predict(
-      {.model = model, .parameters = SmallParameters(), .inputs = Countdown(600)});  // batches, one uneven
+  const auto prediction = Predict({.model = model,
+                                   .parameters = SmallParameters(),
+                                   .inputs = Countdown(600)});  // the last batch is smaller
   ASSERT_TRUE(prediction.ok()) << prediction.status();
   EXPECT_EQ(prediction->examples, 600);
   ASSERT_EQ(prediction->outputs.size(), 1200u);
@@ -47,7 +48,7 @@ TEST(Predict, GivesEveryExamplesOutputsInOrder) {
   EXPECT_THAT(prediction->metrics, IsEmpty());
 }
 
-TEST(Predict, TheFirstOnesAloneWhereThatIsAsked) {
+TEST(Predict, ComputesOnlyTheFirstRowsWithALimit) {
   const nn::Model model = SmallModel();
   const auto prediction =
       Predict({.model = model, .parameters = SmallParameters(), .inputs = Countdown(600), .limit = 1});
@@ -55,11 +56,12 @@ TEST(Predict, TheFirstOnesAloneWhereThatIsAsked) {
   EXPECT_THAT(prediction->outputs, ElementsAre(10, -10));
 }
 
-TEST(Predict, WithTargetsTellsLossAndMetrics) {
+TEST(Predict, ReturnsLossAndMetricsWithTargets) {
   const nn::Model model = SmallModel();
   const nn::LossSpec loss = {.kind = kernels::LossKind::kSparseCategoricalCrossentropy, .from_logits = true};
   const auto metrics = *nn::ParseMetrics({}, loss, model.output_shape());
-  // Class 0 is 20 above class 1 for all; three of four targets say so, and the loss of the fourth is 20.
+  // Class 0 scores 20 more than class 1 in all rows. It is right in three of four, and the loss of the fourth
+  // is 20.
   const data::Targets targets = {.values = {0, 0, 1, 0}, .num_classes = 2};
   const auto prediction = Predict({.model = model,
                                    .parameters = SmallParameters(),
@@ -72,7 +74,7 @@ TEST(Predict, WithTargetsTellsLossAndMetrics) {
               ElementsAre(Pair("accuracy", 0.75), Pair("loss", ::testing::DoubleNear(5, 1e-5))));
 }
 
-TEST(Predict, RefusesWhatDoesNotFit) {
+TEST(Predict, RefusesInputsAndTargetsThatDoNotFit) {
   const nn::Model model = SmallModel();
   const data::Targets targets = {.values = {0, 0, 1}, .num_classes = 2};
   const auto prediction =
@@ -88,14 +90,14 @@ TEST(ToProbabilities, AreTheSoftmaxOfLogits) {
   EXPECT_THAT(outputs, ElementsAre(FloatEq(0.25), FloatEq(0.75), FloatEq(0.5), FloatEq(0.5)));
 }
 
-TEST(ToProbabilities, OfBinaryLogitsEachByItself) {
+TEST(ToProbabilities, AppliesASigmoidToBinaryLogits) {
   std::vector<float> outputs = {0, std::log(3.0f)};
   ToProbabilities({.kind = kernels::LossKind::kBinaryCrossentropy, .from_logits = true}, 2,
                   absl::MakeSpan(outputs));
   EXPECT_THAT(outputs, ElementsAre(FloatEq(0.5), FloatEq(0.75)));
 }
 
-TEST(ToProbabilities, LeavesWhatIsNoLogit) {
+TEST(ToProbabilities, LeavesOtherOutputsUnchanged) {
   std::vector<float> outputs = {2, 3};
   ToProbabilities({.kind = kernels::LossKind::kMeanSquaredError, .from_logits = false}, 2,
                   absl::MakeSpan(outputs));

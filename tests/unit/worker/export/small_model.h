@@ -1,4 +1,4 @@
-// A model of one layer whose numbers a reader can check by hand: scores = x kernel + bias.
+// A one-layer model whose outputs are easy to check by hand: scores = x kernel + bias.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ std::string Bytes(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-TEST(Weights, ComeByNameFromSafetensors) {
+TEST(Weights, AreReadByNameFromSafetensors) {
   const std::vector<float> bias = {10, -10}, kernel = {1, 2, 3, 4};
   const std::string path = Path("by_name.safetensors");
   ASSERT_TRUE(
@@ -32,7 +32,7 @@ TEST(Weights, ComeByNameFromSafetensors) {
   EXPECT_EQ(*values, SmallParameters());
 }
 
-TEST(Weights, ComeByNameFromNpzAlsoAsDoubles) {
+TEST(Weights, AreReadByNameFromNpzAlsoAsDoubles) {
   const std::string path = Path("by_name.npz");
   const double bias[] = {10, -10};
   data::WriteNpz(path, {{"dense/bias.npy",
@@ -43,15 +43,15 @@ TEST(Weights, ComeByNameFromNpzAlsoAsDoubles) {
   EXPECT_EQ(*values, SmallParameters());
 }
 
-TEST(Weights, WholeNumbersAreRefused) {
+TEST(Weights, IntegersAreRefused) {
   const std::string path = Path("ints.npz");
   data::WriteNpz(path, {{"dense/bias.npy", data::Npy("<i4", "(2,)", std::string(8, '\0'))}});
   const auto values = ReadWeightArrays(path);
   EXPECT_TRUE(absl::IsInvalidArgument(values.status()));
-  EXPECT_THAT(values.status().message(), AllOf(HasSubstr(path), HasSubstr("dense/bias: is of int32")));
+  EXPECT_THAT(values.status().message(), AllOf(HasSubstr(path), HasSubstr("dense/bias: is int32")));
 }
 
-TEST(Weights, WhatIsMissingOrTooMuchOrOfAnotherShapeIsNamed) {
+TEST(Weights, MissingUnknownAndMisshapenVariablesAreNamed) {
   const WeightArray kernel = {{2, 2}, {1, 2, 3, 4}}, bias = {{2}, {10, -10}}, turned = {{4}, {1, 2, 3, 4}};
   const auto fault = [](const WeightArrays& arrays) {
     const auto values = MatchWeights(arrays, SmallModel(), "w.npz");
@@ -65,7 +65,7 @@ TEST(Weights, WhatIsMissingOrTooMuchOrOfAnotherShapeIsNamed) {
             "w.npz: 'other/kernel' is not in the model");
 }
 
-TEST(Weights, ADamagedFileIsRefusedByName) {
+TEST(Weights, DamagedFileIsRefusedNamingIt) {
   const std::string path = Path("damaged.safetensors");
   for (const absl::string_view contents : {"", "1234567", "\xff\xff\xff\xff\xff\xff\xff\x7f{}"}) {
     ASSERT_TRUE(WriteFileAtomically(path, contents).ok());
@@ -75,7 +75,7 @@ TEST(Weights, ADamagedFileIsRefusedByName) {
   }
 }
 
-TEST(Weights, ValuesAloneNeedAModel) {
+TEST(Weights, ValuesWithoutAModelNeedOne) {
   const auto read = LoadTrainedModel("model.npz", "");
   EXPECT_TRUE(absl::IsInvalidArgument(read.status()));
   EXPECT_THAT(read.status().message(), HasSubstr("--model"));
