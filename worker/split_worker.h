@@ -1,5 +1,5 @@
-// The role of a worker whose model is divided over several workers: the stage leader of its group
-// (split::Head), or a stage worker (split::Partner). Made and run by main.
+// What a worker of a model that is divided over workers is beside its devices: the head of its group, or a
+// partner. Made and run by main.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@
 
 namespace cairn::worker {
 
-// Everything referred to must outlive what is made from it.
+// Everything here outlives what is made of it.
 struct SplitArgs {
   const TrainOptions& options;
   const net::ResolvedCluster& cluster;
@@ -31,16 +31,16 @@ struct SplitArgs {
   const Compute& compute;
   const net::Access& access;
   const StopOnSignal& stop;
-  TraceRecorder* trace = nullptr;  // may be null
-  // May be null. A stage worker passes "announced" with each of its gradients, and "computed".
-  FaultPoints* faults = nullptr;
+  TraceRecorder* trace = nullptr;  // may be
+  FaultPoints* faults =
+      nullptr;  // may be; a partner passes "announced" with each of its gradients, "computed"
 };
 
-// Makes the stage leader's replica. It has not connected to its stage workers yet.
+// The head's replica. It has not reached its partners yet.
 absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args);
 
-// Runs a stage worker until training is over: split::Partner::Serve(). INVALID_ARGUMENT if it cannot listen
-// at its address.
+// A partner's work, to the end of training: split::Partner::Serve(). INVALID_ARGUMENT when the address cannot
+// be had.
 absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen);
 
 }  // namespace cairn::worker
