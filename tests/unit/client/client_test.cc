@@ -39,11 +39,11 @@ TEST(Client, WhatOneWritesAnotherReads) {
 TEST(Client, NamesWhatIsWrong) {
   test::InProcessCluster cluster;
   const auto client = ClientOf(cluster);
-  EXPECT_THAT(std::string(client->Read("a").status().message()), HasSubstr("there are none"));
+  EXPECT_THAT(std::string(client->Read("a").status().message()), HasSubstr("they have none"));
   ASSERT_TRUE(client->Create("a", Shape({2}), {1.0f, 2.0f}).ok());
   EXPECT_EQ(client->Create("a", Shape({2}), {1.0f, 2.0f}).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(client->Read("b").status().message()),
-              HasSubstr("no variable 'b' on the servers; there are a"));
+              HasSubstr("no variable 'b' on the servers; they have a"));
   EXPECT_THAT(std::string(client->Write("a", {1.0f}).message()), HasSubstr("takes 2 values, not 1"));
   EXPECT_EQ(client->Create("c", Shape({2}), {1.0f}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(client->Read("c").status().code(), absl::StatusCode::kNotFound) << "what failed left nothing";
@@ -105,7 +105,7 @@ TEST(VariableReader, ReadsAllAnewAfterItsStreamBroke) {
 TEST(VariableReader, NamesAVariableThatIsNotThere) {
   test::InProcessCluster cluster;
   EXPECT_THAT(std::string(ClientOf(cluster)->OpenReader("a").status().message()),
-              HasSubstr("there are none"));
+              HasSubstr("they have none"));
 }
 
 // Writers and creators at the same time: what was acknowledged is there.
