@@ -63,7 +63,7 @@ TEST(Agreement, TwoRunsAreRefusedWithTheirNames) {
   const auto agreement = Agree({Trained(0, 3, "first"), New(1), Trained(2, 5, "second")}, kNames);
   EXPECT_TRUE(absl::IsFailedPrecondition(agreement.status())) << agreement.status();
   EXPECT_THAT(std::string(agreement.status().message()),
-              HasSubstr("worker/0 is of run first, and worker/2 of run second"));
+              HasSubstr("worker/0 belongs to run first, and worker/2 to run second"));
 }
 
 TEST(Agreement, NobodysValuesAreRefused) {
@@ -96,9 +96,9 @@ TEST(Agreement, OtherwiseGradientsGoRoundTheRingAndItSaysWhy) {
     return agreement->why_ring;
   };
   EXPECT_EQ(why([](auto& states) { states[0].clear_device_sums(); }),
-            "worker/1 has NCCL 2.28.9, and worker/0 has no GPU that adds up with others'");
+            "worker/1 has NCCL 2.28.9, but worker/0 has no GPU that can sum with others'");
   EXPECT_EQ(why([](auto& states) { states[2].mutable_device_sums()->set_library("NCCL 2.27.3"); }),
-            "worker/0 has NCCL 2.28.9, and worker/2 NCCL 2.27.3");
+            "worker/0 has NCCL 2.28.9, but worker/2 has NCCL 2.27.3");
   EXPECT_EQ(why([](auto& states) { states[2].mutable_device_sums()->set_device("gpu 1"); }),
             "worker/1 and worker/2 share a GPU");
   EXPECT_EQ(why([](auto& states) {

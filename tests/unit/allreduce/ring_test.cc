@@ -286,15 +286,15 @@ TEST_F(RingRefusesTest, ChunksThatDoNotBelongHere) {
   ExpectRefused(Sum(6, 6), "chunk 6 of 6");
   ExpectRefused(Sum(0, 5), "a gradient of step 5 during step 6");
   ExpectRefused(Sum(0, 8), "a gradient of step 8 during step 6");
-  ExpectRefused(Sum(0, 6, 3), "chunk 0 of 12 bytes, and it has 4 elements");
-  ExpectRefused(Sum(0, 6, 5), "chunk 0 of 20 bytes, and it has 4 elements");
-  ExpectRefused(Sum(0, 6, 0), "chunk 0 of 0 bytes, and it has 4 elements");
-  ExpectRefused(Sum(1, 6), "chunk 1 of step 6, a sum, which does not come now");  // it begins here
-  ExpectRefused(Sum(0, 6, 4, /*mean=*/true), "chunk 0 of step 6, the mean, which does not come now");
+  ExpectRefused(Sum(0, 6, 3), "chunk 0 of 12 bytes instead of 4 elements");
+  ExpectRefused(Sum(0, 6, 5), "chunk 0 of 20 bytes instead of 4 elements");
+  ExpectRefused(Sum(0, 6, 0), "chunk 0 of 0 bytes instead of 4 elements");
+  ExpectRefused(Sum(1, 6), "chunk 1 of step 6, a sum, which is not expected now");  // it begins here
+  ExpectRefused(Sum(0, 6, 4, /*mean=*/true), "chunk 0 of step 6, the mean, which is not expected now");
   ExpectRefused(Sum(2, 6, 4, /*mean=*/true),
-                "chunk 2 of step 6, the mean, which does not come now");  // made here
+                "chunk 2 of step 6, the mean, which is not expected now");  // made here
   ASSERT_TRUE(Give(circle_[1], Sum(0, 6)).ok());
-  ExpectRefused(Sum(0, 6), "chunk 0 of step 6, a sum, which does not come now");
+  ExpectRefused(Sum(0, 6), "chunk 0 of step 6, a sum, which is not expected now");
 }
 
 TEST(Ring, AnEmptyChunkIsNeverSent) {

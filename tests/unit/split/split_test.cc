@@ -296,11 +296,11 @@ TEST_F(SplitTest, APartnerOfAnotherModelIsRefused) {
   v1::GreetResponse response;
   const absl::Status status = slot.host->OnGreet(request, &response);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("its model is another"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its model is different"));
   *request.mutable_plan() = Plan("m");
   request.set_to(3);
   EXPECT_THAT(std::string(slot.host->OnGreet(request, &response).message()),
-              HasSubstr("it is worker 1 of the group of worker 0, and was called as 3 by 0"));
+              HasSubstr("it is worker 1 of the group of worker 0, and was called as worker 3 by worker 0"));
 }
 
 TEST_F(SplitTest, APartnerThatDoesNotComeInTimeIsNamed) {

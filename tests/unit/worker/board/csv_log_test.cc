@@ -67,7 +67,7 @@ TEST_F(CsvLogTest, AnotherFileOfThatNameIsNotOverwritten) {
   EXPECT_THAT(CsvLog::Open(path_, 0).status().message(),
               HasSubstr("its header begins with 'name', not 'epoch'"));
   Write("epoch,loss\n0,1,2\n");
-  EXPECT_THAT(CsvLog::Open(path_, 0).status().message(), HasSubstr(":2: '0,1,2' is no row"));
+  EXPECT_THAT(CsvLog::Open(path_, 0).status().message(), HasSubstr(":2: '0,1,2' does not match"));
 }
 
 }  // namespace
