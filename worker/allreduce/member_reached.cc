@@ -85,7 +85,7 @@ absl::Status Member::OnHello(Inlet& inlet, const v1::RingHello& hello) {
   {
     MutexLock lock(mutex_);
     if (hello.formation() != formation_) {
-      return absl::AbortedError(absl::StrCat("the ring is at ring epoch ", formation_));
+      return absl::AbortedError(absl::StrCat("this worker is at ring epoch ", formation_));
     }
     if (left_ == nullptr) {
       left_ = inlet.back;
