@@ -136,7 +136,7 @@ absl::Status RingExchange::Join() {
     formation_ = agreement.formation;
     // First of all, so that no other worker's device waits while values are sent.
     const absl::Status joined = JoinDevices(agreement);
-    if (absl::IsAborted(joined)) continue;  // Form() has the limit
+    if (absl::IsAborted(joined)) continue;  // Form() enforces the deadline
     CAIRN_RETURN_IF_ERROR(joined);
     std::shared_ptr<const AlignedBuffer> state;
     if (agreement.passes) {

@@ -67,7 +67,7 @@ class StepPushes {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Begin(const Step& step) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The gradient of this variable is final. Once for each between Begin and End.
+  // The gradient of this variable is final. To be called once per variable, between Begin and End.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   // All gradients have been announced.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -23,7 +23,7 @@ struct Head::Link final : allreduce::RingHandler {
 
   Head& head;
   const size_t partner;
-  // Guarded by the head's mutex_.
+  // Guarded by head.mutex_.
   TimePoint heard;
   absl::Status lost;  // why the link is lost; OK while it is not
   bool done = false;  // has finished the current batch
