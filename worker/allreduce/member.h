@@ -10,7 +10,7 @@
 // Ring epochs are numbered (`formation`). A worker that detects a failure goes on to the next number,
 // notifies both neighbours with the reason, and closes its links; they do the same, once per number. Each
 // stream belongs to one ring epoch, and a worker adopts a higher number of a neighbour. So all workers reach
-// the same number, and no message of an older ring epoch is taken for one of the current.
+// the same number, and no message of an older ring epoch is mistaken for a current one.
 //
 // Must be made before the listener that calls it, and outlive it. Form(), PassState() and Leave() are called
 // by one thread, everything else by any thread.

@@ -47,12 +47,12 @@ class ArrivalsTest : public testing::Test {
 TEST_F(ArrivalsTest, AVariableHasArrivedWhenAllItsPagesHave) {
   EXPECT_TRUE(Come(0, 0, 1024));
   EXPECT_TRUE(Here(0));
-  EXPECT_FALSE(Here(1)) << "only its first 24 elements are";
+  EXPECT_FALSE(Here(1)) << "only its first 24 elements have arrived";
   EXPECT_TRUE(Come(0, 2048, 4000));
   EXPECT_FALSE(Here(1));
   EXPECT_TRUE(Come(0, 1024, 2048));
   EXPECT_TRUE(Here(1));
-  EXPECT_FALSE(Here(2)) << "another server's";
+  EXPECT_FALSE(Here(2)) << "it is on another server";
   EXPECT_TRUE(Come(1, 0, 96));
   EXPECT_TRUE(Here(2));
   EXPECT_TRUE(arrivals_.intact());
@@ -69,7 +69,7 @@ TEST_F(ArrivalsTest, AWaitingCallReturnsWhenTheValuesArrive) {
 
 TEST_F(ArrivalsTest, ASecondArrivalIsRefusedOnceItMayHaveBeenRead) {
   EXPECT_TRUE(Come(0, 0, 1024));
-  EXPECT_TRUE(Come(0, 0, 4000)) << "nobody has";
+  EXPECT_TRUE(Come(0, 0, 4000)) << "no values have been awaited";
   EXPECT_TRUE(Here(1));
   EXPECT_FALSE(Come(0, 1024, 2048));
   EXPECT_FALSE(arrivals_.intact());
@@ -97,16 +97,16 @@ TEST_F(ArrivalsTest, ChunksThatCutPagesAreNotCounted) {
 TEST_F(ArrivalsTest, AClosedServerIsNotWaitedFor) {
   EXPECT_TRUE(Come(0, 0, 1024));
   arrivals_.Close(0);
-  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has come before";
+  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has arrived before";
   EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure, NobodyReceives));
 }
 
 TEST_F(ArrivalsTest, AfterAFailedPushNoServerIsWaitedForUntilTheNextStep) {
   EXPECT_TRUE(Come(0, 0, 1024));
   arrivals_.Fail();
-  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has come before";
+  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has arrived before";
   EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure, NobodyReceives));
-  EXPECT_FALSE(arrivals_.Await(2, InAMinute(), NoFailure, NobodyReceives)) << "another server's";
+  EXPECT_FALSE(arrivals_.Await(2, InAMinute(), NoFailure, NobodyReceives)) << "it is on another server";
   arrivals_.Begin(layout_);
   Thread stream("stream", [&] { EXPECT_TRUE(Come(1, 0, 96)); });
   EXPECT_TRUE(arrivals_.Await(2, InAMinute(), NoFailure, NobodyReceives));

@@ -33,7 +33,7 @@ TEST(Client, AClientReadsTheValuesThatAnotherHasWritten) {
   EXPECT_EQ(listed[1].name, "b");
   EXPECT_EQ(listed[1].shape, Shape({2, 2}));
   EXPECT_THAT(listed[0].servers, ElementsAre(0));
-  EXPECT_THAT(listed[1].servers, ElementsAre(1)) << "on the server that holds least";
+  EXPECT_THAT(listed[1].servers, ElementsAre(1)) << "on the server that stores the fewest elements";
 }
 
 TEST(Client, ErrorsNameTheVariableAndBothValues) {
@@ -46,7 +46,8 @@ TEST(Client, ErrorsNameTheVariableAndBothValues) {
               HasSubstr("no variable 'b' on the servers; they have a"));
   EXPECT_THAT(std::string(client->Write("a", {1.0f}).message()), HasSubstr("takes 2 values, not 1"));
   EXPECT_EQ(client->Create("c", Shape({2}), {1.0f}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(client->Read("c").status().code(), absl::StatusCode::kNotFound) << "what failed left nothing";
+  EXPECT_EQ(client->Read("c").status().code(), absl::StatusCode::kNotFound)
+      << "a failed call leaves nothing behind";
 }
 
 int64_t BytesSent(test::InProcessCluster& cluster) {

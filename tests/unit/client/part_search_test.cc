@@ -78,7 +78,8 @@ TEST(PartSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_FALSE(found->away);
     EXPECT_EQ(found->response.state(), v1::STATE_COPY);
-    EXPECT_EQ(found->known().incarnation, 0u) << "else its next answer passes for a lost server's";
+    EXPECT_EQ(found->known().incarnation, 0u)
+        << "otherwise its next answer would look like that of a lost server";
   }
 }
 

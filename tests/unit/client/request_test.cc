@@ -61,7 +61,7 @@ TEST_F(ExtentsTest, ExtentsAdjacentOnBothSidesAreSentAsOneRun) {
   EXPECT_EQ(runs[0].count, 5);
   EXPECT_EQ(runs[1].server_offset, 6);
   EXPECT_EQ(runs[1].local_offset, 5);
-  EXPECT_EQ(layout.extents_of(1)[0].server_offset, 3) << "each variable's stay as they are";
+  EXPECT_EQ(layout.extents_of(1)[0].server_offset, 3) << "the extents of each variable stay unchanged";
 }
 
 // Chunks that begin and end at any element, in runs that begin and end at any byte.
@@ -112,7 +112,7 @@ TEST_F(ExtentsTest, ChunksOutsideTheExtentsChangeNothing) {
   for (int64_t offset : {int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
     EXPECT_EQ(sink->Add(At(offset), {&eight_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(sink->Add(At(100), {&eight_bytes, 1}), absl::OkStatus()) << "beyond what we know";
+  EXPECT_EQ(sink->Add(At(100), {&eight_bytes, 1}), absl::OkStatus()) << "after the last extent";
   EXPECT_THAT(buffer, Each(-1));
 }
 
@@ -202,12 +202,12 @@ TEST_F(ExtentsTest, RequestedValuesAreReceivedInPlace) {
   EXPECT_EQ(place.size(), 4u);
   for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(stub.opened->PlaceFor(header, bytes).empty());
   header.set_request_id(other);
-  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "asked for no values";
+  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "this request asked for no values";
   header.set_request_id(id);
   header.mutable_done();
   stub.opened->OnFrame(header, {});
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
-  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "answered";
+  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "this request has been answered";
 }
 
 TEST_F(ExtentsTest, ExtentsAdjacentOnTheServerShareAChunk) {
